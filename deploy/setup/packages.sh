@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building needs, and nothing when they are
+# there. Not for running Hearth: the built binary needs none of them.
+set -euo pipefail
+
+missing=()
+command -v clang >/dev/null || missing+=(clang)          # compiles RocksDB in half the time of g++
+ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing+=(libclang-dev) # bindgen
+command -v python3 >/dev/null || missing+=(python3)
+python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
+command -v curl >/dev/null || missing+=(curl)
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+echo "setup: installing Debian packages: ${missing[*]}"
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,280 @@
+//! Facts into state: the only writer. Each log entry becomes one RocksDB write
+//! (changes and position together) and then shows in the indexes. Computes
+//! nothing that could come out differently on another node: no clock, no
+//! randomness, no transcendental function, no order of a hash map.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rocksdb::WriteBatch;
+
+use crate::change::{Batch, Change, RowWrite};
+use crate::checkpoint::Folder;
+use crate::codec;
+use crate::engine::{Engine, Reader};
+use crate::error::{Error, Result};
+use crate::index::registry::components;
+use crate::index::tenant::IndexChange;
+use crate::model::cluster::Position;
+use crate::model::id::{MemoryId, TenantId};
+use crate::model::journal::Cursor;
+use crate::model::memory::Memory;
+use crate::model::words::words;
+use crate::table::key::Key;
+use crate::table::state::stage;
+use crate::table::view::View;
+
+/// A committed log entry, as far as the engine sees it.
+pub struct Entry {
+    /// Its index.
+    pub index: u64,
+    /// Raft's own name of it, kept with the position; opaque here.
+    pub log_id: Vec<u8>,
+    /// What it carries.
+    pub body: Body,
+}
+
+/// What a log entry carries.
+pub enum Body {
+    /// Nothing.
+    Blank,
+    /// A membership, opaque here, kept with the position.
+    Membership(Vec<u8>),
+    /// An encoded [`Batch`].
+    Batch(Vec<u8>),
+}
+
+/// What became of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// Its changes are in.
+    Done,
+    /// It was decided on another state than this: nothing happened.
+    Stale,
+}
+
+/// Write access. There is one, and it moves into the state machine adapter.
+pub struct Writer {
+    reader: Reader,
+    folder: Folder,
+}
+
+impl Writer {
+    pub(crate) fn new(reader: Reader, folder: Folder) -> Self {
+        Self { reader, folder }
+    }
+
+    /// Read access to the same state.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Applies one entry. When this returns, readers see it.
+    ///
+    /// # Errors
+    /// When the engine fails, the batch cannot be decoded, or entries are not
+    /// handed in one after the other.
+    pub fn apply(&mut self, entry: Entry) -> Result<Applied> {
+        let engine = self.reader.engine();
+        let mut position = engine.position.read().clone();
+        if !position.log_id.is_empty() && entry.index != position.index + 1 {
+            let (have, got) = (position.index, entry.index);
+            return Err(Error::Misuse(format!("entry {got} applied on top of {have}")));
+        }
+        (position.index, position.log_id) = (entry.index, entry.log_id);
+        let batch = match entry.body {
+            Body::Blank => None,
+            Body::Membership(membership) => {
+                position.membership = membership;
+                None
+            }
+            Body::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
+        };
+        match batch {
+            None => write(&engine, &position, &[]).map(|()| Applied::Done),
+            Some(batch) if batch.after != position.batch => {
+                write(&engine, &position, &[]).map(|()| Applied::Stale)
+            }
+            Some(batch) => {
+                (position.batch, position.clock) = (batch.id, batch.stamp);
+                write(&engine, &position, &batch.changes)?;
+                self.start_verifying(&engine, &position, &batch.changes);
+                Ok(Applied::Done)
+            }
+        }
+    }
+
+    fn start_verifying(&self, engine: &Engine, position: &Position, changes: &[Change]) {
+        for change in changes {
+            if let Change::VerifyMark(number) = change {
+                self.reader.verifier_handle().start(*number, position.index, &engine.state);
+            }
+        }
+    }
+
+    /// Makes everything applied so far durable, and says how far that is.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn flush(&self) -> Result<Position> {
+        let engine = self.reader.engine();
+        let position = engine.position.read().clone();
+        engine.state.flush()?;
+        Ok(position)
+    }
+
+    /// A copy of the present state in the new folder `target`, by hard links.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn checkpoint(&self, target: &Path) -> Result<Position> {
+        let engine = self.reader.engine();
+        let position = engine.position.read().clone();
+        engine.state.checkpoint(target)?;
+        Ok(position)
+    }
+
+    /// Replaces the whole state by the one in folder `source`, which is moved.
+    /// Readers that are under way finish on the old one.
+    ///
+    /// # Errors
+    /// When `source` cannot be opened or moved; the old state then stays.
+    pub fn install(&mut self, source: &Path) -> Result<()> {
+        let next = self.folder.adopt(source)?;
+        let engine = Engine::open(&next, self.folder.env())?;
+        self.folder.switch(&next)?;
+        self.reader.replace(engine);
+        Ok(())
+    }
+}
+
+/// Writes changes and position as one, then shows them to readers.
+fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<()> {
+    let mut rows = WriteBatch::default();
+    let mut cursor = Cursor { index: position.index, ordinal: 0 };
+    for change in changes {
+        let event = cursor.advance(change);
+        change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
+    }
+    stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
+    let shown = index_changes(engine, changes)?;
+    engine.state.write(rows)?;
+    show(engine, changes, shown);
+    // Last: who sees this position must find what it counts.
+    *engine.position.write() = position.clone();
+    Ok(())
+}
+
+/// Changes of the indexes, prepared before any lock is taken and before the rows
+/// that they replace are gone.
+fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, IndexChange)>> {
+    let mut texts = Texts { engine, seen: HashMap::new() };
+    let mut shown = Vec::new();
+    for change in changes {
+        match change {
+            Change::MemoryPut(tenant, id, memory) => {
+                let before = texts.replace(*tenant, *id, Some(memory))?;
+                let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
+                let (words_before, words) = if same {
+                    (Vec::new(), Vec::new())
+                } else {
+                    (words_of(before.as_ref()), words_of(Some(memory)))
+                };
+                let memory = memory.clone();
+                shown.push((*tenant, IndexChange::Memory { id: *id, memory, words_before, words }));
+            }
+            Change::AnchorPut(tenant, id, anchor) => {
+                shown.push((*tenant, IndexChange::Anchor(*id, *anchor)));
+            }
+            Change::VectorPut(tenant, id, vector) => {
+                shown.push((*tenant, IndexChange::Vector(*id, components(vector)?)));
+            }
+            Change::MemoryRemoved(tenant, id) => {
+                let words_before = words_of(texts.replace(*tenant, *id, None)?.as_ref());
+                shown.push((*tenant, IndexChange::Removed { id: *id, words_before }));
+            }
+            Change::ReceiptPut(tenant, day, ..) => {
+                shown.push((*tenant, IndexChange::ReceiptPut(*day)));
+            }
+            Change::ReceiptsDropped(tenant, before) => {
+                shown.push((*tenant, IndexChange::ReceiptsDropped(*before)));
+            }
+            Change::EventAppended(tenant, _) => shown.push((*tenant, IndexChange::EventAppended)),
+            Change::EventsTrimmed(..) => shown.push(trimmed(engine, change)?),
+            Change::ClusterFormed(_)
+            | Change::TenantPut(..)
+            | Change::ApiKeyPut(..)
+            | Change::VerifyMark(_) => {}
+        }
+    }
+    Ok(shown)
+}
+
+fn trimmed(engine: &Engine, change: &Change) -> Result<(TenantId, IndexChange)> {
+    let (Change::EventsTrimmed(tenant, _), [RowWrite::DeleteRange(start, end)]) =
+        (change, &change.rows(Cursor::default())[..])
+    else {
+        return Err(Error::Misuse("only trimmed events are counted".into()));
+    };
+    let mut count = 0;
+    for row in engine.state.range(start, end) {
+        row?;
+        count += 1;
+    }
+    Ok((*tenant, IndexChange::EventsTrimmed(count)))
+}
+
+/// Shows changes to readers: all of a tenant's under one lock, tenants and keys
+/// before what refers to them.
+fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) {
+    let mut dimension = 0;
+    for change in changes {
+        match change {
+            Change::ClusterFormed(cluster) => dimension = cluster.model.dimension as usize,
+            Change::TenantPut(id, tenant) => {
+                engine.registry.put_tenant(*id, tenant.clone(), dimension);
+            }
+            Change::ApiKeyPut(tenant, id, key) => {
+                engine.registry.put_key(*tenant, *id, key.clone());
+            }
+            _ => {}
+        }
+    }
+    let mut by_tenant: Vec<(TenantId, Vec<IndexChange>)> = Vec::new();
+    for (tenant, change) in shown {
+        match by_tenant.iter_mut().find(|(of, _)| *of == tenant) {
+            Some((_, changes)) => changes.push(change),
+            None => by_tenant.push((tenant, vec![change])),
+        }
+    }
+    for (tenant, changes) in by_tenant {
+        if let Some(index) = engine.registry.tenant(tenant) {
+            index.apply(changes);
+        }
+    }
+}
+
+/// Memories as the changes so far leave them: one batch may create, change and
+/// delete the same memory.
+struct Texts<'a> {
+    engine: &'a Engine,
+    seen: HashMap<(TenantId, MemoryId), Option<Memory>>,
+}
+
+impl Texts<'_> {
+    fn replace(
+        &mut self,
+        tenant: TenantId,
+        id: MemoryId,
+        memory: Option<&Memory>,
+    ) -> Result<Option<Memory>> {
+        match self.seen.insert((tenant, id), memory.cloned()) {
+            Some(before) => Ok(before),
+            None => self.engine.state.memory(tenant, id),
+        }
+    }
+}
+
+fn words_of(memory: Option<&Memory>) -> Vec<String> {
+    memory.map(|memory| words(memory.texts())).unwrap_or_default()
+}

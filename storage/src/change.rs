@@ -1,0 +1,144 @@
+//! What can have happened: the facts that the log carries, and the rows they
+//! write. Not why they happened; that was decided before, by the leader alone.
+//!
+//! This is the log format. Variants are only appended, fields never change;
+//! `tests::the_bytes_of_every_change_are_fixed` pins them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, Record};
+use crate::model::cluster::{BatchId, Cluster};
+use crate::model::heat::Anchor;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::journal::{Cursor, Event};
+use crate::model::memory::Memory;
+use crate::model::receipt::{Receipt, ReceiptKey};
+use crate::model::tenant::{ApiKey, KeyId, Tenant};
+use crate::model::vector::Vector;
+use crate::table::key::{Key, Kind, after, prefix};
+
+/// A plain fact with absolute values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Change {
+    /// The cluster formed with this identity.
+    ClusterFormed(Cluster),
+    /// The tenant now reads so.
+    TenantPut(TenantId, Tenant),
+    /// The API key now reads so.
+    ApiKeyPut(TenantId, KeyId, ApiKey),
+    /// The memory now reads so.
+    MemoryPut(TenantId, MemoryId, Memory),
+    /// The memory's heat is this as of then.
+    AnchorPut(TenantId, MemoryId, Anchor),
+    /// The memory's meaning is this.
+    VectorPut(TenantId, MemoryId, Vector),
+    /// The memory is gone, with anchor and vector.
+    MemoryRemoved(TenantId, MemoryId),
+    /// A write with an idempotency key was done; the number is its day.
+    ReceiptPut(TenantId, u32, ReceiptKey, Receipt),
+    /// Receipts of days before this one are gone.
+    ReceiptsDropped(TenantId, u32),
+    /// This happened; its cursor is the entry's index and the event's ordinal.
+    EventAppended(TenantId, Event),
+    /// Events before this cursor are gone.
+    EventsTrimmed(TenantId, Cursor),
+    /// Every node hashes its state as of here; the number names the run.
+    VerifyMark(u64),
+}
+
+/// What one log entry carries: changes, and the state they were decided on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Names this batch.
+    pub id: BatchId,
+    /// The batch that the decider's state ended with; on any other this one is stale.
+    pub after: BatchId,
+    /// The cluster clock from here on.
+    pub stamp: Timestamp,
+    /// What happened, in order.
+    pub changes: Vec<Change>,
+}
+
+impl Record for Batch {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "batch";
+}
+
+/// One write to a row of the state.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RowWrite {
+    Put(Key, Vec<u8>),
+    Delete(Key),
+    /// All keys from the first up to, not including, the second.
+    DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+impl Change {
+    /// The row writes that this change is. `event` is the cursor that an
+    /// appended event gets. The only translation of facts into rows: `apply`
+    /// stores what it yields, a draft reads it back.
+    pub(crate) fn rows(&self, event: Cursor) -> Vec<RowWrite> {
+        fn put<R: Record>(key: Key, record: &R) -> Vec<RowWrite> {
+            vec![RowWrite::Put(key, codec::encode(record))]
+        }
+        match self {
+            Self::ClusterFormed(cluster) => put(Key::Cluster, cluster),
+            Self::TenantPut(tenant, row) => put(Key::Tenant(*tenant), row),
+            Self::ApiKeyPut(tenant, id, row) => put(Key::ApiKey(*tenant, *id), row),
+            Self::MemoryPut(tenant, id, row) => put(Key::Memory(*tenant, *id), row),
+            Self::AnchorPut(tenant, id, row) => put(Key::Anchor(*tenant, *id), row),
+            Self::VectorPut(tenant, id, row) => put(Key::Vector(*tenant, *id), row),
+            Self::MemoryRemoved(tenant, id) => vec![
+                RowWrite::Delete(Key::Memory(*tenant, *id)),
+                RowWrite::Delete(Key::Anchor(*tenant, *id)),
+                RowWrite::Delete(Key::Vector(*tenant, *id)),
+            ],
+            Self::ReceiptPut(tenant, day, key, row) => put(Key::Receipt(*tenant, *day, *key), row),
+            Self::ReceiptsDropped(tenant, before) => vec![RowWrite::DeleteRange(
+                prefix(Kind::Receipt, *tenant),
+                [&prefix(Kind::Receipt, *tenant)[..], &before.to_be_bytes()].concat(),
+            )],
+            Self::EventAppended(tenant, row) => put(Key::Event(*tenant, event), row),
+            Self::EventsTrimmed(tenant, before) => vec![RowWrite::DeleteRange(
+                prefix(Kind::Event, *tenant),
+                Key::Event(*tenant, *before).bytes(),
+            )],
+            Self::VerifyMark(_) => Vec::new(),
+        }
+    }
+
+    /// Roughly the bytes that this change takes in the log; the parts without
+    /// variable length are counted as 64.
+    pub(crate) fn size_bytes(&self) -> usize {
+        const FIXED: usize = 64;
+        FIXED
+            + match self {
+                Self::MemoryPut(_, _, memory) => {
+                    memory.texts().map(str::len).sum::<usize>() + memory.namespace.len()
+                }
+                Self::VectorPut(_, _, vector) => vector.size_bytes(),
+                Self::ReceiptPut(_, _, _, receipt) => receipt.ids.len() * 16,
+                Self::EventAppended(_, event) => event.details.iter().map(String::len).sum(),
+                Self::TenantPut(..) => 256,
+                _ => 0,
+            }
+    }
+}
+
+impl Cursor {
+    /// The cursors of a batch's events, in order: one a call.
+    pub(crate) fn advance(&mut self, change: &Change) -> Self {
+        let cursor = *self;
+        if matches!(change, Change::EventAppended(..)) {
+            self.ordinal += 1;
+        }
+        cursor
+    }
+}
+
+/// The range of all rows of a tenant and kind.
+pub(crate) fn all_of(kind: Kind, tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
+    let start = prefix(kind, tenant);
+    let end = after(&start);
+    (start, end)
+}

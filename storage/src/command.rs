@@ -1,0 +1,215 @@
+//! What can be asked of the cluster, and what it answers. Commands travel from
+//! the node that got the request to the leader, and never enter the log.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Record;
+use crate::model::cluster::Cluster;
+use crate::model::id::{MemoryId, TenantId};
+use crate::model::memory::{DecayClass, MemoryRecord, MemoryType};
+use crate::model::receipt::ReceiptRequest;
+use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::vector::Vector;
+
+/// Most memories of a batch create.
+pub const CREATE_MAX: usize = 50;
+
+/// Which line of the executor's queue a command waits in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Somebody waits for it.
+    Client,
+    /// The leader's own upkeep; goes after clients.
+    Duty,
+}
+
+/// Something asked, with who asks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// On whose memories; duties of the cluster have none.
+    pub tenant: Option<TenantId>,
+    /// Which key asks; `None` is the service itself.
+    pub actor: Option<KeyId>,
+    /// Remember the outcome under this key.
+    pub receipt: Option<ReceiptRequest>,
+    /// What is asked.
+    pub action: Action,
+}
+
+impl Record for Command {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "command";
+}
+
+/// What is asked. Everything that a rule cannot compute alike everywhere
+/// (embedding, randomness) was settled by the node that got the request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Action {
+    /// Be a cluster: identity, first tenant, its first key.
+    Form {
+        /// Who this cluster is.
+        cluster: Cluster,
+        /// Name of the first tenant.
+        tenant: String,
+        /// Id of its first key.
+        key_id: KeyId,
+        /// That key's row; its times are set by the decision.
+        key: ApiKey,
+    },
+    /// Store memories, all or none.
+    Create(Vec<NewMemory>),
+    /// Change a memory.
+    Update(MemoryId, MemoryPatch),
+    /// Delete a memory.
+    Delete(MemoryId),
+    /// Move the clock, nothing else.
+    Stamp,
+    /// Drop receipts and events past their time.
+    Housekeep,
+    /// Have every node hash its state.
+    Verify,
+}
+
+/// A memory to be stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewMemory {
+    /// Made by the node that got the request.
+    pub id: MemoryId,
+    /// See [`crate::model::memory::Memory`], as for the fields below.
+    pub label: String,
+    /// Kind of knowledge.
+    pub memory_type: MemoryType,
+    /// Where it belongs.
+    pub namespace: String,
+    /// Class of its half-life.
+    pub decay_class: DecayClass,
+    /// Does not cool.
+    pub is_pinned: bool,
+    /// Its own floor, 0 to 1.
+    pub min_heat: f32,
+    /// Heat it starts with, 0 to 1.
+    pub initial_heat: f32,
+    /// Extra words to be found by.
+    pub key_points: Vec<String>,
+    /// The meaning of label.
+    pub vector: Vector,
+}
+
+/// Changes to a memory; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPatch {
+    /// A new text comes with its vector.
+    pub label: Option<(String, Vector)>,
+    /// Kind of knowledge.
+    pub memory_type: Option<MemoryType>,
+    /// Where it belongs.
+    pub namespace: Option<String>,
+    /// Class of its half-life.
+    pub decay_class: Option<DecayClass>,
+    /// Does not cool.
+    pub is_pinned: Option<bool>,
+    /// Cannot be deleted.
+    pub is_locked: Option<bool>,
+    /// Its own floor, 0 to 1.
+    pub min_heat: Option<f32>,
+    /// Heat from now on, 0 to 1.
+    pub current_heat: Option<f32>,
+}
+
+impl Command {
+    /// A command of the service itself.
+    pub fn duty(action: Action) -> Self {
+        Self { tenant: None, actor: None, receipt: None, action }
+    }
+
+    /// Which line it waits in.
+    pub fn class(&self) -> Class {
+        match self.action {
+            Action::Form { .. } | Action::Create(_) | Action::Update(..) | Action::Delete(_) => {
+                Class::Client
+            }
+            Action::Stamp | Action::Housekeep | Action::Verify => Class::Duty,
+        }
+    }
+
+    /// Roughly the memory that it holds while it waits, in bytes.
+    pub fn size_bytes(&self) -> usize {
+        const FIXED: usize = 128;
+        FIXED
+            + match &self.action {
+                Action::Create(memories) => memories.iter().map(NewMemory::size_bytes).sum(),
+                Action::Update(_, patch) => patch
+                    .label
+                    .as_ref()
+                    .map_or(0, |(label, vector)| label.len() + vector.size_bytes()),
+                _ => 0,
+            }
+    }
+}
+
+impl NewMemory {
+    fn size_bytes(&self) -> usize {
+        const FIXED: usize = 128;
+        let key_points: usize = self.key_points.iter().map(String::len).sum();
+        FIXED + self.label.len() + self.namespace.len() + key_points + self.vector.size_bytes()
+    }
+}
+
+/// What a decided command answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The memories as created or changed, in the order asked.
+    Memories(Vec<MemoryRecord>),
+    /// The memory is gone.
+    Deleted(MemoryId),
+    /// The write was done before; what it touched, as it is now.
+    Replayed {
+        /// Status of the first answer.
+        status: u16,
+        /// Each memory it touched; `None` when deleted since.
+        memories: Vec<(MemoryId, Option<MemoryRecord>)>,
+    },
+    /// Done; nothing to say.
+    Done,
+}
+
+/// Why a command was not done. Nothing was stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// No such memory in this tenant.
+    #[error("no memory has this id")]
+    NotFound,
+    /// The memory is locked.
+    #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
+    Locked,
+    /// The tenant is full.
+    #[error("this tenant may hold {max} memories and does")]
+    StorageLimitReached {
+        /// Most memories it may hold.
+        max: u64,
+    },
+    /// The id exists already.
+    #[error("a memory with this id exists already")]
+    IdTaken,
+    /// The receipt was made for another body.
+    #[error("this Idempotency-Key was used for a different request")]
+    KeyReused,
+    /// The tenant has too many receipts.
+    #[error("too many idempotency keys in use: the oldest are forgotten within 48 hours")]
+    ReceiptsFull,
+    /// The vector is not of the cluster's model.
+    #[error("the text was embedded by another model than this cluster's")]
+    ModelMismatch,
+    /// The cluster has formed already, or not yet.
+    #[error("{0}")]
+    WrongState(String),
+    /// The decided changes exceed what a batch may carry.
+    #[error("the request decides to more than {max} bytes")]
+    TooLarge {
+        /// Most bytes a command may decide to.
+        max: usize,
+    },
+}
+
+/// What became of one command.
+pub type Decision = Result<Reply, Refusal>;

@@ -1,0 +1,193 @@
+//! A batch in the making: the state as it would be once the facts decided so
+//! far are applied. An overlay of rows, filled by the same translation that
+//! `apply` uses, so a later command sees what an earlier one did.
+
+use std::collections::HashMap;
+
+use crate::change::{Batch, Change, RowWrite};
+use crate::engine::Reader;
+use crate::error::Result;
+use crate::model::cluster::{BatchId, Position};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::journal::{Cursor, EventKind};
+use crate::model::memory::MemoryRecord;
+use crate::model::receipt::{Receipt, ReceiptKey};
+use crate::model::thermo::Thermo;
+use crate::table::key::Key;
+use crate::table::view::View;
+
+/// Decided bytes after which a batch takes no further command.
+pub const BATCH_BYTES: usize = 1 << 20;
+/// Most bytes that one command may decide to.
+pub const COMMAND_BYTES_MAX: usize = 2 << 20;
+
+/// A drafted row: its bytes, or `None` when it is deleted.
+type RowState = Option<Vec<u8>>;
+
+/// Decided facts that are in no log yet.
+pub struct Draft<'a> {
+    base: &'a Reader,
+    position: Position,
+    now: Timestamp,
+    changes: Vec<Change>,
+    /// Rows as the changes leave them.
+    rows: HashMap<Vec<u8>, RowState>,
+    /// What each write to `rows` replaced, so that a refused command can be undone.
+    undo: Vec<(Vec<u8>, Option<RowState>)>,
+    bytes: usize,
+}
+
+/// A point of a draft to go back to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    changes: usize,
+    undo: usize,
+    bytes: usize,
+}
+
+/// Whether a draft takes further commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// It does.
+    Free,
+    /// It holds [`BATCH_BYTES`] or more.
+    Full,
+}
+
+impl<'a> Draft<'a> {
+    /// An empty draft on top of the present state, to be stamped `now`.
+    pub fn new(base: &'a Reader, now: Timestamp) -> Self {
+        Self {
+            position: base.position(),
+            base,
+            now,
+            changes: Vec::new(),
+            rows: HashMap::new(),
+            undo: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Whether nothing was decided, so that there is nothing to log.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Whether further commands fit.
+    pub fn room(&self) -> Room {
+        if self.bytes < BATCH_BYTES { Room::Free } else { Room::Full }
+    }
+
+    /// The batch that this draft's commands are decided on.
+    pub fn after(&self) -> BatchId {
+        self.position.batch
+    }
+
+    /// The finished batch, named `id`.
+    pub fn into_batch(self, id: BatchId) -> Batch {
+        Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub(crate) fn index(&self) -> u64 {
+        self.position.index
+    }
+
+    pub(crate) fn base(&self) -> &Reader {
+        self.base
+    }
+
+    pub(crate) fn push(&mut self, change: Change) {
+        // An event's cursor is only known when its entry is applied; no rule reads
+        // events back, and so the placeholder below is never asked for. Ranges are
+        // dropped by upkeep alone, which reads nothing that it dropped.
+        for write in change.rows(Cursor::default()) {
+            match write {
+                RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
+                RowWrite::Delete(key) => self.set_row(key.bytes(), None),
+                RowWrite::DeleteRange(..) => {}
+            }
+        }
+        self.bytes += change.size_bytes();
+        self.changes.push(change);
+    }
+
+    fn set_row(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let before = self.rows.insert(key.clone(), value);
+        self.undo.push((key, before));
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { changes: self.changes.len(), undo: self.undo.len(), bytes: self.bytes }
+    }
+
+    pub(crate) fn bytes_since(&self, mark: Mark) -> usize {
+        self.bytes - mark.bytes
+    }
+
+    /// Forgets everything pushed since `mark`.
+    pub(crate) fn rewind(&mut self, mark: Mark) {
+        self.changes.truncate(mark.changes);
+        self.bytes = mark.bytes;
+        for (key, before) in self.undo.drain(mark.undo..).rev() {
+            match before {
+                Some(value) => self.rows.insert(key, value),
+                None => self.rows.remove(&key),
+            };
+        }
+    }
+
+    pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Thermo> {
+        Ok(self.tenant(tenant)?.map(|row| row.thermo).unwrap_or_default())
+    }
+
+    /// A memory as it is now, earlier commands of this draft included.
+    pub(crate) fn present(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryRecord>> {
+        self.memory_record(tenant, id, &self.thermo(tenant)?, self.now)
+    }
+
+    /// Memories of a tenant, earlier commands included: each creation and each
+    /// deletion appends its event.
+    pub(crate) fn memories(&self, tenant: TenantId) -> u64 {
+        let mut memories = self.base.counts(tenant).memories;
+        for change in &self.changes {
+            match change {
+                Change::EventAppended(of, event) if *of == tenant => match event.kind {
+                    EventKind::Created => memories += 1,
+                    EventKind::Deleted => memories = memories.saturating_sub(1),
+                    EventKind::Updated => {}
+                },
+                _ => {}
+            }
+        }
+        memories
+    }
+
+    pub(crate) fn receipt(&self, tenant: TenantId, key: ReceiptKey) -> Result<Option<Receipt>> {
+        View::receipt(self, tenant, key, self.now)
+    }
+
+    pub(crate) fn receipts(&self, tenant: TenantId) -> u64 {
+        let drafted = self
+            .changes
+            .iter()
+            .filter(|change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant));
+        self.base.counts(tenant).receipts + drafted.count() as u64
+    }
+
+    pub(crate) fn keep_receipt(&mut self, tenant: TenantId, key: ReceiptKey, receipt: Receipt) {
+        self.push(Change::ReceiptPut(tenant, self.now.day(), key, receipt));
+    }
+}
+
+impl View for Draft<'_> {
+    fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        match self.rows.get(&key.bytes()) {
+            Some(row) => Ok(row.clone()),
+            None => self.base.bytes(key),
+        }
+    }
+}

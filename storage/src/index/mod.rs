@@ -1,0 +1,7 @@
+//! Derived data: everything a search touches before it reads a row. Rebuilt
+//! from the state at start, kept up by `apply`, and never written to disk.
+
+pub(crate) mod chunk;
+pub(crate) mod registry;
+pub(crate) mod tenant;
+pub(crate) mod words;

@@ -1,0 +1,154 @@
+//! All tenants' indexes and all API keys of one state, and how they are built
+//! from it. One registry belongs to one opened state and is dropped with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::change::all_of;
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::index::tenant::{IndexChange, TenantIndex};
+use crate::model::heat::Anchor;
+use crate::model::id::{MemoryId, TenantId};
+use crate::model::memory::Memory;
+use crate::model::tenant::{ApiKey, Caller, KeyId, KeyText, Tenant};
+use crate::model::vector::Vector;
+use crate::model::words::words;
+use crate::table::key::{Kind, fixed, split};
+use crate::table::state::{Row, State};
+use crate::table::view::View;
+
+/// Memories that are indexed under one lock while a state is opened.
+const REBUILD_CHANGES: usize = 4_096;
+
+/// Derived data of a whole state.
+#[derive(Default)]
+pub(crate) struct Registry {
+    tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
+    keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
+}
+
+impl Registry {
+    /// Builds everything anew from `state`.
+    pub(crate) fn rebuild(state: &State) -> Result<Self> {
+        let registry = Self::default();
+        let dimension = state.cluster()?.map_or(0, |cluster| cluster.model.dimension as usize);
+        for row in state.range(&[Kind::Tenant as u8], &[Kind::Tenant as u8 + 1]) {
+            let (key, value) = row?;
+            registry.put_tenant(split(&key)?.0, codec::decode(&value)?, dimension);
+        }
+        for row in state.range(&[Kind::ApiKey as u8], &[Kind::ApiKey as u8 + 1]) {
+            let (key, value) = row?;
+            let (tenant, rest) = split(&key)?;
+            registry.put_key(tenant, KeyId(fixed(rest)?), codec::decode(&value)?);
+        }
+        for (tenant, index) in registry.all() {
+            rebuild_memories(state, tenant, &index)?;
+            rebuild_counts(state, tenant, &index)?;
+        }
+        Ok(registry)
+    }
+
+    pub(crate) fn tenant(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {
+        self.tenants.read().get(&tenant).cloned()
+    }
+
+    /// All tenants in order of their number.
+    pub(crate) fn all(&self) -> Vec<(TenantId, Arc<TenantIndex>)> {
+        let tenants = self.tenants.read();
+        let mut all: Vec<_> =
+            tenants.iter().map(|(tenant, index)| (*tenant, Arc::clone(index))).collect();
+        all.sort_by_key(|(tenant, _)| *tenant);
+        all
+    }
+
+    pub(crate) fn put_tenant(&self, id: TenantId, tenant: Tenant, dimension: usize) {
+        match self.tenant(id) {
+            Some(index) => index.apply([IndexChange::Tenant(tenant)]),
+            None => {
+                self.tenants.write().insert(id, Arc::new(TenantIndex::new(tenant, dimension)));
+            }
+        }
+    }
+
+    pub(crate) fn put_key(&self, tenant: TenantId, id: KeyId, key: ApiKey) {
+        self.keys.write().insert(id, (tenant, key));
+    }
+
+    /// Who presents `text`, if it is a key of this state.
+    pub(crate) fn authenticate(&self, text: &str) -> Option<Caller> {
+        let id = KeyText::id_of(text)?;
+        let keys = self.keys.read();
+        let (tenant, key) = keys.get(&id)?;
+        key.matches(text).then(|| Caller {
+            tenant: *tenant,
+            key: id,
+            role: key.role,
+            name: key.name.clone(),
+            namespace: key.namespace.clone(),
+        })
+    }
+}
+
+/// Text, anchor and vector rows lie in three ranges in the same order of ids:
+/// one walk over all three side by side.
+fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
+    let range = |kind| {
+        let (start, end) = all_of(kind, tenant);
+        state.range(&start, &end)
+    };
+    let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
+    let mut changes = Vec::new();
+    for row in range(Kind::Memory) {
+        let (key, value) = row?;
+        let id = MemoryId(fixed(split(&key)?.1)?);
+        let memory: Memory = codec::decode(&value)?;
+        let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
+        let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
+        let words = words(memory.texts());
+        changes.push(IndexChange::Memory { id, memory, words_before: Vec::new(), words });
+        changes.push(IndexChange::Anchor(id, anchor));
+        changes.push(IndexChange::Vector(id, components(&vector)?));
+        if changes.len() >= REBUILD_CHANGES {
+            index.apply(changes.drain(..));
+        }
+    }
+    index.apply(changes);
+    Ok(())
+}
+
+fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
+    let (key, value) = row.transpose()?.unwrap_or_default();
+    match split(&key).and_then(|(_, rest)| fixed(rest)) {
+        Ok(found) if MemoryId(found) == id => Ok(value),
+        _ => Err(Error::Corrupt {
+            what: "memory",
+            detail: format!("{id} lacks its anchor or vector row, or one is left over before it"),
+        }),
+    }
+}
+
+fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
+    let (start, end) = all_of(Kind::Receipt, tenant);
+    for row in state.range(&start, &end) {
+        let (key, _) = row?;
+        let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
+        index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
+    }
+    let (start, end) = all_of(Kind::Event, tenant);
+    for row in state.range(&start, &end) {
+        row?;
+        index.apply([IndexChange::EventAppended]);
+    }
+    Ok(())
+}
+
+/// Components of a stored vector; one that cannot be read is corruption, since
+/// no vector without a direction is ever decided.
+pub(crate) fn components(vector: &Vector) -> Result<Vec<f32>> {
+    vector
+        .components()
+        .map_err(|fault| Error::Corrupt { what: "vector", detail: fault.to_string() })
+}

@@ -1,0 +1,207 @@
+//! All derived data of one tenant behind one lock: columns, vectors, words.
+//! Changed by `apply` only; readers hold the lock a chunk at a time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::{RwLock, RwLockReadGuard};
+use roaring::RoaringBitmap;
+
+use crate::index::chunk::{CHUNK_ROWS, Chunk, Row, Slot};
+use crate::index::words::{QueryWords, Words};
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
+use crate::model::memory::Memory;
+use crate::model::tenant::Tenant;
+
+/// The index of one tenant.
+pub(crate) struct TenantIndex {
+    inner: RwLock<Inner>,
+}
+
+/// What the lock guards.
+pub(crate) struct Inner {
+    tenant: Tenant,
+    dimension: usize,
+    slots: HashMap<MemoryId, Slot>,
+    free: Vec<Slot>,
+    chunks: Vec<Chunk>,
+    words: Words,
+    namespaces: HashMap<Box<str>, u32>,
+    /// Receipts kept, by day.
+    receipts: BTreeMap<u32, u64>,
+    /// Events kept.
+    events: u64,
+}
+
+/// A change to the index, with everything slow (words, conversions) done before
+/// the lock is taken.
+pub(crate) enum IndexChange {
+    Tenant(Tenant),
+    Memory { id: MemoryId, memory: Memory, words_before: Vec<String>, words: Vec<String> },
+    Anchor(MemoryId, Anchor),
+    Vector(MemoryId, Vec<f32>),
+    Removed { id: MemoryId, words_before: Vec<String> },
+    ReceiptPut(u32),
+    ReceiptsDropped(u32),
+    EventAppended,
+    EventsTrimmed(u64),
+}
+
+impl TenantIndex {
+    pub(crate) fn new(tenant: Tenant, dimension: usize) -> Self {
+        Self {
+            inner: RwLock::new(Inner {
+                tenant,
+                dimension,
+                slots: HashMap::new(),
+                free: Vec::new(),
+                chunks: Vec::new(),
+                words: Words::default(),
+                namespaces: HashMap::new(),
+                receipts: BTreeMap::new(),
+                events: 0,
+            }),
+        }
+    }
+
+    /// All of `changes` become visible at once.
+    pub(crate) fn apply(&self, changes: impl IntoIterator<Item = IndexChange>) {
+        let mut inner = self.inner.write();
+        for change in changes {
+            inner.apply(change);
+        }
+    }
+
+    /// A look at the index. Keep it short: writers wait meanwhile.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read()
+    }
+
+    /// Calls `visit` with every chunk, taking the lock anew for each.
+    pub(crate) fn each_chunk(&self, mut visit: impl FnMut(&Inner, usize, &Chunk)) {
+        let mut at = 0;
+        loop {
+            let inner = self.inner.read();
+            let Some(chunk) = inner.chunks.get(at) else { return };
+            visit(&inner, at, chunk);
+            at += 1;
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Memories in the index.
+    pub(crate) fn live(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn receipts(&self) -> u64 {
+        self.receipts.values().sum()
+    }
+
+    pub(crate) fn oldest_receipt_day(&self) -> Option<u32> {
+        self.receipts.keys().next().copied()
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Number of a namespace, if any memory was ever in it.
+    pub(crate) fn namespace(&self, name: &str) -> Option<u32> {
+        self.namespaces.get(name).copied()
+    }
+
+    pub(crate) fn weigh(&self, words: Vec<String>) -> QueryWords {
+        self.words.weigh(words, self.live())
+    }
+
+    pub(crate) fn overlaps(&self, query: &QueryWords, chunk: usize, overlaps: &mut [f64]) {
+        self.words.overlaps(query, chunk, overlaps);
+    }
+
+    pub(crate) fn holding_all(&self, words: &[String]) -> RoaringBitmap {
+        self.words.holding_all(words)
+    }
+
+    fn apply(&mut self, change: IndexChange) {
+        match change {
+            IndexChange::Tenant(tenant) => self.set_tenant(tenant),
+            IndexChange::Memory { id, memory, words_before, words } => {
+                let namespace = self.intern(&memory.namespace);
+                let slot = self.slot_for(id);
+                self.words.remove(slot, &words_before);
+                self.words.insert(slot, &words);
+                let (chunk, at) = (slot as usize / CHUNK_ROWS, slot as usize % CHUNK_ROWS);
+                let row = Row::of(id, &memory, namespace);
+                self.chunks[chunk].set_row(at, row, &self.tenant.thermo);
+            }
+            IndexChange::Anchor(id, anchor) => {
+                if let Some((chunk, at)) = self.place(id) {
+                    self.chunks[chunk].set_anchor(at, &anchor, &self.tenant.thermo);
+                }
+            }
+            IndexChange::Vector(id, components) => {
+                if let Some((chunk, at)) = self.place(id) {
+                    self.chunks[chunk].set_vector(at, &components);
+                }
+            }
+            IndexChange::Removed { id, words_before } => {
+                if let Some(slot) = self.slots.remove(&id) {
+                    self.words.remove(slot, &words_before);
+                    self.chunks[slot as usize / CHUNK_ROWS].clear(slot as usize % CHUNK_ROWS);
+                    self.free.push(slot);
+                }
+            }
+            IndexChange::ReceiptPut(day) => *self.receipts.entry(day).or_default() += 1,
+            IndexChange::ReceiptsDropped(before) => {
+                self.receipts = self.receipts.split_off(&before);
+            }
+            IndexChange::EventAppended => self.events += 1,
+            IndexChange::EventsTrimmed(count) => self.events -= count,
+        }
+    }
+
+    fn set_tenant(&mut self, tenant: Tenant) {
+        let recool = tenant.thermo != self.tenant.thermo;
+        self.tenant = tenant;
+        if recool {
+            for chunk in &mut self.chunks {
+                (0..CHUNK_ROWS).for_each(|at| chunk.recool(at, &self.tenant.thermo));
+            }
+        }
+    }
+
+    fn place(&self, id: MemoryId) -> Option<(usize, usize)> {
+        let slot = *self.slots.get(&id)? as usize;
+        Some((slot / CHUNK_ROWS, slot % CHUNK_ROWS))
+    }
+
+    fn slot_for(&mut self, id: MemoryId) -> Slot {
+        if let Some(slot) = self.slots.get(&id) {
+            return *slot;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let next = self.slots.len();
+            if next == self.chunks.len() * CHUNK_ROWS {
+                self.chunks.push(Chunk::new(self.dimension));
+            }
+            next as Slot
+        });
+        self.slots.insert(id, slot);
+        slot
+    }
+
+    fn intern(&mut self, namespace: &str) -> u32 {
+        if let Some(number) = self.namespaces.get(namespace) {
+            return *number;
+        }
+        let number = self.namespaces.len() as u32;
+        self.namespaces.insert(namespace.into(), number);
+        number
+    }
+}

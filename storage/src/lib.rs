@@ -1,0 +1,73 @@
+//! The whole memory engine of one machine: model, decide, apply, tables,
+//! indexes, search. It knows nothing of consensus, HTTP, async, or the time of day.
+//!
+//! # The life of a change
+//!
+//! 1. Somebody asks: a [`Command`]. The leader's executor makes a [`Draft`] on
+//!    top of its [`Reader`] and calls [`decide`] for one command after another.
+//! 2. [`decide`] checks the rules against the draft, so that a later command sees
+//!    what an earlier one did, and pushes [`Change`]s: facts with absolute values.
+//! 3. [`Draft::into_batch`] names the [`Batch`] and the batch it was decided on.
+//!    Its bytes go through the log to every node.
+//! 4. [`Writer::apply`] on every node: one RocksDB write for the changes and the
+//!    position, then the tenant's index, then the position that readers see.
+//! 5. [`Reader::get`], [`Reader::list`], [`Reader::hottest`] and
+//!    [`Reader::search`] read it, as of the clock of the last batch.
+//!
+//! [`open`] hands out the three handles: a `Writer` that is not `Clone` and
+//! moves into the state machine, a `Reader` for everyone else, and the `Log`.
+
+mod apply;
+mod change;
+mod checkpoint;
+pub mod codec;
+mod command;
+mod decide;
+mod engine;
+mod error;
+pub mod file;
+mod index;
+mod log;
+pub mod model;
+mod search;
+mod table;
+mod verify;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use apply::{Applied, Body, Entry, Writer};
+pub use change::{Batch, Change};
+pub use command::{
+    Action, CREATE_MAX, Class, Command, Decision, MemoryPatch, NewMemory, Refusal, Reply,
+};
+pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, decide};
+pub use engine::{Counts, Reader};
+pub use error::{Error, Result};
+pub use log::{Log, LogWrite, Name};
+pub use search::{
+    Filter, Hit, HotRequest, ListRequest, Order, Page, SearchRequest, Sort, TierFilter,
+};
+pub use table::key::Key;
+pub use table::view::View;
+pub use verify::{Verified, Verifier};
+
+/// The file system that a store lives on.
+pub use rocksdb::Env;
+
+/// Opens the engine in folder `data` (`data/log`, `data/state`), making both if
+/// they are not there. `env` replaces the file system below RocksDB, for
+/// simulation; `None` is the machine's own.
+///
+/// # Errors
+/// When the data is damaged or not reachable. Nothing is wiped.
+pub fn open(data: &Path, env: Option<Env>) -> Result<(Writer, Reader, Log)> {
+    if env.is_none() {
+        std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
+    }
+    let log = Log::open(&data.join("log"), env.as_ref())?;
+    let folder = checkpoint::Folder::new(&data.join("state"), env);
+    let engine = engine::Engine::open(&folder.current()?, folder.env())?;
+    let reader = Reader::new(engine, Arc::new(Verifier::default()));
+    Ok((Writer::new(reader.clone(), folder), reader, log))
+}

@@ -1,0 +1,58 @@
+//! Names of things: tenants, memories, instants. Not their contents.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A tenant, numbered by the state in order of creation; never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TenantId(pub u32);
+
+/// A memory: the 16 bytes of a UUID (version 7 when made here, so ids sort by age).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MemoryId(pub [u8; 16]);
+
+impl fmt::Display for MemoryId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uuid::Uuid::from_bytes(self.0).hyphenated().fmt(out)
+    }
+}
+
+impl fmt::Debug for MemoryId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl FromStr for MemoryId {
+    type Err = uuid::Error;
+
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        uuid::Uuid::try_parse(text).map(|id| Self(id.into_bytes()))
+    }
+}
+
+/// An instant of the cluster clock, in microseconds since 1970-01-01 UTC.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Microseconds in a second.
+    pub const SECOND_MICROS: i64 = 1_000_000;
+    /// Microseconds in a day.
+    pub const DAY_MICROS: i64 = 86_400 * Self::SECOND_MICROS;
+
+    /// Microseconds from `earlier` to `self`, never negative: a clock set back
+    /// makes things look fresh, not older than themselves.
+    pub fn since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0).max(0)
+    }
+
+    /// Days since 1970-01-01 UTC; names a generation of receipts.
+    pub fn day(self) -> u32 {
+        u32::try_from(self.0.div_euclid(Self::DAY_MICROS).max(0)).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,54 @@
+//! The journal: what happened to a tenant's memories, one append-only row an
+//! event. Activity, trigger history and the event stream are filters over it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::Record;
+use crate::model::id::{MemoryId, Timestamp};
+use crate::model::tenant::KeyId;
+
+/// Days that events are kept.
+pub const JOURNAL_DAYS: i64 = 30;
+/// Most events a tenant keeps; older ones go first.
+pub const JOURNAL_EVENTS_MAX: u64 = 1_000_000;
+
+/// Place of an event: log index and position within its batch. Ordered, never
+/// reused, the same on every node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Index of the log entry.
+    pub index: u64,
+    /// Position among the events of that entry.
+    pub ordinal: u32,
+}
+
+/// What can have happened. New kinds are appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EventKind {
+    /// A memory was stored.
+    Created,
+    /// A memory was changed by somebody.
+    Updated,
+    /// A memory was deleted.
+    Deleted,
+}
+
+/// One row of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, by the cluster clock.
+    pub at: Timestamp,
+    /// What.
+    pub kind: EventKind,
+    /// By which key; `None` is the service itself.
+    pub actor: Option<KeyId>,
+    /// To which memory.
+    pub subject: MemoryId,
+    /// Names of the fields that changed, for [`EventKind::Updated`].
+    pub details: Vec<String>,
+}
+
+impl Record for Event {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "journal event";
+}

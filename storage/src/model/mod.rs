@@ -1,0 +1,14 @@
+//! Pure values and rules: what a memory is, how it cools, how it scores.
+//! Nothing here reads a disk, a clock or the network.
+
+pub mod cluster;
+pub mod heat;
+pub mod id;
+pub mod journal;
+pub mod memory;
+pub mod receipt;
+pub mod score;
+pub mod tenant;
+pub mod thermo;
+pub mod vector;
+pub mod words;

@@ -1,0 +1,113 @@
+//! The best of many by a fixed order: highest rank first, ties by id. Keeps no
+//! more than asked for.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use crate::model::id::MemoryId;
+
+/// What things are ordered by: three numbers, each higher first. Numbers of
+/// other kinds come through [`of_f64`] and [`of_i64`], descending orders as they
+/// are, ascending ones by complement.
+pub(crate) type Rank = [u64; 3];
+
+/// A number that orders as `value` does.
+pub(crate) fn of_f64(value: f64) -> u64 {
+    let bits = value.to_bits();
+    if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+}
+
+/// A number that orders as `value` does.
+pub(crate) fn of_i64(value: i64) -> u64 {
+    (value as u64) ^ 1 << 63
+}
+
+struct Candidate<T> {
+    rank: Rank,
+    id: MemoryId,
+    item: T,
+}
+
+impl<T> Candidate<T> {
+    /// Less is better: the heap then holds the worst on top.
+    fn order(&self, other: &Self) -> Ordering {
+        other.rank.cmp(&self.rank).then(self.id.cmp(&other.id))
+    }
+}
+
+impl<T> PartialEq for Candidate<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order(other).is_eq()
+    }
+}
+impl<T> Eq for Candidate<T> {}
+impl<T> PartialOrd for Candidate<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<T> Ord for Candidate<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order(other)
+    }
+}
+
+/// Keeps the `capacity` best of what it is offered.
+pub(crate) struct Best<T> {
+    capacity: usize,
+    heap: BinaryHeap<Candidate<T>>,
+}
+
+impl<T> Best<T> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, heap: BinaryHeap::new() }
+    }
+
+    /// Considers one candidate; `item` is made only if it is kept.
+    #[inline]
+    pub(crate) fn offer(&mut self, rank: Rank, id: MemoryId, item: impl FnOnce() -> T) {
+        if self.heap.len() == self.capacity {
+            match self.heap.peek() {
+                Some(worst) if (rank, worst.id) > (worst.rank, id) => self.heap.pop(),
+                _ => return,
+            };
+        }
+        self.heap.push(Candidate { rank, id, item: item() });
+    }
+
+    /// What was kept, best first.
+    pub(crate) fn into_sorted(self) -> impl Iterator<Item = (MemoryId, T)> {
+        self.heap.into_sorted_vec().into_iter().map(|candidate| (candidate.id, candidate.item))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_best_of_any_offers_are_those_a_full_sort_puts_first(
+            offers in proptest::collection::vec((0_u64..5, 0_u8..=255), 0..60), capacity in 0_usize..20,
+        ) {
+            let mut offers = offers;
+            offers.sort_by_key(|(_, id)| *id);
+            offers.dedup_by_key(|(_, id)| *id);
+            let mut best = Best::new(capacity);
+            for (rank, id) in &offers {
+                best.offer([*rank, 0, 0], MemoryId([*id; 16]), || *rank);
+            }
+            offers.sort_by_key(|(rank, id)| (std::cmp::Reverse(*rank), *id));
+            let expected: Vec<_> = offers.iter().take(capacity).map(|(_, id)| MemoryId([*id; 16])).collect();
+            let found: Vec<_> = best.into_sorted().map(|(id, _)| id).collect();
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn numbers_keep_their_order(a in proptest::num::f64::NORMAL, b in proptest::num::f64::NORMAL, c: i64, d: i64) {
+            prop_assert_eq!(of_f64(a) < of_f64(b), a < b);
+            prop_assert_eq!(of_i64(c) < of_i64(d), c < d);
+        }
+    }
+}

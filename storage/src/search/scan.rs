@@ -1,0 +1,119 @@
+//! The one scan: every memory of a tenant that passes a filter, chunk by chunk.
+
+use roaring::RoaringBitmap;
+
+use crate::index::chunk::{CHUNK_ROWS, Chunk, Row, Slot};
+use crate::index::tenant::{Inner, TenantIndex};
+use crate::index::words::QueryWords;
+use crate::model::id::Timestamp;
+use crate::model::memory::{MemoryType, Tier};
+
+/// Which tiers to look in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TierFilter {
+    /// Not archived.
+    #[default]
+    Hot,
+    /// Archived.
+    Cold,
+    /// Both.
+    All,
+}
+
+/// Which memories to look at; `None` looks at all.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Of this type only.
+    pub memory_type: Option<MemoryType>,
+    /// In this namespace only.
+    pub namespace: Option<String>,
+    /// Pinned ones only, or unpinned ones only.
+    pub pinned: Option<bool>,
+    /// Flagged for review only, or the others only.
+    pub flagged: Option<bool>,
+    /// Which tiers.
+    pub tier: TierFilter,
+    /// Holding all of these words only (as `model::words` reads them).
+    pub words: Option<Vec<String>>,
+}
+
+/// A filter with its names looked up in one tenant's index.
+pub(crate) struct Resolved<'a> {
+    filter: &'a Filter,
+    namespace: Option<u32>,
+    holding: Option<RoaringBitmap>,
+}
+
+impl Filter {
+    /// `None` when no memory can pass: the namespace was never used.
+    pub(crate) fn resolve(&self, inner: &Inner) -> Option<Resolved<'_>> {
+        let namespace = match &self.namespace {
+            Some(name) => Some(inner.namespace(name)?),
+            None => None,
+        };
+        let holding = self.words.as_ref().map(|words| inner.holding_all(words));
+        Some(Resolved { filter: self, namespace, holding })
+    }
+}
+
+impl Resolved<'_> {
+    fn passes(&self, row: &Row, slot: Slot) -> bool {
+        let filter = self.filter;
+        filter.memory_type.is_none_or(|wanted| wanted == row.memory_type)
+            && self.namespace.is_none_or(|wanted| wanted == row.namespace)
+            && filter.pinned.is_none_or(|wanted| wanted == row.is_pinned)
+            && filter.flagged.is_none_or(|wanted| wanted == row.is_flagged)
+            && match filter.tier {
+                TierFilter::Hot => row.tier() == Tier::Hot,
+                TierFilter::Cold => row.tier() == Tier::Cold,
+                TierFilter::All => true,
+            }
+            && self.holding.as_ref().is_none_or(|holding| holding.contains(slot))
+    }
+}
+
+/// A memory under the scan: its row, and what to compute on.
+pub(crate) struct Seen<'a> {
+    pub(crate) row: &'a Row,
+    /// Keyword overlap with the query, 0 without one.
+    pub(crate) overlap: f64,
+    chunk: &'a Chunk,
+    at: usize,
+}
+
+impl Seen<'_> {
+    #[inline]
+    pub(crate) fn heat(&self, now: Timestamp) -> f64 {
+        self.chunk.heat(self.at, now)
+    }
+
+    #[inline]
+    pub(crate) fn vector(&self) -> &[f32] {
+        self.chunk.vector(self.at)
+    }
+}
+
+/// Calls `visit` with each memory that passes.
+pub(crate) fn scan(
+    index: &TenantIndex,
+    filter: &Filter,
+    query: Option<&QueryWords>,
+    mut visit: impl FnMut(Seen<'_>),
+) {
+    // Bound to a name first, so that the lock is released before the chunks' own.
+    let resolved = filter.resolve(&index.read());
+    let Some(resolved) = resolved else { return };
+    let mut overlaps = vec![0.0; CHUNK_ROWS];
+    // A memory that moves to another slot between two chunks was deleted and made
+    // anew, with another id: no id is met twice.
+    index.each_chunk(|inner, number, chunk| {
+        if let Some(query) = query {
+            inner.overlaps(query, number, &mut overlaps);
+        }
+        for (at, row) in chunk.rows() {
+            if resolved.passes(row, (number * CHUNK_ROWS + at) as Slot) {
+                visit(Seen { row, overlap: overlaps[at], chunk, at });
+            }
+        }
+    });
+}

@@ -1,0 +1,182 @@
+//! Every key of `state/`, in one list, with its bytes. Values are elsewhere:
+//! each is a [`crate::codec::Record`].
+//!
+//! A key is its kind's byte, then its parts, integers big-endian, so that byte
+//! order is the order of kind, tenant, id. A byte once used is never given to
+//! another kind; the bytes of kinds not written yet are reserved here.
+//!
+//! | byte | kind | parts |
+//! |---|---|---|
+//! | 0x01 | position | |
+//! | 0x02 | cluster | |
+//! | 0x10 | tenant | tenant 4 |
+//! | 0x11 | API key | tenant 4, key id 8 |
+//! | 0x20 | memory | tenant 4, memory id 16 |
+//! | 0x21 | anchor | tenant 4, memory id 16 |
+//! | 0x22 | vector | tenant 4, memory id 16 |
+//! | 0x30 | receipt | tenant 4, day 4, key hash 32 |
+//! | 0x40 | event | tenant 4, log index 8, ordinal 4 |
+//! | 0x23, 0x24 | reserved: edge, edge by target | |
+//! | 0x41 | reserved: audit | |
+//! | 0x50–0x53 | reserved: trigger, outbox, tick, tenant statistics | |
+
+use crate::error::{Error, Result};
+use crate::model::id::{MemoryId, TenantId};
+use crate::model::journal::Cursor;
+use crate::model::receipt::ReceiptKey;
+use crate::model::tenant::KeyId;
+
+/// First byte of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// How far this state has come.
+    Position = 0x01,
+    /// Who the cluster is.
+    Cluster = 0x02,
+    /// A tenant.
+    Tenant = 0x10,
+    /// An API key.
+    ApiKey = 0x11,
+    /// A memory's text row.
+    Memory = 0x20,
+    /// A memory's anchor.
+    Anchor = 0x21,
+    /// A memory's vector.
+    Vector = 0x22,
+    /// A receipt.
+    Receipt = 0x30,
+    /// A journal event.
+    Event = 0x40,
+}
+
+/// A key of `state/`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// See [`Kind::Position`].
+    Position,
+    /// See [`Kind::Cluster`].
+    Cluster,
+    /// See [`Kind::Tenant`].
+    Tenant(TenantId),
+    /// See [`Kind::ApiKey`].
+    ApiKey(TenantId, KeyId),
+    /// See [`Kind::Memory`].
+    Memory(TenantId, MemoryId),
+    /// See [`Kind::Anchor`].
+    Anchor(TenantId, MemoryId),
+    /// See [`Kind::Vector`].
+    Vector(TenantId, MemoryId),
+    /// See [`Kind::Receipt`]; the number is the day of its generation.
+    Receipt(TenantId, u32, ReceiptKey),
+    /// See [`Kind::Event`].
+    Event(TenantId, Cursor),
+}
+
+impl Key {
+    /// The bytes under which the row is stored.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Position => vec![Kind::Position as u8],
+            Self::Cluster => vec![Kind::Cluster as u8],
+            Self::Tenant(tenant) => prefix(Kind::Tenant, *tenant),
+            Self::ApiKey(tenant, key) => [&prefix(Kind::ApiKey, *tenant)[..], &key.0].concat(),
+            Self::Memory(tenant, id) => [&prefix(Kind::Memory, *tenant)[..], &id.0].concat(),
+            Self::Anchor(tenant, id) => [&prefix(Kind::Anchor, *tenant)[..], &id.0].concat(),
+            Self::Vector(tenant, id) => [&prefix(Kind::Vector, *tenant)[..], &id.0].concat(),
+            Self::Receipt(tenant, day, key) => {
+                [&prefix(Kind::Receipt, *tenant)[..], &day.to_be_bytes(), key].concat()
+            }
+            Self::Event(tenant, cursor) => [
+                &prefix(Kind::Event, *tenant)[..],
+                &cursor.index.to_be_bytes(),
+                &cursor.ordinal.to_be_bytes(),
+            ]
+            .concat(),
+        }
+    }
+}
+
+/// The bytes that all keys of one kind and tenant begin with.
+pub fn prefix(kind: Kind, tenant: TenantId) -> Vec<u8> {
+    [&[kind as u8][..], &tenant.0.to_be_bytes()].concat()
+}
+
+/// The first bytes above every key that begins with `prefix`.
+pub fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if let Some(next) = last.checked_add(1) {
+            *last = next;
+            return end;
+        }
+        end.pop();
+    }
+    end
+}
+
+/// Tenant and remaining parts of a key that begins with kind and tenant.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the key is too short to hold them.
+pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
+    let (head, rest) = key.split_at_checked(5).ok_or_else(|| malformed(key))?;
+    let tenant = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+    Ok((TenantId(tenant), rest))
+}
+
+/// The part of a key that [`split`] leaves, as an id of fixed length.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the length differs.
+pub fn fixed<const N: usize>(part: &[u8]) -> Result<[u8; N]> {
+    part.try_into().map_err(|_| malformed(part))
+}
+
+fn malformed(key: &[u8]) -> Error {
+    Error::Corrupt { what: "key", detail: format!("{} bytes: {key:02x?}", key.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_every_key_kind_are_fixed() {
+        let tenant = TenantId(0x0102_0304);
+        let id = MemoryId([0xaa; 16]);
+        let t = [1, 2, 3, 4];
+        let aa = [0xaa; 16];
+        assert_eq!(Key::Position.bytes(), [0x01]);
+        assert_eq!(Key::Cluster.bytes(), [0x02]);
+        assert_eq!(Key::Tenant(tenant).bytes(), [&[0x10][..], &t].concat());
+        let api_key = Key::ApiKey(tenant, KeyId([9; 8]));
+        assert_eq!(api_key.bytes(), [&[0x11][..], &t, &[9; 8]].concat());
+        assert_eq!(Key::Memory(tenant, id).bytes(), [&[0x20][..], &t, &aa].concat());
+        assert_eq!(Key::Anchor(tenant, id).bytes(), [&[0x21][..], &t, &aa].concat());
+        assert_eq!(Key::Vector(tenant, id).bytes(), [&[0x22][..], &t, &aa].concat());
+        let receipt = Key::Receipt(tenant, 5, [7; 32]);
+        assert_eq!(receipt.bytes(), [&[0x30][..], &t, &[0, 0, 0, 5], &[7; 32]].concat());
+        let event = Key::Event(tenant, Cursor { index: 6, ordinal: 8 });
+        assert_eq!(
+            event.bytes(),
+            [&[0x40][..], &t, &[0, 0, 0, 0, 0, 0, 0, 6], &[0, 0, 0, 8]].concat()
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_lies_above_all_its_keys() {
+        assert_eq!(after(&[0x20, 0, 0, 0, 1]), [0x20, 0, 0, 0, 2]);
+        assert_eq!(after(&[0x20, 0, 0, 0, 0xff]), [0x20, 0, 0, 1]);
+        assert_eq!(after(&[0xff]), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn keys_split_into_tenant_and_rest() {
+        let key = Key::Memory(TenantId(7), MemoryId([3; 16])).bytes();
+        let (tenant, rest) = split(&key).unwrap();
+        assert_eq!((tenant, fixed::<16>(rest).unwrap()), (TenantId(7), [3; 16]));
+        assert!(split(&key[..4]).is_err());
+        assert!(fixed::<8>(rest).is_err());
+    }
+}

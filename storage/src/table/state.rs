@@ -1,0 +1,121 @@
+//! `state/`: the RocksDB instance that holds every row, without a write-ahead
+//! log. After a crash it is what its last flush was; the Raft log replays the
+//! rest. What the rows mean is not known here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, Direction, Env, IteratorMode, ReadOptions, WriteBatch,
+};
+
+use crate::change::RowWrite;
+use crate::error::{Error, Result};
+use crate::table::key::Key;
+use crate::table::view::View;
+
+const BLOCK_CACHE_BYTES: usize = 64 << 20;
+const WRITE_BUFFER_BYTES: usize = 32 << 20;
+
+/// An open state.
+pub(crate) struct State {
+    db: DB,
+}
+
+impl State {
+    /// Opens the state at `path`, making an empty one if there is none. `env`
+    /// replaces the file system, for simulation.
+    pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
+        let db = DB::open(&options(env), path).map_err(Error::engine("open state"))?;
+        Ok(Self { db })
+    }
+
+    /// All of `batch` or nothing becomes visible. Not durable until [`Self::flush`].
+    pub(crate) fn write(&self, batch: WriteBatch) -> Result<()> {
+        let mut options = rocksdb::WriteOptions::default();
+        options.disable_wal(true);
+        self.db.write_opt(batch, &options).map_err(Error::engine("write state"))
+    }
+
+    /// Makes everything written so far durable. With one column family this is
+    /// a prefix of history, position included.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.db.flush().map_err(Error::engine("flush state"))
+    }
+
+    /// A copy of the present state in `target` by hard links; flushes first.
+    pub(crate) fn checkpoint(&self, target: &Path) -> Result<()> {
+        rocksdb::checkpoint::Checkpoint::new(&self.db)
+            .and_then(|checkpoint| checkpoint.create_checkpoint(target))
+            .map_err(Error::engine("checkpoint state"))
+    }
+
+    /// Rows from `start` up to, not including, `end` (no bound when empty), in key order.
+    pub(crate) fn range<'a>(
+        &'a self,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        let mut options = ReadOptions::default();
+        if !end.is_empty() {
+            options.set_iterate_upper_bound(end.to_vec());
+        }
+        self.db
+            .iterator_opt(IteratorMode::From(start, Direction::Forward), options)
+            .map(|row| row.map_err(Error::engine("read state")))
+    }
+
+    /// Runs `read` on a frozen picture of the state, and `taken` once it is
+    /// frozen: from then on writes go on without showing in it.
+    pub(crate) fn frozen<T>(
+        self: &Arc<Self>,
+        taken: impl FnOnce(),
+        read: impl FnOnce(&mut dyn Iterator<Item = Result<Row>>) -> T,
+    ) -> T {
+        let snapshot = self.db.snapshot();
+        taken();
+        let mut options = ReadOptions::default();
+        options.fill_cache(false);
+        let mut rows = snapshot
+            .iterator_opt(IteratorMode::Start, options)
+            .map(|row| row.map_err(Error::engine("read state")));
+        read(&mut rows)
+    }
+}
+
+/// Key and value of a row.
+pub(crate) type Row = (Box<[u8]>, Box<[u8]>);
+
+impl View for State {
+    fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.db.get(key.bytes()).map_err(Error::engine("read state"))
+    }
+}
+
+/// Adds `write` to `batch`.
+pub(crate) fn stage(batch: &mut WriteBatch, write: RowWrite) {
+    match write {
+        RowWrite::Put(key, value) => batch.put(key.bytes(), value),
+        RowWrite::Delete(key) => batch.delete(key.bytes()),
+        RowWrite::DeleteRange(start, end) => batch.delete_range(start, end),
+    }
+}
+
+fn options(env: Option<&Env>) -> rocksdb::Options {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
+    table.set_bloom_filter(10.0, false);
+    table.set_cache_index_and_filter_blocks(true);
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&table);
+    options.set_compression_type(rocksdb::DBCompressionType::Lz4);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_paranoid_checks(true);
+    options.set_keep_log_file_num(4);
+    options.set_max_open_files(512);
+    if let Some(env) = env {
+        options.set_env(env);
+    }
+    options
+}
