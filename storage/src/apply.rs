@@ -72,12 +72,12 @@ impl Writer {
     /// Applies one entry. When this returns, readers see it.
     ///
     /// # Errors
-    /// When the engine fails, the batch cannot be decoded, or entries are not
-    /// handed in one after the other.
+    /// When the engine fails, the batch cannot be decoded, or the entry does not
+    /// lie above all that were applied. (That none is left out is the log's to see.)
     pub fn apply(&mut self, entry: Entry) -> Result<Applied> {
         let engine = self.reader.engine();
         let mut position = engine.position.read().clone();
-        if !position.log_id.is_empty() && entry.index != position.index + 1 {
+        if !position.log_id.is_empty() && entry.index <= position.index {
             let (have, got) = (position.index, entry.index);
             return Err(Error::Misuse(format!("entry {got} applied on top of {have}")));
         }
@@ -112,18 +112,13 @@ impl Writer {
         }
     }
 
-    /// Makes everything applied so far durable, and says how far that is.
-    ///
-    /// # Errors
-    /// When the engine fails.
-    pub fn flush(&self) -> Result<Position> {
-        let engine = self.reader.engine();
-        let position = engine.position.read().clone();
-        engine.state.flush()?;
-        Ok(position)
+    /// A handle for making what was applied durable, usable beside the writer.
+    pub fn flusher(&self) -> Flusher {
+        Flusher { reader: self.reader.clone() }
     }
 
     /// A copy of the present state in the new folder `target`, by hard links.
+    /// Makes the present state durable as well.
     ///
     /// # Errors
     /// When the engine fails.
@@ -145,6 +140,25 @@ impl Writer {
         self.folder.switch(&next)?;
         self.reader.replace(engine);
         Ok(())
+    }
+}
+
+/// Makes applied state durable; does not apply.
+pub struct Flusher {
+    reader: Reader,
+}
+
+impl Flusher {
+    /// Makes everything applied so far durable, and says how far that is at least.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    pub fn flush(&self) -> Result<Position> {
+        let engine = self.reader.engine();
+        // Read first: what is applied meanwhile may be durable too, but is not promised.
+        let position = engine.position.read().clone();
+        engine.state.flush()?;
+        Ok(position)
     }
 }
 

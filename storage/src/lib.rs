@@ -36,7 +36,7 @@ mod verify;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use apply::{Applied, Body, Entry, Writer};
+pub use apply::{Applied, Body, Entry, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
     Action, CREATE_MAX, Class, Command, Decision, MemoryPatch, NewMemory, Refusal, Reply,

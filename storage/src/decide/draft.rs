@@ -35,6 +35,7 @@ pub struct Draft<'a> {
     /// What each write to `rows` replaced, so that a refused command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
+    stamp_wanted: bool,
 }
 
 /// A point of a draft to go back to.
@@ -65,12 +66,18 @@ impl<'a> Draft<'a> {
             rows: HashMap::new(),
             undo: Vec::new(),
             bytes: 0,
+            stamp_wanted: false,
         }
     }
 
-    /// Whether nothing was decided, so that there is nothing to log.
+    /// Whether there is nothing to log: no change, and nobody asked for a stamp.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && !self.stamp_wanted
+    }
+
+    /// Logs this draft even without a change, so that the clock moves.
+    pub(crate) fn want_stamp(&mut self) {
+        self.stamp_wanted = true;
     }
 
     /// Whether further commands fit.

@@ -92,7 +92,10 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
         (Action::Form { cluster, tenant, key_id, key }, _) => {
             cluster::form(draft, cluster, tenant, *key_id, key)
         }
-        (Action::Stamp, _) => Ok(Ok(Reply::Done)),
+        (Action::Stamp, _) => {
+            draft.want_stamp();
+            Ok(Ok(Reply::Done))
+        }
         (Action::Housekeep, _) => upkeep::housekeep(draft),
         (Action::Verify, _) => Ok(Ok(upkeep::verify(draft))),
         (Action::Create(_) | Action::Update(..) | Action::Delete(_), None) => {

@@ -1,0 +1,32 @@
+//! openraft's own conformance suite for stores, on the real one.
+
+use std::sync::Arc;
+
+use openraft::StorageError;
+use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::TypeConfigExt;
+use tempfile::TempDir;
+
+use crate::fault::Fault;
+use crate::log_store::LogStore;
+use crate::snapshot::Snapshots;
+use crate::state_machine::StateMachine;
+use crate::types::TypeConfig;
+
+struct Builder;
+
+impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
+    async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
+        let folder = TempDir::new().unwrap();
+        let (writer, _, log) = storage::open(folder.path(), None).unwrap();
+        let store = LogStore::open(Arc::new(log), folder.path(), Fault::default()).unwrap();
+        let snapshots = Snapshots::open(folder.path()).unwrap();
+        let machine = StateMachine::new(writer, None, snapshots, Fault::default());
+        Ok((folder, store, machine))
+    }
+}
+
+#[test]
+fn the_store_passes_the_conformance_suite() {
+    TypeConfig::run(async { Suite::test_all(Builder).await.unwrap() });
+}

@@ -1,0 +1,215 @@
+//! The executor: one task that, while this node leads, takes waiting commands,
+//! decides them together, and puts what was decided through the log. It knows
+//! commands by tenant, size and class only, and batches as bytes.
+//!
+//! Outcomes have one meaning each. *Applied*: answer. *Stale*: decide again.
+//! *ForwardToLeader*: nothing happened. *Everything else*: unknown, and never
+//! decided again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::ReadPolicy;
+use openraft::errors::ClientWriteError;
+use openraft::impls::ProgressResponder;
+use openraft::raft::ClientWriteResult;
+use storage::model::cluster::BatchId;
+use storage::{Action, Command, Decision, Draft, Reader, Room, codec, decide};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::clock::ClusterClock;
+use crate::error::{Outcome, SubmitError};
+use crate::handle::Shared;
+use crate::queue::Waiting;
+use crate::types::{Answer, Payload, TypeConfig};
+
+/// Most commands of a batch.
+pub const BATCH_COMMANDS_MAX: usize = 256;
+/// When nothing was stamped for this long the leader writes a bare stamp, so
+/// that heat and expiry stay true in an idle cluster.
+const STAMP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The task's own state.
+pub(crate) struct Executor {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) reader: Reader,
+}
+
+/// One term of leading.
+struct Term {
+    term: u64,
+    /// Batches of this term so far.
+    counter: u64,
+    clock: ClusterClock,
+}
+
+/// A batch put through the log, or not.
+enum Written {
+    Applied,
+    Stale,
+    NotLeader,
+    Unknown,
+}
+
+type Decided = Vec<(Waiting, Decision)>;
+
+impl Executor {
+    pub(crate) async fn run(self) {
+        while let Some(term) = self.shared.next_term().await {
+            // Confirms the leadership, and waits until all that was inherited is applied:
+            // decisions must start from everything that was ever acknowledged.
+            let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;
+            if let Err(error) = ready {
+                tracing::info!(term, %error, "not leading after all");
+                continue;
+            }
+            tracing::info!(term, "leading");
+            let clock = ClusterClock::new(self.reader.position().clock);
+            self.lead(Term { term, counter: 0, clock }).await;
+            self.hand_back();
+        }
+        self.hand_back();
+    }
+
+    /// Serves commands until this node no longer leads `term`.
+    async fn lead(&self, mut term: Term) {
+        while self.shared.leads(term.term) {
+            tokio::select! {
+                () = self.shared.queued() => {}
+                () = tokio::time::sleep(STAMP_INTERVAL) => self.shared.push_stamp(),
+                () = self.shared.led_no_longer(term.term) => return,
+            }
+            if self.round(&mut term).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Decides what waits and puts it through the log; decides the same commands
+    /// again as long as the state turns out to be another than the one decided on.
+    /// An error means that this node leads no more, or stops; everybody was told.
+    async fn round(&self, term: &mut Term) -> Result<(), ()> {
+        let mut again = Vec::new();
+        loop {
+            let wall = self.shared.wall.now();
+            // In a cluster of one the own clock is the median.
+            let now = term.clock.stamp(wall, Some(wall));
+            let mut draft = Draft::new(&self.reader, now);
+            let decided = self.decide_waiting(&mut draft, std::mem::take(&mut again))?;
+            if decided.is_empty() {
+                return Ok(());
+            }
+            let after = draft.after();
+            let written = if draft.is_empty() {
+                self.confirm(after).await
+            } else {
+                term.counter += 1;
+                let id = BatchId { term: term.term, counter: term.counter };
+                let bytes = codec::encode(&draft.into_batch(id));
+                self.shared.counters.batch(decided.len(), bytes.len());
+                self.write(term.term, bytes).await
+            };
+            match written {
+                Written::Applied => {
+                    self.answer(decided);
+                    return Ok(());
+                }
+                Written::Stale => again = decided.into_iter().map(|(waiting, _)| waiting).collect(),
+                Written::NotLeader => return fail(decided, SubmitError::NoLeader),
+                Written::Unknown => return fail(decided, SubmitError::Unknown),
+            }
+        }
+    }
+
+    /// Decides commands until the batch is full: first those of `again`, then
+    /// those that wait. Faults of this machine end the node.
+    fn decide_waiting(&self, draft: &mut Draft<'_>, again: Vec<Waiting>) -> Result<Decided, ()> {
+        let mut again = again.into_iter();
+        let mut decided = Vec::new();
+        while decided.len() < BATCH_COMMANDS_MAX && draft.room() == Room::Free {
+            let Some(waiting) = again.next().or_else(|| self.shared.pop()) else { break };
+            if waiting.deadline <= Instant::now() {
+                waiting.fail(SubmitError::DeadlinePassed);
+                continue;
+            }
+            match decide(draft, &waiting.command) {
+                Ok(decision) => decided.push((waiting, decision)),
+                Err(error) => {
+                    self.shared.fault.report(&error);
+                    waiting.fail(SubmitError::Unknown);
+                    return fail(decided, SubmitError::Unknown);
+                }
+            }
+        }
+        // Decided again, the same commands may need more room: the rest waits anew.
+        again.for_each(|waiting| self.shared.push_back(waiting));
+        Ok(decided)
+    }
+
+    async fn write(&self, term: u64, bytes: Vec<u8>) -> Written {
+        let (responder, answer) =
+            ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
+        let write = self.shared.raft.write(Payload(bytes)).with_leader(term).responder(responder);
+        if write.await.is_err() {
+            return Written::Unknown;
+        }
+        match answer.await {
+            Ok(Ok(response)) => match response.data {
+                Answer::Done => Written::Applied,
+                Answer::Stale => Written::Stale,
+            },
+            // Matched by its name: other variants carry the same hint but another meaning.
+            Ok(Err(ClientWriteError::ForwardToLeader(_))) => Written::NotLeader,
+            Ok(Err(_)) | Err(_) => Written::Unknown,
+        }
+    }
+
+    /// A round without anything to log still answers only what is true of the
+    /// newest state: reads it linearizably and compares.
+    async fn confirm(&self, decided_on: BatchId) -> Written {
+        match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+            Ok(_) if self.reader.position().batch == decided_on => Written::Applied,
+            Ok(_) => Written::Stale,
+            Err(_) => Written::NotLeader,
+        }
+    }
+
+    fn answer(&self, decided: Decided) {
+        let index = self.reader.position().index;
+        for (waiting, decision) in decided {
+            self.shared.counters.decided(decision.is_ok());
+            waiting.answer(Outcome { index, decision });
+        }
+    }
+
+    /// Tells everybody who waits that this node does not lead.
+    fn hand_back(&self) {
+        while let Some(waiting) = self.shared.pop() {
+            waiting.fail(SubmitError::NoLeader);
+        }
+    }
+}
+
+fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
+    decided.into_iter().for_each(|(waiting, _)| waiting.fail(error));
+    Err(())
+}
+
+impl Waiting {
+    /// A bare stamp that nobody waits for.
+    pub(crate) fn stamp() -> Self {
+        let deadline = Instant::now() + STAMP_INTERVAL;
+        let command = Command::duty(Action::Stamp);
+        Self { command, deadline, answer: oneshot::channel().0 }
+    }
+
+    // A waiter that went away needs no answer.
+    fn answer(self, outcome: Outcome) {
+        let _: Result<(), _> = self.answer.send(Ok(outcome));
+    }
+
+    fn fail(self, error: SubmitError) {
+        let _: Result<(), _> = self.answer.send(Err(error));
+    }
+}

@@ -1,0 +1,48 @@
+//! The latch that a fault of this machine closes. It is never opened again: the
+//! node stops, and whoever supervises it decides what next.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Shared by everything that can meet such a fault; cheap to clone.
+#[derive(Clone)]
+pub struct Fault(Arc<watch::Sender<Option<String>>>);
+
+impl Default for Fault {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(None)))
+    }
+}
+
+impl Fault {
+    /// Closes the latch. The first report counts; it alone is logged.
+    pub fn report(&self, cause: &dyn fmt::Display) {
+        self.0.send_if_modified(|reported| {
+            if reported.is_some() {
+                return false;
+            }
+            tracing::error!(%cause, "this node stops: its storage failed");
+            *reported = Some(cause.to_string());
+            true
+        });
+    }
+
+    /// The cause, once the latch is closed.
+    pub fn cause(&self) -> Option<String> {
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the latch closes.
+    pub async fn closed(&self) -> String {
+        let mut watch = self.0.subscribe();
+        loop {
+            if let Some(cause) = watch.borrow_and_update().clone() {
+                return cause;
+            }
+            // The sender lives in `self`: this cannot fail while we are here.
+            let _: Result<(), _> = watch.changed().await;
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The one thread that writes to the log, and the only place that syncs it: one
+//! sync for all appends that wait. What is written is the log store's business.
+//!
+//! It also keeps the note: the vote and the last synced entry, in a small file
+//! of its own, renewed each second and lowered before a truncate. RocksDB drops
+//! a damaged tail of its log without a word; the note is what notices.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use openraft::storage::IOFlushed;
+use storage::{Log, LogWrite, codec};
+use tokio::sync::{oneshot, watch};
+
+use crate::fault::Fault;
+use crate::record::{LogIdRecord, NoteRecord, VoteRecord};
+use crate::types::TypeConfig;
+
+/// Writes that may wait; raft itself awaits each, so few ever do.
+const QUEUE_MAX: usize = 1_024;
+/// How often the note follows the log.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Something to write, and whom to tell.
+pub(crate) struct Write {
+    pub(crate) what: LogWrite,
+    /// Told when the write is readable.
+    pub(crate) written: oneshot::Sender<()>,
+    /// Told when it is durable; without it the write waits for the next sync.
+    pub(crate) durable: Option<IOFlushed<TypeConfig>>,
+    /// What the note says once the write is durable.
+    pub(crate) note: NoteChange,
+}
+
+/// What a write does to the note.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum NoteChange {
+    None,
+    Last(LogIdRecord),
+    Vote(VoteRecord),
+    /// The log is about to end here: the note must not say more, and first.
+    Lower(Option<LogIdRecord>),
+}
+
+/// The sending side; cloned freely.
+#[derive(Clone)]
+pub(crate) struct LogWriter {
+    queue: SyncSender<Write>,
+    synced: watch::Receiver<Option<LogIdRecord>>,
+}
+
+impl LogWriter {
+    /// Starts the thread. `note` is what the log was found to hold.
+    pub(crate) fn start(log: Arc<Log>, path: PathBuf, note: NoteRecord, fault: Fault) -> Self {
+        let (queue, waiting) = sync_channel(QUEUE_MAX);
+        let (synced_sender, synced) = watch::channel(note.last);
+        let thread = Thread { log, path, note, noted: note, synced: synced_sender, fault };
+        std::thread::Builder::new()
+            .name("log-writer".into())
+            .spawn(move || thread.run(&waiting))
+            .expect("the system refuses a thread at start-up: nothing can run then");
+        Self { queue, synced }
+    }
+
+    /// Hands a write over. An error means that the thread has stopped on a fault.
+    pub(crate) fn send(&self, write: Write) -> std::io::Result<()> {
+        self.queue.send(write).map_err(|_| stopped())
+    }
+
+    /// Waits until the log is synced up to entry `index`.
+    pub(crate) async fn synced_to(&self, index: u64) -> std::io::Result<()> {
+        let mut synced = self.synced.clone();
+        synced
+            .wait_for(|last| last.is_some_and(|last| last.index >= index))
+            .await
+            .map(drop)
+            .map_err(|_| stopped())
+    }
+}
+
+pub(crate) fn stopped() -> std::io::Error {
+    std::io::Error::other("the log writer has stopped")
+}
+
+struct Thread {
+    log: Arc<Log>,
+    path: PathBuf,
+    /// What the note should say.
+    note: NoteRecord,
+    /// What it says on disk.
+    noted: NoteRecord,
+    synced: watch::Sender<Option<LogIdRecord>>,
+    fault: Fault,
+}
+
+impl Thread {
+    fn run(mut self, waiting: &Receiver<Write>) {
+        loop {
+            let first = match waiting.recv_timeout(NOTE_INTERVAL) {
+                Ok(write) => Some(write),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let done = match first {
+                Some(first) => self.write_all(first, waiting),
+                None => self.keep_note(),
+            };
+            if let Err(error) = done {
+                // Dropping the queue and the watch fails everything that waits or comes.
+                self.fault.report(&error);
+                return;
+            }
+        }
+    }
+
+    /// Writes everything that waits, then syncs once for all of it.
+    fn write_all(&mut self, first: Write, waiting: &Receiver<Write>) -> storage::Result<()> {
+        let mut durable = Vec::new();
+        for write in std::iter::once(first).chain(waiting.try_iter()) {
+            if let NoteChange::Lower(last) = write.note {
+                self.note.last = last;
+                self.keep_note()?;
+                self.synced.send_replace(last);
+            }
+            self.log.write(&write.what)?;
+            // A caller that went away needs no answer.
+            let _: Result<(), ()> = write.written.send(());
+            durable.extend(write.durable.map(|callback| (callback, write.note)));
+        }
+        if durable.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.log.sync() {
+            for (callback, _) in durable {
+                callback.io_completed(Err(std::io::Error::other(error.to_string())));
+            }
+            return Err(error);
+        }
+        for (callback, note) in durable {
+            match note {
+                NoteChange::Last(last) => self.note.last = Some(last),
+                NoteChange::Vote(vote) => self.note.vote = Some(vote),
+                NoteChange::None | NoteChange::Lower(_) => {}
+            }
+            callback.io_completed(Ok(()));
+        }
+        self.synced.send_replace(self.note.last);
+        Ok(())
+    }
+
+    fn keep_note(&mut self) -> storage::Result<()> {
+        if self.noted != self.note {
+            storage::file::replace(&self.path, &codec::encode(&self.note))?;
+            self.noted = self.note;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! Hearth's own formats of what Raft keeps: entries, votes, log ids, memberships.
+//! openraft's types promise no format, so none of them is ever written as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::entry::RaftEntry;
+use openraft::{EntryPayload, Membership};
+use serde::{Deserialize, Serialize};
+use storage::codec::Record;
+
+use crate::types::{Entry, LogId, NodeId, Payload, Peer, StoredMembership, Vote};
+
+/// Names a log entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct LogIdRecord {
+    pub(crate) term: u64,
+    pub(crate) index: u64,
+}
+
+impl Record for LogIdRecord {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "log id";
+}
+
+impl From<LogId> for LogIdRecord {
+    fn from(id: LogId) -> Self {
+        Self { term: id.committed_leader_id().term, index: id.index() }
+    }
+}
+
+impl From<LogIdRecord> for LogId {
+    fn from(record: LogIdRecord) -> Self {
+        Self::new_term_index(record.term, record.index)
+    }
+}
+
+/// A vote. Its order (term, then committed) is the order in which votes may follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VoteRecord {
+    pub(crate) term: u64,
+    pub(crate) voted_for: NodeId,
+    pub(crate) committed: bool,
+}
+
+impl Record for VoteRecord {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "vote";
+}
+
+impl VoteRecord {
+    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
+        (self.term, self.committed) < (other.term, other.committed)
+    }
+}
+
+impl From<&Vote> for VoteRecord {
+    fn from(vote: &Vote) -> Self {
+        Self {
+            term: vote.leader_id.term,
+            voted_for: vote.leader_id.voted_for,
+            committed: vote.committed,
+        }
+    }
+}
+
+impl From<VoteRecord> for Vote {
+    fn from(record: VoteRecord) -> Self {
+        match record.committed {
+            true => Self::new_committed(record.term, record.voted_for),
+            false => Self::new(record.term, record.voted_for),
+        }
+    }
+}
+
+/// The members of the cluster: one set of voters, two while they change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MembershipRecord {
+    voters: Vec<BTreeSet<NodeId>>,
+    nodes: BTreeMap<NodeId, Peer>,
+}
+
+impl From<&Membership<NodeId, Peer>> for MembershipRecord {
+    fn from(membership: &Membership<NodeId, Peer>) -> Self {
+        Self {
+            voters: membership.get_joint_config().clone(),
+            nodes: membership.nodes().map(|(id, peer)| (*id, peer.clone())).collect(),
+        }
+    }
+}
+
+impl MembershipRecord {
+    fn into_membership(self) -> storage::Result<Membership<NodeId, Peer>> {
+        let corrupt = |error: &dyn std::fmt::Display| storage::Error::Corrupt {
+            what: "membership",
+            detail: error.to_string(),
+        };
+        Membership::new(self.voters, self.nodes).map_err(|error| corrupt(&error))
+    }
+}
+
+/// A membership and the entry that it came with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredMembershipRecord {
+    log_id: Option<LogIdRecord>,
+    membership: MembershipRecord,
+}
+
+impl Record for StoredMembershipRecord {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "membership";
+}
+
+impl From<&StoredMembership> for StoredMembershipRecord {
+    fn from(stored: &StoredMembership) -> Self {
+        Self {
+            log_id: stored.log_id().map(LogIdRecord::from),
+            membership: stored.membership().into(),
+        }
+    }
+}
+
+impl StoredMembershipRecord {
+    /// The membership that was stored.
+    pub(crate) fn into_stored(self) -> storage::Result<StoredMembership> {
+        let membership = self.membership.into_membership()?;
+        Ok(StoredMembership::new(self.log_id.map(LogId::from), membership))
+    }
+}
+
+/// A log entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EntryRecord {
+    pub(crate) id: LogIdRecord,
+    body: BodyRecord,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum BodyRecord {
+    Blank,
+    Batch(#[serde(with = "serde_bytes")] Vec<u8>),
+    Membership(MembershipRecord),
+}
+
+impl Record for EntryRecord {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "log entry";
+}
+
+impl From<Entry> for EntryRecord {
+    fn from(entry: Entry) -> Self {
+        let body = match entry.payload {
+            EntryPayload::Blank => BodyRecord::Blank,
+            EntryPayload::Normal(payload) => BodyRecord::Batch(payload.0),
+            EntryPayload::Membership(membership) => BodyRecord::Membership((&membership).into()),
+        };
+        Self { id: entry.log_id.into(), body }
+    }
+}
+
+impl EntryRecord {
+    /// The entry that was stored.
+    pub(crate) fn into_entry(self) -> storage::Result<Entry> {
+        let payload = match self.body {
+            BodyRecord::Blank => EntryPayload::Blank,
+            BodyRecord::Batch(bytes) => EntryPayload::Normal(Payload(bytes)),
+            BodyRecord::Membership(membership) => {
+                EntryPayload::Membership(membership.into_membership()?)
+            }
+        };
+        Ok(Entry::new(self.id.into(), payload))
+    }
+}
+
+/// What the tail of the log is known to have been: kept beside the log, so that
+/// a log that lost its tail is noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NoteRecord {
+    pub(crate) vote: Option<VoteRecord>,
+    pub(crate) last: Option<LogIdRecord>,
+}
+
+impl Record for NoteRecord {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "note of the log's tail";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::codec::{decode, encode};
+
+    #[test]
+    fn the_bytes_of_what_raft_keeps_are_fixed() {
+        let id = LogIdRecord { term: 2, index: 300 };
+        assert_eq!(encode(&id), [1, 2, 251, 44, 1]);
+        let vote = VoteRecord { term: 2, voted_for: 3, committed: true };
+        assert_eq!(encode(&vote), [1, 2, 3, 1]);
+        let membership = MembershipRecord {
+            voters: vec![BTreeSet::from([1])],
+            nodes: BTreeMap::from([(1, Peer { address: "a".into() })]),
+        };
+        let stored = StoredMembershipRecord { log_id: Some(id), membership: membership.clone() };
+        assert_eq!(encode(&stored), [1, 1, 2, 251, 44, 1, 1, 1, 1, 1, 1, 1, b'a']);
+        let blank = EntryRecord { id, body: BodyRecord::Blank };
+        assert_eq!(encode(&blank), [1, 2, 251, 44, 1, 0]);
+        let batch = EntryRecord { id, body: BodyRecord::Batch(vec![9, 8]) };
+        assert_eq!(encode(&batch), [1, 2, 251, 44, 1, 1, 2, 9, 8]);
+        let member = EntryRecord { id, body: BodyRecord::Membership(membership) };
+        assert_eq!(encode(&member), [1, 2, 251, 44, 1, 2, 1, 1, 1, 1, 1, 1, b'a']);
+        let note = NoteRecord { vote: Some(vote), last: None };
+        assert_eq!(encode(&note), [1, 1, 2, 3, 1, 0]);
+    }
+
+    #[test]
+    fn entries_survive_the_way_to_disk_and_back() {
+        let id = LogIdRecord { term: 4, index: 7 };
+        let record = EntryRecord { id, body: BodyRecord::Batch(vec![1, 2, 3]) };
+        let entry = record.clone().into_entry().unwrap();
+        assert_eq!(decode::<EntryRecord>(&encode(&EntryRecord::from(entry))).unwrap(), record);
+    }
+}

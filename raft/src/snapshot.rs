@@ -1,0 +1,98 @@
+//! Snapshots: what one is on disk, and how building one makes the state durable.
+//! Sending them is the transport's business.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use openraft::storage::RaftSnapshotBuilder;
+use storage::model::cluster::Position;
+use storage::{Flusher, codec};
+
+use crate::record::{LogIdRecord, StoredMembershipRecord};
+use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+
+/// A folder with a copy of a state. Removed when dropped, unless it was moved.
+#[derive(Debug)]
+pub struct SnapshotFolder {
+    path: PathBuf,
+}
+
+impl SnapshotFolder {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SnapshotFolder {
+    fn drop(&mut self) {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.path.display(), %error, "snapshot folder stays behind");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where snapshot folders are made. All of one process are distinct; what an
+/// earlier process left is removed at start.
+#[derive(Clone)]
+pub(crate) struct Snapshots {
+    root: PathBuf,
+    next: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    pub(crate) fn open(data: &Path) -> io::Result<Self> {
+        let root = data.join("snapshots");
+        match std::fs::remove_dir_all(&root) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir_all(&root)?,
+        }
+        Ok(Self { root, next: Arc::default() })
+    }
+
+    /// A folder that does not exist yet.
+    pub(crate) fn folder(&self) -> SnapshotFolder {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        SnapshotFolder { path: self.root.join(number.to_string()) }
+    }
+}
+
+/// Raft's names for where a state stands.
+pub(crate) fn meta(position: &Position) -> storage::Result<SnapshotMeta> {
+    let (last_log_id, last_membership) = names(position)?;
+    Ok(SnapshotMeta { last_log_id, last_membership })
+}
+
+/// Last applied entry and membership of a position.
+pub(crate) fn names(position: &Position) -> storage::Result<(Option<LogId>, StoredMembership)> {
+    let last = match &position.log_id[..] {
+        [] => None,
+        bytes => Some(codec::decode::<LogIdRecord>(bytes)?.into()),
+    };
+    let membership = match &position.membership[..] {
+        [] => StoredMembership::default(),
+        bytes => codec::decode::<StoredMembershipRecord>(bytes)?.into_stored()?,
+    };
+    Ok((last, membership))
+}
+
+/// Builds a snapshot by making the state durable up to where it is: the log
+/// below may then go. Nothing is copied; a copy is made when a peer needs one.
+pub(crate) struct Builder {
+    pub(crate) flusher: Flusher,
+    pub(crate) snapshots: Snapshots,
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    type SnapshotData = SnapshotFolder;
+
+    async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
+        let position = self.flusher.flush().map_err(io::Error::other)?;
+        let meta = meta(&position).map_err(io::Error::other)?;
+        Ok(Snapshot { meta, snapshot: self.snapshots.folder() })
+    }
+}

@@ -1,0 +1,123 @@
+//! openraft's state machine over `storage::Writer`. It adds one rule of its own:
+//! an entry is applied only once the log is synced past it, so that after a
+//! power cut the state is never ahead of its log.
+
+use std::io;
+
+use futures::{Stream, TryStreamExt};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{EntryPayload, OptionalSend};
+use storage::{Applied, Body, Writer, codec};
+use tokio::sync::watch;
+
+use crate::fault::Fault;
+use crate::log_writer::LogWriter;
+use crate::record::{LogIdRecord, StoredMembershipRecord};
+use crate::snapshot::{Builder, SnapshotFolder, Snapshots, meta, names};
+use crate::types::{Answer, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+
+/// The state machine, as openraft sees it.
+pub(crate) struct StateMachine {
+    writer: Writer,
+    log: Option<LogWriter>,
+    snapshots: Snapshots,
+    applied: watch::Sender<u64>,
+    fault: Fault,
+}
+
+impl StateMachine {
+    /// `log` is only absent in the conformance suite, which applies entries that no log holds.
+    pub(crate) fn new(
+        writer: Writer,
+        log: Option<LogWriter>,
+        snapshots: Snapshots,
+        fault: Fault,
+    ) -> Self {
+        let applied = watch::Sender::new(writer.reader().position().index);
+        Self { writer, log, snapshots, applied, fault }
+    }
+
+    /// Index of the last entry that readers see.
+    pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
+    fn apply_one(&mut self, entry: Entry) -> storage::Result<Answer> {
+        let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
+        let index = entry.log_id.index();
+        let body = match entry.payload {
+            EntryPayload::Blank => Body::Blank,
+            EntryPayload::Normal(payload) => Body::Batch(payload.0),
+            EntryPayload::Membership(membership) => {
+                let stored = StoredMembership::new(Some(entry.log_id), membership);
+                Body::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
+            }
+        };
+        match self.writer.apply(storage::Entry { index, log_id, body })? {
+            Applied::Done => Ok(Answer::Done),
+            Applied::Stale => Ok(Answer::Stale),
+        }
+    }
+
+    fn failed(&self, error: &storage::Error) -> io::Error {
+        self.fault.report(error);
+        io::Error::other(error.to_string())
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for StateMachine {
+    type SnapshotData = SnapshotFolder;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        names(&self.writer.reader().position()).map_err(|error| self.failed(&error))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
+    {
+        while let Some((entry, responder)) = entries.try_next().await? {
+            let index = entry.log_id.index();
+            if let Some(log) = &self.log {
+                log.synced_to(index).await?;
+            }
+            let answer = self.apply_one(entry).map_err(|error| self.failed(&error))?;
+            self.applied.send_replace(index);
+            // Last: who gets the answer must be able to read what it says.
+            if let Some(responder) = responder {
+                responder.send(answer);
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder { flusher: self.writer.flusher(), snapshots: self.snapshots.clone() }
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        snapshot: SnapshotFolder,
+    ) -> io::Result<()> {
+        self.writer.install(snapshot.path()).map_err(|error| self.failed(&error))?;
+        let installed = self::meta(&self.writer.reader().position());
+        if installed.map_err(|error| self.failed(&error))? != *meta {
+            return Err(io::Error::other("the snapshot is not the one that was announced"));
+        }
+        self.applied.send_replace(self.writer.reader().position().index);
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
+        if self.writer.reader().position().log_id.is_empty() {
+            return Ok(None);
+        }
+        let folder = self.snapshots.folder();
+        let position =
+            self.writer.checkpoint(folder.path()).map_err(|error| self.failed(&error))?;
+        let meta = meta(&position).map_err(|error| self.failed(&error))?;
+        Ok(Some(Snapshot { meta, snapshot: folder }))
+    }
+}
