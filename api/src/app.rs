@@ -1,0 +1,119 @@
+//! What every handler shares: handles to the rest of the node, and the one place
+//! where blocking reads leave the async threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use raft::Handle;
+use storage::Reader;
+use tokio::sync::Semaphore;
+
+use crate::embed::Embedder;
+use crate::error::{ApiError, ApiResult};
+use crate::limits::{READS_MAX, REQUESTS_MAX};
+use crate::metrics::Metrics;
+
+/// Shared by all handlers; cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+struct Inner {
+    reader: Reader,
+    raft: Handle,
+    embedder: Arc<dyn Embedder>,
+    identity: Identity,
+    metrics: Metrics,
+    reads: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+    draining: AtomicBool,
+}
+
+/// What a node says of itself.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// This node's id.
+    pub node: u64,
+    /// Version of the product.
+    pub version: &'static str,
+}
+
+impl App {
+    /// Puts the parts together.
+    pub fn new(
+        reader: Reader,
+        raft: Handle,
+        embedder: Arc<dyn Embedder>,
+        identity: Identity,
+        metrics: Metrics,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            reader,
+            raft,
+            embedder,
+            identity,
+            metrics,
+            reads: Arc::new(Semaphore::new(READS_MAX)),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            draining: AtomicBool::new(false),
+        }))
+    }
+
+    /// From here on the node says that it is not ready; what is under way goes on.
+    pub fn drain(&self) {
+        self.0.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.0.reader
+    }
+
+    pub(crate) fn raft(&self) -> &Handle {
+        &self.0.raft
+    }
+
+    pub(crate) fn embedder(&self) -> &dyn Embedder {
+        &*self.0.embedder
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(crate) fn requests(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.requests)
+    }
+
+    /// Runs a read on a thread that may block. A fault of this machine's storage
+    /// stops the node; the caller learns only that it could not be answered.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
+        let permit = Arc::clone(&self.0.reads).acquire_owned().await;
+        let reader = self.0.reader.clone();
+        let result = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(&reader)
+        });
+        match result.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.0.raft.fault().report(&error);
+                Err(ApiError::internal())
+            }
+            Err(panic) => {
+                tracing::error!(%panic, "a read panicked");
+                Err(ApiError::internal())
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Who is asking: the API key of a request, and what its role permits. The
+//! tenant comes from the key and from nowhere else.
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use storage::model::tenant::{Caller, Role};
+
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+
+/// A caller who may read.
+pub(crate) struct ReaderCaller(pub(crate) Caller);
+
+/// A caller who may write.
+pub(crate) struct AgentCaller(pub(crate) Caller);
+
+impl FromRequestParts<App> for ReaderCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        caller(&parts.headers, app, Role::Reader).map(Self)
+    }
+}
+
+impl FromRequestParts<App> for AgentCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        caller(&parts.headers, app, Role::Agent).map(Self)
+    }
+}
+
+fn caller(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Caller> {
+    let key = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, key)| key.trim())
+        .ok_or_else(ApiError::unauthorized)?;
+    let caller = app.reader().authenticate(key).ok_or_else(ApiError::unauthorized)?;
+    if caller.role < role {
+        let message = format!("this key may {} only", permission(caller.role));
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
+    }
+    Ok(caller)
+}
+
+fn permission(role: Role) -> &'static str {
+    match role {
+        Role::Reader => "read",
+        Role::Agent => "read and write memories",
+        Role::Admin | Role::Operator => "administer its tenant",
+    }
+}

@@ -1,0 +1,25 @@
+//! The public HTTP face: routes, authentication, limits, the wire format. It
+//! reads through `storage::Reader`, writes through `raft::Handle`, and holds no
+//! rule of the domain and no writer.
+//!
+//! [`public`] is the router of the HTTPS listener, [`operator`] that of the
+//! operator's own.
+
+mod app;
+mod auth;
+mod consistency;
+mod embed;
+mod error;
+mod extract;
+mod limits;
+mod metrics;
+mod middleware;
+mod routes;
+mod wire;
+mod write;
+
+pub use app::{App, Identity};
+pub use embed::{EmbedError, Embedder, Embedding};
+pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
+pub use metrics::{Gauges, Metrics};
+pub use routes::{operator, public};

@@ -1,0 +1,30 @@
+//! Every bound of the public face by its name.
+
+use std::time::Duration;
+
+/// Largest request body, in bytes.
+pub const BODY_BYTES_MAX: usize = 2 << 20;
+/// Requests served at once; more are answered 503 at once.
+pub const REQUESTS_MAX: usize = 2_048;
+/// Reads that run at once, each on a thread of its own; more wait their turn.
+pub(crate) const READS_MAX: usize = 4;
+/// How long a request may wait for the cluster.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+/// How long a write's answer waits until this node can read it.
+pub(crate) const APPLY_WAIT: Duration = Duration::from_secs(1);
+/// Oldest knowledge that a local read answers from, unless the caller says otherwise.
+pub(crate) const STALENESS_MAX: Duration = Duration::from_secs(10);
+/// Largest page of a list, and most results of a search.
+pub(crate) const PAGE_MAX: usize = 100;
+/// Page size of a list when nobody says.
+pub(crate) const PAGE_DEFAULT: usize = 25;
+/// Results of a search when nobody says.
+pub(crate) const SEARCH_DEFAULT: usize = 20;
+/// Memories of a hot context when nobody says.
+pub(crate) const HOT_CONTEXT_DEFAULT: usize = 10;
+/// Memories of `hot_nodes` when nobody says.
+pub(crate) const HOT_NODES_DEFAULT: usize = 20;
+/// Longest `Idempotency-Key`, in bytes.
+pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// Longest query of a search, in bytes.
+pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,77 @@
+//! What happens around every request: its id, its bound, its measure.
+
+use std::any::Any;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::ApiError;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
+/// Longest request id that is taken over from a caller.
+const REQUEST_ID_BYTES_MAX: usize = 64;
+
+tokio::task_local! {
+    static CURRENT: String;
+}
+
+/// Id of the request that is being answered; empty outside of one.
+pub(crate) fn request_id() -> String {
+    CURRENT.try_with(Clone::clone).unwrap_or_default()
+}
+
+/// Gives each request an id (the caller's, if it is a harmless one), serves no
+/// more than a bounded number at once, and measures them.
+pub(crate) async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = request
+        .headers()
+        .get(&REQUEST_ID)
+        .and_then(|value| value.to_str().ok())
+        .filter(|id| is_harmless(id))
+        .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
+    let method = request.method().clone();
+    let started = Instant::now();
+    let mut response = CURRENT
+        .scope(id.clone(), async {
+            match app.requests().try_acquire_owned() {
+                Ok(_permit) => next.run(request).await,
+                Err(_) => {
+                    ApiError::unavailable("overloaded", "too many requests at once").into_response()
+                }
+            }
+        })
+        .await;
+    app.metrics().request(method.as_str(), &route, response.status().as_u16(), started.elapsed());
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    headers.insert(NODE, app.identity().node.into());
+    response
+}
+
+/// The answer to a request whose handler panicked.
+pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text");
+    tracing::error!(request_id = request_id(), panic = text, "a handler panicked");
+    ApiError::internal().into_response()
+}
+
+fn is_harmless(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX && id.bytes().all(allowed)
+}

@@ -1,0 +1,79 @@
+//! `/livez`: whether to restart this node. `/readyz`: whether to send it
+//! requests. With `?verbose`, one line a check.
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use storage::View;
+
+use crate::app::App;
+
+/// How a node is.
+pub(crate) struct Health {
+    pub(crate) live: bool,
+    pub(crate) ready: bool,
+    checks: Vec<(&'static str, Result<(), String>)>,
+}
+
+/// Looks at everything that a node needs to serve.
+pub(crate) fn health(app: &App) -> Health {
+    let fault = app.raft().fault().cause();
+    let status = app.raft().status();
+    let storage = match &fault {
+        // Only that it failed: the cause is in the node's log.
+        Some(_) => Err("storage failed; this node stops".to_owned()),
+        None => Ok(()),
+    };
+    let log = match &status.quarantine {
+        Some(reason) => Err(reason.clone()),
+        None => Ok(()),
+    };
+    let leader = match app.raft().staleness() {
+        Some(_) => Ok(()),
+        None => Err("no contact with a leader".to_owned()),
+    };
+    let formed = match app.reader().cluster() {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err("the cluster has not formed: start one node with --bootstrap".to_owned()),
+        Err(_) => Err("the cluster's identity cannot be read".to_owned()),
+    };
+    let draining = match app.is_draining() {
+        true => Err("this node is shutting down".to_owned()),
+        false => Ok(()),
+    };
+    let checks = vec![
+        ("storage", storage),
+        ("log", log),
+        ("leader", leader),
+        ("cluster", formed),
+        ("accepting", draining),
+    ];
+    Health { live: fault.is_none(), ready: checks.iter().all(|(_, check)| check.is_ok()), checks }
+}
+
+pub(crate) fn routes() -> Router<App> {
+    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz))
+}
+
+async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
+    match health(&app).live {
+        true => (StatusCode::OK, "ok\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+    }
+}
+
+async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    let health = health(&app);
+    let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let verbose = query.is_some_and(|query| query.split('&').any(|part| part == "verbose"));
+    let shown = health.checks.iter().filter(|(_, check)| verbose || check.is_err());
+    let lines: String = shown
+        .map(|(name, check)| match check {
+            Ok(()) => format!("[+] {name} ok\n"),
+            Err(reason) => format!("[-] {name} failed: {reason}\n"),
+        })
+        .collect();
+    let last = if health.ready { "ready\n" } else { "not ready\n" };
+    (status, lines + last)
+}

@@ -1,0 +1,73 @@
+//! The hottest memories: hot context for an agent's turn, and the plain list.
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use storage::model::id::TenantId;
+use storage::model::score::rounded;
+use storage::{Filter, HotRequest};
+
+use crate::app::App;
+use crate::auth::ReaderCaller;
+use crate::consistency::Freshness;
+use crate::error::ApiResult;
+use crate::extract::{Body, Fields};
+use crate::limits::{HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT};
+use crate::routes::memories::read_namespace;
+use crate::wire;
+
+/// Load a small context of the highest value: pinned first, then the hottest,
+/// then the most recently updated.
+pub(crate) async fn hot_context(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult<Response> {
+    let limit = body.fields.limit(HOT_CONTEXT_DEFAULT)?;
+    let request = request(&body.fields, &headers, true, limit)?;
+    hottest(&app, caller.tenant, freshness, request).await
+}
+
+/// List the hottest memories.
+pub(crate) async fn hot_nodes(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> ApiResult<Response> {
+    let query = Fields::of_query(&query.unwrap_or_default());
+    let limit = query.limit(HOT_NODES_DEFAULT)?;
+    let request = request(&query, &headers, false, limit)?;
+    hottest(&app, caller.tenant, freshness, request).await
+}
+
+fn request(
+    fields: &Fields,
+    headers: &HeaderMap,
+    pinned_first: bool,
+    limit: usize,
+) -> ApiResult<HotRequest> {
+    let filter = Filter {
+        memory_type: fields.memory_type()?,
+        namespace: read_namespace(fields, headers)?,
+        ..Filter::default()
+    };
+    Ok(HotRequest { filter, pinned_first, limit })
+}
+
+async fn hottest(
+    app: &App,
+    tenant: TenantId,
+    freshness: Freshness,
+    request: HotRequest,
+) -> ApiResult<Response> {
+    let records = app.read(move |reader| reader.hottest(tenant, &request)).await?;
+    let items: Vec<Value> =
+        records.iter().map(|record| wire::scored(record, rounded(record.heat))).collect();
+    Ok((freshness, Json(items)).into_response())
+}

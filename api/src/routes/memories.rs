@@ -1,0 +1,241 @@
+//! The five memory endpoints.
+
+use axum::Json;
+use axum::extract::{OriginalUri, Path, RawQuery, State};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use storage::model::id::MemoryId;
+use storage::model::memory::{
+    DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType, NAMESPACE_DEFAULT,
+};
+use storage::model::words::words;
+use storage::{Action, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort};
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::auth::{AgentCaller, ReaderCaller};
+use crate::consistency::Freshness;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Body, Fields, memory_id};
+use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::wire;
+use crate::write::{Done, Request, embed, header_namespace, submit};
+
+/// Create a memory.
+pub(crate) async fn memory_create(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult<Response> {
+    let namespace = header_namespace(&headers)?;
+    let new = new_memory(&app, &body.fields, namespace.as_deref()).await?;
+    let request = Request {
+        method: Method::POST,
+        path: uri.path(),
+        headers: &headers,
+        body: &body.bytes,
+        status: StatusCode::CREATED,
+    };
+    Ok(one(submit(&app, &caller, &request, Action::Create(vec![new])).await?))
+}
+
+/// Get a memory.
+pub(crate) async fn memory_get(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    Path(id): Path<String>,
+) -> ApiResult<Response> {
+    let id = memory_id(&id)?;
+    let record = app.read(move |reader| reader.get(caller.tenant, id)).await?;
+    let record = record.ok_or(storage::Refusal::NotFound)?;
+    Ok((freshness, Json(wire::memory(&record))).into_response())
+}
+
+/// Update a memory.
+pub(crate) async fn memory_update(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    OriginalUri(uri): OriginalUri,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult<Response> {
+    let id = memory_id(&id)?;
+    let patch = patch(&app, &body.fields).await?;
+    let request = Request {
+        method: Method::PATCH,
+        path: uri.path(),
+        headers: &headers,
+        body: &body.bytes,
+        status: StatusCode::OK,
+    };
+    Ok(one(submit(&app, &caller, &request, Action::Update(id, patch)).await?))
+}
+
+/// Delete a memory. Refused while it is locked.
+pub(crate) async fn memory_delete(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    OriginalUri(uri): OriginalUri,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let id = memory_id(&id)?;
+    let request = Request {
+        method: Method::DELETE,
+        path: uri.path(),
+        headers: &headers,
+        body: &[],
+        status: StatusCode::OK,
+    };
+    Ok(one(submit(&app, &caller, &request, Action::Delete(id)).await?))
+}
+
+/// List memories, by default the hottest first.
+pub(crate) async fn memory_list(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> ApiResult<Response> {
+    let query = Fields::of_query(&query.unwrap_or_default());
+    let size_name = query.alias(&["page_size", "limit"]).unwrap_or("page_size");
+    let page_size = query.clamped(size_name, PAGE_DEFAULT, 1, PAGE_MAX)?;
+    let mut page = query.clamped("page", 1, 1, usize::MAX)?;
+    let mut offset = (page - 1).saturating_mul(page_size);
+    if query.alias(&["page", "offset"]) == Some("offset") {
+        offset = query.clamped("offset", 0, 0, usize::MAX)?;
+        page = offset / page_size + 1;
+    }
+    let request = ListRequest {
+        filter: list_filter(&query, &headers)?,
+        sort: sort(&query)?,
+        order: order(&query)?,
+        offset,
+        limit: page_size,
+    };
+    let found = app.read(move |reader| reader.list(caller.tenant, &request)).await?;
+    let items: Vec<Value> = found.memories.iter().map(wire::memory).collect();
+    let body = json!({
+        "items": items, "total": found.total, "page": page, "page_size": page_size,
+    });
+    Ok((freshness, Json(body)).into_response())
+}
+
+/// The answer to a write of one memory.
+fn one(done: Done) -> Response {
+    let memory = done.memories.into_iter().next().unwrap_or_else(|| json!({}));
+    (done.status, done.freshness, Json(memory)).into_response()
+}
+
+/// A new memory from the fields of a request; embeds its text.
+pub(crate) async fn new_memory(
+    app: &App,
+    fields: &Fields,
+    namespace: Option<&str>,
+) -> ApiResult<NewMemory> {
+    let label = label(fields)?.ok_or_else(|| ApiError::invalid("label", "is required"))?;
+    let heat = fields.alias(&["initial_heat", "heat"]).unwrap_or("initial_heat");
+    let namespace = match fields.namespace()? {
+        Some(named) => concrete(named)?,
+        None => namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned(),
+    };
+    let memory = NewMemory {
+        id: MemoryId(Uuid::now_v7().into_bytes()),
+        memory_type: fields.memory_type()?.unwrap_or(MemoryType::Episodic),
+        namespace,
+        decay_class: decay_class(fields)?.unwrap_or(DecayClass::Normal),
+        is_pinned: fields.boolean("is_pinned")?.unwrap_or(false),
+        min_heat: fields.heat("min_heat")?.unwrap_or(0.0),
+        initial_heat: fields.heat(heat)?.unwrap_or(1.0),
+        key_points: fields.texts("key_points", KEY_POINTS_MAX, KEY_POINT_BYTES_MAX)?,
+        // Last: everything cheap was checked before.
+        vector: embed(app, &label).await?,
+        label,
+    };
+    Ok(memory)
+}
+
+async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> {
+    let heat = fields.alias(&["current_heat", "heat"]).unwrap_or("current_heat");
+    let patch = MemoryPatch {
+        label: None,
+        memory_type: fields.memory_type()?,
+        namespace: fields.namespace()?.map(concrete).transpose()?,
+        decay_class: decay_class(fields)?,
+        is_pinned: fields.boolean("is_pinned")?,
+        is_locked: fields.boolean("is_locked")?,
+        min_heat: fields.heat("min_heat")?,
+        current_heat: fields.heat(heat)?,
+    };
+    match label(fields)? {
+        Some(label) => {
+            let vector = embed(app, &label).await?;
+            Ok(MemoryPatch { label: Some((label, vector)), ..patch })
+        }
+        None => Ok(patch),
+    }
+}
+
+/// `pointer_summary` is the full text where clients send both.
+fn label(fields: &Fields) -> ApiResult<Option<String>> {
+    let name = fields.alias(&["pointer_summary", "label"]).unwrap_or("label");
+    fields.full_text(name, LABEL_BYTES_MAX)
+}
+
+fn decay_class(fields: &Fields) -> ApiResult<Option<DecayClass>> {
+    fields.one_of("decay_class", wire::decay_class, wire::DECAY_CLASSES)
+}
+
+/// `*` names all namespaces of a read; a memory lies in one.
+fn concrete(namespace: String) -> ApiResult<String> {
+    match namespace.as_str() {
+        "*" => Err(ApiError::invalid("namespace", "must name one namespace")),
+        _ => Ok(namespace),
+    }
+}
+
+/// The namespace that a read looks in; `None` is all of them.
+pub(crate) fn read_namespace(fields: &Fields, headers: &HeaderMap) -> ApiResult<Option<String>> {
+    let named = match fields.namespace()? {
+        Some(named) => Some(named),
+        None => header_namespace(headers)?,
+    };
+    Ok(named.filter(|name| name != "*"))
+}
+
+fn list_filter(query: &Fields, headers: &HeaderMap) -> ApiResult<Filter> {
+    let search = query.text("search", LABEL_BYTES_MAX)?.filter(|text| !text.trim().is_empty());
+    Ok(Filter {
+        memory_type: query.memory_type()?,
+        namespace: read_namespace(query, headers)?,
+        pinned: query.boolean("pinned")?,
+        flagged: query.boolean("flagged")?,
+        words: search.map(|text| words(std::iter::once(text.as_str()))),
+        ..Filter::default()
+    })
+}
+
+/// An unknown order is the default one: every published client's default must work.
+fn sort(query: &Fields) -> ApiResult<Sort> {
+    let name = query.alias(&["sort", "sort_by"]).unwrap_or("sort");
+    Ok(match query.text(name, 64)?.as_deref() {
+        Some("updated_at") => Sort::UpdatedAt,
+        Some("created_at") => Sort::CreatedAt,
+        Some("memory_type") => Sort::MemoryType,
+        _ => Sort::Heat,
+    })
+}
+
+fn order(query: &Fields) -> ApiResult<Order> {
+    let name = query.alias(&["order", "sort_order"]).unwrap_or("order");
+    Ok(match query.text(name, 64)?.as_deref() {
+        Some("asc") => Order::Ascending,
+        _ => Order::Descending,
+    })
+}

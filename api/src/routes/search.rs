@@ -1,0 +1,58 @@
+//! Semantic search.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use storage::model::vector::Vector;
+use storage::{Filter, SearchRequest};
+
+use crate::app::App;
+use crate::auth::ReaderCaller;
+use crate::consistency::Freshness;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Body;
+use crate::limits::{QUERY_BYTES_MAX, SEARCH_DEFAULT};
+use crate::routes::memories::read_namespace;
+use crate::wire;
+use crate::write::{embed, header_namespace};
+
+/// Search memories by meaning, heat, words and namespace. An empty query is
+/// answered by heat.
+pub(crate) async fn memory_search(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    headers: HeaderMap,
+    body: Body,
+) -> ApiResult<Response> {
+    let fields = &body.fields;
+    let query = fields.text("query", QUERY_BYTES_MAX)?;
+    let query = query.ok_or_else(|| ApiError::invalid("query", "is required"))?;
+    let explain = fields.boolean("explain")?.unwrap_or(false);
+    let filter = Filter {
+        memory_type: fields.memory_type()?,
+        namespace: read_namespace(fields, &headers)?,
+        tier: fields.one_of("tier", wire::tier, "hot, cold, all")?.unwrap_or_default(),
+        ..Filter::default()
+    };
+    let limit = fields.limit(SEARCH_DEFAULT)?;
+    let home_namespace = header_namespace(&headers)?.or(caller.namespace);
+    let vector = match query.trim() {
+        "" => None,
+        text => Some(unit(&embed(&app, text).await?)?),
+    };
+    let request = SearchRequest { query, vector, filter, home_namespace, limit };
+    let hits = app.read(move |reader| reader.search(caller.tenant, &request)).await?;
+    let hits: Vec<Value> = hits.iter().map(|hit| wire::hit(hit, explain)).collect();
+    Ok((freshness, Json(hits)).into_response())
+}
+
+/// The query as memories are compared with it: through the same rounding.
+fn unit(vector: &Vector) -> ApiResult<Vec<f32>> {
+    vector.components().map_err(|fault| {
+        tracing::error!(%fault, "the model made an unusable vector");
+        ApiError::internal()
+    })
+}

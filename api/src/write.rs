@@ -1,0 +1,116 @@
+//! Writing: a request becomes a command with the caller's name and, if asked
+//! for, a receipt; a decision becomes an answer.
+
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use storage::model::memory::{MemoryRecord, NAMESPACE_BYTES_MAX};
+use storage::model::receipt::ReceiptRequest;
+use storage::model::tenant::Caller;
+use storage::model::vector::Vector;
+use storage::{Action, Command, Reply};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::consistency::Freshness;
+use crate::error::{ApiError, ApiResult};
+use crate::limits::{APPLY_WAIT, DEADLINE, IDEMPOTENCY_KEY_BYTES_MAX};
+use crate::wire;
+
+/// What identifies a write for its receipt.
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: &'a [u8],
+    /// Status of the answer when it is done.
+    pub(crate) status: StatusCode,
+}
+
+/// A write that was done, now or by an earlier request with the same key.
+pub(crate) struct Done {
+    pub(crate) freshness: Freshness,
+    pub(crate) status: StatusCode,
+    /// The memories it touched; one that is gone is `{id, deleted: true}`.
+    pub(crate) memories: Vec<Value>,
+}
+
+impl Request<'_> {
+    /// The receipt that the caller asks for with `Idempotency-Key`.
+    fn receipt(&self) -> ApiResult<Option<ReceiptRequest>> {
+        let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
+        let key = key.as_bytes();
+        if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
+            let message = format!("must have 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes");
+            return Err(ApiError::invalid("Idempotency-Key", message));
+        }
+        let mut body = Sha256::new();
+        for part in [self.method.as_str().as_bytes(), self.path.as_bytes(), self.body] {
+            body.update((part.len() as u64).to_be_bytes());
+            body.update(part);
+        }
+        Ok(Some(ReceiptRequest {
+            key: Sha256::digest(key).into(),
+            body_hash: body.finalize().into(),
+            status: self.status.as_u16(),
+        }))
+    }
+}
+
+/// Has the cluster do `action`, and waits a little until this node shows it.
+pub(crate) async fn submit(
+    app: &App,
+    caller: &Caller,
+    request: &Request<'_>,
+    action: Action,
+) -> ApiResult<Done> {
+    let command = Command {
+        tenant: Some(caller.tenant),
+        actor: Some(caller.key),
+        receipt: request.receipt()?,
+        action,
+    };
+    let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
+    // Not reached in time: the caller gets its answer all the same, with the true
+    // index, and may send that along with its next read.
+    let _: Result<(), _> =
+        app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
+    let freshness = Freshness::of_write(outcome.index);
+    let (status, memories) = match outcome.decision? {
+        Reply::Memories(records) => (request.status, records.iter().map(wire::memory).collect()),
+        Reply::Deleted(id) => (request.status, vec![gone(&id.to_string())]),
+        Reply::Replayed { status, memories } => {
+            let status = StatusCode::from_u16(status).unwrap_or(request.status);
+            let present = |(id, record): &(_, Option<MemoryRecord>)| {
+                record.as_ref().map_or_else(|| gone(&ToString::to_string(id)), wire::memory)
+            };
+            (status, memories.iter().map(present).collect::<Vec<_>>())
+        }
+        Reply::Done => (request.status, Vec::new()),
+    };
+    Ok(Done { freshness, status, memories })
+}
+
+fn gone(id: &str) -> Value {
+    json!({ "id": id, "deleted": true })
+}
+
+/// The meaning of `text`, ready to be stored.
+pub(crate) async fn embed(app: &App, text: &str) -> ApiResult<Vector> {
+    let embedding = app.embedder().embed(text.to_owned()).await?;
+    Vector::quantise(app.embedder().model().id, &embedding).map_err(|fault| {
+        tracing::error!(%fault, "the model made an unusable vector");
+        ApiError::internal()
+    })
+}
+
+/// The namespace that a request names beside its body.
+pub(crate) fn header_namespace(headers: &HeaderMap) -> ApiResult<Option<String>> {
+    let Some(value) = headers.get("x-namespace") else { return Ok(None) };
+    let name = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
+    if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
+        let message = format!("must have 1 to {NAMESPACE_BYTES_MAX} bytes");
+        return Err(ApiError::invalid("X-Namespace", message));
+    }
+    Ok(Some(name))
+}
