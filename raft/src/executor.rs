@@ -65,6 +65,7 @@ impl Executor {
                 continue;
             }
             tracing::info!(term, "leading");
+            self.shared.open_term(term);
             let clock = ClusterClock::new(self.reader.position().clock);
             self.lead(Term { term, counter: 0, clock }).await;
             self.hand_back();

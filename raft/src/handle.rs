@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     queue: Mutex<Queue>,
     queued: Notify,
+    /// The term that the executor has opened, 0 for none.
+    opened: watch::Sender<u64>,
 }
 
 /// What the executor did since start.
@@ -65,6 +67,7 @@ impl Shared {
             counters: Counters::default(),
             queue: Mutex::default(),
             queued: Notify::new(),
+            opened: watch::Sender::new(0),
         }
     }
 
@@ -104,6 +107,17 @@ impl Shared {
             && vote.leader_id.voted_for == metrics.id
             && vote.leader_id.term == metrics.current_term;
         leads.then_some(metrics.current_term)
+    }
+
+    /// From here on commands are taken and reads answered in `term`.
+    pub(crate) fn open_term(&self, term: u64) {
+        self.opened.send_replace(term);
+    }
+
+    /// Whether this node leads, and has applied all that it inherited.
+    fn serves(&self) -> bool {
+        let opened = *self.opened.borrow();
+        opened != 0 && self.leads(opened)
     }
 
     pub(crate) fn leads(&self, term: u64) -> bool {
@@ -254,7 +268,7 @@ impl Handle {
     ) -> Result<Outcome, SubmitError> {
         let Mode::Running(running) = &*self.0 else { return Err(SubmitError::Quarantined) };
         let shared = &running.shared;
-        if Shared::led(&shared.raft.metrics().borrow_watched()).is_none() {
+        if !shared.serves() {
             return Err(SubmitError::NoLeader);
         }
         let (answer, decided) = oneshot::channel();
@@ -266,6 +280,20 @@ impl Handle {
         match timeout_at(deadline, decided).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
+        }
+    }
+
+    /// Waits until this node leads and serves.
+    ///
+    /// # Errors
+    /// [`ReadError::DeadlinePassed`] when it does not by `deadline`.
+    pub async fn wait_leading(&self, deadline: Instant) -> Result<(), ReadError> {
+        let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
+        let mut serving = running.shared.opened.subscribe();
+        let served = serving.wait_for(|opened| *opened != 0 && running.shared.leads(*opened));
+        match timeout_at(deadline, served).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(ReadError::DeadlinePassed),
         }
     }
 
@@ -302,9 +330,7 @@ impl Handle {
     /// cluster of one is its own quorum. `None`: no contact with a leader.
     pub fn staleness(&self) -> Option<Duration> {
         let Mode::Running(running) = &*self.0 else { return None };
-        let metrics = running.shared.raft.metrics();
-        let led = Shared::led(&metrics.borrow_watched()).is_some();
-        led.then_some(Duration::ZERO)
+        running.shared.serves().then_some(Duration::ZERO)
     }
 
     /// How this node stands.

@@ -97,6 +97,11 @@ impl KeyText {
         Self(format!("{}{digits}", Self::PREFIX))
     }
 
+    /// A key that was written down.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::id_of(text).map(|_| Self(text.to_owned()))
+    }
+
     /// The text to hand out, once.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,0 +1,247 @@
+//! `hearth dev`: a cluster of child processes of this binary, each with its own
+//! `hearth.toml`. A child that dies stays down; `hearth serve` brings it back.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use crate::form::ADMIN_KEY;
+use crate::tls::{self, Development};
+
+/// How long a node may take to become ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often to ask whether it is.
+const READY_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a node may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
+/// The only size of a development cluster so far.
+const NODE: u64 = 1;
+
+/// Arguments of `hearth dev`.
+#[derive(Args)]
+pub(crate) struct Dev {
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
+    nodes: u8,
+    /// Folder of the cluster; a temporary one if absent.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// First port; the operator's is the next one. 0 takes free ones.
+    #[arg(long, default_value_t = 4200)]
+    base_port: u16,
+    /// Print one line of JSON when ready, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Embedder of the nodes.
+    #[arg(long, default_value = "onnx", value_parser = ["onnx", "hashing"])]
+    embedder: String,
+}
+
+/// A running development cluster.
+pub(crate) struct Cluster {
+    pub(crate) url: String,
+    pub(crate) ops: String,
+    pub(crate) ca: PathBuf,
+    pub(crate) key: String,
+    data: PathBuf,
+    child: Child,
+    temporary: Option<PathBuf>,
+}
+
+impl Dev {
+    pub(crate) async fn run(self) -> Result<(), String> {
+        let mut cluster = Cluster::start(self.data, self.base_port, &self.embedder).await?;
+        let text = if self.json { cluster.json() } else { cluster.text() };
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| error.to_string())?;
+        drop(out);
+        cluster.until_told().await;
+        cluster.end().await
+    }
+}
+
+impl Cluster {
+    /// Starts the cluster and waits until it is ready.
+    pub(crate) async fn start(
+        data: Option<PathBuf>,
+        base_port: u16,
+        embedder: &str,
+    ) -> Result<Self, String> {
+        tls::install_provider();
+        let text = |error: std::io::Error| error.to_string();
+        let temporary = match &data {
+            Some(_) => None,
+            None => Some(std::env::temp_dir().join(format!("hearth-{}", std::process::id()))),
+        };
+        let folder = data.or_else(|| temporary.clone()).unwrap_or_default();
+        std::fs::create_dir_all(&folder).map_err(text)?;
+        let folder = std::fs::canonicalize(folder).map_err(text)?;
+        let certificates = Development::in_folder(&folder).map_err(|error| error.to_string())?;
+        let node = folder.join(format!("node-{NODE}"));
+        std::fs::create_dir_all(&node).map_err(text)?;
+        let (public, operator) = ports(base_port).map_err(text)?;
+        let config = node.join("hearth.toml");
+        let toml = node_toml(&node, public, operator, &certificates, embedder)?;
+        std::fs::write(&config, toml).map_err(text)?;
+        let child = spawn(&config, &node).map_err(text)?;
+        let mut cluster = Self {
+            url: format!("https://127.0.0.1:{public}"),
+            ops: format!("http://127.0.0.1:{operator}"),
+            ca: certificates.ca,
+            key: String::new(),
+            data: node,
+            child,
+            temporary,
+        };
+        cluster.ready().await?;
+        let key = std::fs::read_to_string(cluster.data.join(ADMIN_KEY)).map_err(text)?;
+        cluster.key = key.trim().to_owned();
+        Ok(cluster)
+    }
+
+    async fn ready(&mut self) -> Result<(), String> {
+        let client =
+            reqwest::Client::builder().no_proxy().build().map_err(|error| error.to_string())?;
+        let started = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the node ended with {status}; {}", self.log_tail()));
+            }
+            let answer = client.get(format!("{}/readyz", self.ops)).send().await;
+            if answer.is_ok_and(|answer| answer.status().is_success()) {
+                return Ok(());
+            }
+            if started.elapsed() > READY_TIMEOUT {
+                return Err(format!("the node did not become ready; {}", self.log_tail()));
+            }
+            tokio::time::sleep(READY_INTERVAL).await;
+        }
+    }
+
+    fn log_tail(&self) -> String {
+        let path = self.data.join("node.log");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let tail: Vec<&str> = text.lines().rev().take(5).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        format!("the end of {}:\n{}", path.display(), tail.join("\n"))
+    }
+
+    fn json(&self) -> String {
+        json!({
+            "nodes": [{
+                "id": NODE,
+                "url": self.url,
+                "ops": self.ops,
+                "pid": self.child.id(),
+                "data": self.data,
+            }],
+            "ca": self.ca,
+            "key": self.key,
+            "leader": NODE,
+        })
+        .to_string()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "Hearth is ready.\n  URL       {}\n  CA file   {}\n  API key   {}\n  metrics   {}/metrics\n\
+             \nTry:\n  curl --cacert {} -H 'Authorization: Bearer {}' {}/api/v1/agent/hot_nodes\n\
+             \nCtrl-C ends it.",
+            self.url,
+            self.ca.display(),
+            self.key,
+            self.ops,
+            self.ca.display(),
+            self.key,
+            self.url,
+        )
+    }
+
+    /// Waits for SIGINT or SIGTERM. A node that ends before is left as it is.
+    pub(crate) async fn until_told(&mut self) {
+        use tokio::signal::unix::{SignalKind, signal};
+        let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    }
+
+    /// Ends the nodes that this process started.
+    pub(crate) async fn end(mut self) -> Result<(), String> {
+        // The end of its standard input tells the node to stop in order.
+        drop(self.child.stdin.take());
+        if tokio::time::timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
+            self.child.kill().await.map_err(|error| error.to_string())?;
+        }
+        if let Some(folder) = self.temporary {
+            std::fs::remove_dir_all(folder).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Ports of the public and the operator's listener.
+fn ports(base: u16) -> std::io::Result<(u16, u16)> {
+    if base != 0 {
+        return Ok((base, base.saturating_add(1)));
+    }
+    // Both are held until both are known, so that they differ.
+    let held = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    Ok((held.0.local_addr()?.port(), held.1.local_addr()?.port()))
+}
+
+fn node_toml(
+    data: &Path,
+    public: u16,
+    operator: u16,
+    certificates: &Development,
+    embedder: &str,
+) -> Result<String, String> {
+    let (model, library) = cached_model()?;
+    let quoted = |path: &Path| toml::Value::String(path.to_string_lossy().into_owned()).to_string();
+    Ok(format!(
+        "# Written by `hearth dev`. Start this node again with:\n\
+         #   hearth serve --config {}\n\
+         [node]\nid = {NODE}\ndata = {}\n\n\
+         [public]\nlisten = \"127.0.0.1:{public}\"\ncertificate = {}\nkey = {}\n\n\
+         [operator]\nlisten = \"127.0.0.1:{operator}\"\n\n\
+         [embedder]\nkind = \"{embedder}\"\nmodel = {}\nlibrary = {}\n",
+        data.join("hearth.toml").display(),
+        quoted(data),
+        quoted(&certificates.certificate),
+        quoted(&certificates.key),
+        quoted(&model),
+        quoted(&library),
+    ))
+}
+
+/// Where `make setup` puts model and library.
+fn cached_model() -> Result<(PathBuf, PathBuf), String> {
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let cache = from("HEARTH_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
+        .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")))
+        .ok_or("no cache folder: set HEARTH_CACHE")?;
+    let library = cache.join("onnxruntime/libonnxruntime.so.1.31.1");
+    Ok((cache.join("models/all-MiniLM-L6-v2"), library))
+}
+
+fn spawn(config: &Path, data: &Path) -> std::io::Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(data.join("node.log"))?;
+    Command::new(std::env::current_exe()?)
+        .args(["serve", "--bootstrap", "--while-stdin-open", "--config"])
+        .arg(config)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+}

@@ -1,0 +1,75 @@
+//! The command line.
+
+mod demo;
+mod dev;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+use crate::serve::serve;
+
+/// Self-hosted memory for software agents.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run one node.
+    Serve {
+        /// The node's configuration.
+        #[arg(long)]
+        config: PathBuf,
+        /// Make this node a new cluster, if it belongs to none.
+        #[arg(long)]
+        bootstrap: bool,
+        /// Stop when standard input ends.
+        #[arg(long, hide = true)]
+        while_stdin_open: bool,
+    },
+    /// Run a cluster on this machine, for development.
+    Dev(dev::Dev),
+    /// Start a development cluster, show what it does, and leave it running.
+    Demo,
+}
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
+    // Failpoints are compiled in for tests and benches only; FAILPOINTS names them.
+    #[cfg(feature = "failpoints")]
+    let _scenario = fail::FailScenario::setup();
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Serve { config, bootstrap, while_stdin_open } => {
+                let config =
+                    Config::load(&config, std::env::vars()).map_err(|error| error.to_string())?;
+                let served = serve(config, bootstrap, while_stdin_open).await;
+                served.map_err(|error| error.to_string())
+            }
+            Command::Dev(dev) => dev.run().await,
+            Command::Demo => demo::run().await,
+        }
+    });
+    // Reading standard input cannot be interrupted: leave it behind.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> ExitCode {
+    eprintln!("hearth: {error}");
+    ExitCode::FAILURE
+}

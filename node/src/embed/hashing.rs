@@ -1,0 +1,45 @@
+//! A deterministic embedder for tests: words hashed to components. Texts that
+//! share words are near each other; nothing else about it means anything.
+
+use api::Embedding;
+use sha2::{Digest, Sha256};
+use storage::model::cluster::Model;
+use storage::model::vector::ModelId;
+use storage::model::words::words;
+
+use crate::embed::pool::Worker;
+
+const DIMENSION: usize = 384;
+/// Components that one word adds to.
+const COMPONENTS_A_WORD: usize = 8;
+
+struct Hashing;
+
+pub(crate) fn model() -> Model {
+    Model {
+        id: ModelId(*b"hashing1"),
+        name: "hashing (tests only)".into(),
+        dimension: DIMENSION as u32,
+    }
+}
+
+/// One is enough: it costs microseconds a text.
+pub(crate) fn workers() -> Vec<Box<dyn Worker>> {
+    vec![Box::new(Hashing)]
+}
+
+impl Worker for Hashing {
+    fn embed(&mut self, text: &str) -> Result<Embedding, String> {
+        let mut vector = vec![0.0; DIMENSION];
+        // Never the zero vector, also for a text without words.
+        vector[0] = 1e-3;
+        for word in words(std::iter::once(text)) {
+            let hash = Sha256::digest(&word);
+            for pair in hash.chunks_exact(4).take(COMPONENTS_A_WORD) {
+                let component = u16::from_le_bytes([pair[0], pair[1]]) as usize % DIMENSION;
+                vector[component] += if pair[2] & 1 == 0 { 1.0 } else { -1.0 };
+            }
+        }
+        Ok(vector)
+    }
+}

@@ -1,0 +1,34 @@
+//! Embedders: texts to vectors. Which one runs is configuration; the hashing one
+//! is for tests, since its vectors have no meaning.
+
+mod hashing;
+mod manifest;
+mod onnx;
+mod pool;
+
+use std::sync::Arc;
+
+use crate::config::{self, EmbedderKind};
+
+pub use manifest::{Manifest, Pooling};
+pub use onnx::{OnnxError, OnnxRuntime, Session};
+pub use pool::{Counters, Pool};
+
+/// Starts the configured embedder on threads of its own.
+///
+/// # Errors
+/// When a file is missing or wrong; the text names the command that fetches it.
+pub fn start(config: &config::Embedder) -> Result<Arc<Pool>, OnnxError> {
+    match config.kind {
+        EmbedderKind::Hashing => Ok(Arc::new(Pool::start(hashing::model(), hashing::workers()))),
+        EmbedderKind::Onnx => {
+            let manifest = Manifest::load(&config.model)?;
+            let runtime = OnnxRuntime::load(&config.library)?;
+            let sessions = (0..config.threads.max(1))
+                .map(|_| Session::open(&runtime, &manifest))
+                .collect::<Result<Vec<_>, _>>()?;
+            let workers = sessions.into_iter().map(|session| Box::new(session) as _).collect();
+            Ok(Arc::new(Pool::start(manifest.model(), workers)))
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The numbers of the node that Prometheus collects, by name. What counts
+//! requests is the public face's own.
+
+use std::sync::Arc;
+
+use api::Gauges;
+use raft::Handle;
+use storage::Reader;
+
+use crate::embed::Counters;
+
+/// Reads everything once.
+pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) -> Gauges {
+    let status = raft.status();
+    let totals = raft.totals();
+    let memories: u64 = reader.tenants().into_iter().map(|t| reader.counts(t).memories).sum();
+    let flag = |set: bool| f64::from(u8::from(set));
+    let gauge = |name, help, value: f64| (name, help, "gauge", value);
+    let counter = |name, help, value: u64| (name, help, "counter", value as f64);
+    let index = |value: u64| value as f64;
+    Gauges {
+        values: vec![
+            gauge("hearth_has_leader", "1 if a leader is known.", flag(status.leader.is_some())),
+            gauge("hearth_is_leader", "1 on the leader.", flag(status.role == "leader")),
+            gauge("hearth_quarantined", "1 if kept out.", flag(status.quarantine.is_some())),
+            gauge("hearth_raft_term", "Present term.", index(status.term)),
+            gauge("hearth_raft_last_log_index", "Last entry.", index(status.last_log_index)),
+            gauge("hearth_raft_commit_index", "Last committed entry.", index(status.commit_index)),
+            gauge("hearth_raft_applied_index", "Last applied entry.", index(status.applied_index)),
+            gauge(
+                "hearth_raft_snapshot_index",
+                "Entry up to which the state is durable without the log.",
+                index(status.snapshot_index),
+            ),
+            gauge("hearth_executor_queue", "Commands that wait.", status.queued as f64),
+            counter("hearth_executor_batches_total", "Batches written.", totals.batches),
+            counter("hearth_executor_batch_bytes_total", "Bytes of those.", totals.batch_bytes),
+            counter(
+                "hearth_executor_batch_commands_total",
+                "Commands in those.",
+                totals.batch_commands,
+            ),
+            counter("hearth_executor_accepted_total", "Commands done.", totals.accepted),
+            counter("hearth_executor_refused_total", "Commands refused.", totals.refused),
+            counter("hearth_executor_busy_total", "Commands turned away.", totals.busy),
+            counter("hearth_log_wal_syncs_total", "Syncs of the log.", totals.wal_syncs),
+            gauge("hearth_log_bytes", "Bytes of the log, roughly.", totals.log_bytes as f64),
+            gauge("hearth_memories", "Memories of all tenants.", memories as f64),
+            counter("hearth_embedder_texts_total", "Texts embedded.", embedding.texts()),
+            counter("hearth_embedder_cached_total", "Found in the cache.", embedding.cached()),
+            counter("hearth_embedder_busy_total", "Texts turned away.", embedding.busy()),
+            gauge("hearth_embedder_seconds_total", "Time spent embedding.", embedding.seconds()),
+        ],
+    }
+}
