@@ -5,6 +5,7 @@ use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use raft::SubmitError;
 use storage::model::tenant::{Caller, Role};
 
 use crate::app::App;
@@ -40,12 +41,22 @@ fn caller(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Caller> {
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, key)| key.trim())
         .ok_or_else(ApiError::unauthorized)?;
-    let caller = app.reader().authenticate(key).ok_or_else(ApiError::unauthorized)?;
+    let caller = app.reader().authenticate(key).ok_or_else(|| unknown_key(app))?;
     if caller.role < role {
         let message = format!("this key may {} only", permission(caller.role));
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
     Ok(caller)
+}
+
+/// A node without contact to its cluster cannot tell a wrong key from a new one.
+fn unknown_key(app: &App) -> ApiError {
+    let raft = app.raft();
+    match (raft.status().quarantine, raft.staleness()) {
+        (Some(_), _) => SubmitError::Quarantined.into(),
+        (None, None) => SubmitError::NoLeader.into(),
+        (None, Some(_)) => ApiError::unauthorized(),
+    }
 }
 
 fn permission(role: Role) -> &'static str {

@@ -14,7 +14,7 @@ use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 use raft::{Fault, Handle, Settings, StartError, SystemWall};
-use storage::{Action, Command, Reader, View};
+use storage::{Action, Command, Flusher, Reader, View};
 use tokio::time::Instant;
 
 use crate::config::Config;
@@ -65,7 +65,7 @@ pub async fn serve(
     let server_tls =
         tls::server(&config.public.certificate, &config.public.key).map_err(start_error)?;
     let embedder = embed::start(&config.embedder).map_err(start_error)?;
-    let (reader, raft) = open(&config)?;
+    let (reader, flusher, raft) = open(&config)?;
     check_model(&reader, &embedder)?;
 
     let identity = Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") };
@@ -106,6 +106,10 @@ pub async fn serve(
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     raft.shutdown().await;
+    if ended.is_ok() {
+        // Not needed for safety: the next start has less of the log to replay.
+        flusher.flush().map_err(|error| ServeError::Fault(error.to_string()))?;
+    }
     tracing::info!("stopped");
     ended
 }
@@ -121,9 +125,10 @@ fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
 
 /// Opens data and raft. A log that lost its tail leaves the node up, without a
 /// part in the cluster.
-fn open(config: &Config) -> Result<(Reader, Handle), ServeError> {
+fn open(config: &Config) -> Result<(Reader, Flusher, Handle), ServeError> {
     let data = &config.node.data;
     let (writer, reader, log) = storage::open(data, None).map_err(|error| damaged(data, &error))?;
+    let flusher = writer.flusher();
     let fault = Fault::default();
     let settings = Settings {
         node: config.node.id,
@@ -132,10 +137,11 @@ fn open(config: &Config) -> Result<(Reader, Handle), ServeError> {
         election_max: Duration::from_millis(config.raft.election_max_ms),
     };
     match raft::start(&settings, data, writer, log, Arc::new(SystemWall), fault.clone()) {
-        Ok(raft) => Ok((reader, raft)),
+        Ok(raft) => Ok((reader, flusher, raft)),
         Err(StartError::BelowNote(below)) => {
             tracing::error!(reason = %below, "quarantined");
-            Ok((reader, Handle::quarantined(config.node.id, below.to_string(), fault)))
+            let raft = Handle::quarantined(config.node.id, below.to_string(), fault);
+            Ok((reader, flusher, raft))
         }
         Err(StartError::Storage(error)) => Err(damaged(data, &error)),
         Err(error) => Err(start_error(error)),

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::storage::IOFlushed;
 use storage::{Log, LogWrite, codec};
@@ -56,7 +56,8 @@ impl LogWriter {
     pub(crate) fn start(log: Arc<Log>, path: PathBuf, note: NoteRecord, fault: Fault) -> Self {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(note.last);
-        let thread = Thread { log, path, note, noted: note, synced: synced_sender, fault };
+        let (noted, noted_at) = (NoteRecord::default(), Instant::now());
+        let thread = Thread { log, path, note, noted, noted_at, synced: synced_sender, fault };
         std::thread::Builder::new()
             .name("log-writer".into())
             .spawn(move || thread.run(&waiting))
@@ -91,6 +92,7 @@ struct Thread {
     note: NoteRecord,
     /// What it says on disk.
     noted: NoteRecord,
+    noted_at: Instant,
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
 }
@@ -103,11 +105,8 @@ impl Thread {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let done = match first {
-                Some(first) => self.write_all(first, waiting),
-                None => self.keep_note(),
-            };
-            if let Err(error) = done {
+            let written = first.map_or(Ok(()), |first| self.write_all(first, waiting));
+            if let Err(error) = written.and_then(|()| self.follow()) {
                 // Dropping the queue and the watch fails everything that waits or comes.
                 self.fault.report(&error);
                 return;
@@ -148,6 +147,15 @@ impl Thread {
         }
         self.synced.send_replace(self.note.last);
         Ok(())
+    }
+
+    /// Renews the note when its time has come, however busy the log is.
+    fn follow(&mut self) -> storage::Result<()> {
+        if self.noted_at.elapsed() < NOTE_INTERVAL {
+            return Ok(());
+        }
+        self.noted_at = Instant::now();
+        self.keep_note()
     }
 
     fn keep_note(&mut self) -> storage::Result<()> {

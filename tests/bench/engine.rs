@@ -1,0 +1,2 @@
+//! Benches; not yet.
+fn main() {}

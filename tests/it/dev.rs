@@ -1,0 +1,55 @@
+//! `hearth dev` prints one line, runs until told, and ends what it started; a
+//! killed node stays down and comes back by `hearth serve`.
+
+use reqwest::Method;
+use serde_json::json;
+use tests::wait_gone;
+
+use crate::options;
+
+#[tokio::test]
+async fn the_json_line_says_how_to_reach_the_cluster() {
+    let mut cluster = options().start();
+    let node = &cluster.info["nodes"][0];
+    assert_eq!(node["id"], 1);
+    assert_eq!(cluster.info["leader"], 1);
+    assert!(cluster.url().starts_with("https://127.0.0.1:"));
+    assert!(cluster.ops().starts_with("http://127.0.0.1:"));
+    assert!(cluster.key().starts_with("sk-"));
+    assert!(cluster.data().join("hearth.toml").exists());
+    let status = cluster.ask_bare(Method::GET, "/api/v1/status").send().await.ok();
+    assert_eq!(status["status"], "ok");
+    assert_eq!(status["version"], "2.9.0");
+    assert_eq!(status["role"], "leader");
+    let pid = cluster.pid();
+    assert!(cluster.end(), "SIGTERM is an orderly end");
+    wait_gone(pid);
+}
+
+#[tokio::test]
+async fn a_killed_node_stays_down_and_serve_brings_it_back_on_the_same_port() {
+    let cluster = options().start();
+    let stored = cluster.create(&json!({"label": "still here"})).await;
+    cluster.kill_node();
+    assert!(cluster.readyz().await.is_none(), "it stays down");
+    let mut node = cluster.serve();
+    cluster.ready().await;
+    let path = format!("/agent/nodes/{}", stored["id"].as_str().unwrap());
+    let found = cluster.ask(Method::GET, &path).send().await.ok();
+    assert_eq!(found["label"], "still here");
+    assert!(node.stop(), "SIGTERM is an orderly end: {}", node.log());
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_on_the_operators_listener() {
+    let cluster = options().start();
+    let (status, text) = cluster.readyz().await.unwrap();
+    assert!(status.is_success());
+    assert!(text.contains("[+] leader ok") && text.ends_with("ready\n"), "{text}");
+    let live = cluster.ask_bare(Method::GET, "/livez").send().await;
+    assert!(live.status.is_success());
+    assert_eq!(cluster.metric("hearth_is_leader").await, 1.0);
+    assert!(cluster.metric("hearth_log_wal_syncs_total").await > 0.0);
+    let public = cluster.ask_bare(Method::GET, "/metrics").send().await;
+    assert_eq!(public.status, 404, "metrics are not for the public listener");
+}

@@ -1,0 +1,51 @@
+//! A write repeated with the same `Idempotency-Key` is done once.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::options;
+
+#[tokio::test]
+async fn a_repeated_create_answers_the_first_one_and_stores_nothing() {
+    let cluster = options().start();
+    let create = |label: &str| {
+        cluster
+            .ask(Method::POST, "/agent/nodes")
+            .header("Idempotency-Key", "one")
+            .json(&json!({"label": label}))
+            .send()
+    };
+    let first = create("once").await;
+    let second = create("once").await;
+    assert_eq!((first.status, second.status), (reqwest::StatusCode::CREATED, first.status));
+    assert_eq!(first.body["id"], second.body["id"]);
+    let other = create("another").await;
+    assert_eq!(other.status, 422);
+    assert_eq!(other.body["error"], "idempotency_key_reused");
+    let path = format!("/agent/nodes/{}", first.body["id"].as_str().unwrap());
+    cluster.ask(Method::DELETE, &path).send().await.ok();
+    let after = create("once").await;
+    assert_eq!(after.body, json!({"id": first.body["id"], "deleted": true}));
+    assert_eq!(cluster.ask(Method::GET, "/agent/nodes").send().await.ok()["total"], 0);
+}
+
+#[tokio::test]
+async fn deletes_and_updates_are_repeatable_and_survive_a_restart() {
+    let cluster = options().start();
+    let memory = cluster.create(&json!({"label": "x"})).await;
+    let path = format!("/agent/nodes/{}", memory["id"].as_str().unwrap());
+    let patch = || {
+        let ask = cluster.ask(Method::PATCH, &path).header("Idempotency-Key", "patch");
+        ask.json(&json!({"is_pinned": true})).send()
+    };
+    let first = patch().await.ok();
+    cluster.kill_node();
+    let _node = cluster.serve();
+    cluster.ready().await;
+    let second = patch().await.ok();
+    assert_eq!(first["updated_at"], second["updated_at"], "the second one did nothing");
+    let delete = || cluster.ask(Method::DELETE, &path).header("Idempotency-Key", "gone").send();
+    assert_eq!(delete().await.status, 200);
+    assert_eq!(delete().await.status, 200);
+    assert_eq!(cluster.ask(Method::DELETE, &path).send().await.status, 404);
+}

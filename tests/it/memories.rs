@@ -1,0 +1,185 @@
+//! The five memory endpoints and batch create keep the interface's word, in the
+//! shapes and with the tolerances that published clients rely on.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::Cluster;
+
+use crate::options;
+
+async fn list(cluster: &Cluster, query: &str) -> Value {
+    cluster.ask(Method::GET, &format!("/agent/nodes{query}")).send().await.ok()
+}
+
+fn labels(page: &Value) -> Vec<&str> {
+    page["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_created_memory_has_every_field_and_the_defaults() {
+    let cluster = options().start();
+    let answer =
+        cluster.ask(Method::POST, "/agent/nodes").json(&json!({"label": "plain"})).send().await;
+    assert_eq!(answer.status, 201);
+    assert_eq!(answer.headers["x-hearth-node"], "1");
+    assert!(answer.number("x-hearth-index") > 0);
+    let memory = answer.body;
+    for (field, value) in [
+        ("label", json!("plain")),
+        ("pointer_summary", json!("plain")),
+        ("memory_type", json!("episodic")),
+        ("namespace", json!("default")),
+        ("current_heat", json!(1.0)),
+        ("heat", json!(1.0)),
+        ("base_utility", json!(0.0)),
+        ("stability", json!(1.0)),
+        ("is_pinned", json!(false)),
+        ("is_locked", json!(false)),
+        ("decay_class", json!("normal")),
+        ("min_heat", json!(0.0)),
+        ("modality", json!("text")),
+        ("key_points", json!([])),
+        ("recall_count", json!(0)),
+        ("last_recalled_at", json!(null)),
+        ("tier", json!("hot")),
+    ] {
+        assert_eq!(memory[field], value, "{field}");
+    }
+    assert!(memory["created_at"].as_str().unwrap().ends_with('Z'));
+}
+
+#[tokio::test]
+async fn what_published_clients_send_is_understood() {
+    let cluster = options().start();
+    let memory = cluster
+        .create(&json!({
+            "label": "short", "pointer_summary": "the full text", "heat": 0.8,
+            "memory_type": "synthesis", "decay_class": "slow", "train_on_this": true,
+            "metadata": {"any": "thing"}, "min_heat": null,
+        }))
+        .await;
+    assert_eq!(memory["label"], "the full text");
+    assert_eq!(memory["current_heat"], 0.8);
+    assert_eq!(memory["memory_type"], "semantic");
+    assert_eq!(memory["decay_class"], "persistent");
+    let both = cluster.create(&json!({"label": "x", "heat": 0.2, "initial_heat": 0.6})).await;
+    assert_eq!(both["heat"], 0.6, "initial_heat wins");
+    let create = cluster.ask(Method::POST, "/agent/nodes").header("X-Namespace", "from-header");
+    let named = create.json(&json!({"label": "y"})).send().await.ok();
+    assert_eq!(named["namespace"], "from-header");
+    for query in ["?sort=current_heat", "?sort=nonsense", "?page_size=200", "?sort_by=heat&limit=2"]
+    {
+        assert_eq!(list(&cluster, query).await["total"], 3, "{query}");
+    }
+    assert_eq!(list(&cluster, "?page_size=200").await["page_size"], 100);
+}
+
+#[tokio::test]
+async fn update_changes_what_it_names_and_nothing_else() {
+    let cluster = options().start();
+    let before = cluster.create(&json!({"label": "before", "key_points": ["kept"]})).await;
+    let path = format!("/agent/nodes/{}", before["id"].as_str().unwrap());
+    let after = cluster
+        .ask(Method::PATCH, &path)
+        .json(&json!({
+            "label": "after", "memory_type": "fact", "is_pinned": true, "is_locked": true,
+            "namespace": "moved", "current_heat": 0.25,
+        }))
+        .send()
+        .await
+        .ok();
+    assert_eq!(after["label"], "after");
+    assert_eq!(after["memory_type"], "fact");
+    assert_eq!(after["namespace"], "moved");
+    assert_eq!(after["current_heat"], 0.25);
+    assert_eq!((&after["is_pinned"], &after["is_locked"]), (&json!(true), &json!(true)));
+    assert_eq!(after["key_points"], json!(["kept"]));
+    assert_eq!(after["created_at"], before["created_at"]);
+    assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
+    assert_eq!(
+        cluster.ask(Method::GET, &path).send().await.ok(),
+        after,
+        "what was answered is kept"
+    );
+    let found = list(&cluster, "?search=after").await;
+    assert_eq!(labels(&found), ["after"], "the new words find it");
+    assert_eq!(list(&cluster, "?search=before").await["total"], 0, "the old ones do not");
+}
+
+#[tokio::test]
+async fn a_locked_memory_cannot_be_deleted_until_it_is_unlocked() {
+    let cluster = options().start();
+    let memory = cluster.create(&json!({"label": "precious"})).await;
+    let path = format!("/agent/nodes/{}", memory["id"].as_str().unwrap());
+    cluster.ask(Method::PATCH, &path).json(&json!({"is_locked": true})).send().await.ok();
+    let refused = cluster.ask(Method::DELETE, &path).send().await;
+    assert_eq!((refused.status.as_u16(), &refused.body["error"]), (409, &json!("locked")));
+    cluster.ask(Method::PATCH, &path).json(&json!({"is_locked": false})).send().await.ok();
+    cluster.ask(Method::DELETE, &path).send().await.ok();
+    assert_eq!(cluster.ask(Method::GET, &path).send().await.status, 404);
+    assert_eq!(cluster.ask(Method::DELETE, &path).send().await.status, 404);
+}
+
+#[tokio::test]
+async fn lists_filter_sort_and_page_exactly() {
+    let cluster = options().start();
+    for at in 0..25 {
+        let namespace = if at % 2 == 0 { "even" } else { "odd" };
+        let kind = ["episodic", "semantic", "fact"][at % 3];
+        cluster
+            .create(&json!({
+                "label": format!("memory number{at} shared"), "namespace": namespace,
+                "memory_type": kind, "initial_heat": at as f64 / 100.0, "is_pinned": true,
+            }))
+            .await;
+    }
+    let page = list(&cluster, "?page=2&page_size=10").await;
+    assert_eq!(
+        (&page["total"], &page["page"], &page["page_size"]),
+        (&json!(25), &json!(2), &json!(10))
+    );
+    assert_eq!(labels(&page)[0], "memory number14 shared", "heat descending by default");
+    assert_eq!(labels(&list(&cluster, "?page=3&page_size=10").await).len(), 5);
+    assert_eq!(labels(&list(&cluster, "?page=9&page_size=10").await).len(), 0);
+    let ascending = list(&cluster, "?sort=heat&order=asc&page_size=2").await;
+    assert_eq!(labels(&ascending), ["memory number0 shared", "memory number1 shared"]);
+    let newest = list(&cluster, "?sort=updated_at&page_size=1").await;
+    assert_eq!(labels(&newest), ["memory number24 shared"]);
+    let by_type = list(&cluster, "?sort=memory_type&order=asc&page_size=100").await;
+    let types: Vec<_> = by_type["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["memory_type"].as_str())
+        .collect();
+    assert!(types.is_sorted());
+    assert_eq!(list(&cluster, "?namespace=even").await["total"], 13);
+    assert_eq!(list(&cluster, "?namespace=*").await["total"], 25);
+    assert_eq!(list(&cluster, "?namespace=never-used").await["total"], 0);
+    assert_eq!(list(&cluster, "?memory_type=fact").await["total"], 8);
+    assert_eq!(list(&cluster, "?pinned=false").await["total"], 0);
+    assert_eq!(list(&cluster, "?search=number7+SHARED").await["total"], 1, "all words, any case");
+    assert_eq!(list(&cluster, "?search=number7%20absent").await["total"], 0);
+}
+
+#[tokio::test]
+async fn a_batch_is_created_whole_or_not_at_all() {
+    let cluster = options().start();
+    let nodes: Vec<Value> = (0..50).map(|at| json!({"label": format!("item {at}")})).collect();
+    let answer = cluster
+        .ask(Method::POST, "/agent/nodes/batch")
+        .json(&json!({"nodes": nodes}))
+        .send()
+        .await
+        .ok();
+    let results = answer["results"].as_array().unwrap();
+    assert_eq!(results.len(), 50);
+    assert_eq!(
+        (&results[7]["status"], &results[7]["label"]),
+        (&json!("created"), &json!("item 7"))
+    );
+    let bad = json!({"nodes": [{"label": "good"}, {"label": "bad", "heat": 2}]});
+    let refused = cluster.ask(Method::POST, "/agent/nodes/batch").json(&bad).send().await;
+    assert_eq!((refused.status.as_u16(), &refused.body["field"]), (400, &json!("nodes[1].heat")));
+    assert_eq!(list(&cluster, "").await["total"], 50);
+}

@@ -1,0 +1,84 @@
+//! Search ranks by the interface's formula and says how; hot context and hot
+//! nodes come in their order.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::Cluster;
+
+use crate::options;
+
+async fn search(cluster: &Cluster, body: Value) -> Vec<Value> {
+    let found = cluster.ask(Method::POST, "/agent/search").json(&body).send().await.ok();
+    found.as_array().expect("a bare array").clone()
+}
+
+fn labels(hits: &[Value]) -> Vec<&str> {
+    hits.iter().map(|hit| hit["label"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn results_are_flat_memories_and_their_factors_multiply_to_the_score() {
+    let cluster = options().start();
+    for (label, heat, namespace) in [
+        ("the red fox jumps", 0.9, "den"),
+        ("a red house", 0.4, "town"),
+        ("nothing of the kind", 1.0, "town"),
+    ] {
+        cluster.create(&json!({"label": label, "heat": heat, "namespace": namespace})).await;
+    }
+    let request = cluster.ask(Method::POST, "/agent/search").header("X-Namespace", "den");
+    let body = json!({"query": "red fox", "explain": true, "namespace": "*"});
+    let hits = request.json(&body).send().await.ok();
+    let hits = hits.as_array().unwrap();
+    assert_eq!(labels(hits), ["the red fox jumps", "a red house", "nothing of the kind"]);
+    for hit in hits {
+        let explain = &hit["explain"];
+        let number = |name: &str| explain[name].as_f64().unwrap();
+        let product = number("base_score")
+            * number("keyword_factor")
+            * number("temporal_factor")
+            * number("namespace_factor");
+        assert!((product - hit["score"].as_f64().unwrap()).abs() < 1e-6, "{hit}");
+        let base = number("similarity") * number("similarity_weight")
+            + number("heat") * number("heat_weight");
+        assert!((base - number("base_score")).abs() < 1e-9);
+    }
+    assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1);
+    assert_eq!(hits[1]["explain"]["namespace_boost"], 0.0);
+    assert!((hits[0]["explain"]["keyword_overlap"].as_f64().unwrap() - 10.0).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn searches_filter_clamp_and_answer_an_empty_query_by_heat() {
+    let cluster = options().start();
+    for at in 0..5 {
+        let kind = if at < 2 { "fact" } else { "semantic" };
+        cluster
+            .create(&json!({
+                "label": format!("thing {at}"), "memory_type": kind, "heat": 0.1 * f64::from(at),
+                "namespace": if at == 4 { "other" } else { "main" },
+            }))
+            .await;
+    }
+    let by_heat = search(&cluster, json!({"query": "", "limit": 2})).await;
+    assert_eq!(labels(&by_heat), ["thing 4", "thing 3"]);
+    assert_eq!(search(&cluster, json!({"query": "thing", "limit": 1000})).await.len(), 5);
+    assert_eq!(search(&cluster, json!({"query": "thing", "memory_type": "fact"})).await.len(), 2);
+    assert_eq!(search(&cluster, json!({"query": "thing", "namespace": "other"})).await.len(), 1);
+    assert_eq!(search(&cluster, json!({"query": "thing", "tier": "cold"})).await.len(), 0);
+    assert_eq!(search(&cluster, json!({"query": "thing", "tier": "all"})).await.len(), 5);
+}
+
+#[tokio::test]
+async fn hot_context_is_pinned_first_then_hottest_then_newest() {
+    let cluster = options().start();
+    for (label, heat, pinned) in
+        [("cool pinned", 0.1, true), ("hot", 0.9, false), ("warm pinned", 0.5, true)]
+    {
+        cluster.create(&json!({"label": label, "heat": heat, "is_pinned": pinned})).await;
+    }
+    let context = cluster.ask(Method::POST, "/agent/hot-context").send().await.ok();
+    assert_eq!(labels(context.as_array().unwrap()), ["warm pinned", "cool pinned", "hot"]);
+    let nodes = cluster.ask(Method::GET, "/agent/hot_nodes?limit=2").send().await.ok();
+    assert_eq!(labels(nodes.as_array().unwrap()), ["hot", "warm pinned"]);
+}

@@ -1,0 +1,2 @@
+//! Load generator; not yet.
+fn main() {}
