@@ -17,6 +17,12 @@ pub(crate) fn of_f64(value: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
+/// A number that orders as a heat does at the resolution in which heats leave
+/// the engine, 1e-6: memories that show the same heat are equal in heat.
+pub(crate) fn of_heat(heat: f64) -> u64 {
+    (heat * 1e6 + 0.5) as u64
+}
+
 /// A number that orders as `value` does.
 pub(crate) fn of_i64(value: i64) -> u64 {
     (value as u64) ^ 1 << 63

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::index::chunk::Row;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::memory::MemoryRecord;
-use crate::search::best::{Best, Rank, of_f64, of_i64};
+use crate::search::best::{Best, Rank, of_heat, of_i64};
 use crate::search::scan::{Filter, Seen, scan};
 use crate::table::view::View;
 
@@ -75,7 +75,7 @@ impl Reader {
     /// When the state cannot be read.
     pub fn list(&self, tenant: TenantId, request: &ListRequest) -> Result<Page> {
         let key = |seen: &Seen<'_>, now| match request.sort {
-            Sort::Heat => of_f64(seen.heat(now)),
+            Sort::Heat => of_heat(seen.heat(now)),
             Sort::UpdatedAt => of_i64(seen.row.updated_at.0),
             Sort::CreatedAt => of_i64(seen.row.created_at.0),
             Sort::MemoryType => alphabetical(seen.row),
@@ -94,8 +94,7 @@ impl Reader {
     pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
         let rank = |seen: &Seen<'_>, now| {
             let pinned = request.pinned_first && seen.row.is_pinned;
-            let heat = seen.heat(now);
-            [u64::from(pinned), of_f64(heat), of_i64(seen.row.updated_at.0)]
+            [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.row.updated_at.0)]
         };
         let page = self.ranked(tenant, &request.filter, 0, request.limit, rank)?;
         Ok(page.memories)

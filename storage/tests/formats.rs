@@ -1,0 +1,171 @@
+//! The bytes of everything that the log and the state hold. A failing line here
+//! means that data of a released version would be read wrongly: append a new
+//! variant or a new format instead.
+
+use storage::codec::{Record, decode, encode};
+use storage::model::cluster::{BatchId, Cluster, Model, Position};
+use storage::model::heat::Anchor;
+use storage::model::id::{MemoryId, TenantId, Timestamp};
+use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::memory::{DecayClass, Memory, MemoryType};
+use storage::model::receipt::Receipt;
+use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
+use storage::model::thermo::Thermo;
+use storage::model::vector::{ModelId, Vector};
+use storage::{Batch, Change};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[track_caller]
+fn pinned<R: Record + PartialEq + std::fmt::Debug>(record: &R, expected: &str) {
+    let bytes = encode(record);
+    assert_eq!(hex(&bytes), expected, "{}", R::NAME);
+    assert_eq!(&decode::<R>(&bytes).unwrap(), record);
+}
+
+fn memory() -> Memory {
+    Memory {
+        label: "ab".into(),
+        memory_type: MemoryType::Fact,
+        namespace: "n".into(),
+        decay_class: DecayClass::Persistent,
+        is_pinned: true,
+        is_locked: false,
+        is_flagged: true,
+        min_heat: 0.5,
+        key_points: vec!["k".into()],
+        created_at: Timestamp(1),
+        updated_at: Timestamp(300),
+        archived_at: None,
+    }
+}
+
+fn anchor() -> Anchor {
+    Anchor {
+        heat: 1.0,
+        at: Timestamp(1_000_000),
+        stability: 2.0,
+        last_recall: Some(Timestamp(2)),
+        recall_count: 3,
+        tick_heat: 0.25,
+    }
+}
+
+fn vector() -> Vector {
+    Vector::quantise(ModelId([7; 8]), &[1.0, 0.0]).unwrap()
+}
+
+fn event() -> Event {
+    Event {
+        at: Timestamp(5),
+        kind: EventKind::Updated,
+        actor: Some(KeyId([4; 8])),
+        subject: MemoryId([3; 16]),
+        details: vec!["label".into()],
+    }
+}
+
+fn api_key() -> ApiKey {
+    ApiKey {
+        name: "a".into(),
+        role: Role::Admin,
+        hash: [9; 32],
+        namespace: None,
+        created_at: Timestamp(1),
+    }
+}
+
+fn cluster() -> Cluster {
+    let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
+    Cluster { id: [1; 16], members: vec![(1, [2; 16])], model }
+}
+
+fn receipt() -> Receipt {
+    Receipt { body_hash: [8; 32], status: 201, ids: vec![MemoryId([3; 16])] }
+}
+
+fn tenant() -> Tenant {
+    let (name, created_at) = ("t".into(), Timestamp(1));
+    Tenant { name, created_at, memories_max: Some(10), thermo: Thermo::default() }
+}
+
+#[test]
+fn the_bytes_of_every_row_are_fixed() {
+    pinned(&memory(), "0102616204016e020100010000003f01016b02fb580200");
+    pinned(&anchor(), "010000803ffc80841e00000000400104030000803e");
+    pinned(&vector(), "01070707070707070704003c0000");
+    pinned(
+        &event(),
+        &format!("010a0101{}{}01056c6162656c", "04".repeat(8), "03".repeat(16))
+            .replacen("0a0101", "0a0101", 1),
+    );
+    pinned(&api_key(), &format!("01016102{}0002", "09".repeat(32)));
+    let model = format!("{}016dfb8001", "07".repeat(8));
+    pinned(&cluster(), &format!("01{}0101{}{model}", "01".repeat(16), "02".repeat(16)));
+    pinned(&receipt(), &format!("01{}c901{}", "08".repeat(32), "03".repeat(16)));
+    let position = Position {
+        index: 300,
+        log_id: vec![1, 2],
+        membership: vec![3],
+        batch: BatchId { term: 4, counter: 5 },
+        clock: Timestamp(6),
+    };
+    pinned(&position, "01fb2c01020102010304050c");
+    // Six profiles of half-life (8 bytes), floor and gain (4 each), three class
+    // factors (4 each), six weights (8 each), all as IEEE 754, little-endian.
+    let mut expected = String::from("01017402010a");
+    for (seconds, floor, gain) in [
+        (86_400.0_f64, 0.01_f32, 1.5_f32),
+        (2_592_000.0, 0.05, 2.0),
+        (7_776_000.0, 0.10, 1.8),
+        (15_552_000.0, 0.05, 2.0),
+        (31_536_000.0, 0.15, 2.5),
+        (43_200.0, 0.01, 1.5),
+    ] {
+        expected += &hex(&seconds.to_le_bytes());
+        expected += &hex(&floor.to_le_bytes());
+        expected += &hex(&gain.to_le_bytes());
+    }
+    [0.5_f32, 1.0, 2.0].iter().for_each(|factor| expected += &hex(&factor.to_le_bytes()));
+    let weights = [0.7_f64, 0.3, 0.15, 0.4, 7.0, 0.1];
+    weights.iter().for_each(|weight| expected += &hex(&weight.to_le_bytes()));
+    pinned(&tenant(), &expected);
+}
+
+#[test]
+fn the_bytes_of_every_change_are_fixed() {
+    let (t, id) = (TenantId(1), MemoryId([3; 16]));
+    let ids = "03".repeat(16);
+    let row = |record: &str| record[2..].to_owned();
+    let changes: Vec<(Change, String)> = vec![
+        (Change::ClusterFormed(cluster()), format!("00{}", row(&hex(&encode(&cluster()))))),
+        (Change::TenantPut(t, tenant()), format!("0101{}", row(&hex(&encode(&tenant()))))),
+        (
+            Change::ApiKeyPut(t, KeyId([4; 8]), api_key()),
+            format!("0201{}{}", "04".repeat(8), row(&hex(&encode(&api_key())))),
+        ),
+        (Change::MemoryPut(t, id, memory()), format!("0301{ids}{}", row(&hex(&encode(&memory()))))),
+        (Change::AnchorPut(t, id, anchor()), format!("0401{ids}{}", row(&hex(&encode(&anchor()))))),
+        (Change::VectorPut(t, id, vector()), format!("0501{ids}{}", row(&hex(&encode(&vector()))))),
+        (Change::MemoryRemoved(t, id), format!("0601{ids}")),
+        (
+            Change::ReceiptPut(t, 20, [5; 32], receipt()),
+            format!("070114{}{}", "05".repeat(32), row(&hex(&encode(&receipt())))),
+        ),
+        (Change::ReceiptsDropped(t, 21), "080115".into()),
+        (Change::EventAppended(t, event()), format!("0901{}", row(&hex(&encode(&event()))))),
+        (Change::EventsTrimmed(t, Cursor { index: 22, ordinal: 1 }), "0a011601".into()),
+        (Change::VerifyMark(7), "0b07".into()),
+    ];
+    for (change, bytes) in changes {
+        let batch = Batch {
+            id: BatchId { term: 2, counter: 3 },
+            after: BatchId { term: 1, counter: 9 },
+            stamp: Timestamp(-1),
+            changes: vec![change],
+        };
+        pinned(&batch, &format!("01020301090101{bytes}"));
+    }
+}

@@ -1,0 +1,344 @@
+//! Golden scripts for decide and apply: each file of `golden/` is commands and
+//! their full printed effect; its name is the claim. `UPDATE_GOLDEN=1` rewrites
+//! what was printed, for a person to read before it is committed.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use common::{Engine, TENANT, command, form, new_memory, vector};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
+use storage::model::receipt::ReceiptRequest;
+use storage::model::score::rounded;
+use storage::{
+    Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, MemoryPatch,
+    Reply, SearchRequest,
+};
+
+#[test]
+fn the_golden_scripts_print_what_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let mut scripts: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    scripts.sort();
+    assert!(scripts.len() >= 12, "scripts are missing");
+    let mut wrong = Vec::new();
+    for path in scripts {
+        let expected = std::fs::read_to_string(&path).unwrap();
+        let printed = Script::default().run(&expected);
+        if printed != expected {
+            if std::env::var_os("UPDATE_GOLDEN").is_some() {
+                std::fs::write(&path, &printed).unwrap();
+            }
+            wrong.push(format!("{}:\n{printed}", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "printed otherwise:\n{}", wrong.join("\n"));
+}
+
+#[derive(Default)]
+struct Script {
+    now: i64,
+    out: String,
+}
+
+/// The words of a command line; double quotes hold words together.
+struct Line {
+    words: Vec<String>,
+    settings: BTreeMap<String, String>,
+}
+
+impl Line {
+    fn parse(text: &str) -> Self {
+        let (mut words, mut settings) = (Vec::new(), BTreeMap::new());
+        let (mut word, mut quoted) = (String::new(), false);
+        for c in text.chars().chain([' ']) {
+            match c {
+                '"' => quoted = !quoted,
+                ' ' if !quoted => {
+                    if let Some((name, value)) = word.split_once('=') {
+                        settings.insert(name.to_owned(), value.to_owned());
+                    } else if !word.is_empty() {
+                        words.push(word.clone());
+                    }
+                    word.clear();
+                }
+                c => word.push(c),
+            }
+        }
+        Self { words, settings }
+    }
+
+    fn get<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        let value = self.settings.get(name)?;
+        Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}")))
+    }
+
+    fn id(&self) -> MemoryId {
+        MemoryId([self.words[1].as_bytes()[0]; 16])
+    }
+
+    fn memory_type(&self) -> Option<MemoryType> {
+        let name = self.settings.get("type")?;
+        Some(MemoryType::ALL.into_iter().find(|kind| kind.name() == name).unwrap())
+    }
+
+    fn decay_class(&self) -> Option<DecayClass> {
+        let name = self.settings.get("class")?;
+        Some(DecayClass::ALL.into_iter().find(|class| class.name() == name).unwrap())
+    }
+
+    fn command(&self) -> Command {
+        let action = match self.words[0].as_str() {
+            "form" => return form(),
+            "stamp" => return Command::duty(Action::Stamp),
+            "housekeep" => return Command::duty(Action::Housekeep),
+            "verify" => return Command::duty(Action::Verify),
+            "create" => Action::Create(vec![self.new_memory()]),
+            "update" => Action::Update(self.id(), self.patch()),
+            "delete" => Action::Delete(self.id()),
+            other => panic!("no command {other}"),
+        };
+        let key = self.settings.get("key");
+        let receipt = key.map(|key| ReceiptRequest {
+            key: [key.as_bytes()[0]; 32],
+            body_hash: [self.settings.get("body").map_or(0, |body| body.as_bytes()[0]); 32],
+            status: 201,
+        });
+        Command { receipt, ..command(action) }
+    }
+
+    fn new_memory(&self) -> storage::NewMemory {
+        let mut new = new_memory(self.id(), &self.get::<String>("label").unwrap_or_default());
+        new.memory_type = self.memory_type().unwrap_or(new.memory_type);
+        new.decay_class = self.decay_class().unwrap_or(new.decay_class);
+        new.namespace = self.get("namespace").unwrap_or(new.namespace);
+        new.is_pinned = self.get("pinned").unwrap_or(new.is_pinned);
+        new.min_heat = self.get("min").unwrap_or(new.min_heat);
+        new.initial_heat = self.get("heat").unwrap_or(new.initial_heat);
+        if self.settings.contains_key("foreign") {
+            new.vector = storage::model::vector::Vector::quantise(
+                storage::model::vector::ModelId([9; 8]),
+                &[1.0; 8],
+            )
+            .unwrap();
+        }
+        new
+    }
+
+    fn patch(&self) -> MemoryPatch {
+        MemoryPatch {
+            label: self.get::<String>("label").map(|label| (label.clone(), vector(&label))),
+            memory_type: self.memory_type(),
+            namespace: self.get("namespace"),
+            decay_class: self.decay_class(),
+            is_pinned: self.get("pinned"),
+            is_locked: self.get("locked"),
+            min_heat: self.get("min"),
+            current_heat: self.get("heat"),
+        }
+    }
+}
+
+impl Script {
+    /// Runs every `> ` line of a script and returns the script as it came out.
+    fn run(mut self, script: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut engine = Some(Engine::open(folder.path()));
+        for line in script.lines() {
+            if line.starts_with('#') {
+                writeln!(self.out, "{line}").unwrap();
+            } else if let Some(text) = line.strip_prefix("> ") {
+                writeln!(self.out, "> {text}").unwrap();
+                if text == "restart" {
+                    drop(engine.take());
+                    engine = Some(Engine::open(folder.path()));
+                } else {
+                    self.line(engine.as_mut().unwrap(), text);
+                }
+            }
+        }
+        self.out
+    }
+
+    fn line(&mut self, engine: &mut Engine, text: &str) {
+        let line = Line::parse(text);
+        match line.words[0].as_str() {
+            "wait" => self.now += micros(&line.words[1]),
+            "limit" => self.limit(engine, line.words[1].parse().unwrap()),
+            "stale" => self.stale(engine, &Line::parse(text.split_once(' ').unwrap().1)),
+            "get" => {
+                let found = engine.reader.get(TENANT, line.id()).unwrap();
+                self.print(&found.map_or_else(|| "nothing".into(), |found| shown(&found)));
+            }
+            "list" | "hot" | "search" => self.read(engine, &line),
+            _ => self.decide(engine, text),
+        }
+    }
+
+    /// Commands of one line, `; ` between them, are decided into one batch.
+    fn decide(&mut self, engine: &mut Engine, text: &str) {
+        self.now += 1;
+        let commands: Vec<_> = text.split("; ").map(|part| Line::parse(part).command()).collect();
+        let (decisions, batch) = engine.decide(Timestamp(self.now), &commands);
+        decisions.iter().for_each(|decision| self.print(&told(decision)));
+        batch.changes.iter().for_each(|change| self.print(&format!("+ {}", fact(change))));
+        assert_eq!(engine.apply(&batch), Applied::Done);
+    }
+
+    /// Decides a command, lets another batch go first, and applies it then.
+    fn stale(&mut self, engine: &mut Engine, line: &Line) {
+        let (_, late) = engine.decide(Timestamp(self.now), &[line.command()]);
+        let (_, first) = engine.decide(Timestamp(self.now), &[Command::duty(Action::Stamp)]);
+        assert_eq!(engine.apply(&first), Applied::Done);
+        let applied = engine.apply(&late);
+        self.print(&format!("{applied:?}"));
+    }
+
+    fn limit(&mut self, engine: &mut Engine, max: u64) {
+        use storage::View;
+        let mut tenant = engine.reader.tenant(TENANT).unwrap().unwrap();
+        tenant.memories_max = Some(max);
+        let (_, mut batch) = engine.decide(Timestamp(self.now), &[]);
+        batch.changes.push(Change::TenantPut(TENANT, tenant));
+        assert_eq!(engine.apply(&batch), Applied::Done);
+    }
+
+    fn read(&mut self, engine: &Engine, line: &Line) {
+        let filter = Filter { namespace: line.get("namespace"), ..Filter::default() };
+        let limit = line.get("limit").unwrap_or(10);
+        if line.words[0] == "search" {
+            let query = line.words[1].clone();
+            let vector = vector(&query).components().unwrap();
+            let request = SearchRequest {
+                query,
+                vector: Some(vector),
+                filter,
+                home_namespace: line.get("home"),
+                limit,
+            };
+            for hit in engine.reader.search(TENANT, &request).unwrap() {
+                self.print(&format!(
+                    "{} score={} similarity={:.4} heat={:.4} overlap={:.4} namespace={}",
+                    name(hit.record.id),
+                    hit.score,
+                    hit.factors.similarity,
+                    hit.factors.heat,
+                    hit.factors.keyword_overlap,
+                    hit.factors.namespace_boost,
+                ));
+            }
+            return;
+        }
+        let records = if line.words[0] == "hot" {
+            let request = HotRequest { filter, pinned_first: true, limit };
+            engine.reader.hottest(TENANT, &request).unwrap()
+        } else {
+            let words = line
+                .get::<String>("words")
+                .map(|text| storage::model::words::words(std::iter::once(text.as_str())));
+            let filter = Filter { words, ..filter };
+            let request = ListRequest { filter, limit, ..ListRequest::default() };
+            let page = engine.reader.list(TENANT, &request).unwrap();
+            self.print(&format!("total {}", page.total));
+            page.memories
+        };
+        records.iter().for_each(|record| self.print(&shown(record)));
+    }
+
+    fn print(&mut self, text: &str) {
+        writeln!(self.out, "  {text}").unwrap();
+    }
+}
+
+fn micros(text: &str) -> i64 {
+    let (number, unit) = text.split_at(text.len() - 1);
+    let hour = 3_600 * Timestamp::SECOND_MICROS;
+    number.parse::<i64>().unwrap() * if unit == "d" { 24 * hour } else { hour }
+}
+
+fn name(id: MemoryId) -> char {
+    char::from(id.0[0])
+}
+
+fn time(at: Timestamp) -> String {
+    let hour = 3_600 * Timestamp::SECOND_MICROS;
+    format!("{}h+{}", at.0 / hour, at.0 % hour)
+}
+
+fn shown(record: &MemoryRecord) -> String {
+    let memory = &record.memory;
+    let mut text = format!(
+        "{} {:?} {} in {} heat={} anchor={}@{}",
+        name(record.id),
+        memory.label,
+        memory.memory_type.name(),
+        memory.namespace,
+        rounded(record.heat),
+        record.anchor.heat,
+        time(record.anchor.at),
+    );
+    for (flag, set) in [("pinned", memory.is_pinned), ("locked", memory.is_locked)] {
+        if set {
+            text += &format!(" {flag}");
+        }
+    }
+    text
+}
+
+fn told(decision: &Decision) -> String {
+    match decision {
+        Ok(Reply::Memories(memories)) => {
+            format!("done: {}", memories.iter().map(shown).collect::<Vec<_>>().join(", "))
+        }
+        Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
+        Ok(Reply::Replayed { status, memories }) => {
+            let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
+                Some(record) => shown(record),
+                None => format!("{} is gone", name(*id)),
+            };
+            format!(
+                "replayed {status}: {}",
+                memories.iter().map(one).collect::<Vec<_>>().join(", ")
+            )
+        }
+        Ok(Reply::Done) => "done".into(),
+        Err(refusal) => format!("refused: {refusal}"),
+    }
+}
+
+fn fact(change: &Change) -> String {
+    match change {
+        Change::ClusterFormed(cluster) => format!("cluster of model {}", cluster.model.name),
+        Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
+        Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
+        Change::MemoryPut(_, id, memory) => format!(
+            "memory {} reads {:?} updated {}",
+            name(*id),
+            memory.label,
+            time(memory.updated_at)
+        ),
+        Change::AnchorPut(_, id, anchor) => {
+            format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
+        }
+        Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
+        Change::MemoryRemoved(_, id) => format!("memory {} is gone", name(*id)),
+        Change::ReceiptPut(_, day, key, receipt) => {
+            let ids: String = receipt.ids.iter().map(|id| name(*id)).collect();
+            format!("receipt {} of day {day}: {} {ids}", char::from(key[0]), receipt.status)
+        }
+        Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are gone"),
+        Change::EventAppended(_, event) => {
+            format!("event {:?} {} {}", event.kind, name(event.subject), event.details.join(" "))
+                .trim_end()
+                .into()
+        }
+        Change::EventsTrimmed(_, before) => {
+            format!("events before {}.{} are gone", before.index, before.ordinal)
+        }
+        Change::VerifyMark(number) => format!("verify mark {number}"),
+    }
+}
