@@ -29,8 +29,25 @@ build: setup
 bin:
 	@echo $(CARGO_TARGET_DIR)/release/hearth
 
+# Benches of the engine, then the service under load. Let nothing else run.
+BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test
 bench: setup
+	@cargo build --quiet --release -p tests --features failpoints
 	@cargo bench --quiet -p tests --features failpoints
+	@echo; echo "Service, hashing embedder:"; $(BENCH_LOAD) --restart
+	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
+	    --clients 1,64 --failpoints 'log-sync=sleep(5)'
+	@echo; echo "Service, real embedder:"; $(BENCH_LOAD) --memories 500 --real-embedder \
+	    --operations create,search --clients 1,16
+	@echo; $(BENCH_LOAD) --embedding
+	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations hot-context,search \
+	    --clients 4 --restart
+
+# The long forms of the tests' claims; docs/testing.md has the latest result.
+soak: setup
+	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test model
+	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it durability -- --nocapture
 
 setup:
 	@deploy/setup/packages.sh

@@ -186,6 +186,11 @@ impl Cluster {
         Ask { request: self.client.request(method, format!("{}{path}", self.url())) }
     }
 
+    /// A client with connections of its own, as another agent would have.
+    pub fn another_client(&self) -> Agent {
+        Agent(client(Path::new(text(&self.info["ca"]))))
+    }
+
     /// Creates a memory and returns it.
     pub async fn create(&self, body: &Value) -> Value {
         self.ask(Method::POST, "/agent/nodes").json(body).send().await.ok()
@@ -262,6 +267,17 @@ impl Drop for Cluster {
         // Already ended ones are no error. Its node sees its standard input end.
         drop(self.dev.kill());
         drop(self.dev.wait());
+    }
+}
+
+/// A client with connections of its own.
+pub struct Agent(Client);
+
+impl Agent {
+    /// A request with the admin key of `cluster`; `path` follows `/api/v1`.
+    pub fn ask(&self, cluster: &Cluster, method: Method, path: &str) -> Ask {
+        let request = self.0.request(method, format!("{}/api/v1{path}", cluster.url()));
+        Ask { request: request.bearer_auth(cluster.key()) }
     }
 }
 

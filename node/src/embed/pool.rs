@@ -74,7 +74,8 @@ impl Counters {
 }
 
 impl Pool {
-    pub(crate) fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
+    /// Starts one thread a worker.
+    pub fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let counters = Arc::new(Counters::default());

@@ -1,2 +1,223 @@
-//! Load generator; not yet.
-fn main() {}
+//! Load generator: starts a node of its own on loopback, fills it, and measures
+//! it through HTTPS. Bounded in time; prints one Markdown table.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use node::embed::{Manifest, OnnxRuntime, Session};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::{Cluster, Options, cpu_seconds};
+
+const OPERATIONS: [&str; 4] = ["create", "get", "search", "hot-context"];
+const TOPICS: u64 = 5_000;
+
+/// Measures a node.
+#[derive(Parser)]
+struct Args {
+    /// The hearth binary to measure.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Memories to store before measuring.
+    #[arg(long, default_value_t = 10_000)]
+    memories: u64,
+    /// Numbers of clients.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16, 64])]
+    clients: Vec<usize>,
+    /// Seconds a measurement.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Operations: create, get, search, hot-context.
+    #[arg(long, value_delimiter = ',', default_values_t = OPERATIONS.map(String::from))]
+    operations: Vec<String>,
+    /// Use the real embedding model.
+    #[arg(long)]
+    real_embedder: bool,
+    /// Failpoints of the node, as in "log-sync=sleep(5)".
+    #[arg(long)]
+    failpoints: Option<String>,
+    /// Also measure how long the node takes to start on what it holds.
+    #[arg(long)]
+    restart: bool,
+    /// Measure the embedder alone, beside the raw ONNX Runtime session.
+    #[arg(long)]
+    embedding: bool,
+}
+
+#[tokio::main]
+async fn main() {
+    let args = Args::parse();
+    if args.embedding {
+        return embedding().await;
+    }
+    let mut options = Options::new(&args.binary);
+    if args.real_embedder {
+        options = options.real_embedder();
+    }
+    if let Some(failpoints) = &args.failpoints {
+        options = options.env("FAILPOINTS", failpoints);
+    }
+    let cluster = Arc::new(options.start());
+    let ids = Arc::new(fill(&cluster, args.memories).await);
+    println!(
+        "| operation | clients | per s | p50 ms | p95 ms | p99 ms | CPU ms each | syncs each |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    for operation in &args.operations {
+        for clients in &args.clients {
+            measure(&cluster, operation, *clients, Duration::from_secs(args.seconds), &ids).await;
+        }
+    }
+    if args.restart {
+        restart(&cluster, args.memories).await;
+    }
+}
+
+fn label(number: u64) -> String {
+    let topic = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    format!("memory {number} speaks of topic{} and of group{}", topic % TOPICS, number % 50)
+}
+
+async fn fill(cluster: &Cluster, count: u64) -> Vec<String> {
+    let started = Instant::now();
+    let mut ids = Vec::new();
+    for first in (0..count).step_by(50) {
+        let nodes: Vec<Value> =
+            (first..count.min(first + 50)).map(|n| json!({"label": label(n)})).collect();
+        let ask = cluster.ask(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
+        let answer = ask.send().await.ok();
+        let results = answer["results"].as_array().expect("results").iter();
+        ids.extend(results.map(|item| item["id"].as_str().expect("an id").to_owned()));
+    }
+    eprintln!("stored {count} memories in {:.1} s", started.elapsed().as_secs_f64());
+    ids
+}
+
+async fn measure(
+    cluster: &Arc<Cluster>,
+    operation: &str,
+    clients: usize,
+    time: Duration,
+    ids: &Arc<Vec<String>>,
+) {
+    let syncs = cluster.metric("hearth_log_wal_syncs_total").await;
+    let cpu = cpu_seconds(cluster.pid());
+    let started = Instant::now();
+    let next = Arc::new(AtomicU64::new(1_000_000_000));
+    let tasks: Vec<_> = (0..clients)
+        .map(|_| {
+            let (cluster, ids, next) = (Arc::clone(cluster), Arc::clone(ids), Arc::clone(&next));
+            let operation = operation.to_owned();
+            tokio::spawn(async move {
+                let own = cluster.another_client();
+                let mut took = Vec::new();
+                while started.elapsed() < time {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let ask = match operation.as_str() {
+                        "create" => own
+                            .ask(&cluster, Method::POST, "/agent/nodes")
+                            .json(&json!({"label": label(n)})),
+                        "get" => {
+                            let id = &ids[n as usize % ids.len()];
+                            own.ask(&cluster, Method::GET, &format!("/agent/nodes/{id}"))
+                        }
+                        "search" => own.ask(&cluster, Method::POST, "/agent/search").json(&json!({
+                            "query": format!("what of topic{} in group{}", n % TOPICS, n % 50),
+                            "limit": 10,
+                        })),
+                        "hot-context" => own.ask(&cluster, Method::POST, "/agent/hot-context"),
+                        other => panic!("no operation {other}"),
+                    };
+                    let asked = Instant::now();
+                    ask.send().await.ok();
+                    took.push(asked.elapsed());
+                }
+                took
+            })
+        })
+        .collect();
+    let mut took = Vec::new();
+    for task in tasks {
+        took.extend(task.await.expect("the task ends"));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let cpu = cpu_seconds(cluster.pid()) - cpu;
+    let syncs = cluster.metric("hearth_log_wal_syncs_total").await - syncs;
+    took.sort();
+    let count = took.len() as f64;
+    let quantile = |q: f64| took[((count - 1.0) * q) as usize].as_secs_f64() * 1e3;
+    println!(
+        "| {operation} | {clients} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} |",
+        count / seconds,
+        quantile(0.50),
+        quantile(0.95),
+        quantile(0.99),
+        cpu * 1e3 / count,
+        syncs / count,
+    );
+}
+
+/// Start-up after an orderly stop, and after a kill that leaves the log to replay.
+async fn restart(cluster: &Cluster, memories: u64) {
+    cluster.kill_node();
+    for (how, orderly) in [("a kill", true), ("an orderly stop", false)] {
+        let started = Instant::now();
+        let mut node = cluster.serve();
+        cluster.ready().await;
+        println!(
+            "\nStart with {memories} memories after {how}: {:.2} s",
+            started.elapsed().as_secs_f64()
+        );
+        if orderly {
+            assert!(node.stop(), "{}", node.log());
+        }
+    }
+}
+
+/// Texts a second: the raw session on tokens made before, the embedder's worker
+/// thread as the service uses it.
+async fn embedding() {
+    use api::Embedder;
+    let cache = PathBuf::from(std::env::var_os("HEARTH_CACHE").expect("HEARTH_CACHE is set"));
+    let config = node::config::Embedder {
+        kind: node::config::EmbedderKind::Onnx,
+        model: cache.join("models/all-MiniLM-L6-v2"),
+        library: cache.join("onnxruntime/libonnxruntime.so.1.31.1"),
+        threads: 1,
+    };
+    let texts: Vec<String> =
+        (0..2_000).map(|n| format!("{} and is one of {n}", label(n))).collect();
+    let manifest = Manifest::load(&config.model).expect("the model");
+    let runtime = OnnxRuntime::load(&config.library).expect("the library");
+    let mut session = Session::open(&runtime, &manifest).expect("a session");
+    let worker = Session::open(&runtime, &manifest).expect("a session");
+    let tokens: Vec<_> = texts.iter().map(|text| session.tokens(text).expect("tokens")).collect();
+    let pool = node::embed::Pool::start(manifest.model(), vec![Box::new(worker)]);
+    let (mut raw, mut served) = (0.0, 0.0);
+    // In turns, so that both see the same noise of the machine.
+    for part in 0..10 {
+        let range = part * 200..(part + 1) * 200;
+        let started = Instant::now();
+        for tokens in &tokens[range.clone()] {
+            session.run(tokens).expect("a vector");
+        }
+        raw += started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        let embedded = texts[range].iter().map(|text| pool.embed(text.clone()));
+        for vector in futures::future::join_all(embedded).await {
+            vector.expect("a vector");
+        }
+        served += started.elapsed().as_secs_f64();
+    }
+    let tokens: usize = tokens.iter().map(Vec::len).sum();
+    println!(
+        "embedding, one thread, {} tokens a text: raw session {:.0}/s, embedder {:.0}/s, ratio {:.3}",
+        tokens / texts.len(),
+        texts.len() as f64 / raw,
+        texts.len() as f64 / served,
+        raw / served,
+    );
+}
