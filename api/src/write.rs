@@ -86,7 +86,7 @@ pub(crate) async fn submit(
             };
             (status, memories.iter().map(present).collect::<Vec<_>>())
         }
-        Reply::Done => (request.status, Vec::new()),
+        Reply::Done | Reply::Unfinished => (request.status, Vec::new()),
     };
     Ok(Done { freshness, status, memories })
 }

@@ -8,19 +8,19 @@ use std::path::Path;
 
 use rocksdb::WriteBatch;
 
-use crate::change::{Batch, Change, RowWrite};
+use crate::change::{Batch, Change, RowWrite, all_of};
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::engine::{Engine, Reader};
 use crate::error::{Error, Result};
-use crate::index::registry::components;
+use crate::index::registry::{components, dimension};
 use crate::index::tenant::IndexChange;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
 use crate::model::words::words;
-use crate::table::key::Key;
+use crate::table::key::{Key, Kind};
 use crate::table::state::stage;
 use crate::table::view::View;
 
@@ -75,6 +75,9 @@ impl Writer {
     /// When the engine fails, the batch cannot be decoded, or the entry does not
     /// lie above all that were applied. (That none is left out is the log's to see.)
     pub fn apply(&mut self, entry: Entry) -> Result<Applied> {
+        if let Some(fault) = self.reader.verifier().take_fault() {
+            return Err(fault);
+        }
         let engine = self.reader.engine();
         let mut position = engine.position.read().clone();
         if !position.log_id.is_empty() && entry.index <= position.index {
@@ -129,16 +132,22 @@ impl Writer {
         Ok(position)
     }
 
-    /// Replaces the whole state by the one in folder `source`, which is moved.
-    /// Readers that are under way finish on the old one.
+    /// Replaces the whole state by the one in folder `source`, which is moved, if
+    /// `accept` takes where it stands. Readers that are under way finish on the old one.
     ///
     /// # Errors
-    /// When `source` cannot be opened or moved; the old state then stays.
-    pub fn install(&mut self, source: &Path) -> Result<()> {
-        let next = self.folder.adopt(source)?;
+    /// When `source` cannot be opened or moved, or is not accepted; the old state then stays.
+    pub fn install(&mut self, source: &Path, accept: impl FnOnce(&Position) -> bool) -> Result<()> {
+        let before = self.reader.engine();
+        let next = self.folder.adopt(before.state.path(), source)?;
         let engine = Engine::open(&next, self.folder.env())?;
+        if !accept(&engine.position.read()) {
+            engine.state.retire();
+            return Err(Error::Misuse("the state is not the one that was announced".into()));
+        }
         self.folder.switch(&next)?;
         self.reader.replace(engine);
+        before.state.retire();
         Ok(())
     }
 }
@@ -173,7 +182,7 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<()>
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, changes)?;
     engine.state.write(rows)?;
-    show(engine, changes, shown);
+    show(engine, changes, shown)?;
     // Last: who sees this position must find what it counts.
     *engine.position.write() = position.clone();
     Ok(())
@@ -214,7 +223,9 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
                 shown.push((*tenant, IndexChange::ReceiptsDropped(*before)));
             }
             Change::EventAppended(tenant, _) => shown.push((*tenant, IndexChange::EventAppended)),
-            Change::EventsTrimmed(..) => shown.push(trimmed(engine, change)?),
+            Change::EventsTrimmed(tenant, before) => {
+                shown.push((*tenant, trimmed(engine, *tenant, *before)?));
+            }
             Change::ClusterFormed(_)
             | Change::TenantPut(..)
             | Change::ApiKeyPut(..)
@@ -224,29 +235,25 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
     Ok(shown)
 }
 
-fn trimmed(engine: &Engine, change: &Change) -> Result<(TenantId, IndexChange)> {
-    let (Change::EventsTrimmed(tenant, _), [RowWrite::DeleteRange(start, end)]) =
-        (change, &change.rows(Cursor::default())[..])
-    else {
-        return Err(Error::Misuse("only trimmed events are counted".into()));
-    };
+/// How many events a trim removes, read before they are gone. One batch trims a
+/// tenant once: `decide` sees to that.
+fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexChange> {
+    let (start, _) = all_of(Kind::Event, tenant);
     let mut count = 0;
-    for row in engine.state.range(start, end) {
+    for row in engine.state.range(&start, &Key::Event(tenant, before).bytes()) {
         row?;
         count += 1;
     }
-    Ok((*tenant, IndexChange::EventsTrimmed(count)))
+    Ok(IndexChange::EventsTrimmed(count))
 }
 
 /// Shows changes to readers: all of a tenant's under one lock, tenants and keys
 /// before what refers to them.
-fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) {
-    let mut dimension = 0;
+fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) -> Result<()> {
     for change in changes {
         match change {
-            Change::ClusterFormed(cluster) => dimension = cluster.model.dimension as usize,
             Change::TenantPut(id, tenant) => {
-                engine.registry.put_tenant(*id, tenant.clone(), dimension);
+                engine.registry.put_tenant(*id, tenant.clone(), dimension(&engine.state)?);
             }
             Change::ApiKeyPut(tenant, id, key) => {
                 engine.registry.put_key(*tenant, *id, key.clone());
@@ -266,6 +273,7 @@ fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>
             index.apply(changes);
         }
     }
+    Ok(())
 }
 
 /// Memories as the changes so far leave them: one batch may create, change and

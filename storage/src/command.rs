@@ -171,6 +171,8 @@ pub enum Reply {
     },
     /// Done; nothing to say.
     Done,
+    /// Done in part, as much as one command may; ask again for the rest.
+    Unfinished,
 }
 
 /// Why a command was not done. Nothing was stored.

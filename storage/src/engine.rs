@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::index::registry::Registry;
 use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
 use crate::model::memory::MemoryRecord;
 use crate::model::tenant::Caller;
@@ -111,7 +111,7 @@ impl Reader {
     pub fn get(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryRecord>> {
         let engine = self.engine();
         let now = engine.position.read().clock;
-        engine.state.memory_record(tenant, id, &thermo(&engine, tenant), now)
+        engine.state.at_once().memory_record(tenant, id, &thermo(&engine, tenant), now)
     }
 
     /// The day of the oldest receipt of a tenant.
@@ -119,15 +119,24 @@ impl Reader {
         self.index(tenant)?.read().oldest_receipt_day()
     }
 
-    /// The oldest events of a tenant, at most `limit`.
-    pub(crate) fn oldest_events(
+    /// The first event of a tenant that stays when those before `oldest_kept`, and
+    /// the first `too_many`, go; `None` when none goes. Looks at `limit` at most.
+    pub(crate) fn first_kept_event(
         &self,
         tenant: TenantId,
-        limit: usize,
-    ) -> Result<Vec<(Cursor, Event)>> {
+        oldest_kept: Timestamp,
+        too_many: u64,
+        limit: u64,
+    ) -> Result<Option<Cursor>> {
         let (start, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
-        engine.state.range(&start, &end).take(limit).map(|row| event_row(&row?)).collect()
+        for (at, row) in (0_u64..).zip(engine.state.range(&start, &end)) {
+            let (cursor, event) = event_row(&row?)?;
+            if at == limit || event.at >= oldest_kept && at >= too_many {
+                return Ok((at > 0).then_some(cursor));
+            }
+        }
+        Ok(None)
     }
 
     fn index(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {

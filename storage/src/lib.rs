@@ -67,7 +67,9 @@ pub fn open(data: &Path, env: Option<Env>) -> Result<(Writer, Reader, Log)> {
     }
     let log = Log::open(&data.join("log"), env.as_ref())?;
     let folder = checkpoint::Folder::new(&data.join("state"), env);
-    let engine = engine::Engine::open(&folder.current()?, folder.env())?;
+    let current = folder.current()?;
+    let engine = engine::Engine::open(&current, folder.env())?;
+    folder.remove_others(&current)?;
     let reader = Reader::new(engine, Arc::new(Verifier::default()));
     Ok((Writer::new(reader.clone(), folder), reader, log))
 }

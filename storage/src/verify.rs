@@ -65,6 +65,11 @@ impl Verifier {
         }
     }
 
+    fn end(&self) {
+        self.inner.lock().running = false;
+        self.done.notify_all();
+    }
+
     /// Freezes `state` and hashes it on a thread of its own. Returns as soon as
     /// it is frozen, so that no later write can show in the hash.
     pub(crate) fn start(self: Arc<Self>, number: u64, index: u64, state: &Arc<State>) {
@@ -77,18 +82,31 @@ impl Verifier {
             inner.running = true;
         }
         let (state, (taken, frozen)) = (Arc::clone(state), std::sync::mpsc::channel());
-        std::thread::spawn(move || {
+        let verifier = Arc::clone(&self);
+        let run = move || {
+            let run = Run(verifier);
             let hash = state.frozen(move || drop(taken), hash_rows);
-            let mut inner = self.inner.lock();
+            let mut inner = run.0.inner.lock();
             match hash {
                 Ok(hash) => inner.keep(Verified { number, index, hash: Some(hash) }),
                 Err(fault) => inner.fault = Some(fault),
             }
-            inner.running = false;
-            self.done.notify_all();
-        });
+        };
+        if let Err(error) = std::thread::Builder::new().name("verify".into()).spawn(run) {
+            tracing::warn!(%error, "no thread to hash the state on");
+            self.end();
+        }
         // The sender is dropped, unused, once the state is frozen.
         let _: std::result::Result<(), _> = frozen.recv();
+    }
+}
+
+/// A run under way; ends it however its thread ends.
+struct Run(Arc<Verifier>);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

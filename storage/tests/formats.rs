@@ -2,6 +2,8 @@
 //! means that data of a released version would be read wrongly: append a new
 //! variant or a new format instead.
 
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
 use storage::codec::{Record, decode, encode};
 use storage::model::cluster::{BatchId, Cluster, Model, Position};
 use storage::model::heat::Anchor;

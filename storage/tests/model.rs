@@ -3,6 +3,8 @@
 //! byte, and a replica that crashed and replayed its log as well.
 //! HEARTH_SEEDS and HEARTH_STEPS lengthen the run.
 
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
 mod common;
 
 use std::collections::BTreeMap;
@@ -210,7 +212,7 @@ fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
 
 fn told(decision: &storage::Decision) -> &'static str {
     match decision {
-        Ok(Reply::Memories(_) | Reply::Done) => "done",
+        Ok(Reply::Memories(_) | Reply::Done | Reply::Unfinished) => "done",
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed { .. }) => "replayed",
         Err(Refusal::NotFound) => "not found",

@@ -107,6 +107,14 @@ impl<'a> Draft<'a> {
         self.base
     }
 
+    /// Whether a command of this draft drops a tenant's receipts or events.
+    pub(crate) fn trims(&self, tenant: TenantId) -> bool {
+        self.changes.iter().any(|change| match change {
+            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
+            _ => false,
+        })
+    }
+
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is only known when its entry is applied; no rule reads
         // events back, and so the placeholder below is never asked for. Ranges are

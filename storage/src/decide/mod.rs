@@ -63,7 +63,7 @@ fn once(
     let ids = match &reply {
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
         Reply::Deleted(id) => vec![*id],
-        Reply::Replayed { .. } | Reply::Done => Vec::new(),
+        Reply::Replayed { .. } | Reply::Done | Reply::Unfinished => Vec::new(),
     };
     debug_assert!(ids.len() <= RECEIPT_IDS_MAX);
     let receipt = Receipt { body_hash: request.body_hash, status: request.status, ids };

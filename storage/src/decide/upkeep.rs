@@ -5,41 +5,39 @@ use crate::change::Change;
 use crate::command::{Decision, Reply};
 use crate::decide::Draft;
 use crate::error::Result;
-use crate::model::id::{TenantId, Timestamp};
-use crate::model::journal::{Cursor, JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
+use crate::model::id::Timestamp;
+use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
 
 /// Most events that one run trims from a tenant, so that no batch of upkeep
 /// keeps clients waiting.
-pub(crate) const TRIM_EVENTS_MAX: usize = 10_000;
+const TRIM_EVENTS_MAX: u64 = 10_000;
 
-/// Drops receipts of the day before yesterday and older, and events that are
-/// too old or too many.
+/// Drops receipts of the day before yesterday and older, and events that are too
+/// old or too many. Answers `Unfinished` when more is left than one run trims.
 pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
-    let yesterday = draft.now().day().saturating_sub(1);
+    let now = draft.now();
+    let yesterday = now.day().saturating_sub(1);
+    let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
+    let mut reply = Reply::Done;
     for tenant in draft.base().tenants() {
+        // Another run in this batch has seen the same state.
+        if draft.trims(tenant) {
+            continue;
+        }
         if draft.base().oldest_receipt_day(tenant).is_some_and(|day| day < yesterday) {
             draft.push(Change::ReceiptsDropped(tenant, yesterday));
         }
-        if let Some(before) = trim_before(draft, tenant)? {
+        let too_many = draft.base().counts(tenant).events.saturating_sub(JOURNAL_EVENTS_MAX);
+        let base = draft.base();
+        let first_kept = base.first_kept_event(tenant, oldest_kept, too_many, TRIM_EVENTS_MAX)?;
+        if let Some(before) = first_kept {
             draft.push(Change::EventsTrimmed(tenant, before));
+            if too_many > TRIM_EVENTS_MAX {
+                reply = Reply::Unfinished;
+            }
         }
     }
-    Ok(Ok(Reply::Done))
-}
-
-/// The first event that a tenant keeps, if there are older ones.
-fn trim_before(draft: &Draft<'_>, tenant: TenantId) -> Result<Option<Cursor>> {
-    let oldest_kept = Timestamp(draft.now().0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
-    let too_many = draft.base().counts(tenant).events.saturating_sub(JOURNAL_EVENTS_MAX);
-    let mut first_kept = None;
-    let events = draft.base().oldest_events(tenant, TRIM_EVENTS_MAX + 1)?;
-    for (at, (cursor, event)) in events.iter().enumerate() {
-        first_kept = (at > 0).then_some(*cursor);
-        if event.at >= oldest_kept && at as u64 >= too_many {
-            break;
-        }
-    }
-    Ok(first_kept)
+    Ok(Ok(reply))
 }
 
 pub(super) fn verify(draft: &mut Draft<'_>) -> Reply {

@@ -34,7 +34,7 @@ impl Registry {
     /// Builds everything anew from `state`.
     pub(crate) fn rebuild(state: &State) -> Result<Self> {
         let registry = Self::default();
-        let dimension = state.cluster()?.map_or(0, |cluster| cluster.model.dimension as usize);
+        let dimension = dimension(state)?;
         for row in state.range(&[Kind::Tenant as u8], &[Kind::Tenant as u8 + 1]) {
             let (key, value) = row?;
             registry.put_tenant(split(&key)?.0, codec::decode(&value)?, dimension);
@@ -90,6 +90,11 @@ impl Registry {
             namespace: key.namespace.clone(),
         })
     }
+}
+
+/// Components of the vectors of a state; 0 before its cluster formed.
+pub(crate) fn dimension(state: &State) -> Result<usize> {
+    Ok(state.cluster()?.map_or(0, |cluster| cluster.model.dimension as usize))
 }
 
 /// Text, anchor and vector rows lie in three ranges in the same order of ids:

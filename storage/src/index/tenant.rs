@@ -26,7 +26,7 @@ pub(crate) struct Inner {
     free: Vec<Slot>,
     chunks: Vec<Chunk>,
     words: Words,
-    namespaces: HashMap<Box<str>, u32>,
+    namespaces: Namespaces,
     /// Receipts kept, by day.
     receipts: BTreeMap<u32, u64>,
     /// Events kept.
@@ -57,7 +57,7 @@ impl TenantIndex {
                 free: Vec::new(),
                 chunks: Vec::new(),
                 words: Words::default(),
-                namespaces: HashMap::new(),
+                namespaces: Namespaces::default(),
                 receipts: BTreeMap::new(),
                 events: 0,
             }),
@@ -111,9 +111,9 @@ impl Inner {
         self.events
     }
 
-    /// Number of a namespace, if any memory was ever in it.
+    /// Number of a namespace, if any memory is in it.
     pub(crate) fn namespace(&self, name: &str) -> Option<u32> {
-        self.namespaces.get(name).copied()
+        self.namespaces.numbers.get(name).copied()
     }
 
     pub(crate) fn weigh(&self, words: Vec<String>) -> QueryWords {
@@ -132,7 +132,10 @@ impl Inner {
         match change {
             IndexChange::Tenant(tenant) => self.set_tenant(tenant),
             IndexChange::Memory { id, memory, words_before, words } => {
-                let namespace = self.intern(&memory.namespace);
+                // The new one first, so that a name in use keeps its number.
+                let namespace = self.namespaces.enter(&memory.namespace);
+                let before = self.place(id).map(|(chunk, at)| self.chunks[chunk].namespace(at));
+                before.into_iter().for_each(|number| self.namespaces.leave(number));
                 let slot = self.slot_for(id);
                 self.words.remove(slot, &words_before);
                 self.words.insert(slot, &words);
@@ -153,7 +156,9 @@ impl Inner {
             IndexChange::Removed { id, words_before } => {
                 if let Some(slot) = self.slots.remove(&id) {
                     self.words.remove(slot, &words_before);
-                    self.chunks[slot as usize / CHUNK_ROWS].clear(slot as usize % CHUNK_ROWS);
+                    let chunk = &mut self.chunks[slot as usize / CHUNK_ROWS];
+                    self.namespaces.leave(chunk.namespace(slot as usize % CHUNK_ROWS));
+                    chunk.clear(slot as usize % CHUNK_ROWS);
                     self.free.push(slot);
                 }
             }
@@ -162,7 +167,9 @@ impl Inner {
                 self.receipts = self.receipts.split_off(&before);
             }
             IndexChange::EventAppended => self.events += 1,
-            IndexChange::EventsTrimmed(count) => self.events -= count,
+            IndexChange::EventsTrimmed(count) => {
+                self.events = self.events.saturating_sub(count);
+            }
         }
     }
 
@@ -195,13 +202,38 @@ impl Inner {
         self.slots.insert(id, slot);
         slot
     }
+}
 
-    fn intern(&mut self, namespace: &str) -> u32 {
-        if let Some(number) = self.namespaces.get(namespace) {
+/// Namespaces by number, as long as a memory is in them.
+#[derive(Default)]
+struct Namespaces {
+    numbers: HashMap<Box<str>, u32>,
+    /// By number: the name, and the memories in it; 0 is a number free for use.
+    used: Vec<(Box<str>, u32)>,
+}
+
+impl Namespaces {
+    fn enter(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            self.used[*number as usize].1 += 1;
             return *number;
         }
-        let number = self.namespaces.len() as u32;
-        self.namespaces.insert(namespace.into(), number);
-        number
+        let free = self.used.iter().position(|(_, memories)| *memories == 0);
+        let number = free.unwrap_or(self.used.len());
+        let entry = (Box::from(name), 1);
+        match self.used.get_mut(number) {
+            Some(used) => *used = entry,
+            None => self.used.push(entry),
+        }
+        self.numbers.insert(name.into(), number as u32);
+        number as u32
+    }
+
+    fn leave(&mut self, number: u32) {
+        let (name, memories) = &mut self.used[number as usize];
+        *memories -= 1;
+        if *memories == 0 {
+            self.numbers.remove(name);
+        }
     }
 }

@@ -8,6 +8,10 @@ use roaring::RoaringBitmap;
 use crate::index::chunk::{CHUNK_ROWS, Slot};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 
+/// Words of a query that are looked for: the first ones. Longer queries are
+/// texts, and are found by their meaning.
+pub(crate) const QUERY_WORDS_MAX: usize = 128;
+
 /// Word → slots.
 #[derive(Default)]
 pub(crate) struct Words {
@@ -63,14 +67,20 @@ impl Words {
             let holding = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;
             libm::log(1.0 + (live as f64 - holding + 0.5).max(0.0) / (holding + 0.5))
         };
-        let weighed: Vec<(String, f64)> = words
+        let mut shares: Vec<(String, f64)> = words
             .into_iter()
-            .map(|word| (idf(&word), word))
-            .map(|(idf, word)| (word, idf))
+            .take(QUERY_WORDS_MAX)
+            .map(|word| {
+                let idf = idf(&word);
+                (word, idf)
+            })
             .collect();
-        let total: f64 = weighed.iter().map(|(_, idf)| idf).sum();
+        let total: f64 = shares.iter().map(|(_, idf)| idf).sum();
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
-        QueryWords { shares: weighed.into_iter().map(|(word, idf)| (word, idf * scale)).collect() }
+        // Words that nobody holds count in the total, and need not be looked for.
+        shares.retain(|(word, _)| self.postings.contains_key(word.as_str()));
+        shares.iter_mut().for_each(|(_, share)| *share *= scale);
+        QueryWords { shares }
     }
 
     /// Keyword overlaps of the rows of chunk `chunk`, written to `overlaps`.

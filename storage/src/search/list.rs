@@ -2,9 +2,8 @@
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
-use crate::index::chunk::Row;
 use crate::model::id::{TenantId, Timestamp};
-use crate::model::memory::MemoryRecord;
+use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::search::best::{Best, Rank, of_heat, of_i64};
 use crate::search::scan::{Filter, Seen, scan};
 use crate::table::view::View;
@@ -76,9 +75,9 @@ impl Reader {
     pub fn list(&self, tenant: TenantId, request: &ListRequest) -> Result<Page> {
         let key = |seen: &Seen<'_>, now| match request.sort {
             Sort::Heat => of_heat(seen.heat(now)),
-            Sort::UpdatedAt => of_i64(seen.row.updated_at.0),
-            Sort::CreatedAt => of_i64(seen.row.created_at.0),
-            Sort::MemoryType => alphabetical(seen.row),
+            Sort::UpdatedAt => of_i64(seen.updated_at().0),
+            Sort::CreatedAt => of_i64(seen.created_at().0),
+            Sort::MemoryType => alphabetical(seen.properties.memory_type),
         };
         let rank = |seen: &Seen<'_>, now| match request.order {
             Order::Descending => [key(seen, now), 0, 0],
@@ -93,8 +92,8 @@ impl Reader {
     /// When the state cannot be read.
     pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
         let rank = |seen: &Seen<'_>, now| {
-            let pinned = request.pinned_first && seen.row.is_pinned;
-            [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.row.updated_at.0)]
+            let pinned = request.pinned_first && seen.properties.is_pinned();
+            [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
         let page = self.ranked(tenant, &request.filter, 0, request.limit, rank)?;
         Ok(page.memories)
@@ -117,20 +116,22 @@ impl Reader {
         let mut total = 0;
         scan(&index, filter, None, |seen| {
             total += 1;
-            best.offer(rank(&seen, now), seen.row.id, || ());
+            best.offer(rank(&seen, now), seen.id(), || ());
         });
         let thermo = thermo(&engine, tenant);
+        let rows = engine.state.at_once();
         let mut memories = Vec::new();
         for (id, ()) in best.into_sorted().skip(offset) {
-            // One deleted since the scan is left out: it is in no answer of now.
-            memories.extend(engine.state.memory_record(tenant, id, &thermo, now)?);
+            // One deleted or moved away since the scan is left out: it is in no answer of now.
+            let record = rows.memory_record(tenant, id, &thermo, now)?;
+            memories.extend(record.filter(|record| filter.still_passes(&record.memory)));
         }
         Ok(Page { memories, total })
     }
 }
 
-fn alphabetical(row: &Row) -> u64 {
-    let name = row.memory_type.name().as_bytes();
+fn alphabetical(memory_type: MemoryType) -> u64 {
+    let name = memory_type.name().as_bytes();
     let mut first = [0; 8];
     let length = name.len().min(8);
     first[..length].copy_from_slice(&name[..length]);

@@ -52,10 +52,11 @@ impl Reader {
         let now = engine.position.read().clock;
         let thermo = thermo(&engine, tenant);
         let weights = thermo.recall;
+        let words = subject_words(&request.query);
         let (words, home) = {
             let inner = index.read();
             let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
-            (inner.weigh(subject_words(&request.query)), home)
+            (inner.weigh(words), home)
         };
         let mut best = Best::new(request.limit);
         scan(&index, &request.filter, Some(&words), |seen| {
@@ -63,7 +64,7 @@ impl Reader {
                 Some(query) => f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0)),
                 None => 0.0,
             };
-            let at_home = home == Some(seen.row.namespace);
+            let at_home = home == Some(seen.properties.namespace);
             let factors = Factors {
                 similarity,
                 heat: seen.heat(now),
@@ -72,12 +73,14 @@ impl Reader {
                 temporal_boost: 0.0,
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
             };
-            best.offer([of_f64(factors.fused(&weights)), 0, 0], seen.row.id, || factors);
+            best.offer([of_f64(factors.fused(&weights)), 0, 0], seen.id(), || factors);
         });
+        let rows = engine.state.at_once();
         let mut hits = Vec::new();
         for (id, factors) in best.into_sorted() {
-            let record = engine.state.memory_record(tenant, id, &thermo, now)?;
+            let record = rows.memory_record(tenant, id, &thermo, now)?;
             let score = factors.fused(&weights);
+            let record = record.filter(|record| request.filter.still_passes(&record.memory));
             hits.extend(record.map(|record| Hit { record, score, factors, weights }));
         }
         Ok(hits)

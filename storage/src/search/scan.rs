@@ -2,11 +2,12 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::{CHUNK_ROWS, Chunk, Row, Slot};
+use crate::index::chunk::{CHUNK_ROWS, Chunk, Properties, Slot};
 use crate::index::tenant::{Inner, TenantIndex};
 use crate::index::words::QueryWords;
-use crate::model::id::Timestamp;
-use crate::model::memory::{MemoryType, Tier};
+use crate::model::id::{MemoryId, Timestamp};
+use crate::model::memory::{Memory, MemoryType, Tier};
+use crate::model::words::words;
 
 /// Which tiers to look in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -18,6 +19,16 @@ pub enum TierFilter {
     Cold,
     /// Both.
     All,
+}
+
+impl TierFilter {
+    fn holds(self, tier: Tier) -> bool {
+        match self {
+            Self::Hot => tier == Tier::Hot,
+            Self::Cold => tier == Tier::Cold,
+            Self::All => true,
+        }
+    }
 }
 
 /// Which memories to look at; `None` looks at all.
@@ -45,6 +56,20 @@ pub(crate) struct Resolved<'a> {
 }
 
 impl Filter {
+    /// Whether a memory that passed the scan passes as it is read now: it may have
+    /// been changed, or its row given to another, in between.
+    pub(crate) fn still_passes(&self, memory: &Memory) -> bool {
+        self.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
+            && self.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
+            && self.pinned.is_none_or(|wanted| wanted == memory.is_pinned)
+            && self.flagged.is_none_or(|wanted| wanted == memory.is_flagged)
+            && self.tier.holds(memory.tier())
+            && self.words.as_ref().is_none_or(|wanted| {
+                let held = words(memory.texts());
+                wanted.iter().all(|word| held.contains(word))
+            })
+    }
+
     /// `None` when no memory can pass: the namespace was never used.
     pub(crate) fn resolve(&self, inner: &Inner) -> Option<Resolved<'_>> {
         let namespace = match &self.namespace {
@@ -57,24 +82,20 @@ impl Filter {
 }
 
 impl Resolved<'_> {
-    fn passes(&self, row: &Row, slot: Slot) -> bool {
+    fn passes(&self, row: Properties, slot: Slot) -> bool {
         let filter = self.filter;
         filter.memory_type.is_none_or(|wanted| wanted == row.memory_type)
             && self.namespace.is_none_or(|wanted| wanted == row.namespace)
-            && filter.pinned.is_none_or(|wanted| wanted == row.is_pinned)
-            && filter.flagged.is_none_or(|wanted| wanted == row.is_flagged)
-            && match filter.tier {
-                TierFilter::Hot => row.tier() == Tier::Hot,
-                TierFilter::Cold => row.tier() == Tier::Cold,
-                TierFilter::All => true,
-            }
+            && filter.pinned.is_none_or(|wanted| wanted == row.is_pinned())
+            && filter.flagged.is_none_or(|wanted| wanted == row.is_flagged())
+            && filter.tier.holds(row.tier())
             && self.holding.as_ref().is_none_or(|holding| holding.contains(slot))
     }
 }
 
 /// A memory under the scan: its row, and what to compute on.
 pub(crate) struct Seen<'a> {
-    pub(crate) row: &'a Row,
+    pub(crate) properties: Properties,
     /// Keyword overlap with the query, 0 without one.
     pub(crate) overlap: f64,
     chunk: &'a Chunk,
@@ -82,6 +103,18 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    pub(crate) fn id(&self) -> MemoryId {
+        self.chunk.id(self.at)
+    }
+
+    pub(crate) fn created_at(&self) -> Timestamp {
+        self.chunk.created_at(self.at)
+    }
+
+    pub(crate) fn updated_at(&self) -> Timestamp {
+        self.chunk.updated_at(self.at)
+    }
+
     #[inline]
     pub(crate) fn heat(&self, now: Timestamp) -> f64 {
         self.chunk.heat(self.at, now)
@@ -110,9 +143,9 @@ pub(crate) fn scan(
         if let Some(query) = query {
             inner.overlaps(query, number, &mut overlaps);
         }
-        for (at, row) in chunk.rows() {
-            if resolved.passes(row, (number * CHUNK_ROWS + at) as Slot) {
-                visit(Seen { row, overlap: overlaps[at], chunk, at });
+        for (at, properties) in chunk.rows() {
+            if resolved.passes(properties, (number * CHUNK_ROWS + at) as Slot) {
+                visit(Seen { properties, overlap: overlaps[at], chunk, at });
             }
         }
     });

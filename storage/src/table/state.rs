@@ -2,11 +2,13 @@
 //! log. After a crash it is what its last flush was; the Raft log replays the
 //! rest. What the rows mean is not known here.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, Direction, Env, IteratorMode, ReadOptions, WriteBatch,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, Direction, Env, IteratorMode, ReadOptions,
+    SnapshotWithThreadMode, WriteBatch,
 };
 
 use crate::change::RowWrite;
@@ -14,12 +16,31 @@ use crate::error::{Error, Result};
 use crate::table::key::Key;
 use crate::table::view::View;
 
-const BLOCK_CACHE_BYTES: usize = 64 << 20;
+const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
 
 /// An open state.
 pub(crate) struct State {
     db: DB,
+    // Dropped after the database is closed.
+    folder: RetiringFolder,
+}
+
+/// A folder that is removed once nobody uses it, if it was superseded.
+struct RetiringFolder {
+    path: PathBuf,
+    retired: AtomicBool,
+}
+
+impl Drop for RetiringFolder {
+    fn drop(&mut self) {
+        if self.retired.load(Ordering::Relaxed)
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            // The next start removes it.
+            tracing::warn!(path = %self.path.display(), %error, "a superseded state stays behind");
+        }
+    }
 }
 
 impl State {
@@ -27,7 +48,23 @@ impl State {
     /// replaces the file system, for simulation.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let db = DB::open(&options(env), path).map_err(Error::engine("open state"))?;
-        Ok(Self { db })
+        let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
+        Ok(Self { db, folder })
+    }
+
+    /// The folder that this state lives in.
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder.path
+    }
+
+    /// Another state took this one's place: its folder goes when its last reader does.
+    pub(crate) fn retire(&self) {
+        self.folder.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// The state as of now, for several reads that must agree.
+    pub(crate) fn at_once(&self) -> Frozen<'_> {
+        Frozen(self.db.snapshot())
     }
 
     /// All of `batch` or nothing becomes visible. Not durable until [`Self::flush`].
@@ -86,6 +123,15 @@ impl State {
 /// Key and value of a row.
 pub(crate) type Row = (Box<[u8]>, Box<[u8]>);
 
+/// A state as of one instant.
+pub(crate) struct Frozen<'a>(SnapshotWithThreadMode<'a, DB>);
+
+impl View for Frozen<'_> {
+    fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        self.0.get(key.bytes()).map_err(Error::engine("read state"))
+    }
+}
+
 impl View for State {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.db.get(key.bytes()).map_err(Error::engine("read state"))
@@ -105,7 +151,12 @@ fn options(env: Option<&Env>) -> rocksdb::Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
     table.set_bloom_filter(10.0, false);
+    // In small parts: a filter or index larger than a shard of the cache would never
+    // stay in it, and be read and checked again for every row.
+    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    table.set_partition_filters(true);
     table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_top_level_index_and_filter(true);
     let mut options = rocksdb::Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);
