@@ -2,8 +2,9 @@
 //! complaint names its field, and what is not known is ignored.
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
 use storage::model::id::MemoryId;
@@ -11,7 +12,7 @@ use storage::model::memory::{MemoryType, NAMESPACE_BYTES_MAX};
 
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
-use crate::limits::PAGE_MAX;
+use crate::limits::{BODY_TIME, PAGE_MAX};
 use crate::wire;
 
 /// A JSON object of a request; an absent body is an empty one.
@@ -28,12 +29,14 @@ impl FromRequest<App> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
-        let bytes = Bytes::from_request(request, app).await.map_err(|rejection| match rejection
-            .into_response()
-            .status()
-        {
+        let arrived = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, app)).await;
+        let arrived = arrived.map_err(|_| {
+            let message = "the request body took too long to arrive";
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message)
+        })?;
+        let bytes = arrived.map_err(|rejection| match rejection.into_response().status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                let message = "a request body may have 2 MiB";
+                let message = "a request body may have 2 MiB at most";
                 ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
             }
             _ => ApiError::bad_request("bad_body", "the request body could not be read"),
@@ -60,7 +63,8 @@ impl Fields {
 
     /// The fields of a query string, as strings.
     pub(crate) fn of_query(query: &str) -> Self {
-        let pairs = query_pairs(query).into_iter();
+        // `?namespace=` says as little as no `namespace` at all.
+        let pairs = query_pairs(query).into_iter().filter(|(_, value)| !value.is_empty());
         Self(pairs.map(|(name, value)| (name, Value::String(value))).collect())
     }
 
@@ -76,9 +80,10 @@ impl Fields {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    /// The first of several names that is there: aliases, the one that wins first.
+    /// The first of several names that says something: aliases, the one that wins first.
     pub(crate) fn alias<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
-        names.iter().copied().find(|name| self.get(name).is_some())
+        let says = |name: &&str| self.get(name).is_some_and(|value| value.as_str() != Some(""));
+        names.iter().copied().find(says)
     }
 
     pub(crate) fn text(&self, name: &str, bytes_max: usize) -> ApiResult<Option<String>> {
@@ -86,7 +91,7 @@ impl Fields {
             None => Ok(None),
             Some(Value::String(text)) if text.len() <= bytes_max => Ok(Some(text.clone())),
             Some(Value::String(_)) => {
-                Err(ApiError::invalid(name, format!("may have {bytes_max} bytes")))
+                Err(ApiError::invalid(name, format!("may have {bytes_max} bytes at most")))
             }
             Some(_) => Err(ApiError::invalid(name, "must be a string")),
         }
@@ -170,7 +175,10 @@ impl Fields {
     }
 
     pub(crate) fn namespace(&self) -> ApiResult<Option<String>> {
-        self.full_text("namespace", NAMESPACE_BYTES_MAX)
+        match self.alias(&["namespace"]) {
+            Some(name) => self.full_text(name, NAMESPACE_BYTES_MAX),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn texts(
@@ -184,13 +192,14 @@ impl Fields {
             return Err(ApiError::invalid(name, "must be an array of strings"));
         };
         if items.len() > count_max {
-            return Err(ApiError::invalid(name, format!("may have {count_max} items")));
+            return Err(ApiError::invalid(name, format!("may have {count_max} items at most")));
         }
         let text = |item: &Value| match item {
             Value::String(text) if text.len() <= bytes_max => Ok(text.clone()),
-            Value::String(_) => {
-                Err(ApiError::invalid(name, format!("each item may have {bytes_max} bytes")))
-            }
+            Value::String(_) => Err(ApiError::invalid(
+                name,
+                format!("each item may have {bytes_max} bytes at most"),
+            )),
             _ => Err(ApiError::invalid(name, "must be an array of strings")),
         };
         items.iter().map(text).collect()
@@ -209,9 +218,17 @@ impl Fields {
     }
 }
 
-/// A memory's id from a path.
-pub(crate) fn memory_id(text: &str) -> ApiResult<MemoryId> {
-    text.parse().map_err(|_| ApiError::invalid("id", "must be the id of a memory, a UUID"))
+/// A memory's id from the path.
+pub(crate) struct Id(pub(crate) MemoryId);
+
+impl FromRequestParts<App> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        let text = Path::<String>::from_request_parts(parts, app).await.ok();
+        let id = text.and_then(|Path(text)| text.parse().ok());
+        id.map(Self).ok_or_else(|| ApiError::invalid("id", "must be the id of a memory, a UUID"))
+    }
 }
 
 /// Name and value of each part of a query string, decoded.

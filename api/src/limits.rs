@@ -8,6 +8,16 @@ pub const BODY_BYTES_MAX: usize = 2 << 20;
 pub const REQUESTS_MAX: usize = 2_048;
 /// Reads that run at once, each on a thread of its own; more wait their turn.
 pub(crate) const READS_MAX: usize = 4;
+/// How long a request body may take to arrive.
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
+/// What is read and thrown away of a body that a refused request still sends, so
+/// that its client gets to see the answer.
+pub(crate) const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+/// And for how long.
+pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Texts of a batch create that wait to be embedded at once: a large batch must
+/// not fill the queue that everybody shares.
+pub(crate) const BATCH_EMBED_AHEAD: usize = 4;
 /// How long a request may wait for the cluster.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// How long a write's answer waits until this node can read it.

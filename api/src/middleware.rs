@@ -1,16 +1,21 @@
 //! What happens around every request: its id, its bound, its measure.
 
 use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
@@ -44,7 +49,7 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     let mut response = CURRENT
         .scope(id.clone(), async {
             match app.requests().try_acquire_owned() {
-                Ok(_permit) => next.run(request).await,
+                Ok(_permit) => run(request, next).await,
                 Err(_) => {
                     ApiError::unavailable("overloaded", "too many requests at once").into_response()
                 }
@@ -57,6 +62,30 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(NODE, app.identity().node.into());
+    response
+}
+
+/// Runs the handler and reads what it left of the request's body: a client that is
+/// still sending when the answer comes may otherwise never see it.
+async fn run(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let shared = Arc::new(Mutex::new(body.into_data_stream()));
+    let body = stream::unfold(Arc::clone(&shared), async |body| {
+        let chunk = body.lock().await.next().await?;
+        Some((chunk, body))
+    });
+    let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
+    let drain = async {
+        let (mut rest, mut bytes) = (shared.lock().await, 0);
+        while let Some(Ok(chunk)) = rest.next().await {
+            bytes += chunk.len();
+            if bytes > DRAIN_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    // Out of time or bytes: the connection is closed on the client.
+    drop(tokio::time::timeout(DRAIN_TIME, drain).await);
     response
 }
 

@@ -45,7 +45,10 @@ impl Request<'_> {
             return Err(ApiError::invalid("Idempotency-Key", message));
         }
         let mut body = Sha256::new();
-        for part in [self.method.as_str().as_bytes(), self.path.as_bytes(), self.body] {
+        // Everything that decides what the write does.
+        let namespace = self.headers.get("x-namespace").map(|value| value.as_bytes());
+        let (method, path) = (self.method.as_str().as_bytes(), self.path.as_bytes());
+        for part in [method, path, namespace.unwrap_or_default(), self.body] {
             body.update((part.len() as u64).to_be_bytes());
             body.update(part);
         }
@@ -107,10 +110,12 @@ pub(crate) async fn embed(app: &App, text: &str) -> ApiResult<Vector> {
 /// The namespace that a request names beside its body.
 pub(crate) fn header_namespace(headers: &HeaderMap) -> ApiResult<Option<String>> {
     let Some(value) = headers.get("x-namespace") else { return Ok(None) };
-    let name = String::from_utf8_lossy(value.as_bytes()).trim().to_owned();
-    if name.is_empty() || name.len() > NAMESPACE_BYTES_MAX {
-        let message = format!("must have 1 to {NAMESPACE_BYTES_MAX} bytes");
-        return Err(ApiError::invalid("X-Namespace", message));
+    match str::from_utf8(value.as_bytes()).map(str::trim) {
+        Ok("") => Ok(None),
+        Ok(name) if name.len() <= NAMESPACE_BYTES_MAX => Ok(Some(name.to_owned())),
+        _ => {
+            let message = format!("must be UTF-8 of {NAMESPACE_BYTES_MAX} bytes at most");
+            Err(ApiError::invalid("X-Namespace", message))
+        }
     }
-    Ok(Some(name))
 }

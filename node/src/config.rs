@@ -205,15 +205,28 @@ impl Config {
             let section = section.as_table_mut().ok_or_else(|| format!("{name}: no section"))?;
             section.insert(key.to_owned(), scalar(&value));
         }
-        table.try_into().map_err(|error| error.to_string())
+        let config: Self = table.try_into().map_err(|error| error.to_string())?;
+        match () {
+            () if config.node.id == 0 => Err("node.id must be 1 or more".into()),
+            () if config.node.tenant.trim().is_empty() => {
+                Err("node.tenant must not be empty".into())
+            }
+            () => Ok(config),
+        }
     }
 }
 
-/// The value of a variable: a number or a boolean where it reads as one.
+/// The value of a variable: a TOML number, boolean or quoted string where it
+/// reads as one, else the text as it stands.
 fn scalar(text: &str) -> Value {
-    let number = text.parse().map(Value::Integer);
-    let boolean = || text.parse().map(Value::Boolean);
-    number.or_else(|_| boolean()).unwrap_or_else(|_| Value::String(text.to_owned()))
+    match format!("value = {text}")
+        .parse::<Table>()
+        .ok()
+        .and_then(|mut table| table.remove("value"))
+    {
+        Some(value @ (Value::Integer(_) | Value::Boolean(_) | Value::String(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -246,12 +259,14 @@ mod tests {
             ("HEARTH__NODE__ID", "7"),
             ("HEARTH__PUBLIC__LISTEN", "127.0.0.1:9"),
             ("HEARTH__LOG__FORMAT", "json"),
+            ("HEARTH__NODE__TENANT", "\"2024\""),
             ("PATH", "/bin"),
         ])
         .unwrap();
         assert_eq!(config.node.id, 7);
         assert_eq!(config.public.listen.port(), 9);
         assert_eq!(config.log.format, LogFormat::Json);
+        assert_eq!(config.node.tenant, "2024");
     }
 
     #[test]
@@ -259,6 +274,7 @@ mod tests {
         assert!(with(&[("HEARTH__NODE__IDD", "7")]).unwrap_err().contains("idd"));
         assert!(with(&[("HEARTH__NODES__ID", "7")]).unwrap_err().contains("nodes"));
         assert!(with(&[("HEARTH__NODE", "7")]).is_err());
+        assert!(with(&[("HEARTH__NODE__ID", "0")]).unwrap_err().contains("node.id"));
         let misspelt = SAMPLE.replace("heartbeat_ms", "hartbeat_ms");
         assert!(Config::parse(&misspelt, std::iter::empty()).unwrap_err().contains("hartbeat_ms"));
     }

@@ -1,7 +1,7 @@
 //! The first start of a cluster: its identity, its first tenant, and that
 //! tenant's key in a file.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -15,6 +15,8 @@ use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::identity::Identity;
+
 /// Name of the file with the first key, within the data folder.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
 /// How long forming may take; it needs nothing but this node.
@@ -26,10 +28,13 @@ pub(crate) async fn form(
     raft: &Handle,
     reader: &Reader,
     data: &Path,
-    node: u64,
+    identity: &Identity,
     tenant: &str,
     model: &Model,
 ) -> Result<(), String> {
+    let deadline = Instant::now() + FORM_TIMEOUT;
+    // Only a node that has applied all of its log knows whether the cluster has formed.
+    raft.wait_leading(deadline).await.map_err(|error| format!("cannot form: {error}"))?;
     if reader.cluster().map_err(|error| error.to_string())?.is_some() {
         return Ok(());
     }
@@ -37,7 +42,7 @@ pub(crate) async fn form(
     let id = KeyText::id_of(key.as_str()).ok_or("the admin key file holds no key")?;
     let cluster = Cluster {
         id: Uuid::new_v4().into_bytes(),
-        members: vec![(node, Uuid::new_v4().into_bytes())],
+        members: vec![(identity.node, identity.incarnation.into_bytes())],
         model: model.clone(),
     };
     let key = ApiKey {
@@ -50,8 +55,6 @@ pub(crate) async fn form(
     };
     let action = Action::Form { cluster, tenant: tenant.to_owned(), key_id: id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };
-    let deadline = Instant::now() + FORM_TIMEOUT;
-    raft.wait_leading(deadline).await.map_err(|error| format!("cannot form: {error}"))?;
     let outcome = raft.submit(command, deadline).await.map_err(|error| error.to_string())?;
     outcome.decision.map(drop).map_err(|refusal| refusal.to_string())
 }
@@ -74,10 +77,13 @@ fn admin_key(path: &Path) -> io::Result<KeyText> {
     }
 }
 
-/// Writes a file that only its owner may read, durably.
+/// Writes a file that only its owner may read; after a crash it is whole or not there.
 pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let temporary = path.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -17,6 +17,7 @@ pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) ->
     let flag = |set: bool| f64::from(u8::from(set));
     let gauge = |name, help, value: f64| (name, help, "gauge", value);
     let counter = |name, help, value: u64| (name, help, "counter", value as f64);
+    let seconds = embedding.seconds();
     let index = |value: u64| value as f64;
     Gauges {
         values: vec![
@@ -49,7 +50,7 @@ pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) ->
             counter("hearth_embedder_texts_total", "Texts embedded.", embedding.texts()),
             counter("hearth_embedder_cached_total", "Found in the cache.", embedding.cached()),
             counter("hearth_embedder_busy_total", "Texts turned away.", embedding.busy()),
-            gauge("hearth_embedder_seconds_total", "Time spent embedding.", embedding.seconds()),
+            ("hearth_embedder_seconds_total", "Time spent embedding.", "counter", seconds),
         ],
     }
 }

@@ -3,9 +3,11 @@
 
 pub mod cli;
 pub mod config;
+mod connections;
 pub mod embed;
 mod form;
 mod gauges;
+mod identity;
 pub mod serve;
 mod telemetry;
 mod tls;

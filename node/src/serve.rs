@@ -13,13 +13,14 @@ use axum_server::Handle as ServerHandle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
-use raft::{Fault, Handle, Settings, StartError, SystemWall};
-use storage::{Action, Command, Flusher, Reader, View};
+use raft::{Fault, Handle, Outcome, Settings, StartError, SystemWall};
+use storage::{Action, Command, Flusher, Reader, Reply, View};
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::connections::{Bounded, connections_max};
 use crate::embed::{self, Pool};
-use crate::{form, gauges, telemetry, tls};
+use crate::{form, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -64,17 +65,18 @@ pub async fn serve(
     let operator = listen(config.operator.listen)?;
     let server_tls =
         tls::server(&config.public.certificate, &config.public.key).map_err(start_error)?;
+    let identity =
+        identity::of_folder(&config.node.data, config.node.id).map_err(ServeError::Start)?;
     let embedder = embed::start(&config.embedder).map_err(start_error)?;
     let (reader, flusher, raft) = open(&config)?;
     check_model(&reader, &embedder)?;
 
-    let identity = Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") };
     let counters = embedder.counters();
     let app = App::new(
         reader.clone(),
         raft.clone(),
         Arc::clone(&embedder) as Arc<dyn api::Embedder>,
-        identity,
+        Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
         Metrics::default(),
     );
     let gauges = {
@@ -82,17 +84,20 @@ pub async fn serve(
         move || gauges::read(&raft, &reader, &counters)
     };
     let servers = ServerHandle::new();
-    serve_https(public, server_tls, api::public(&app), servers.clone())?;
-    serve_http(operator, api::operator(&app, gauges), servers.clone())?;
+    let fault = raft.fault().clone();
+    serve_https(public, server_tls, api::public(&app), servers.clone(), fault.clone())?;
+    serve_http(operator, api::operator(&app, gauges), servers.clone(), fault)?;
     tracing::info!(public = %config.public.listen, operator = %config.operator.listen, "listening");
 
-    if bootstrap {
+    if bootstrap && raft.status().quarantine.is_none() {
         raft::bootstrap(&raft, config.node.id).await.map_err(start_error)?;
         let (data, tenant) = (&config.node.data, &config.node.tenant);
         let model = api::Embedder::model(&*embedder);
-        form::form(&raft, &reader, data, config.node.id, tenant, model)
+        form::form(&raft, &reader, data, &identity, tenant, model)
             .await
             .map_err(ServeError::Start)?;
+        // Once more: a state that had to be replayed says only now what it holds.
+        check_model(&reader, &embedder)?;
     }
     tokio::spawn(housekeep(raft.clone()));
 
@@ -110,6 +115,7 @@ pub async fn serve(
         // Not needed for safety: the next start has less of the log to replay.
         flusher.flush().map_err(|error| ServeError::Fault(error.to_string()))?;
     }
+    flusher.close();
     tracing::info!("stopped");
     ended
 }
@@ -176,25 +182,35 @@ fn serve_https(
     tls: Arc<rustls::ServerConfig>,
     router: Router,
     handle: ServerHandle<SocketAddr>,
+    fault: Fault,
 ) -> Result<(), ServeError> {
-    let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(tls))
+    let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls))
         .handshake_timeout(HEADERS)
         .acceptor(NoDelayAcceptor::new());
+    let acceptor = Bounded::new(tls, connections_max());
     let mut server =
         axum_server::from_tcp(listener).map_err(start_error)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
-    tokio::spawn(server.serve(router.into_make_service()));
+    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
     Ok(())
+}
+
+/// A node whose listener is gone serves nobody: it must not stay up as if it did.
+async fn until_ended(serving: impl Future<Output = io::Result<()>>, fault: Fault) {
+    if let Err(error) = serving.await {
+        fault.report(&format!("a listener ended: {error}"));
+    }
 }
 
 fn serve_http(
     listener: TcpListener,
     router: Router,
     handle: ServerHandle<SocketAddr>,
+    fault: Fault,
 ) -> Result<(), ServeError> {
     let mut server = axum_server::from_tcp(listener).map_err(start_error)?.handle(handle);
     limit(server.http_builder());
-    tokio::spawn(server.serve(router.into_make_service()));
+    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
     Ok(())
 }
 
@@ -212,10 +228,12 @@ fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::T
 /// Has the leader forget what is past its time. On other nodes, and while there
 /// is no leader, the command is turned away, and the next round comes.
 async fn housekeep(raft: Handle) {
+    let mut pause = HOUSEKEEP_INTERVAL;
     loop {
-        tokio::time::sleep(HOUSEKEEP_INTERVAL).await;
+        tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
         let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
         match raft.submit(Command::duty(Action::Housekeep), deadline).await {
+            Ok(Outcome { decision: Ok(Reply::Unfinished), .. }) => pause = Duration::ZERO,
             Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
             Err(error) => tracing::debug!(%error, "housekeeping not done here"),
         }

@@ -15,7 +15,6 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::{Action, Command, Decision, Draft, Reader, Room, codec, decide};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::clock::ClusterClock;
@@ -30,6 +29,9 @@ pub const BATCH_COMMANDS_MAX: usize = 256;
 /// that heat and expiry stay true in an idle cluster.
 const STAMP_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Pause before a term is opened again that did not open.
+const REOPEN_PAUSE: Duration = Duration::from_millis(100);
+
 /// The task's own state.
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
@@ -42,6 +44,8 @@ struct Term {
     /// Batches of this term so far.
     counter: u64,
     clock: ClusterClock,
+    /// When a stamp last went through the log.
+    stamped_at: Instant,
 }
 
 /// A batch put through the log, or not.
@@ -56,32 +60,46 @@ type Decided = Vec<(Waiting, Decision)>;
 
 impl Executor {
     pub(crate) async fn run(self) {
+        // Across everything that happens in one term, so that no batch id names two.
+        let mut counter = (0, 0);
         while let Some(term) = self.shared.next_term().await {
             // Confirms the leadership, and waits until all that was inherited is applied:
             // decisions must start from everything that was ever acknowledged.
             let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;
             if let Err(error) = ready {
                 tracing::info!(term, %error, "not leading after all");
+                // The metrics may say otherwise for a while yet.
+                tokio::time::sleep(REOPEN_PAUSE).await;
                 continue;
             }
             tracing::info!(term, "leading");
             self.shared.open_term(term);
+            if counter.0 != term {
+                counter = (term, 0);
+            }
             let clock = ClusterClock::new(self.reader.position().clock);
-            self.lead(Term { term, counter: 0, clock }).await;
+            let mut led = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
+            self.lead(&mut led).await;
+            counter.1 = led.counter;
+            self.shared.close_term();
             self.hand_back();
         }
         self.hand_back();
     }
 
     /// Serves commands until this node no longer leads `term`.
-    async fn lead(&self, mut term: Term) {
+    async fn lead(&self, term: &mut Term) {
         while self.shared.leads(term.term) {
             tokio::select! {
                 () = self.shared.queued() => {}
-                () = tokio::time::sleep(STAMP_INTERVAL) => self.shared.push_stamp(),
+                () = tokio::time::sleep_until(term.stamped_at + STAMP_INTERVAL) => {}
                 () = self.shared.led_no_longer(term.term) => return,
             }
-            if self.round(&mut term).await.is_err() {
+            // Rounds that log nothing stamp nothing: they do not put the stamp off.
+            if term.stamped_at.elapsed() >= STAMP_INTERVAL {
+                self.shared.push_stamp();
+            }
+            if self.round(term).await.is_err() {
                 return;
             }
         }
@@ -102,7 +120,8 @@ impl Executor {
                 return Ok(());
             }
             let after = draft.after();
-            let written = if draft.is_empty() {
+            let logged = !draft.is_empty();
+            let written = if !logged {
                 self.confirm(after).await
             } else {
                 term.counter += 1;
@@ -113,6 +132,9 @@ impl Executor {
             };
             match written {
                 Written::Applied => {
+                    if logged {
+                        term.stamped_at = Instant::now();
+                    }
                     self.answer(decided);
                     return Ok(());
                 }
@@ -129,11 +151,7 @@ impl Executor {
         let mut again = again.into_iter();
         let mut decided = Vec::new();
         while decided.len() < BATCH_COMMANDS_MAX && draft.room() == Room::Free {
-            let Some(waiting) = again.next().or_else(|| self.shared.pop()) else { break };
-            if waiting.deadline <= Instant::now() {
-                waiting.fail(SubmitError::DeadlinePassed);
-                continue;
-            }
+            let Some(waiting) = again.next().or_else(|| self.shared.claim_next()) else { break };
             match decide(draft, &waiting.command) {
                 Ok(decision) => decided.push((waiting, decision)),
                 Err(error) => {
@@ -143,8 +161,9 @@ impl Executor {
                 }
             }
         }
-        // Decided again, the same commands may need more room: the rest waits anew.
-        again.for_each(|waiting| self.shared.push_back(waiting));
+        // Decided again, the same commands may need more room than one batch has. They
+        // are the executor's already, and nothing of them was done.
+        again.for_each(|waiting| waiting.fail(SubmitError::Busy));
         Ok(decided)
     }
 
@@ -186,7 +205,7 @@ impl Executor {
 
     /// Tells everybody who waits that this node does not lead.
     fn hand_back(&self) {
-        while let Some(waiting) = self.shared.pop() {
+        while let Some(waiting) = self.shared.claim_next() {
             waiting.fail(SubmitError::NoLeader);
         }
     }
@@ -200,9 +219,7 @@ fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
 impl Waiting {
     /// A bare stamp that nobody waits for.
     pub(crate) fn stamp() -> Self {
-        let deadline = Instant::now() + STAMP_INTERVAL;
-        let command = Command::duty(Action::Stamp);
-        Self { command, deadline, answer: oneshot::channel().0 }
+        Self::new(Command::duty(Action::Stamp)).0
     }
 
     // A waiter that went away needs no answer.

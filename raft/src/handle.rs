@@ -10,7 +10,7 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::{RaftMetrics, ReadPolicy};
 use storage::{Command, Log};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Wall;
@@ -19,6 +19,9 @@ use crate::fault::Fault;
 use crate::queue::{Queue, Waiting};
 use crate::state_machine::StateMachine;
 use crate::types::{NodeId, TypeConfig};
+
+/// How long raft's threads may take to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
@@ -75,16 +78,15 @@ impl Shared {
         self.queue.lock().expect("no code panics while it holds the queue")
     }
 
-    pub(crate) fn pop(&self) -> Option<Waiting> {
-        self.queue().pop()
-    }
-
-    /// Puts a command back that was taken and not decided; room was made by taking it.
-    pub(crate) fn push_back(&self, waiting: Waiting) {
-        if let Err(waiting) = self.queue().push(waiting) {
-            let _: Result<(), _> = waiting.answer.send(Err(SubmitError::Busy));
+    /// Takes the next command that somebody still waits for.
+    pub(crate) fn claim_next(&self) -> Option<Waiting> {
+        let mut queue = self.queue();
+        loop {
+            let waiting = queue.pop()?;
+            if waiting.claim.take() {
+                return Some(waiting);
+            }
         }
-        self.queued.notify_one();
     }
 
     pub(crate) fn push_stamp(&self) {
@@ -114,6 +116,11 @@ impl Shared {
         self.opened.send_replace(term);
     }
 
+    /// Commands are taken no more until a term is opened again.
+    pub(crate) fn close_term(&self) {
+        self.opened.send_replace(0);
+    }
+
     /// Whether this node leads, and has applied all that it inherited.
     fn serves(&self) -> bool {
         let opened = *self.opened.borrow();
@@ -140,12 +147,17 @@ impl Shared {
     pub(crate) async fn report_stop(&self) {
         let mut metrics = self.raft.metrics();
         loop {
-            let stopped = metrics.borrow_watched().running_state.clone();
-            match stopped {
-                Ok(()) | Err(Fatal::Stopped) => {}
+            let running = metrics.borrow_watched().running_state.clone();
+            match running {
+                Ok(()) => {}
+                Err(Fatal::Stopped) => return,
                 Err(fatal) => return self.fault.report(&fatal),
             }
             if metrics.changed().await.is_err() {
+                let last = metrics.borrow_watched().running_state.clone();
+                if !matches!(last, Err(Fatal::Stopped)) {
+                    self.fault.report(&"raft ended without a word");
+                }
                 return;
             }
         }
@@ -271,14 +283,20 @@ impl Handle {
         if !shared.serves() {
             return Err(SubmitError::NoLeader);
         }
-        let (answer, decided) = oneshot::channel();
-        if shared.queue().push(Waiting { command, deadline, answer }).is_err() {
+        let (waiting, decided) = Waiting::new(command);
+        let claim = waiting.claim.clone();
+        if shared.queue().push(waiting).is_err() {
             shared.counters.busy.fetch_add(1, Ordering::Relaxed);
             return Err(SubmitError::Busy);
         }
         shared.queued.notify_one();
+        // A term that closed in between has handed back what it found; not this one.
+        if !shared.serves() && claim.take() {
+            return Err(SubmitError::NoLeader);
+        }
         match timeout_at(deadline, decided).await {
             Ok(Ok(outcome)) => outcome,
+            Err(_) if claim.take() => Err(SubmitError::DeadlinePassed),
             Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
         }
     }
@@ -382,12 +400,20 @@ impl Handle {
         }
     }
 
-    /// Stops raft on this node. What was not answered by then is unknown.
+    /// Stops raft on this node and closes its log. What was not answered by then is
+    /// unknown.
     pub async fn shutdown(&self) {
         let Mode::Running(running) = &*self.0 else { return };
         if let Err(error) = running.shared.raft.shutdown().await {
             tracing::warn!(%error, "raft did not stop in order");
         }
+        let runtime = running.runtime.lock().ok().and_then(|mut runtime| runtime.take());
+        if let Some(runtime) = runtime {
+            // Waits for its threads, which must not happen on one of this runtime's own.
+            let ended = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));
+            drop(ended.await);
+        }
+        running.log.close();
     }
 
     pub(crate) fn raft(&self) -> Option<&Raft> {

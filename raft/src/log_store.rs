@@ -38,8 +38,8 @@ pub(crate) struct LogStore {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the log ends at {found}, but this node had synced {noted}: its disk lost acknowledged data. \
-     The node stays up but does not vote. Restore this machine's data, or remove the node from \
-     the cluster and add it again with an empty data folder and a new id"
+     The node stays up but does not vote. Keep a copy of its data folder, then restore this \
+     machine's data, or remove the node from the cluster and add it again, empty, with a new id"
 )]
 pub struct BelowNote {
     found: String,
@@ -59,15 +59,21 @@ impl LogStore {
     /// Takes the log into use, if it holds all that the note in folder `data` says.
     pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, OpenError> {
         let path = data.join(NOTE);
-        let noted: NoteRecord = match std::fs::read(&path) {
-            Ok(bytes) => codec::decode(&bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => NoteRecord::default(),
+        let found = NoteRecord { vote: named(&log, Name::Vote)?, last: last(&log)? };
+        match std::fs::read(&path) {
+            Ok(bytes) => compare(&found, &codec::decode(&bytes)?)?,
+            // Written before the first entry: without it there must be nothing yet.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if found != NoteRecord::default() {
+                    let detail = format!("is missing beside a log that ends at {found}");
+                    return Err(storage::Error::Corrupt { what: NOTE, detail }.into());
+                }
+                storage::file::replace(&path, &codec::encode(&found))?;
+            }
             Err(source) => {
                 return Err(storage::Error::File { action: "read", path, source }.into());
             }
-        };
-        let found = NoteRecord { vote: named(&log, Name::Vote)?, last: last(&log)? };
-        compare(&found, &noted)?;
+        }
         // What was read from disk is as durable as it will get once synced again.
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault);
@@ -108,8 +114,7 @@ fn compare(found: &NoteRecord, noted: &NoteRecord) -> Result<(), BelowNote> {
         (_, None) => false,
     };
     if votes_back || found.last < noted.last {
-        let text = |note: &NoteRecord| format!("entry {:?} with vote {:?}", note.last, note.vote);
-        return Err(BelowNote { found: text(found), noted: text(noted) });
+        return Err(BelowNote { found: found.to_string(), noted: noted.to_string() });
     }
     Ok(())
 }
@@ -140,6 +145,17 @@ fn read(log: &Log, first: u64, end: u64, bytes_max: usize) -> storage::Result<Ve
     Ok(entries)
 }
 
+/// Some entries from `first` on; that one must be there if any is.
+fn read_from(log: &Log, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+    let entries = read(log, first, end, READ_BYTES).map_err(io::Error::other)?;
+    match entries.first().map(|entry| entry.log_id.index()) {
+        Some(found) if found != first => {
+            Err(io::Error::other(format!("the log has no entry {first}, but {found}")))
+        }
+        _ => Ok(entries),
+    }
+}
+
 fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let start = match range.start_bound() {
         Bound::Included(first) => *first,
@@ -164,7 +180,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read(&self.log, first, end, READ_BYTES).map_err(io::Error::other)
+        read_from(&self.log, first, end)
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -176,7 +192,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let pieces = futures::stream::try_unfold(first, move |next| {
             let piece = if next < end {
                 let limit = end.min(next.saturating_add(READ_ENTRIES as u64));
-                read(&log, next, limit, READ_BYTES).map_err(io::Error::other)
+                read_from(&log, next, limit)
             } else {
                 Ok(Vec::new())
             };

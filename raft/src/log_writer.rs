@@ -116,9 +116,16 @@ impl Thread {
 
     /// Writes everything that waits, then syncs once for all of it.
     fn write_all(&mut self, first: Write, waiting: &Receiver<Write>) -> storage::Result<()> {
-        let mut durable = Vec::new();
+        let mut durable: Vec<(IOFlushed<TypeConfig>, NoteChange)> = Vec::new();
         for write in std::iter::once(first).chain(waiting.try_iter()) {
             if let NoteChange::Lower(last) = write.note {
+                // What this pass appended before is about to go again.
+                for (_, note) in &mut durable {
+                    *note = match *note {
+                        NoteChange::Last(_) => NoteChange::None,
+                        kept => kept,
+                    };
+                }
                 self.note.last = last;
                 self.keep_note()?;
                 self.synced.send_replace(last);

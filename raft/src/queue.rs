@@ -2,11 +2,12 @@
 //! clients before the service's own duties. Decides nothing.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
 use storage::{Class, Command};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
 
@@ -24,8 +25,28 @@ const QUANTUM_BYTES: usize = 64 << 10;
 /// A command with whoever waits for it.
 pub(crate) struct Waiting {
     pub(crate) command: Command,
-    pub(crate) deadline: Instant,
+    pub(crate) claim: Claim,
     pub(crate) answer: oneshot::Sender<Result<Outcome, SubmitError>>,
+}
+
+impl Waiting {
+    /// A command with the end that its answer comes out of.
+    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Outcome, SubmitError>>) {
+        let (answer, decided) = oneshot::channel();
+        (Self { command, claim: Claim::default(), answer }, decided)
+    }
+}
+
+/// Whose a command is: taken once, by the executor that decides it or by the
+/// waiter that gives it up. So a waiter that goes first knows that nothing happened.
+#[derive(Clone, Default)]
+pub(crate) struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// True for the one that comes first.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// The waiting commands.
@@ -133,12 +154,11 @@ mod tests {
             receipt: None,
             action: Action::Delete(MemoryId([0; 16])),
         };
-        Waiting { command, deadline: Instant::now(), answer: oneshot::channel().0 }
+        Waiting::new(command).0
     }
 
     fn duty() -> Waiting {
-        let command = Command::duty(Action::Stamp);
-        Waiting { command, deadline: Instant::now(), answer: oneshot::channel().0 }
+        Waiting::new(Command::duty(Action::Stamp)).0
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {

@@ -2,6 +2,7 @@
 //! openraft's types promise no format, so none of them is ever written as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
@@ -182,6 +183,19 @@ pub(crate) struct NoteRecord {
 impl Record for NoteRecord {
     const FORMAT: u8 = 1;
     const NAME: &'static str = "note of the log's tail";
+}
+
+impl fmt::Display for NoteRecord {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.last {
+            Some(last) => write!(out, "entry {} of term {}", last.index, last.term)?,
+            None => write!(out, "no entry")?,
+        }
+        match self.vote {
+            Some(vote) => write!(out, " (voted in term {})", vote.term),
+            None => write!(out, " (no vote)"),
+        }
+    }
 }
 
 #[cfg(test)]

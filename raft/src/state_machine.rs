@@ -3,10 +3,12 @@
 //! power cut the state is never ahead of its log.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
+use storage::model::cluster::Position;
 use storage::{Applied, Body, Writer, codec};
 use tokio::sync::watch;
 
@@ -82,7 +84,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             if let Some(log) = &self.log {
                 log.synced_to(index).await?;
             }
-            let answer = self.apply_one(entry).map_err(|error| self.failed(&error))?;
+            // A panic here would leave raft waiting for an answer for ever.
+            let applied = catch_unwind(AssertUnwindSafe(|| self.apply_one(entry)));
+            let answer = applied
+                .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
+                .map_err(|error| self.failed(&error))?;
             self.applied.send_replace(index);
             // Last: who gets the answer must be able to read what it says.
             if let Some(responder) = responder {
@@ -101,11 +107,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotFolder,
     ) -> io::Result<()> {
-        self.writer.install(snapshot.path()).map_err(|error| self.failed(&error))?;
-        let installed = self::meta(&self.writer.reader().position());
-        if installed.map_err(|error| self.failed(&error))? != *meta {
-            return Err(io::Error::other("the snapshot is not the one that was announced"));
-        }
+        let announced =
+            |position: &Position| self::meta(position).is_ok_and(|found| found == *meta);
+        let installed = self.writer.install(snapshot.path(), announced);
+        installed.map_err(|error| self.failed(&error))?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
     }

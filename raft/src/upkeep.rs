@@ -23,13 +23,15 @@ pub(crate) async fn run(raft: Raft, log: Arc<Log>) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let bytes = log.size_bytes();
+        // The log shrinks some time after its entries are purged.
+        bytes_then = bytes.min(bytes_then);
         if !due(&raft, bytes.saturating_sub(bytes_then), durable_at.elapsed()) {
             continue;
         }
         if raft.trigger().snapshot().await.is_err() {
             return;
         }
-        (durable_at, bytes_then) = (Instant::now(), log.size_bytes());
+        (durable_at, bytes_then) = (Instant::now(), bytes);
     }
 }
 

@@ -171,6 +171,14 @@ impl Flusher {
     }
 }
 
+impl Flusher {
+    /// Ends the engine's own threads: at the end of the process they must not run
+    /// into what the process tears down. Nothing may be written afterwards.
+    pub fn close(self) {
+        self.reader.engine().state.close();
+    }
+}
+
 /// Writes changes and position as one, then shows them to readers.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<()> {
     let mut rows = WriteBatch::default();

@@ -101,6 +101,12 @@ impl Log {
         self.db.flush_wal(true).map_err(Error::engine("sync log"))
     }
 
+    /// Ends the engine's own threads: at the end of the process they must not run
+    /// into what the process tears down. Nothing may be written afterwards.
+    pub fn close(&self) {
+        self.db.cancel_all_background_work(true);
+    }
+
     /// Write-ahead-log syncs since start.
     pub fn syncs(&self) -> u64 {
         self.options.get_ticker_count(Ticker::WalFileSynced)

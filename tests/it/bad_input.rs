@@ -127,3 +127,57 @@ async fn without_a_valid_key_every_endpoint_answers_401() {
         }
     }
 }
+
+/// curl's HTTP/2 gives up on an answer that overtakes its body, unless the body is read.
+#[tokio::test]
+async fn a_refusal_before_the_body_is_read_reaches_the_client() {
+    let cluster = options().start();
+    let body = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(body.path(), vec![b'x'; 3 << 20]).unwrap();
+    let data = format!("@{}", body.path().display());
+    for (method, path, key, expected) in [
+        ("POST", "agent/nodes", "Authorization: Bearer wrong".to_owned(), "401"),
+        ("PUT", "agent/nodes", format!("Authorization: Bearer {}", cluster.key()), "405"),
+        ("POST", "nowhere", format!("Authorization: Bearer {}", cluster.key()), "404"),
+        ("POST", "agent/nodes", format!("Authorization: Bearer {}", cluster.key()), "413"),
+    ] {
+        for round in 0..5 {
+            let curl = std::process::Command::new("curl")
+                .args(["--silent", "--output", "/dev/null", "--write-out", "%{http_code}"])
+                .args([
+                    "--max-time",
+                    "20",
+                    "--http2",
+                    "--cacert",
+                    cluster.info["ca"].as_str().unwrap(),
+                ])
+                .args(["--request", method, "--header", &key, "--data-binary", &data])
+                .arg(format!("{}/api/v1/{path}", cluster.url()))
+                .output()
+                .unwrap();
+            let told = String::from_utf8_lossy(&curl.stdout).into_owned();
+            assert!(
+                curl.status.success() && told == expected,
+                "{method} {path} {round}: {told} {curl:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_header_namespace_is_checked_like_one_in_the_body() {
+    let cluster = options().start();
+    let create = |namespace: &str, key: &str| {
+        let ask = cluster.ask(Method::POST, "/agent/nodes").header("X-Namespace", namespace);
+        ask.header("Idempotency-Key", key).json(&json!({"label": "x"})).send()
+    };
+    assert_eq!(create("*", "a").await.status, 400);
+    assert_eq!(create("one", "b").await.status, 201);
+    assert_eq!(create("two", "b").await.status, 422, "it would do something else");
+    let odd = reqwest::header::HeaderValue::from_bytes(b"m\xfcnchen").unwrap();
+    let url = format!("{}/api/v1/agent/nodes", cluster.url());
+    let ask = cluster.client().post(url).bearer_auth(cluster.key()).header("X-Namespace", odd);
+    assert_eq!(ask.body("{\"label\": \"x\"}").send().await.unwrap().status(), 400);
+    let odd = cluster.ask(Method::GET, "/agent/nodes/%ff").send().await;
+    assert_eq!((odd.status.as_u16(), &odd.body["field"]), (400, &json!("id")));
+}

@@ -82,3 +82,14 @@ async fn a_log_that_lost_its_tail_leaves_the_node_up_and_out() {
     assert_eq!(cluster.metric("hearth_quarantined").await, 1.0);
     assert!(node.stop(), "{}", node.log());
 }
+
+#[tokio::test]
+async fn a_log_without_its_note_is_not_trusted() {
+    let cluster = options().start();
+    cluster.create(&json!({"label": "x"})).await;
+    cluster.kill_node();
+    fs::remove_file(cluster.data().join("log.note")).unwrap();
+    let mut node = cluster.serve();
+    assert!(!node.ended());
+    assert!(node.log().contains("log.note") && node.log().contains("restore"), "{}", node.log());
+}

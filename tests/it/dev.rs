@@ -53,3 +53,29 @@ async fn health_and_metrics_are_on_the_operators_listener() {
     let public = cluster.ask_bare(Method::GET, "/metrics").send().await;
     assert_eq!(public.status, 404, "metrics are not for the public listener");
 }
+
+#[tokio::test]
+async fn one_folder_is_run_once_and_keeps_its_ports() {
+    let mut cluster = options().start();
+    let config = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
+    let second = std::process::Command::new(env!("CARGO_BIN_EXE_hearth-under-test"))
+        .args(["dev", "--json", "--base-port", "0", "--embedder", "hashing", "--data"])
+        .arg(cluster.folder())
+        .output()
+        .unwrap();
+    assert!(!second.status.success());
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(told.contains("another `hearth dev` runs"), "{told}");
+    let after = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
+    assert_eq!(config, after);
+    assert!(cluster.end());
+}
+
+#[tokio::test]
+async fn a_folder_of_another_node_is_refused() {
+    let cluster = options().start();
+    cluster.kill_node();
+    let mut node = cluster.serve_with(&[("HEARTH__NODE__ID", "5")]);
+    assert!(!node.ended());
+    assert!(node.log().contains("belongs to node 1"), "{}", node.log());
+}

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 use storage::{Action, CREATE_MAX};
 
@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::auth::AgentCaller;
 use crate::error::ApiResult;
 use crate::extract::Body;
+use crate::limits::BATCH_EMBED_AHEAD;
 use crate::routes::memories::new_memory;
 use crate::write::{Request, header_namespace, submit};
 
@@ -25,11 +26,12 @@ pub(crate) async fn memory_create_batch(
 ) -> ApiResult<Response> {
     let namespace = header_namespace(&headers)?;
     let objects = body.fields.objects("nodes", CREATE_MAX)?;
-    let new = objects.iter().enumerate().map(async |(at, fields)| {
-        let memory = new_memory(&app, fields, namespace.as_deref()).await;
+    let (app_of, namespace) = (&app, namespace.as_deref());
+    let new = objects.into_iter().enumerate().map(|(at, fields)| async move {
+        let memory = new_memory(app_of, &fields, namespace).await;
         memory.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
-    let new = try_join_all(new).await?;
+    let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
     let request = Request {
         method: Method::POST,
         path: uri.path(),

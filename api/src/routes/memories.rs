@@ -1,7 +1,7 @@
 //! The five memory endpoints.
 
 use axum::Json;
-use axum::extract::{OriginalUri, Path, RawQuery, State};
+use axum::extract::{OriginalUri, RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -11,14 +11,15 @@ use storage::model::memory::{
 };
 use storage::model::words::words;
 use storage::{Action, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields, memory_id};
-use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::extract::{Body, Fields, Id};
+use crate::limits::{DEADLINE, PAGE_DEFAULT, PAGE_MAX};
 use crate::wire;
 use crate::write::{Done, Request, embed, header_namespace, submit};
 
@@ -47,10 +48,15 @@ pub(crate) async fn memory_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> ApiResult<Response> {
-    let id = memory_id(&id)?;
-    let record = app.read(move |reader| reader.get(caller.tenant, id)).await?;
+    let read = async || app.read(move |reader| reader.get(caller.tenant, id)).await;
+    let mut record = read().await?;
+    if record.is_none() {
+        // It may have been stored through another node: a 404 must be true of the cluster.
+        app.raft().read_index(Instant::now() + DEADLINE).await?;
+        record = read().await?;
+    }
     let record = record.ok_or(storage::Refusal::NotFound)?;
     Ok((freshness, Json(wire::memory(&record))).into_response())
 }
@@ -60,11 +66,10 @@ pub(crate) async fn memory_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     OriginalUri(uri): OriginalUri,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult<Response> {
-    let id = memory_id(&id)?;
     let patch = patch(&app, &body.fields).await?;
     let request = Request {
         method: Method::PATCH,
@@ -81,10 +86,9 @@ pub(crate) async fn memory_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     OriginalUri(uri): OriginalUri,
-    Path(id): Path<String>,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let id = memory_id(&id)?;
     let request = Request {
         method: Method::DELETE,
         path: uri.path(),
@@ -143,7 +147,7 @@ pub(crate) async fn new_memory(
     let heat = fields.alias(&["initial_heat", "heat"]).unwrap_or("initial_heat");
     let namespace = match fields.namespace()? {
         Some(named) => concrete(named)?,
-        None => namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned(),
+        None => concrete(namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
     };
     let memory = NewMemory {
         id: MemoryId(Uuid::now_v7().into_bytes()),

@@ -12,7 +12,8 @@ mod status;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -44,7 +45,13 @@ pub fn public(app: &App) -> Router {
 /// The router of the operator's listener: health and metrics, without a key.
 pub fn operator(app: &App, gauges: impl Fn() -> Gauges + Clone + Send + Sync + 'static) -> Router {
     let metrics = move |state| operator::metrics_get(state, gauges());
-    finish(health::routes().route("/metrics", get(metrics)), app)
+    finish(health::routes().route("/metrics", get(metrics)), app).layer(map_response(name_process))
+}
+
+/// Tells whoever started this process that it is this one that answers.
+async fn name_process(mut response: Response) -> Response {
+    response.headers_mut().insert("x-hearth-process", std::process::id().into());
+    response
 }
 
 fn finish(routes: Router<App>, app: &App) -> Router {

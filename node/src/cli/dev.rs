@@ -1,16 +1,20 @@
 //! `hearth dev`: a cluster of child processes of this binary, each with its own
 //! `hearth.toml`. A child that dies stays down; `hearth serve` brings it back.
 
+use std::fs::{DirBuilder, File};
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
+use crate::config::Config;
 use crate::form::ADMIN_KEY;
 use crate::tls::{self, Development};
 
@@ -32,8 +36,8 @@ pub(crate) struct Dev {
     /// Folder of the cluster; a temporary one if absent.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// First port; the operator's is the next one. 0 takes free ones.
-    #[arg(long, default_value_t = 4200)]
+    /// First port; the operator's is the next one. 0 keeps the ones it had, or takes free ones.
+    #[arg(long, default_value_t = 4200, value_parser = clap::value_parser!(u16).range(..65_535))]
     base_port: u16,
     /// Print one line of JSON when ready, and nothing else.
     #[arg(long)]
@@ -51,7 +55,10 @@ pub(crate) struct Cluster {
     pub(crate) key: String,
     data: PathBuf,
     child: Child,
-    temporary: Option<PathBuf>,
+    /// Held as long as this process runs the cluster.
+    _lock: File,
+    /// Removed when dropped.
+    _temporary: Option<TempDir>,
 }
 
 impl Dev {
@@ -74,22 +81,31 @@ impl Cluster {
         embedder: &str,
     ) -> Result<Self, String> {
         tls::install_provider();
-        let text = |error: std::io::Error| error.to_string();
         let temporary = match &data {
             Some(_) => None,
-            None => Some(std::env::temp_dir().join(format!("hearth-{}", std::process::id()))),
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("hearth-")
+                    .tempdir()
+                    .map_err(told("make a folder"))?,
+            ),
         };
-        let folder = data.or_else(|| temporary.clone()).unwrap_or_default();
-        std::fs::create_dir_all(&folder).map_err(text)?;
-        let folder = std::fs::canonicalize(folder).map_err(text)?;
+        let folder = match (&data, &temporary) {
+            (None, Some(temporary)) => temporary.path().to_owned(),
+            (data, _) => data.clone().unwrap_or_default(),
+        };
+        make_private(&folder).map_err(told(&format!("make {}", folder.display())))?;
+        let folder =
+            std::fs::canonicalize(&folder).map_err(told(&format!("find {}", folder.display())))?;
+        let lock = lock(&folder)?;
         let certificates = Development::in_folder(&folder).map_err(|error| error.to_string())?;
         let node = folder.join(format!("node-{NODE}"));
-        std::fs::create_dir_all(&node).map_err(text)?;
-        let (public, operator) = ports(base_port).map_err(text)?;
+        make_private(&node).map_err(told(&format!("make {}", node.display())))?;
         let config = node.join("hearth.toml");
+        let (public, operator) = ports(base_port, &config)?;
         let toml = node_toml(&node, public, operator, &certificates, embedder)?;
-        std::fs::write(&config, toml).map_err(text)?;
-        let child = spawn(&config, &node).map_err(text)?;
+        std::fs::write(&config, toml).map_err(told(&format!("write {}", config.display())))?;
+        let child = spawn(&config, &node).map_err(told("start the node"))?;
         let mut cluster = Self {
             url: format!("https://127.0.0.1:{public}"),
             ops: format!("http://127.0.0.1:{operator}"),
@@ -97,10 +113,13 @@ impl Cluster {
             key: String::new(),
             data: node,
             child,
-            temporary,
+            _lock: lock,
+            _temporary: temporary,
         };
         cluster.ready().await?;
-        let key = std::fs::read_to_string(cluster.data.join(ADMIN_KEY)).map_err(text)?;
+        let path = cluster.data.join(ADMIN_KEY);
+        let key =
+            std::fs::read_to_string(&path).map_err(told(&format!("read {}", path.display())))?;
         cluster.key = key.trim().to_owned();
         Ok(cluster)
     }
@@ -114,7 +133,9 @@ impl Cluster {
                 return Err(format!("the node ended with {status}; {}", self.log_tail()));
             }
             let answer = client.get(format!("{}/readyz", self.ops)).send().await;
-            if answer.is_ok_and(|answer| answer.status().is_success()) {
+            if answer
+                .is_ok_and(|answer| answer.status().is_success() && self.is_from_child(&answer))
+            {
                 return Ok(());
             }
             if started.elapsed() > READY_TIMEOUT {
@@ -122,6 +143,13 @@ impl Cluster {
             }
             tokio::time::sleep(READY_INTERVAL).await;
         }
+    }
+
+    /// Another process on the same port may answer as well.
+    fn is_from_child(&self, answer: &reqwest::Response) -> bool {
+        let process = answer.headers().get("x-hearth-process");
+        let process = process.and_then(|value| value.to_str().ok()?.parse().ok());
+        process.is_some() && process == self.child.id()
     }
 
     fn log_tail(&self) -> String {
@@ -181,21 +209,46 @@ impl Cluster {
         if tokio::time::timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
             self.child.kill().await.map_err(|error| error.to_string())?;
         }
-        if let Some(folder) = self.temporary {
-            std::fs::remove_dir_all(folder).map_err(|error| error.to_string())?;
-        }
         Ok(())
     }
 }
 
-/// Ports of the public and the operator's listener.
-fn ports(base: u16) -> std::io::Result<(u16, u16)> {
-    if base != 0 {
-        return Ok((base, base.saturating_add(1)));
+/// What could not be done, before the system's answer.
+fn told(action: &str) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("cannot {action}: {error}")
+}
+
+/// Makes a folder that only its owner may read.
+fn make_private(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// One process at a time runs the cluster of a folder.
+fn lock(folder: &Path) -> Result<File, String> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(told(&format!("open {}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(format!("another `hearth dev` runs the cluster in {}", folder.display())),
     }
-    // Both are held until both are known, so that they differ.
-    let held = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-    Ok((held.0.local_addr()?.port(), held.1.local_addr()?.port()))
+}
+
+/// Ports of the public and the operator's listener. Base 0 keeps those that the
+/// cluster had before, and takes free ones for a new one.
+fn ports(base: u16, config: &Path) -> Result<(u16, u16), String> {
+    if base != 0 {
+        return Ok((base, base + 1));
+    }
+    if config.exists() {
+        let before = Config::load(config, std::iter::empty()).map_err(|error| error.to_string())?;
+        return Ok((before.public.listen.port(), before.operator.listen.port()));
+    }
+    let free = || {
+        // Both are held until both are known, so that they differ.
+        let held = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+        Ok((held.0.local_addr()?.port(), held.1.local_addr()?.port()))
+    };
+    free().map_err(told("find free ports"))
 }
 
 fn node_toml(

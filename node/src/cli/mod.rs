@@ -13,7 +13,7 @@ use crate::serve::serve;
 
 /// Self-hosted memory for software agents.
 #[derive(Parser)]
-#[command(version, about)]
+#[command(name = "hearth", version, about = "Self-hosted memory for software agents")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -52,8 +52,12 @@ pub fn run() -> ExitCode {
     let done = runtime.block_on(async {
         match cli.command {
             Command::Serve { config, bootstrap, while_stdin_open } => {
+                // Variables that are not UTF-8 are none of ours.
+                let environment = std::env::vars_os()
+                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+                    .map(|(name, value)| (name, value.to_string_lossy().into_owned()));
                 let config =
-                    Config::load(&config, std::env::vars()).map_err(|error| error.to_string())?;
+                    Config::load(&config, environment).map_err(|error| error.to_string())?;
                 let served = serve(config, bootstrap, while_stdin_open).await;
                 served.map_err(|error| error.to_string())
             }

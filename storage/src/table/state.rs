@@ -57,6 +57,11 @@ impl State {
         &self.folder.path
     }
 
+    /// Ends the engine's own threads. Nothing may be written afterwards.
+    pub(crate) fn close(&self) {
+        self.db.cancel_all_background_work(true);
+    }
+
     /// Another state took this one's place: its folder goes when its last reader does.
     pub(crate) fn retire(&self) {
         self.folder.retired.store(true, Ordering::Relaxed);
