@@ -15,7 +15,7 @@ demo: build
 	@$(CARGO_TARGET_DIR)/release/hearth demo
 
 test: setup lint
-	@python3 -c 'print("test: building and running every test")'
+	@echo 'test: building and running every test'
 	@cargo test --quiet --workspace --features tests/failpoints
 
 lint:

@@ -149,7 +149,7 @@ impl Script {
     /// Runs every `> ` line of a script and returns the script as it came out.
     fn run(mut self, script: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = Some(Engine::open(folder.path()));
+        let mut engine = Some(Engine::open(folder.path(), None));
         for line in script.lines() {
             if line.starts_with('#') {
                 writeln!(self.out, "{line}").unwrap();
@@ -157,7 +157,7 @@ impl Script {
                 writeln!(self.out, "> {text}").unwrap();
                 if text == "restart" {
                     drop(engine.take());
-                    engine = Some(Engine::open(folder.path()));
+                    engine = Some(Engine::open(folder.path(), None));
                 } else {
                     self.line(engine.as_mut().unwrap(), text);
                 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,14 @@ impl Options {
         });
         let line = receiver.recv_timeout(PATIENCE).expect("`hearth dev --json` prints its line");
         let info: Value = serde_json::from_str(&line).expect("the line is JSON");
-        Cluster { client: client(Path::new(text(&info["ca"]))), info, dev, options: self, folder }
+        Cluster {
+            client: client(Path::new(text(&info["ca"]))),
+            info,
+            dev,
+            node_killed: AtomicBool::new(false),
+            options: self,
+            folder,
+        }
     }
 }
 
@@ -75,6 +83,8 @@ pub struct Cluster {
     pub info: Value,
     client: Client,
     dev: Child,
+    /// Whether the node that it started was killed; its number may be another's now.
+    node_killed: AtomicBool,
     options: Options,
     folder: TempDir,
 }
@@ -212,6 +222,7 @@ impl Cluster {
 
     /// Kills the node that `hearth dev` started, as a power cut would.
     pub fn kill_node(&self) {
+        self.node_killed.store(true, Ordering::Relaxed);
         signal(self.pid(), "KILL");
         wait_gone(self.pid());
     }
@@ -239,7 +250,8 @@ impl Cluster {
     pub async fn ready(&self) {
         let started = Instant::now();
         while !self.readyz().await.is_some_and(|(status, _)| status.is_success()) {
-            assert!(started.elapsed() < PATIENCE, "the node does not become ready");
+            let log = std::fs::read_to_string(self.data().join("served.log")).unwrap_or_default();
+            assert!(started.elapsed() < PATIENCE, "the node does not become ready: {log}");
             tokio::time::sleep(POLL).await;
         }
     }
@@ -252,6 +264,7 @@ impl Cluster {
 
     /// Ends `hearth dev` in order and returns whether it ended well.
     pub fn end(&mut self) -> bool {
+        self.node_killed.store(true, Ordering::Relaxed);
         signal(self.dev.id(), "TERM");
         wait(&mut self.dev)
     }
@@ -264,9 +277,15 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Already ended ones are no error. Its node sees its standard input end.
-        drop(self.dev.kill());
-        drop(self.dev.wait());
+        // The node first, at once: an orderly end would wait for this test's own
+        // connections. Then `hearth dev`, which has collected it before it ends.
+        if !self.node_killed.load(Ordering::Relaxed) {
+            signal(self.pid(), "KILL");
+        }
+        if let Ok(None) = self.dev.try_wait() {
+            signal(self.dev.id(), "TERM");
+            drop(self.dev.wait());
+        }
     }
 }
 
@@ -335,19 +354,14 @@ pub fn signal(pid: u32, name: &str) {
     assert!(status.expect("kill runs").success(), "no process {pid}");
 }
 
-/// Waits until a process is gone. (Its parent, `hearth dev`, collects it.)
+/// Waits until a process is gone, all its threads and files with it: `hearth dev`,
+/// its parent, has collected it then.
 pub fn wait_gone(pid: u32) {
     let started = Instant::now();
-    while alive(pid) {
+    while Path::new(&format!("/proc/{pid}")).exists() {
         assert!(started.elapsed() < PATIENCE, "process {pid} does not end");
         std::thread::sleep(POLL);
     }
-}
-
-fn alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| state != 'Z')
 }
 
 /// CPU time that a process has used, from `/proc` (100 ticks a second on Linux).

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStdin, Command};
 
 use crate::config::Config;
 use crate::form::ADMIN_KEY;
@@ -55,6 +55,9 @@ pub(crate) struct Cluster {
     pub(crate) key: String,
     data: PathBuf,
     child: Child,
+    /// Its end tells the node to stop; apart from the child, since waiting for a
+    /// child closes what stands in it.
+    stdin: Option<ChildStdin>,
     /// Held as long as this process runs the cluster.
     _lock: File,
     /// Removed when dropped.
@@ -105,13 +108,14 @@ impl Cluster {
         let (public, operator) = ports(base_port, &config)?;
         let toml = node_toml(&node, public, operator, &certificates, embedder)?;
         std::fs::write(&config, toml).map_err(told(&format!("write {}", config.display())))?;
-        let child = spawn(&config, &node).map_err(told("start the node"))?;
+        let mut child = spawn(&config, &node).map_err(told("start the node"))?;
         let mut cluster = Self {
             url: format!("https://127.0.0.1:{public}"),
             ops: format!("http://127.0.0.1:{operator}"),
             ca: certificates.ca,
             key: String::new(),
             data: node,
+            stdin: child.stdin.take(),
             child,
             _lock: lock,
             _temporary: temporary,
@@ -196,16 +200,24 @@ impl Cluster {
         use tokio::signal::unix::{SignalKind, signal};
         let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+        let mut running = true;
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => return,
+                _ = terminate.recv() => return,
+                // Collected, so that its port is free for whoever brings it back.
+                status = self.child.wait(), if running => {
+                    running = false;
+                    let status = status.map_or_else(|error| error.to_string(), |s| s.to_string());
+                    eprintln!("hearth dev: node {NODE} ended ({status}) and stays down");
+                }
+            }
         }
     }
 
     /// Ends the nodes that this process started.
     pub(crate) async fn end(mut self) -> Result<(), String> {
-        // The end of its standard input tells the node to stop in order.
-        drop(self.child.stdin.take());
+        drop(self.stdin.take());
         if tokio::time::timeout(END_TIMEOUT, self.child.wait()).await.is_err() {
             self.child.kill().await.map_err(|error| error.to_string())?;
         }

@@ -47,7 +47,8 @@ impl State {
     /// Opens the state at `path`, making an empty one if there is none. `env`
     /// replaces the file system, for simulation.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let db = DB::open(&options(env), path).map_err(Error::engine("open state"))?;
+        let options = options(env).map_err(Error::engine("set up state"))?;
+        let db = DB::open(&options, path).map_err(Error::engine("open state"))?;
         let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
         Ok(Self { db, folder })
     }
@@ -152,7 +153,7 @@ pub(crate) fn stage(batch: &mut WriteBatch, write: RowWrite) {
     }
 }
 
-fn options(env: Option<&Env>) -> rocksdb::Options {
+fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::Error> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
     table.set_bloom_filter(10.0, false);
@@ -163,6 +164,11 @@ fn options(env: Option<&Env>) -> rocksdb::Options {
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_top_level_index_and_filter(true);
     let mut options = rocksdb::Options::default();
+    if let Some(env) = env {
+        // In simulation a dropped state is a crashed one.
+        options = options.get_options_from_string("avoid_flush_during_shutdown=true")?;
+        options.set_env(env);
+    }
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);
     options.set_compression_type(rocksdb::DBCompressionType::Lz4);
@@ -170,8 +176,5 @@ fn options(env: Option<&Env>) -> rocksdb::Options {
     options.set_paranoid_checks(true);
     options.set_keep_log_file_num(4);
     options.set_max_open_files(512);
-    if let Some(env) = env {
-        options.set_env(env);
-    }
-    options
+    Ok(options)
 }

@@ -9,7 +9,7 @@ use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, Applied, Batch, Body, Command, Decision, Draft, Entry, NewMemory, Reader, Writer,
+    Action, Applied, Batch, Body, Command, Decision, Draft, Entry, Env, NewMemory, Reader, Writer,
     codec, decide,
 };
 
@@ -69,8 +69,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn open(folder: &Path) -> Self {
-        let (writer, reader, _log) = storage::open(folder, None).unwrap();
+    pub fn open(folder: &Path, env: Option<Env>) -> Self {
+        let (writer, reader, _log) = storage::open(folder, env).unwrap();
         Self { writer, reader, counter: 0 }
     }
 

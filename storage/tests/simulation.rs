@@ -1,0 +1,59 @@
+//! The engine on a file system in memory, as simulation uses it: what was not
+//! flushed is lost with the process, what was flushed is there again.
+
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
+mod common;
+
+use common::{Engine, TENANT, command, form, new_memory};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::{Action, Env, LogWrite};
+
+#[test]
+fn a_dropped_state_is_what_its_last_flush_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = Env::mem_env().unwrap();
+    let open = || Engine::open(folder.path(), Some(env.clone()));
+    let mut engine = open();
+    let (first, second) = (MemoryId([1; 16]), MemoryId([2; 16]));
+    let (_, batch) = engine.decide(Timestamp(1), &[form()]);
+    engine.apply(&batch);
+    for (at, id) in [(2, first), (3, second)] {
+        let create = command(Action::Create(vec![new_memory(id, "text")]));
+        let (_, batch) = engine.decide(Timestamp(at), &[create]);
+        engine.apply(&batch);
+        if id == first {
+            engine.writer.flusher().flush().unwrap();
+        }
+    }
+    assert!(engine.reader.get(TENANT, second).unwrap().is_some());
+    drop(engine);
+    let engine = open();
+    assert!(engine.reader.get(TENANT, first).unwrap().is_some());
+    assert!(engine.reader.get(TENANT, second).unwrap().is_none());
+    assert_eq!(engine.reader.position().index, 1, "the log knows what to replay");
+}
+
+#[test]
+fn the_log_keeps_what_was_written_and_reads_it_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, _, log) = storage::open(folder.path(), None).unwrap();
+    let rows = (0..10).map(|index| (index, vec![index as u8; 100])).collect();
+    let syncs = log.syncs();
+    log.write(&LogWrite::Append(rows)).unwrap();
+    assert_eq!(log.syncs(), syncs, "a write alone syncs nothing");
+    log.sync().unwrap();
+    assert_eq!(log.syncs(), syncs + 1);
+    let indexes = |first, count, bytes| {
+        let rows = log.read(first, count, bytes).unwrap();
+        rows.iter().map(|(index, _)| *index).collect::<Vec<_>>()
+    };
+    assert_eq!(indexes(3, 4, usize::MAX), [3, 4, 5, 6]);
+    assert_eq!(indexes(3, 4, 250), [3, 4]);
+    assert_eq!(indexes(3, 4, 1), [3], "one at least");
+    log.write(&LogWrite::TruncateFrom(8)).unwrap();
+    log.write(&LogWrite::Purge(1, vec![7])).unwrap();
+    assert_eq!(log.last().unwrap().unwrap().0, 7);
+    assert_eq!(indexes(2, 100, usize::MAX), [2, 3, 4, 5, 6, 7]);
+    assert_eq!(log.get(storage::Name::Purged).unwrap(), Some(vec![7]));
+}
