@@ -144,6 +144,12 @@ impl Chunk {
         cooled(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
+    /// Heat that the memory in row `at` has at most, at any time: heat only falls.
+    #[inline]
+    pub(crate) fn heat_ceiling(&self, at: usize) -> f64 {
+        f64::from(self.heats[at].heat)
+    }
+
     /// Unit vector of the memory in row `at`.
     #[inline]
     pub(crate) fn vector(&self, at: usize) -> &[f32] {

@@ -69,6 +69,13 @@ impl<T> Best<T> {
         Self { capacity, heap: BinaryHeap::new() }
     }
 
+    /// Whether nothing that ranks at most as `ceiling` would be kept.
+    #[inline]
+    pub(crate) fn refuses(&self, ceiling: Rank) -> bool {
+        self.heap.len() == self.capacity
+            && self.heap.peek().is_some_and(|worst| worst.rank > ceiling)
+    }
+
     /// Considers one candidate; `item` is made only if it is kept.
     #[inline]
     pub(crate) fn offer(&mut self, rank: Rank, id: MemoryId, item: impl FnOnce() -> T) {

@@ -83,7 +83,8 @@ impl Reader {
             Order::Descending => [key(seen, now), 0, 0],
             Order::Ascending => [!key(seen, now), 0, 0],
         };
-        self.ranked(tenant, &request.filter, request.offset, request.limit, rank)
+        let ceiling = |_: &Seen<'_>| [u64::MAX; 3];
+        self.ranked(tenant, &request.filter, request.offset, request.limit, ceiling, rank)
     }
 
     /// The hottest memories of a tenant: ordered by heat, then by last change.
@@ -95,7 +96,12 @@ impl Reader {
             let pinned = request.pinned_first && seen.properties.is_pinned();
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
-        let page = self.ranked(tenant, &request.filter, 0, request.limit, rank)?;
+        // Computing a heat is what such a scan costs: not for what cannot be kept.
+        let ceiling = |seen: &Seen<'_>| {
+            let pinned = request.pinned_first && seen.properties.is_pinned();
+            [u64::from(pinned), of_heat(seen.heat_ceiling()), u64::MAX]
+        };
+        let page = self.ranked(tenant, &request.filter, 0, request.limit, ceiling, rank)?;
         Ok(page.memories)
     }
 
@@ -105,6 +111,7 @@ impl Reader {
         filter: &Filter,
         offset: usize,
         limit: usize,
+        ceiling: impl Fn(&Seen<'_>) -> Rank,
         rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
@@ -116,7 +123,9 @@ impl Reader {
         let mut total = 0;
         scan(&index, filter, None, |seen| {
             total += 1;
-            best.offer(rank(&seen, now), seen.id(), || ());
+            if !best.refuses(ceiling(&seen)) {
+                best.offer(rank(&seen, now), seen.id(), || ());
+            }
         });
         let thermo = thermo(&engine, tenant);
         let rows = engine.state.at_once();

@@ -121,6 +121,11 @@ impl Seen<'_> {
     }
 
     #[inline]
+    pub(crate) fn heat_ceiling(&self) -> f64 {
+        self.chunk.heat_ceiling(self.at)
+    }
+
+    #[inline]
     pub(crate) fn vector(&self) -> &[f32] {
         self.chunk.vector(self.at)
     }
