@@ -14,6 +14,9 @@ use tests::{Cluster, Options, cpu_seconds};
 
 const OPERATIONS: [&str; 4] = ["create", "get", "search", "hot-context"];
 const TOPICS: u64 = 5_000;
+/// Numbers texts across all measurements: one that repeats would come from the
+/// embedder's cache.
+static NEXT: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// Measures a node.
 #[derive(Parser)]
@@ -106,16 +109,15 @@ async fn measure(
     let syncs = cluster.metric("hearth_log_wal_syncs_total").await;
     let cpu = cpu_seconds(cluster.pid());
     let started = Instant::now();
-    let next = Arc::new(AtomicU64::new(1_000_000_000));
     let tasks: Vec<_> = (0..clients)
         .map(|_| {
-            let (cluster, ids, next) = (Arc::clone(cluster), Arc::clone(ids), Arc::clone(&next));
+            let (cluster, ids) = (Arc::clone(cluster), Arc::clone(ids));
             let operation = operation.to_owned();
             tokio::spawn(async move {
                 let own = cluster.another_client();
                 let mut took = Vec::new();
                 while started.elapsed() < time {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let n = NEXT.fetch_add(1, Ordering::Relaxed);
                     let ask = match operation.as_str() {
                         "create" => own
                             .ask(&cluster, Method::POST, "/agent/nodes")
