@@ -26,7 +26,8 @@ TOML
 
 echo "setup: compiling RocksDB (crate $version), once: 7 to 20 minutes on two cores"
 start=$SECONDS
-(cd "$work" && env -u ROCKSDB_LIB_DIR -u ROCKSDB_STATIC CARGO_TARGET_DIR="$work/target" \
+mkdir -p "$work/target"
+(cd "$work" && exec env -u ROCKSDB_LIB_DIR -u ROCKSDB_STATIC CARGO_TARGET_DIR="$work/target" \
     CC=clang CXX=clang++ cargo build --quiet --release -p librocksdb-sys) &
 build=$!
 trap 'kill "$build" 2>/dev/null || true' EXIT
