@@ -1,6 +1,7 @@
 //! Writing: a request becomes a command with the caller's name and, if asked
 //! for, a receipt; a decision becomes an answer.
 
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request};
 use axum::http::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -14,17 +15,16 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::{Body, Fields};
 use crate::limits::{APPLY_WAIT, DEADLINE, IDEMPOTENCY_KEY_BYTES_MAX};
 use crate::wire;
 
-/// What identifies a write for its receipt.
-pub(crate) struct Request<'a> {
-    pub(crate) method: Method,
-    pub(crate) path: &'a str,
-    pub(crate) headers: &'a HeaderMap,
-    pub(crate) body: &'a [u8],
-    /// Status of the answer when it is done.
-    pub(crate) status: StatusCode,
+/// A request to change something, with everything that its receipt covers.
+pub(crate) struct Write {
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: Body,
 }
 
 /// A write that was done, now or by an earlier request with the same key.
@@ -35,9 +35,67 @@ pub(crate) struct Done {
     pub(crate) memories: Vec<Value>,
 }
 
-impl Request<'_> {
+impl FromRequest<App> for Write {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(OriginalUri(uri)) = OriginalUri::from_request_parts(&mut parts, app).await;
+        let (method, headers) = (parts.method.clone(), parts.headers.clone());
+        let body = Body::from_request(Request::from_parts(parts, body), app).await?;
+        Ok(Self { method, path: uri.path().to_owned(), headers, body })
+    }
+}
+
+impl Write {
+    /// The body's fields.
+    pub(crate) fn fields(&self) -> &Fields {
+        &self.body.fields
+    }
+
+    /// The namespace named beside the body.
+    pub(crate) fn header_namespace(&self) -> ApiResult<Option<String>> {
+        header_namespace(&self.headers)
+    }
+
+    /// Has the cluster do `action`, and waits a little until this node shows it.
+    /// `status` is the answer's when it is done.
+    pub(crate) async fn submit(
+        &self,
+        app: &App,
+        caller: &Caller,
+        status: StatusCode,
+        action: Action,
+    ) -> ApiResult<Done> {
+        let command = Command {
+            tenant: Some(caller.tenant),
+            actor: Some(caller.key),
+            receipt: self.receipt(status)?,
+            action,
+        };
+        let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
+        // Not reached in time: the caller gets its answer all the same, with the true
+        // index, and may send that along with its next read.
+        let _: Result<(), _> =
+            app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
+        let freshness = Freshness::of_write(outcome.index);
+        let (status, memories) = match outcome.decision? {
+            Reply::Memories(records) => (status, records.iter().map(wire::memory).collect()),
+            Reply::Deleted(id) => (status, vec![gone(&id.to_string())]),
+            Reply::Replayed { status: first, memories } => {
+                let present = |(id, record): &(_, Option<MemoryRecord>)| {
+                    record.as_ref().map_or_else(|| gone(&ToString::to_string(id)), wire::memory)
+                };
+                let memories = memories.iter().map(present).collect::<Vec<_>>();
+                (StatusCode::from_u16(first).unwrap_or(status), memories)
+            }
+            Reply::Done | Reply::Unfinished => (status, Vec::new()),
+        };
+        Ok(Done { freshness, status, memories })
+    }
+
     /// The receipt that the caller asks for with `Idempotency-Key`.
-    fn receipt(&self) -> ApiResult<Option<ReceiptRequest>> {
+    fn receipt(&self, status: StatusCode) -> ApiResult<Option<ReceiptRequest>> {
         let Some(key) = self.headers.get("idempotency-key") else { return Ok(None) };
         let key = key.as_bytes();
         if key.is_empty() || key.len() > IDEMPOTENCY_KEY_BYTES_MAX {
@@ -48,50 +106,16 @@ impl Request<'_> {
         // Everything that decides what the write does.
         let namespace = self.headers.get("x-namespace").map(|value| value.as_bytes());
         let (method, path) = (self.method.as_str().as_bytes(), self.path.as_bytes());
-        for part in [method, path, namespace.unwrap_or_default(), self.body] {
+        for part in [method, path, namespace.unwrap_or_default(), &self.body.bytes] {
             body.update((part.len() as u64).to_be_bytes());
             body.update(part);
         }
         Ok(Some(ReceiptRequest {
             key: Sha256::digest(key).into(),
             body_hash: body.finalize().into(),
-            status: self.status.as_u16(),
+            status: status.as_u16(),
         }))
     }
-}
-
-/// Has the cluster do `action`, and waits a little until this node shows it.
-pub(crate) async fn submit(
-    app: &App,
-    caller: &Caller,
-    request: &Request<'_>,
-    action: Action,
-) -> ApiResult<Done> {
-    let command = Command {
-        tenant: Some(caller.tenant),
-        actor: Some(caller.key),
-        receipt: request.receipt()?,
-        action,
-    };
-    let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
-    // Not reached in time: the caller gets its answer all the same, with the true
-    // index, and may send that along with its next read.
-    let _: Result<(), _> =
-        app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
-    let freshness = Freshness::of_write(outcome.index);
-    let (status, memories) = match outcome.decision? {
-        Reply::Memories(records) => (request.status, records.iter().map(wire::memory).collect()),
-        Reply::Deleted(id) => (request.status, vec![gone(&id.to_string())]),
-        Reply::Replayed { status, memories } => {
-            let status = StatusCode::from_u16(status).unwrap_or(request.status);
-            let present = |(id, record): &(_, Option<MemoryRecord>)| {
-                record.as_ref().map_or_else(|| gone(&ToString::to_string(id)), wire::memory)
-            };
-            (status, memories.iter().map(present).collect::<Vec<_>>())
-        }
-        Reply::Done | Reply::Unfinished => (request.status, Vec::new()),
-    };
-    Ok(Done { freshness, status, memories })
 }
 
 fn gone(id: &str) -> Value {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -87,7 +87,9 @@ async fn killed_during_writes_it_loses_nothing_and_repeats_nothing() {
         })
         .collect();
     let wait_for = async |target: u64| {
+        let started = Instant::now();
         while acknowledged.load(Ordering::Relaxed) < target {
+            assert!(started.elapsed() < tests::PATIENCE, "writes are not acknowledged");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };

@@ -5,10 +5,13 @@
 use std::path::PathBuf;
 
 use node::embed::{Manifest, OnnxRuntime, Session};
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use crate::options;
 
+const SAMPLES: &str = include_str!("../../deploy/samples/samples.jsonl");
+const QUERIES: &str = include_str!("../../deploy/samples/queries.json");
 const REFERENCE: &str = include_str!("../reference/reference_vectors.json");
 
 fn cache() -> PathBuf {
@@ -59,21 +62,22 @@ async fn a_model_other_than_the_one_that_made_the_vectors_is_refused() {
 }
 
 #[tokio::test]
-async fn the_real_model_finds_a_paraphrase() {
-    use serde_json::json;
+async fn each_query_of_the_demo_finds_first_what_it_is_about() {
     let cluster = options().real_embedder().start();
-    for label in [
-        "Reverting a deployment: run the previous build again and watch the canary.",
-        "The office plants want water on Mondays.",
-        "Invoices are sent on the first of each month.",
-    ] {
-        cluster.create(&json!({"label": label})).await;
+    let samples: Vec<Value> =
+        SAMPLES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for nodes in samples.chunks(50) {
+        let ask = cluster.ask(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
+        ask.send().await.ok();
     }
-    let found = cluster
-        .ask(reqwest::Method::POST, "/agent/search")
-        .json(&json!({"query": "how do we roll back a bad release?"}))
-        .send()
-        .await
-        .ok();
-    assert!(found[0]["label"].as_str().unwrap().starts_with("Reverting"), "{found}");
+    let queries: Value = serde_json::from_str(QUERIES).unwrap();
+    for query in queries.as_array().unwrap() {
+        let mut body = json!({"query": query["query"], "limit": 3});
+        if !query["namespace"].is_null() {
+            body["namespace"] = query["namespace"].clone();
+        }
+        let found = cluster.ask(Method::POST, "/agent/search").json(&body).send().await.ok();
+        let (label, expected) = (found[0]["label"].as_str(), query["expect"].as_str().unwrap());
+        assert!(label.is_some_and(|label| label.contains(expected)), "{query} found {found}");
+    }
 }

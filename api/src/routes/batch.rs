@@ -1,8 +1,8 @@
 //! Batch create: up to 50 memories, all or none, in one log entry.
 
 use axum::Json;
-use axum::extract::{OriginalUri, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
@@ -11,35 +11,25 @@ use storage::{Action, CREATE_MAX};
 use crate::app::App;
 use crate::auth::AgentCaller;
 use crate::error::ApiResult;
-use crate::extract::Body;
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::routes::memories::new_memory;
-use crate::write::{Request, header_namespace, submit};
+use crate::write::Write;
 
 /// Create several memories.
 pub(crate) async fn memory_create_batch(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    OriginalUri(uri): OriginalUri,
-    headers: HeaderMap,
-    body: Body,
+    write: Write,
 ) -> ApiResult<Response> {
-    let namespace = header_namespace(&headers)?;
-    let objects = body.fields.objects("nodes", CREATE_MAX)?;
+    let namespace = write.header_namespace()?;
+    let objects = write.fields().objects("nodes", CREATE_MAX)?;
     let (app_of, namespace) = (&app, namespace.as_deref());
     let new = objects.into_iter().enumerate().map(|(at, fields)| async move {
         let memory = new_memory(app_of, &fields, namespace).await;
         memory.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-    let request = Request {
-        method: Method::POST,
-        path: uri.path(),
-        headers: &headers,
-        body: &body.bytes,
-        status: StatusCode::CREATED,
-    };
-    let done = submit(&app, &caller, &request, Action::Create(new)).await?;
+    let done = write.submit(&app, &caller, StatusCode::CREATED, Action::Create(new)).await?;
     let results: Vec<Value> = done
         .memories
         .into_iter()

@@ -1,8 +1,8 @@
 //! The five memory endpoints.
 
 use axum::Json;
-use axum::extract::{OriginalUri, RawQuery, State};
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use storage::model::id::MemoryId;
@@ -18,29 +18,21 @@ use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields, Id};
+use crate::extract::{Fields, Id};
 use crate::limits::{DEADLINE, PAGE_DEFAULT, PAGE_MAX};
 use crate::wire;
-use crate::write::{Done, Request, embed, header_namespace, submit};
+use crate::write::{Done, Write, embed, header_namespace};
 
 /// Create a memory.
 pub(crate) async fn memory_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    OriginalUri(uri): OriginalUri,
-    headers: HeaderMap,
-    body: Body,
+    write: Write,
 ) -> ApiResult<Response> {
-    let namespace = header_namespace(&headers)?;
-    let new = new_memory(&app, &body.fields, namespace.as_deref()).await?;
-    let request = Request {
-        method: Method::POST,
-        path: uri.path(),
-        headers: &headers,
-        body: &body.bytes,
-        status: StatusCode::CREATED,
-    };
-    Ok(one(submit(&app, &caller, &request, Action::Create(vec![new])).await?))
+    let namespace = write.header_namespace()?;
+    let new = new_memory(&app, write.fields(), namespace.as_deref()).await?;
+    let action = Action::Create(vec![new]);
+    Ok(one(write.submit(&app, &caller, StatusCode::CREATED, action).await?))
 }
 
 /// Get a memory.
@@ -65,38 +57,21 @@ pub(crate) async fn memory_get(
 pub(crate) async fn memory_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    OriginalUri(uri): OriginalUri,
     Id(id): Id,
-    headers: HeaderMap,
-    body: Body,
+    write: Write,
 ) -> ApiResult<Response> {
-    let patch = patch(&app, &body.fields).await?;
-    let request = Request {
-        method: Method::PATCH,
-        path: uri.path(),
-        headers: &headers,
-        body: &body.bytes,
-        status: StatusCode::OK,
-    };
-    Ok(one(submit(&app, &caller, &request, Action::Update(id, patch)).await?))
+    let patch = patch(&app, write.fields()).await?;
+    Ok(one(write.submit(&app, &caller, StatusCode::OK, Action::Update(id, patch)).await?))
 }
 
 /// Delete a memory. Refused while it is locked.
 pub(crate) async fn memory_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    OriginalUri(uri): OriginalUri,
     Id(id): Id,
-    headers: HeaderMap,
+    write: Write,
 ) -> ApiResult<Response> {
-    let request = Request {
-        method: Method::DELETE,
-        path: uri.path(),
-        headers: &headers,
-        body: &[],
-        status: StatusCode::OK,
-    };
-    Ok(one(submit(&app, &caller, &request, Action::Delete(id)).await?))
+    Ok(one(write.submit(&app, &caller, StatusCode::OK, Action::Delete(id)).await?))
 }
 
 /// List memories, by default the hottest first.

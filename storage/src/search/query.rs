@@ -58,6 +58,7 @@ impl Reader {
             let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
             (inner.weigh(words), home)
         };
+        let rank = |factors: &Factors| [of_f64(factors.fused(&weights)), 0, 0];
         let mut best = Best::new(request.limit);
         scan(&index, &request.filter, Some(&words), |seen| {
             let similarity = match &request.vector {
@@ -65,15 +66,20 @@ impl Reader {
                 None => 0.0,
             };
             let at_home = home == Some(seen.properties.namespace);
-            let factors = Factors {
+            let ceiling = Factors {
                 similarity,
-                heat: seen.heat(now),
+                heat: seen.heat_ceiling(),
                 keyword_overlap: seen.overlap,
                 // Queries are not read for times yet.
                 temporal_boost: 0.0,
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
             };
-            best.offer([of_f64(factors.fused(&weights)), 0, 0], seen.id(), || factors);
+            // No weight is negative, so a score only rises with heat: a present heat
+            // is not computed for what cannot be kept at its highest.
+            if !best.refuses(rank(&ceiling)) {
+                let factors = Factors { heat: seen.heat(now), ..ceiling };
+                best.offer(rank(&factors), seen.id(), || factors);
+            }
         });
         let rows = engine.state.at_once();
         let mut hits = Vec::new();
