@@ -38,7 +38,7 @@ bench: setup
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
 	    --clients 1,64 --failpoints 'log-sync=sleep(5)'
 	@echo; echo "Service, real embedder:"; $(BENCH_LOAD) --memories 500 --real-embedder \
-	    --operations create,search --clients 1,16
+	    --operations search,create --clients 1,16
 	@echo; $(BENCH_LOAD) --embedding
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations hot-context,search \
 	    --clients 4 --restart

@@ -13,7 +13,7 @@ use crate::checkpoint::Folder;
 use crate::codec;
 use crate::engine::{Engine, Reader};
 use crate::error::{Error, Result};
-use crate::index::registry::{components, dimension};
+use crate::index::registry::{dimension, vector_shown};
 use crate::index::tenant::IndexChange;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
@@ -218,7 +218,7 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
                 shown.push((*tenant, IndexChange::Anchor(*id, *anchor)));
             }
             Change::VectorPut(tenant, id, vector) => {
-                shown.push((*tenant, IndexChange::Vector(*id, components(vector)?)));
+                shown.push((*tenant, vector_shown(*id, vector)?));
             }
             Change::MemoryRemoved(tenant, id) => {
                 let words_before = words_of(texts.replace(*tenant, *id, None)?.as_ref());

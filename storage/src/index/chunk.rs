@@ -4,6 +4,7 @@
 use crate::model::heat::{Anchor, Cooling, cooled};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Tier};
+use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
 
 /// Rows of a chunk, and the longest that a reader holds the lock of a tenant.
@@ -97,6 +98,9 @@ pub(crate) struct Chunk {
     min_heats: Vec<f32>,
     stabilities: Vec<f32>,
     vectors: Vec<f32>,
+    /// The same vectors in 8 bits, with scale and error of each.
+    codes: Vec<i8>,
+    code_scales: Vec<(f32, f32)>,
     dimension: usize,
 }
 
@@ -111,14 +115,23 @@ impl Chunk {
             min_heats: vec![0.0; CHUNK_ROWS],
             stabilities: vec![0.0; CHUNK_ROWS],
             vectors: vec![0.0; CHUNK_ROWS * dimension],
+            codes: vec![0; CHUNK_ROWS * dimension],
+            code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
             dimension,
         }
     }
 
-    /// The memories here: row numbers and properties.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (usize, Properties)> {
-        let rows = self.properties.iter().copied().enumerate();
-        rows.filter(|(_, properties)| properties.is_live())
+    /// Numbers of the rows here that hold a memory and pass, the newest first as far
+    /// as rows were filled in order.
+    pub(crate) fn rows(&self, passes: impl Fn(usize, Properties) -> bool, rows: &mut Vec<u16>) {
+        let all = self.properties.iter().copied().enumerate().rev();
+        let passing = all.filter(|(at, row)| row.is_live() && passes(*at, *row));
+        rows.clear();
+        rows.extend(passing.map(|(at, _)| at as u16));
+    }
+
+    pub(crate) fn properties(&self, at: usize) -> Properties {
+        self.properties[at]
     }
 
     pub(crate) fn namespace(&self, at: usize) -> u32 {
@@ -170,8 +183,28 @@ impl Chunk {
         self.recool(at, thermo);
     }
 
-    pub(crate) fn set_vector(&mut self, at: usize, components: &[f32]) {
-        self.vectors[at * self.dimension..(at + 1) * self.dimension].copy_from_slice(components);
+    /// What the similarity of `query` to each of `rows` is at most. `dots` is room to
+    /// work in.
+    pub(crate) fn similarity_ceilings(
+        &self,
+        query: &Code,
+        rows: &[u16],
+        dots: &mut Vec<i32>,
+        ceilings: &mut Vec<f32>,
+    ) {
+        sq8::dots(&query.values, &self.codes, rows, dots);
+        ceilings.clear();
+        ceilings.extend(rows.iter().zip(dots).map(|(row, dot)| {
+            let (scale, error) = self.code_scales[usize::from(*row)];
+            query.ceiling(*dot, scale, error)
+        }));
+    }
+
+    pub(crate) fn set_vector(&mut self, at: usize, components: &[f32], code: &Code) {
+        let place = at * self.dimension..(at + 1) * self.dimension;
+        self.vectors[place.clone()].copy_from_slice(components);
+        self.codes[place].copy_from_slice(&code.values);
+        self.code_scales[at] = (code.scale, code.error);
     }
 
     pub(crate) fn clear(&mut self, at: usize) {

@@ -13,6 +13,7 @@ use crate::index::tenant::{IndexChange, TenantIndex};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::Memory;
+use crate::model::sq8::Code;
 use crate::model::tenant::{ApiKey, Caller, KeyId, KeyText, Tenant};
 use crate::model::vector::Vector;
 use crate::model::words::words;
@@ -115,7 +116,7 @@ fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Res
         let words = words(memory.texts());
         changes.push(IndexChange::Memory { id, memory, words_before: Vec::new(), words });
         changes.push(IndexChange::Anchor(id, anchor));
-        changes.push(IndexChange::Vector(id, components(&vector)?));
+        changes.push(vector_shown(id, &vector)?);
         if changes.len() >= REBUILD_CHANGES {
             index.apply(changes.drain(..));
         }
@@ -150,10 +151,12 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
     Ok(())
 }
 
-/// Components of a stored vector; one that cannot be read is corruption, since
-/// no vector without a direction is ever decided.
-pub(crate) fn components(vector: &Vector) -> Result<Vec<f32>> {
-    vector
+/// How a stored vector shows in the index; one that cannot be read is corruption,
+/// since no vector without a direction is ever decided.
+pub(crate) fn vector_shown(id: MemoryId, vector: &Vector) -> Result<IndexChange> {
+    let components = vector
         .components()
-        .map_err(|fault| Error::Corrupt { what: "vector", detail: fault.to_string() })
+        .map_err(|fault| Error::Corrupt { what: "vector", detail: fault.to_string() })?;
+    let code = Code::of(&components);
+    Ok(IndexChange::Vector(id, components, code))
 }

@@ -11,6 +11,7 @@ use crate::index::words::{QueryWords, Words};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::memory::Memory;
+use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 
 /// The index of one tenant.
@@ -39,7 +40,7 @@ pub(crate) enum IndexChange {
     Tenant(Tenant),
     Memory { id: MemoryId, memory: Memory, words_before: Vec<String>, words: Vec<String> },
     Anchor(MemoryId, Anchor),
-    Vector(MemoryId, Vec<f32>),
+    Vector(MemoryId, Vec<f32>, Code),
     Removed { id: MemoryId, words_before: Vec<String> },
     ReceiptPut(u32),
     ReceiptsDropped(u32),
@@ -77,14 +78,14 @@ impl TenantIndex {
         self.inner.read()
     }
 
-    /// Calls `visit` with every chunk, taking the lock anew for each.
+    /// Calls `visit` with every chunk, the newest first, taking the lock anew for each.
     pub(crate) fn each_chunk(&self, mut visit: impl FnMut(&Inner, usize, &Chunk)) {
-        let mut at = 0;
-        loop {
+        let chunks = self.inner.read().chunks.len();
+        for at in (0..chunks).rev() {
             let inner = self.inner.read();
+            // Chunks are added and never taken away.
             let Some(chunk) = inner.chunks.get(at) else { return };
             visit(&inner, at, chunk);
-            at += 1;
         }
     }
 }
@@ -148,9 +149,9 @@ impl Inner {
                     self.chunks[chunk].set_anchor(at, &anchor, &self.tenant.thermo);
                 }
             }
-            IndexChange::Vector(id, components) => {
+            IndexChange::Vector(id, components, code) => {
                 if let Some((chunk, at)) = self.place(id) {
-                    self.chunks[chunk].set_vector(at, &components);
+                    self.chunks[chunk].set_vector(at, &components, &code);
                 }
             }
             IndexChange::Removed { id, words_before } => {

@@ -8,6 +8,7 @@ pub mod journal;
 pub mod memory;
 pub mod receipt;
 pub mod score;
+pub mod sq8;
 pub mod tenant;
 pub mod thermo;
 pub mod vector;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::search::best::{Best, Rank, of_heat, of_i64};
-use crate::search::scan::{Filter, Seen, scan};
+use crate::search::scan::{Filter, Query, Seen, scan};
 use crate::table::view::View;
 
 /// What a list is ordered by.
@@ -121,7 +121,7 @@ impl Reader {
         let now = engine.position.read().clock;
         let mut best = Best::new(offset.saturating_add(limit));
         let mut total = 0;
-        scan(&index, filter, None, |seen| {
+        scan(&index, filter, Query::default(), |seen| {
             total += 1;
             if !best.refuses(ceiling(&seen)) {
                 best.offer(rank(&seen, now), seen.id(), || ());

@@ -6,11 +6,12 @@ use crate::error::Result;
 use crate::model::id::TenantId;
 use crate::model::memory::MemoryRecord;
 use crate::model::score::Factors;
+use crate::model::sq8::Code;
 use crate::model::thermo::RecallWeights;
 use crate::model::vector::dot;
 use crate::model::words::subject_words;
 use crate::search::best::{Best, of_f64};
-use crate::search::scan::{Filter, scan};
+use crate::search::scan::{Filter, Query, scan};
 use crate::table::view::View;
 
 /// A search.
@@ -60,26 +61,31 @@ impl Reader {
         };
         let rank = |factors: &Factors| [of_f64(factors.fused(&weights)), 0, 0];
         let mut best = Best::new(request.limit);
-        scan(&index, &request.filter, Some(&words), |seen| {
-            let similarity = match &request.vector {
-                Some(query) => f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0)),
-                None => 0.0,
-            };
+        let code = request.vector.as_deref().map(Code::of);
+        let query = Query { words: Some(&words), code: code.as_ref() };
+        // No weight is negative, so a score only rises with similarity and with heat:
+        // neither is computed for what cannot be kept at its highest.
+        scan(&index, &request.filter, query, |seen| {
             let at_home = home == Some(seen.properties.namespace);
-            let ceiling = Factors {
-                similarity,
+            let mut factors = Factors {
+                similarity: f64::from(seen.similarity_ceiling),
                 heat: seen.heat_ceiling(),
                 keyword_overlap: seen.overlap,
                 // Queries are not read for times yet.
                 temporal_boost: 0.0,
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
             };
-            // No weight is negative, so a score only rises with heat: a present heat
-            // is not computed for what cannot be kept at its highest.
-            if !best.refuses(rank(&ceiling)) {
-                let factors = Factors { heat: seen.heat(now), ..ceiling };
-                best.offer(rank(&factors), seen.id(), || factors);
+            if best.refuses(rank(&factors)) {
+                return;
             }
+            if let Some(query) = &request.vector {
+                factors.similarity = f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0));
+            }
+            if best.refuses(rank(&factors)) {
+                return;
+            }
+            factors.heat = seen.heat(now);
+            best.offer(rank(&factors), seen.id(), || factors);
         });
         let rows = engine.state.at_once();
         let mut hits = Vec::new();

@@ -7,6 +7,7 @@ use crate::index::tenant::{Inner, TenantIndex};
 use crate::index::words::QueryWords;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
+use crate::model::sq8::Code;
 use crate::model::words::words;
 
 /// Which tiers to look in.
@@ -98,6 +99,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) properties: Properties,
     /// Keyword overlap with the query, 0 without one.
     pub(crate) overlap: f64,
+    /// What the similarity to the query is at most, 0 without one.
+    pub(crate) similarity_ceiling: f32,
     chunk: &'a Chunk,
     at: usize,
 }
@@ -131,27 +134,44 @@ impl Seen<'_> {
     }
 }
 
-/// Calls `visit` with each memory that passes.
+/// What memories are compared with, if with anything.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Query<'a> {
+    pub(crate) words: Option<&'a QueryWords>,
+    pub(crate) code: Option<&'a Code>,
+}
+
+/// Calls `visit` with each memory that passes, roughly the newest first: under most
+/// orders those rank high, and what follows is then dismissed at a glance.
 pub(crate) fn scan(
     index: &TenantIndex,
     filter: &Filter,
-    query: Option<&QueryWords>,
+    query: Query<'_>,
     mut visit: impl FnMut(Seen<'_>),
 ) {
     // Bound to a name first, so that the lock is released before the chunks' own.
     let resolved = filter.resolve(&index.read());
     let Some(resolved) = resolved else { return };
     let mut overlaps = vec![0.0; CHUNK_ROWS];
+    let (mut rows, mut dots, mut ceilings) = (Vec::new(), Vec::new(), Vec::new());
     // A memory that moves to another slot between two chunks was deleted and made
     // anew, with another id: no id is met twice.
     index.each_chunk(|inner, number, chunk| {
-        if let Some(query) = query {
-            inner.overlaps(query, number, &mut overlaps);
+        let slot = |at: usize| (number * CHUNK_ROWS + at) as Slot;
+        chunk.rows(|at, properties| resolved.passes(properties, slot(at)), &mut rows);
+        if rows.is_empty() {
+            return;
         }
-        for (at, properties) in chunk.rows() {
-            if resolved.passes(properties, (number * CHUNK_ROWS + at) as Slot) {
-                visit(Seen { properties, overlap: overlaps[at], chunk, at });
-            }
+        if let Some(words) = query.words {
+            inner.overlaps(words, number, &mut overlaps);
+        }
+        if let Some(code) = query.code {
+            chunk.similarity_ceilings(code, &rows, &mut dots, &mut ceilings);
+        }
+        for (nth, at) in rows.iter().map(|at| usize::from(*at)).enumerate() {
+            let similarity_ceiling = ceilings.get(nth).copied().unwrap_or(0.0);
+            let properties = chunk.properties(at);
+            visit(Seen { properties, overlap: overlaps[at], similarity_ceiling, chunk, at });
         }
     });
 }
