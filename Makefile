@@ -48,6 +48,8 @@ soak: setup
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test model
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it durability -- --nocapture
+	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it failover -- --nocapture --test-threads 1
 
 setup:
 	@deploy/setup/packages.sh

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::embed::Embedder;
 use crate::error::{ApiError, ApiResult};
-use crate::limits::{READS_MAX, REQUESTS_MAX};
+use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX};
 use crate::metrics::Metrics;
 
 /// Shared by all handlers; cheap to clone.
@@ -25,6 +25,7 @@ struct Inner {
     metrics: Metrics,
     reads: Arc<Semaphore>,
     requests: Arc<Semaphore>,
+    drains: Arc<Semaphore>,
     draining: AtomicBool,
 }
 
@@ -54,6 +55,7 @@ impl App {
             metrics,
             reads: Arc::new(Semaphore::new(READS_MAX)),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            drains: Arc::new(Semaphore::new(DRAINS_MAX)),
             draining: AtomicBool::new(false),
         }))
     }
@@ -91,6 +93,10 @@ impl App {
         Arc::clone(&self.0.requests)
     }
 
+    pub(crate) fn drains(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.drains)
+    }
+
     /// Runs a read on a thread that may block. A fault of this machine's storage
     /// stops the node; the caller learns only that it could not be answered.
     pub(crate) async fn read<T: Send + 'static>(
@@ -107,7 +113,7 @@ impl App {
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.0.raft.fault().report(&error);
+                self.0.raft.fault().storage(&error);
                 Err(ApiError::internal())
             }
             Err(panic) => {

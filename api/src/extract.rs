@@ -148,6 +148,12 @@ impl Fields {
         }
     }
 
+    /// Id of a node.
+    pub(crate) fn node(&self, name: &str) -> ApiResult<u64> {
+        let id = self.get(name).and_then(Value::as_u64).filter(|id| *id > 0);
+        id.ok_or_else(|| ApiError::invalid(name, "must be the id of a node"))
+    }
+
     /// `limit` of a read.
     pub(crate) fn limit(&self, default: usize) -> ApiResult<usize> {
         self.clamped("limit", default, 1, PAGE_MAX)

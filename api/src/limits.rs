@@ -13,6 +13,8 @@ pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// What is read and thrown away of a body that a refused request still sends, so
 /// that its client gets to see the answer.
 pub(crate) const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
+/// How many requests at once are read to their end so.
+pub(crate) const DRAINS_MAX: usize = 256;
 /// And for how long.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Texts of a batch create that wait to be embedded at once: a large batch must
@@ -38,3 +40,5 @@ pub(crate) const HOT_NODES_DEFAULT: usize = 20;
 pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Longest query of a search, in bytes.
 pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
+/// Longest that an operator's wish takes: a state is hashed at 200 MB/s.
+pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);

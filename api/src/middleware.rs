@@ -1,4 +1,5 @@
-//! What happens around every request: its id, its bound, its measure.
+//! What happens around every request: its id, its measure, the end of its body; and
+//! around those of agents, their bound.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,8 +32,7 @@ pub(crate) fn request_id() -> String {
     CURRENT.try_with(Clone::clone).unwrap_or_default()
 }
 
-/// Gives each request an id (the caller's, if it is a harmless one), serves no
-/// more than a bounded number at once, and measures them.
+/// Gives each request an id (the caller's, if it is a harmless one), and measures it.
 pub(crate) async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request
         .headers()
@@ -46,16 +46,7 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let mut response = CURRENT
-        .scope(id.clone(), async {
-            match app.requests().try_acquire_owned() {
-                Ok(_permit) => run(request, next).await,
-                Err(_) => {
-                    ApiError::unavailable("overloaded", "too many requests at once").into_response()
-                }
-            }
-        })
-        .await;
+    let mut response = CURRENT.scope(id.clone(), run(&app, request, next)).await;
     app.metrics().request(method.as_str(), &route, response.status().as_u16(), started.elapsed());
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -65,9 +56,18 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
+/// Serves no more than a bounded number of requests at once. Health and metrics are
+/// outside: a node that is busy is not one to be restarted.
+pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+    match app.requests().try_acquire_owned() {
+        Ok(_permit) => next.run(request).await,
+        Err(_) => ApiError::unavailable("overloaded", "too many requests at once").into_response(),
+    }
+}
+
 /// Runs the handler and reads what it left of the request's body: a client that is
 /// still sending when the answer comes may otherwise never see it.
-async fn run(request: Request, next: Next) -> Response {
+async fn run(app: &App, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let shared = Arc::new(Mutex::new(body.into_data_stream()));
     let body = stream::unfold(Arc::clone(&shared), async |body| {
@@ -75,6 +75,8 @@ async fn run(request: Request, next: Next) -> Response {
         Some((chunk, body))
     });
     let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
+    // Only so many may take their time: the others' clients may not see the answer.
+    let Ok(_permit) = app.drains().try_acquire_owned() else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
         while let Some(Ok(chunk)) = rest.next().await {

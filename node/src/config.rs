@@ -2,10 +2,12 @@
 //! in the environment. An unknown key is an error: a typing mistake must not
 //! become a default. `deploy/hearth.toml` documents every key.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 /// What environment variables begin with.
@@ -22,6 +24,11 @@ pub struct Config {
     /// The operator's listener.
     #[serde(default)]
     pub operator: Operator,
+    /// The listener for other nodes.
+    pub peer: Peer,
+    /// What the cluster begins as.
+    #[serde(default)]
+    pub cluster: Cluster,
     /// Timing of elections.
     #[serde(default)]
     pub raft: Raft,
@@ -65,8 +72,60 @@ pub struct Operator {
     pub listen: SocketAddr,
 }
 
-/// Timing of elections.
+/// The listener for other nodes: mutual TLS.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// Host and port by which other nodes reach it; as `listen` if absent.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// PEM file with the authority that signed all nodes of the cluster.
+    pub authority: PathBuf,
+    /// PEM file with this node's certificate chain, signed by it.
+    pub certificate: PathBuf,
+    /// PEM file with its private key.
+    pub key: PathBuf,
+}
+
+impl Peer {
+    /// Host and port by which other nodes reach this one.
+    pub fn reached_at(&self) -> String {
+        self.address.clone().unwrap_or_else(|| self.listen.to_string())
+    }
+}
+
+/// What the cluster begins as; not looked at afterwards.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// Founding members as `1=host:port, 2=host:port`; this node alone if absent.
+    #[serde(deserialize_with = "members")]
+    pub members: BTreeMap<u64, String>,
+}
+
+/// Reads `1=host:port, 2=host:port`.
+fn members<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u64, String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let mut members = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let member = part.split_once('=');
+        let member =
+            member.and_then(|(id, address)| Some((id.trim().parse().ok()?, address.trim())));
+        let (id, address) =
+            member.filter(|(id, address)| *id > 0 && address.contains(':')).ok_or_else(|| {
+                D::Error::custom(format!("{part:?} is no member: write 1=host:port, 2=host:port"))
+            })?;
+        if members.insert(id, address.to_owned()).is_some() {
+            return Err(D::Error::custom(format!("member {id} stands there twice")));
+        }
+    }
+    Ok(members)
+}
+
+/// Timing of elections, and of the log's upkeep.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Raft {
     /// How often a leader shows that it leads.
@@ -75,6 +134,12 @@ pub struct Raft {
     pub election_min_ms: u64,
     /// Longest such time.
     pub election_max_ms: u64,
+    /// Log bytes after which the state is made durable and the log cut.
+    pub cut_bytes: u64,
+    /// Time after which that is done all the same.
+    pub cut_seconds: u64,
+    /// Entries that a cut leaves.
+    pub cut_keep_entries: u64,
 }
 
 /// Which embedder.
@@ -145,7 +210,14 @@ impl Default for Operator {
 
 impl Default for Raft {
     fn default() -> Self {
-        Self { heartbeat_ms: 150, election_min_ms: 450, election_max_ms: 900 }
+        Self {
+            heartbeat_ms: 150,
+            election_min_ms: 450,
+            election_max_ms: 900,
+            cut_bytes: 128 << 20,
+            cut_seconds: 600,
+            cut_keep_entries: 1_000,
+        }
     }
 }
 
@@ -211,6 +283,9 @@ impl Config {
             () if config.node.tenant.trim().is_empty() => {
                 Err("node.tenant must not be empty".into())
             }
+            () if config.peer.address.is_none() && config.peer.listen.ip().is_unspecified() => {
+                Err("peer.address must say how other nodes reach peer.listen".into())
+            }
             () => Ok(config),
         }
     }
@@ -243,9 +318,7 @@ mod tests {
     #[test]
     fn the_documented_file_is_a_valid_one_and_names_the_defaults() {
         let config = with(&[]).unwrap();
-        assert_eq!(config.raft.heartbeat_ms, Raft::default().heartbeat_ms);
-        assert_eq!(config.raft.election_min_ms, Raft::default().election_min_ms);
-        assert_eq!(config.raft.election_max_ms, Raft::default().election_max_ms);
+        assert_eq!(config.raft, Raft::default());
         assert_eq!(config.operator.listen, Operator::default().listen);
         assert_eq!(config.log.filter, Log::default().filter);
         assert_eq!(config.embedder.threads, default_threads());
@@ -259,6 +332,7 @@ mod tests {
             ("HEARTH__NODE__ID", "7"),
             ("HEARTH__PUBLIC__LISTEN", "127.0.0.1:9"),
             ("HEARTH__LOG__FORMAT", "json"),
+            ("HEARTH__PEER__ADDRESS", "a.example:1"),
             ("HEARTH__NODE__TENANT", "\"2024\""),
             ("PATH", "/bin"),
         ])
@@ -266,7 +340,18 @@ mod tests {
         assert_eq!(config.node.id, 7);
         assert_eq!(config.public.listen.port(), 9);
         assert_eq!(config.log.format, LogFormat::Json);
+        assert_eq!(config.peer.reached_at(), "a.example:1");
         assert_eq!(config.node.tenant, "2024");
+    }
+
+    #[test]
+    fn founding_members_are_a_list_of_ids_and_addresses() {
+        let members = |text| with(&[("HEARTH__CLUSTER__MEMBERS", text)]).map(|c| c.cluster.members);
+        let found = members("1=a:1, 3 = [::1]:9,").unwrap();
+        assert_eq!(found, BTreeMap::from([(1, "a:1".into()), (3, "[::1]:9".into())]));
+        for bad in ["1", "x=a:1", "0=a:1", "1=a", "1=a:1,1=b:1"] {
+            assert!(members(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,26 +1,22 @@
 //! The first start of a cluster: its identity, its first tenant, and that
 //! tenant's key in a file.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
 
-use raft::Handle;
-use storage::model::cluster::{Cluster, Model};
+use raft::{Handle, NodeId, Peer};
+use storage::model::cluster::{Cluster, Member, Model};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyText, Role};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::identity::Identity;
-
 /// Name of the file with the first key, within the data folder.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
-/// How long forming may take; it needs nothing but this node.
-const FORM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Forms the cluster, unless it has formed. The key is on disk before it is in
 /// the log: a crash in between leaves a key that the next start uses.
@@ -28,21 +24,27 @@ pub(crate) async fn form(
     raft: &Handle,
     reader: &Reader,
     data: &Path,
-    identity: &Identity,
+    members: &BTreeMap<NodeId, Peer>,
     tenant: &str,
     model: &Model,
+    deadline: Instant,
 ) -> Result<(), String> {
-    let deadline = Instant::now() + FORM_TIMEOUT;
-    // Only a node that has applied all of its log knows whether the cluster has formed.
-    raft.wait_leading(deadline).await.map_err(|error| format!("cannot form: {error}"))?;
+    // Only a state with everything acknowledged says whether the cluster has formed.
+    while let Err(error) = raft.read_index(deadline).await {
+        if Instant::now() >= deadline {
+            return Err(format!("cannot form: {error}"));
+        }
+    }
     if reader.cluster().map_err(|error| error.to_string())?.is_some() {
         return Ok(());
     }
+    let founders =
+        raft::founders(raft, members, deadline).await.map_err(|error| error.to_string())?;
     let key = admin_key(&data.join(ADMIN_KEY)).map_err(|error| format!("admin key: {error}"))?;
     let id = KeyText::id_of(key.as_str()).ok_or("the admin key file holds no key")?;
     let cluster = Cluster {
         id: Uuid::new_v4().into_bytes(),
-        members: vec![(identity.node, identity.incarnation.into_bytes())],
+        members: founders.into_iter().map(|(node, life)| Member::new(node, life)).collect(),
         model: model.clone(),
     };
     let key = ApiKey {

@@ -8,6 +8,7 @@ pub mod embed;
 mod form;
 mod gauges;
 mod identity;
+mod listeners;
 pub mod serve;
 mod telemetry;
 mod tls;

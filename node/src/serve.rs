@@ -1,35 +1,32 @@
 //! The composition root: opens what a node is made of, hands each part only what
 //! it needs, and ends when it is told to or when its storage fails.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{App, Identity, Metrics};
-use axum::Router;
+use api::{App, Metrics};
 use axum_server::Handle as ServerHandle;
-use axum_server::accept::NoDelayAcceptor;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use hyper_util::rt::TokioTimer;
-use raft::{Fault, Handle, Outcome, Settings, StartError, SystemWall};
+use raft::{
+    Cuts, Fault, Handle, NodeId, Outcome, Peer, Settings, StartError, SystemWall, Transport,
+};
 use storage::{Action, Command, Flusher, Reader, Reply, View};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::config::Config;
-use crate::connections::{Bounded, connections_max};
 use crate::embed::{self, Pool};
+use crate::identity::Identity;
+use crate::listeners::{listen, serve_http, serve_https, serve_peers};
 use crate::{form, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How long a client may take for a TLS handshake, or for its headers.
-const HEADERS: Duration = Duration::from_secs(10);
-/// Requests that one HTTP/2 connection has under way at once.
-const STREAMS_MAX: u32 = 256;
-/// Bytes of the headers of a request.
-const HEADER_BYTES_MAX: u32 = 64 << 10;
+/// How long founding a cluster may take: its other members must be up.
+const FOUND_TIMEOUT: Duration = Duration::from_secs(120);
+/// How often a node that belongs to no cluster yet looks whether it does.
+const FORMED_INTERVAL: Duration = Duration::from_millis(200);
 /// How often the leader forgets what is past its time.
 const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -39,8 +36,8 @@ pub enum ServeError {
     /// It could not start.
     #[error("{0}")]
     Start(String),
-    /// Its storage failed while it ran.
-    #[error("storage failed: {0}")]
+    /// Something that it cannot do without failed while it ran.
+    #[error("{0}")]
     Fault(String),
 }
 
@@ -61,14 +58,19 @@ pub async fn serve(
     telemetry::start(&config.log).map_err(ServeError::Start)?;
     tls::install_provider();
     // Ports first: a second node on the same ones must not touch the data.
-    let public = listen(config.public.listen)?;
-    let operator = listen(config.operator.listen)?;
-    let server_tls =
-        tls::server(&config.public.certificate, &config.public.key).map_err(start_error)?;
+    let public = listen(config.public.listen).map_err(ServeError::Start)?;
+    let operator = listen(config.operator.listen).map_err(ServeError::Start)?;
+    let peer = listen(config.peer.listen).map_err(ServeError::Start)?;
+    let public_tls = tls::server(&config.public).map_err(start_error)?;
+    let peer_tls = tls::peer_server(&config.peer).map_err(start_error)?;
+    let transport = Transport {
+        tls: tls::peer_client(&config.peer).map_err(start_error)?,
+        serve: serve_peers(peer, peer_tls),
+    };
     let identity =
         identity::of_folder(&config.node.data, config.node.id).map_err(ServeError::Start)?;
     let embedder = embed::start(&config.embedder).map_err(start_error)?;
-    let (reader, flusher, raft) = open(&config)?;
+    let (reader, flusher, raft) = open(&config, &identity, transport)?;
     check_model(&reader, &embedder)?;
 
     let counters = embedder.counters();
@@ -76,7 +78,7 @@ pub async fn serve(
         reader.clone(),
         raft.clone(),
         Arc::clone(&embedder) as Arc<dyn api::Embedder>,
-        Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
+        api::Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
         Metrics::default(),
     );
     let gauges = {
@@ -85,20 +87,18 @@ pub async fn serve(
     };
     let servers = ServerHandle::new();
     let fault = raft.fault().clone();
-    serve_https(public, server_tls, api::public(&app), servers.clone(), fault.clone())?;
-    serve_http(operator, api::operator(&app, gauges), servers.clone(), fault)?;
-    tracing::info!(public = %config.public.listen, operator = %config.operator.listen, "listening");
+    serve_https(public, public_tls, api::public(&app), servers.clone(), fault.clone())
+        .map_err(start_error)?;
+    serve_http(operator, api::operator(&app, gauges), servers.clone(), fault)
+        .map_err(start_error)?;
+    let (public, operator, peer) =
+        (config.public.listen, config.operator.listen, config.peer.listen);
+    tracing::info!(%public, %operator, %peer, "listening");
 
     if bootstrap && raft.status().quarantine.is_none() {
-        raft::bootstrap(&raft, config.node.id).await.map_err(start_error)?;
-        let (data, tenant) = (&config.node.data, &config.node.tenant);
-        let model = api::Embedder::model(&*embedder);
-        form::form(&raft, &reader, data, &identity, tenant, model)
-            .await
-            .map_err(ServeError::Start)?;
-        // Once more: a state that had to be replayed says only now what it holds.
-        check_model(&reader, &embedder)?;
+        found(&config, &raft, &reader, &embedder).await?;
     }
+    tokio::spawn(keep_checking_model(raft.clone(), reader.clone(), Arc::clone(&embedder)));
     tokio::spawn(housekeep(raft.clone()));
 
     let ended = tokio::select! {
@@ -113,36 +113,76 @@ pub async fn serve(
     raft.shutdown().await;
     if ended.is_ok() {
         // Not needed for safety: the next start has less of the log to replay.
-        flusher.flush().map_err(|error| ServeError::Fault(error.to_string()))?;
+        flusher.flush().map_err(|error| damaged(&config.node.data, &error))?;
     }
     flusher.close();
     tracing::info!("stopped");
     ended
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    let bind = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    bind().map_err(|error: io::Error| start_error(format!("cannot listen on {address}: {error}")))
+/// Makes the founding members a cluster, unless they are one.
+async fn found(
+    config: &Config,
+    raft: &Handle,
+    reader: &Reader,
+    embedder: &Pool,
+) -> Result<(), ServeError> {
+    let deadline = Instant::now() + FOUND_TIMEOUT;
+    let mut members: BTreeMap<NodeId, Peer> = config
+        .cluster
+        .members
+        .iter()
+        .map(|(node, address)| (*node, Peer { address: address.clone() }))
+        .collect();
+    if members.is_empty() {
+        members.insert(config.node.id, Peer { address: config.peer.reached_at() });
+    }
+    raft::bootstrap(raft, &members, deadline).await.map_err(start_error)?;
+    let (data, tenant) = (&config.node.data, &config.node.tenant);
+    let model = api::Embedder::model(embedder);
+    form::form(raft, reader, data, &members, tenant, model, deadline)
+        .await
+        .map_err(ServeError::Start)?;
+    // Once more: a state that had to be replayed says only now what it holds.
+    check_model(reader, embedder)
+}
+
+/// A node that joins learns from the state which model its cluster uses.
+async fn keep_checking_model(raft: Handle, reader: Reader, embedder: Arc<Pool>) {
+    while matches!(reader.cluster(), Ok(None)) {
+        tokio::time::sleep(FORMED_INTERVAL).await;
+    }
+    if let Err(error) = check_model(&reader, &embedder) {
+        raft.fault().report(&error);
+    }
 }
 
 /// Opens data and raft. A log that lost its tail leaves the node up, without a
 /// part in the cluster.
-fn open(config: &Config) -> Result<(Reader, Flusher, Handle), ServeError> {
+fn open(
+    config: &Config,
+    identity: &Identity,
+    transport: Transport,
+) -> Result<(Reader, Flusher, Handle), ServeError> {
     let data = &config.node.data;
     let (writer, reader, log) = storage::open(data, None).map_err(|error| damaged(data, &error))?;
     let flusher = writer.flusher();
     let fault = Fault::default();
     let settings = Settings {
         node: config.node.id,
+        incarnation: identity.incarnation.into_bytes(),
+        boot: Uuid::new_v4().as_u64_pair().0,
         heartbeat: Duration::from_millis(config.raft.heartbeat_ms),
         election_min: Duration::from_millis(config.raft.election_min_ms),
         election_max: Duration::from_millis(config.raft.election_max_ms),
+        cuts: Cuts {
+            log_bytes: config.raft.cut_bytes,
+            log_age: Duration::from_secs(config.raft.cut_seconds),
+            keep_entries: config.raft.cut_keep_entries,
+        },
     };
-    match raft::start(&settings, data, writer, log, Arc::new(SystemWall), fault.clone()) {
+    match raft::start(&settings, transport, data, writer, log, Arc::new(SystemWall), fault.clone())
+    {
         Ok(raft) => Ok((reader, flusher, raft)),
         Err(StartError::BelowNote(below)) => {
             tracing::error!(reason = %below, "quarantined");
@@ -154,19 +194,18 @@ fn open(config: &Config) -> Result<(Reader, Flusher, Handle), ServeError> {
     }
 }
 
+fn explained(error: &storage::Error) -> String {
+    format!("{error}. {}", error.advice())
+}
+
 fn damaged(data: &Path, error: &storage::Error) -> ServeError {
-    let advice = if error.is_corruption() {
-        "The data is damaged and nothing was changed. Keep a copy of the folder, then restore it \
-         from a backup, or remove this node from the cluster and add it again, empty, with a new id"
-    } else {
-        "Nothing was changed. Check the disk, the permissions, and that no other node uses the folder"
-    };
-    start_error(format!("cannot open {}: {error}. {advice}", data.display()))
+    start_error(format!("cannot open {}: {error}. {}", data.display(), error.advice()))
 }
 
 /// Vectors of different models cannot be compared: refuse to mix them.
 fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), ServeError> {
-    let Some(cluster) = reader.cluster().map_err(start_error)? else { return Ok(()) };
+    let cluster = reader.cluster().map_err(|error| start_error(explained(&error)))?;
+    let Some(cluster) = cluster else { return Ok(()) };
     let (stored, present) = (&cluster.model, api::Embedder::model(embedder));
     if stored.id == present.id {
         return Ok(());
@@ -175,54 +214,6 @@ fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), ServeError> {
         "the memories were embedded by {} ({:02x?}), but {} ({:02x?}) is configured: set embedder.model back",
         stored.name, stored.id.0, present.name, present.id.0,
     )))
-}
-
-fn serve_https(
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    router: Router,
-    handle: ServerHandle<SocketAddr>,
-    fault: Fault,
-) -> Result<(), ServeError> {
-    let tls = RustlsAcceptor::new(RustlsConfig::from_config(tls))
-        .handshake_timeout(HEADERS)
-        .acceptor(NoDelayAcceptor::new());
-    let acceptor = Bounded::new(tls, connections_max());
-    let mut server =
-        axum_server::from_tcp(listener).map_err(start_error)?.acceptor(acceptor).handle(handle);
-    limit(server.http_builder());
-    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
-    Ok(())
-}
-
-/// A node whose listener is gone serves nobody: it must not stay up as if it did.
-async fn until_ended(serving: impl Future<Output = io::Result<()>>, fault: Fault) {
-    if let Err(error) = serving.await {
-        fault.report(&format!("a listener ended: {error}"));
-    }
-}
-
-fn serve_http(
-    listener: TcpListener,
-    router: Router,
-    handle: ServerHandle<SocketAddr>,
-    fault: Fault,
-) -> Result<(), ServeError> {
-    let mut server = axum_server::from_tcp(listener).map_err(start_error)?.handle(handle);
-    limit(server.http_builder());
-    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
-    Ok(())
-}
-
-fn limit(builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>) {
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(HEADER_BYTES_MAX)
-        .keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(HEADERS);
 }
 
 /// Has the leader forget what is past its time. On other nodes, and while there

@@ -1,11 +1,12 @@
 //! What became of a command that was submitted, and why a node could not start.
 
+use serde::{Deserialize, Serialize};
 use storage::Decision;
 
 use crate::log_store::BelowNote;
 
 /// A decided command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Log index at which the decision holds: reading at it sees its effect.
     pub index: u64,
@@ -14,7 +15,7 @@ pub struct Outcome {
 }
 
 /// Why a command has no decision. All but one mean that nothing happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum SubmitError {
     /// The queue is full; nothing happened.
     #[error("too many requests wait")]

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use crate::clock::ClusterClock;
 use crate::error::{Outcome, SubmitError};
-use crate::handle::Shared;
 use crate::queue::Waiting;
+use crate::shared::Shared;
 use crate::types::{Answer, Payload, TypeConfig};
 
 /// Most commands of a batch.
@@ -111,9 +111,10 @@ impl Executor {
     async fn round(&self, term: &mut Term) -> Result<(), ()> {
         let mut again = Vec::new();
         loop {
-            let wall = self.shared.wall.now();
-            // In a cluster of one the own clock is the median.
-            let now = term.clock.stamp(wall, Some(wall));
+            let wall = self.shared.me.wall.now();
+            let (me, voters) = (&self.shared.me, self.shared.voters());
+            let now = term.clock.stamp(wall, me.contact.median(me.node, &voters, wall));
+            let began = std::time::Instant::now();
             let mut draft = Draft::new(&self.reader, now);
             let decided = self.decide_waiting(&mut draft, std::mem::take(&mut again))?;
             if decided.is_empty() {
@@ -135,6 +136,8 @@ impl Executor {
                     if logged {
                         term.stamped_at = Instant::now();
                     }
+                    // A quorum confirmed since then that this node leads, and has all.
+                    me.contact.confirmed(self.reader.position().index, began);
                     self.answer(decided);
                     return Ok(());
                 }
@@ -155,7 +158,7 @@ impl Executor {
             match decide(draft, &waiting.command) {
                 Ok(decision) => decided.push((waiting, decision)),
                 Err(error) => {
-                    self.shared.fault.report(&error);
+                    self.shared.me.fault.storage(&error);
                     waiting.fail(SubmitError::Unknown);
                     return fail(decided, SubmitError::Unknown);
                 }

@@ -1,5 +1,5 @@
-//! The latch that a fault of this machine closes. It is never opened again: the
-//! node stops, and whoever supervises it decides what next.
+//! The latch that a fault of this machine closes, or a part that ended. It is never
+//! opened again: the node stops, and whoever supervises it decides what next.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,10 +23,15 @@ impl Fault {
             if reported.is_some() {
                 return false;
             }
-            tracing::error!(%cause, "this node stops: its storage failed");
+            tracing::error!(%cause, "this node stops");
             *reported = Some(cause.to_string());
             true
         });
+    }
+
+    /// Closes the latch for a fault of the storage, and says what can be done about it.
+    pub fn storage(&self, error: &storage::Error) {
+        self.report(&format_args!("storage failed: {error}. {}", error.advice()));
     }
 
     /// The cause, once the latch is closed.

@@ -1,177 +1,26 @@
 //! The one way into the cluster for everybody else on this node: submit a
-//! command, make sure of an index, ask how things stand.
+//! command, make sure of an index, ask how things stand. Whether this node leads
+//! or another does is settled here.
 
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::errors::Fatal;
-use openraft::{RaftMetrics, ReadPolicy};
 use storage::{Command, Log};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use crate::clock::Wall;
 use crate::error::{Outcome, ReadError, SubmitError};
 use crate::fault::Fault;
-use crate::queue::{Queue, Waiting};
-use crate::state_machine::StateMachine;
-use crate::types::{NodeId, TypeConfig};
+use crate::forward::Forward;
+use crate::network::client::Peers;
+use crate::operate::{OperateError, Operated, Operation};
+use crate::shared::{Raft, Shared};
+use crate::types::NodeId;
 
 /// How long raft's threads may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
-pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
-
-/// Shared by handle and executor.
-pub(crate) struct Shared {
-    pub(crate) raft: Raft,
-    pub(crate) wall: Arc<dyn Wall>,
-    pub(crate) fault: Fault,
-    pub(crate) counters: Counters,
-    queue: Mutex<Queue>,
-    queued: Notify,
-    /// The term that the executor has opened, 0 for none.
-    opened: watch::Sender<u64>,
-}
-
-/// What the executor did since start.
-#[derive(Debug, Default)]
-pub struct Counters {
-    batches: AtomicU64,
-    batch_bytes: AtomicU64,
-    batch_commands: AtomicU64,
-    accepted: AtomicU64,
-    refused: AtomicU64,
-    busy: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn batch(&self, commands: usize, bytes: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.batch_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.batch_commands.fetch_add(commands as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn decided(&self, accepted: bool) {
-        let counter = if accepted { &self.accepted } else { &self.refused };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    pub(crate) fn new(raft: Raft, wall: Arc<dyn Wall>, fault: Fault) -> Self {
-        Self {
-            raft,
-            wall,
-            fault,
-            counters: Counters::default(),
-            queue: Mutex::default(),
-            queued: Notify::new(),
-            opened: watch::Sender::new(0),
-        }
-    }
-
-    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no code panics while it holds the queue")
-    }
-
-    /// Takes the next command that somebody still waits for.
-    pub(crate) fn claim_next(&self) -> Option<Waiting> {
-        let mut queue = self.queue();
-        loop {
-            let waiting = queue.pop()?;
-            if waiting.claim.take() {
-                return Some(waiting);
-            }
-        }
-    }
-
-    pub(crate) fn push_stamp(&self) {
-        // A full queue gets stamped by what is in it.
-        drop(self.queue().push(Waiting::stamp()));
-    }
-
-    /// Waits until something is queued.
-    pub(crate) async fn queued(&self) {
-        if self.queue().len() == 0 {
-            self.queued.notified().await;
-        }
-    }
-
-    /// The term that this node leads, by one consistent look at raft's metrics.
-    fn led(metrics: &RaftMetrics<TypeConfig>) -> Option<u64> {
-        let vote = &metrics.vote;
-        let leads = metrics.state.is_leader()
-            && vote.committed
-            && vote.leader_id.voted_for == metrics.id
-            && vote.leader_id.term == metrics.current_term;
-        leads.then_some(metrics.current_term)
-    }
-
-    /// From here on commands are taken and reads answered in `term`.
-    pub(crate) fn open_term(&self, term: u64) {
-        self.opened.send_replace(term);
-    }
-
-    /// Commands are taken no more until a term is opened again.
-    pub(crate) fn close_term(&self) {
-        self.opened.send_replace(0);
-    }
-
-    /// Whether this node leads, and has applied all that it inherited.
-    fn serves(&self) -> bool {
-        let opened = *self.opened.borrow();
-        opened != 0 && self.leads(opened)
-    }
-
-    pub(crate) fn leads(&self, term: u64) -> bool {
-        Self::led(&self.raft.metrics().borrow_watched()) == Some(term)
-    }
-
-    /// Waits until this node leads, and says which term; `None` when raft stopped.
-    pub(crate) async fn next_term(&self) -> Option<u64> {
-        let mut metrics = self.raft.metrics();
-        loop {
-            let term = Self::led(&metrics.borrow_watched());
-            if term.is_some() {
-                return term;
-            }
-            metrics.changed().await.ok()?;
-        }
-    }
-
-    /// Waits until raft stops, and reports why unless it was asked to.
-    pub(crate) async fn report_stop(&self) {
-        let mut metrics = self.raft.metrics();
-        loop {
-            let running = metrics.borrow_watched().running_state.clone();
-            match running {
-                Ok(()) => {}
-                Err(Fatal::Stopped) => return,
-                Err(fatal) => return self.fault.report(&fatal),
-            }
-            if metrics.changed().await.is_err() {
-                let last = metrics.borrow_watched().running_state.clone();
-                if !matches!(last, Err(Fatal::Stopped)) {
-                    self.fault.report(&"raft ended without a word");
-                }
-                return;
-            }
-        }
-    }
-
-    pub(crate) async fn led_no_longer(&self, term: u64) {
-        let mut metrics = self.raft.metrics();
-        while Self::led(&metrics.borrow_watched()) == Some(term) {
-            if metrics.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-}
 
 /// The handle. Cheap to clone.
 #[derive(Clone)]
@@ -188,8 +37,8 @@ enum Mode {
 }
 
 struct Running {
-    node: NodeId,
     shared: Arc<Shared>,
+    forward: Forward,
     applied: watch::Receiver<u64>,
     log: Arc<Log>,
     /// Taken when the node shuts down.
@@ -224,6 +73,8 @@ pub struct Status {
     pub applied_index: u64,
     /// Index up to which the state is durable without the log.
     pub snapshot_index: u64,
+    /// Index of the last entry that was cut off the log.
+    pub purged_index: u64,
     /// Commands that wait for the executor.
     pub queued: usize,
     /// Why the node takes no part, if it does not.
@@ -245,6 +96,8 @@ pub struct Totals {
     pub refused: u64,
     /// Commands that found the queue full.
     pub busy: u64,
+    /// Commands sent to another node, which led.
+    pub forwarded: u64,
     /// Syncs of the log's write-ahead log.
     pub wal_syncs: u64,
     /// Bytes of the log, roughly.
@@ -253,14 +106,14 @@ pub struct Totals {
 
 impl Handle {
     pub(crate) fn running(
-        node: NodeId,
         shared: Arc<Shared>,
+        forward: Forward,
         applied: watch::Receiver<u64>,
         log: Arc<Log>,
         runtime: tokio::runtime::Runtime,
     ) -> Self {
         let runtime = Mutex::new(Some(runtime));
-        Self(Arc::new(Mode::Running(Running { node, shared, applied, log, runtime })))
+        Self(Arc::new(Mode::Running(Running { shared, forward, applied, log, runtime })))
     }
 
     /// A handle for a node that takes no part in its cluster, and why.
@@ -279,40 +132,22 @@ impl Handle {
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
         let Mode::Running(running) = &*self.0 else { return Err(SubmitError::Quarantined) };
-        let shared = &running.shared;
-        if !shared.serves() {
-            return Err(SubmitError::NoLeader);
-        }
-        let (waiting, decided) = Waiting::new(command);
-        let claim = waiting.claim.clone();
-        if shared.queue().push(waiting).is_err() {
-            shared.counters.busy.fetch_add(1, Ordering::Relaxed);
-            return Err(SubmitError::Busy);
-        }
-        shared.queued.notify_one();
-        // A term that closed in between has handed back what it found; not this one.
-        if !shared.serves() && claim.take() {
-            return Err(SubmitError::NoLeader);
-        }
-        match timeout_at(deadline, decided).await {
-            Ok(Ok(outcome)) => outcome,
-            Err(_) if claim.take() => Err(SubmitError::DeadlinePassed),
-            Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
-        }
+        running.forward.submit(command, deadline).await
     }
 
-    /// Waits until this node leads and serves.
+    /// Has the cluster do what an operator wants; waits until `deadline` at most.
     ///
     /// # Errors
-    /// [`ReadError::DeadlinePassed`] when it does not by `deadline`.
-    pub async fn wait_leading(&self, deadline: Instant) -> Result<(), ReadError> {
-        let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
-        let mut serving = running.shared.opened.subscribe();
-        let served = serving.wait_for(|opened| *opened != 0 && running.shared.leads(*opened));
-        match timeout_at(deadline, served).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(ReadError::DeadlinePassed),
-        }
+    /// See [`OperateError`].
+    pub async fn operate(
+        &self,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Operated, OperateError> {
+        let Mode::Running(running) = &*self.0 else {
+            return Err(OperateError::Refused("this node is quarantined: ask another".into()));
+        };
+        running.forward.operate(operation, deadline).await
     }
 
     /// Makes sure that local reads from now on see everything acknowledged
@@ -322,12 +157,8 @@ impl Handle {
     /// See [`ReadError`].
     pub async fn read_index(&self, deadline: Instant) -> Result<(), ReadError> {
         let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
-        let read = running.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex);
-        match timeout_at(deadline, read).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(ReadError::NoLeader),
-            Err(_) => Err(ReadError::DeadlinePassed),
-        }
+        let index = running.forward.read_index(deadline).await?;
+        self.wait_applied(index, deadline).await
     }
 
     /// Waits until readers of this node see entry `index`.
@@ -344,11 +175,13 @@ impl Handle {
         }
     }
 
-    /// Time since a quorum last confirmed what this node knows. A leader of a
-    /// cluster of one is its own quorum. `None`: no contact with a leader.
+    /// Time since this node's state was known to be the cluster's newest. `None`: it
+    /// never was in this life of the process.
     pub fn staleness(&self) -> Option<Duration> {
         let Mode::Running(running) = &*self.0 else { return None };
-        running.shared.serves().then_some(Duration::ZERO)
+        let shared = &running.shared;
+        let confirmed = shared.me.contact.staleness(*running.applied.borrow());
+        shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
     /// How this node stands.
@@ -362,7 +195,7 @@ impl Handle {
         };
         let metrics = running.shared.raft.metrics().borrow_watched().clone();
         Status {
-            node: running.node,
+            node: running.shared.me.node,
             role: role(metrics.state),
             leader: metrics.current_leader,
             term: metrics.current_term,
@@ -370,6 +203,7 @@ impl Handle {
             commit_index: metrics.local_committed.map_or(0, |id| id.index()),
             applied_index: *running.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
+            purged_index: metrics.purged.map_or(0, |id| id.index()),
             queued: running.shared.queue().len(),
             quarantine: None,
         }
@@ -387,6 +221,7 @@ impl Handle {
             accepted: of(&counters.accepted),
             refused: of(&counters.refused),
             busy: of(&counters.busy),
+            forwarded: of(&counters.forwarded),
             wal_syncs: running.log.syncs(),
             log_bytes: running.log.size_bytes(),
         }
@@ -395,7 +230,7 @@ impl Handle {
     /// The latch that closes when this node must stop.
     pub fn fault(&self) -> &Fault {
         match &*self.0 {
-            Mode::Running(running) => &running.shared.fault,
+            Mode::Running(running) => &running.shared.me.fault,
             Mode::Quarantined { fault, .. } => fault,
         }
     }
@@ -416,9 +251,9 @@ impl Handle {
         running.log.close();
     }
 
-    pub(crate) fn raft(&self) -> Option<&Raft> {
+    pub(crate) fn parts(&self) -> Option<(&Raft, &Peers)> {
         match &*self.0 {
-            Mode::Running(running) => Some(&running.shared.raft),
+            Mode::Running(running) => Some((&running.shared.raft, &running.forward.peers)),
             Mode::Quarantined { .. } => None,
         }
     }

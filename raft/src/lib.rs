@@ -1,64 +1,99 @@
 //! Replication: the log under openraft, the state machine over the storage
-//! engine, the executor that decides and writes, the cluster clock. The only
-//! crate that knows openraft; it does not know what a memory is, nor HTTP.
+//! engine, the executor that decides and writes, the cluster clock, the way between
+//! nodes. The only crate that knows openraft; it does not know what a memory is,
+//! nor the public interface.
 //!
 //! [`start`] gives a [`Handle`], through which everybody else on the node
 //! submits commands and makes sure of what they read.
 
-mod alone;
 mod clock;
+mod cluster;
+mod contact;
 mod error;
 mod executor;
 mod fault;
+mod forward;
 mod handle;
 mod log_store;
 mod log_writer;
+mod network;
+mod operate;
 mod queue;
 mod record;
+mod shared;
 mod snapshot;
 mod state_machine;
 mod types;
 mod upkeep;
 
-use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use axum::Router;
+use futures::future::BoxFuture;
 use openraft::{Config, SnapshotPolicy};
+use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
 pub use clock::{SystemWall, Wall};
+pub use cluster::{bootstrap, founders};
 pub use error::{Outcome, ReadError, StartError, SubmitError};
 pub use fault::Fault;
 pub use handle::{Handle, Status, Totals};
 pub use log_store::BelowNote;
+pub use network::WINDOW_BYTES;
+pub use network::client::PeerTls;
+pub use operate::{ClusterStatus, MemberStatus, OperateError, Operated, Operation, Verification};
 pub use types::{NodeId, Peer};
+pub use upkeep::Cuts;
 
+use contact::Contact;
 use executor::Executor;
-use handle::{Raft, Shared};
+use forward::Forward;
 use log_store::{LogStore, OpenError};
+use network::Network;
+use network::client::Peers;
+use network::identity::Me;
+use network::server::{Server, router};
+use shared::{Raft, Shared};
 use snapshot::Snapshots;
 use state_machine::StateMachine;
 
 /// Threads that raft runs on, apart from everything else of the node.
 const THREADS: usize = 2;
-/// Log entries that stay although the state is durable past them. A batch is a
-/// few kB under load and 3 MiB at most; nobody follows a cluster of one.
-const LOG_KEEP_ENTRIES: u64 = 1_000;
 
 /// How raft runs on this node.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// This node.
     pub node: NodeId,
+    /// This life of its data folder.
+    pub incarnation: Incarnation,
+    /// A random name of this life of the process.
+    pub boot: u64,
     /// How often a leader shows that it leads.
     pub heartbeat: Duration,
     /// Shortest time without a leader after which a node stands for election.
     pub election_min: Duration,
     /// Longest such time; also the leader's lease.
     pub election_max: Duration,
+    /// When the log is cut.
+    pub cuts: Cuts,
 }
+
+/// How a node meets its peers.
+pub struct Transport {
+    /// What it shows them, and whom it believes.
+    pub tls: PeerTls,
+    /// Serves these routes on the peer listener, to callers with a certificate of
+    /// the authority only; runs on raft's own threads, and ends with an error or never.
+    pub serve: Serve,
+}
+
+/// See [`Transport`].
+pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + Send>;
 
 /// Starts raft on a node. `data` is the folder that `log` lies in.
 ///
@@ -67,6 +102,7 @@ pub struct Settings {
 /// with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
+    transport: Transport,
     data: &Path,
     writer: Writer,
     log: Log,
@@ -79,44 +115,64 @@ pub fn start(
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone()).map_err(open_error)?;
     let snapshots = Snapshots::open(data)?;
     let state_machine =
-        StateMachine::new(writer, Some(log_store.writer()), snapshots, fault.clone());
+        StateMachine::new(writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
     let applied = state_machine.watch_applied();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("raft")
         .enable_all()
         .build()?;
-    let raft = on(&runtime, {
-        let node = settings.node;
-        async move { Raft::new(node, config, alone::Alone, log_store, state_machine).await }
-    })
-    .map_err(|fatal| StartError::Raft(fatal.to_string()))?;
-    let shared = Arc::new(Shared::new(raft, wall, fault));
-    let executor = runtime.spawn(Executor { shared: Arc::clone(&shared), reader }.run());
-    let watched = Arc::clone(&shared);
-    runtime.spawn(async move {
-        if let Err(panic) = executor.await {
-            watched.fault.report(&panic);
+    let (node, incarnation) = (settings.node, settings.incarnation);
+    let contact = Contact::new(settings.boot);
+    let me = Arc::new(Me { node, incarnation, reader: reader.clone(), wall, contact, fault });
+    let peers = Peers::new(Arc::clone(&me), &transport.tls)
+        .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
+    let peers = Arc::new(peers);
+    let network = Network { peers: Arc::clone(&peers), raft: Arc::new(OnceLock::new()) };
+    let running = Arc::clone(&network.raft);
+    let raft =
+        on(
+            &runtime,
+            async move { Raft::new(node, config, network, log_store, state_machine).await },
+        )
+        .map_err(|fatal| StartError::Raft(me.fault.cause().unwrap_or_else(|| fatal.to_string())))?;
+    running.get_or_init(|| raft.clone());
+    let shared = Arc::new(Shared::new(raft, Arc::clone(&me)));
+    supervise(&runtime, &me.fault, Executor { shared: Arc::clone(&shared), reader }.run());
+    let (shared_too, peers_too) = (Arc::clone(&shared), Arc::clone(&peers));
+    let routes =
+        router(Server { me: Arc::clone(&me), shared: shared_too, peers: peers_too, snapshots });
+    let (serve, fault) = (transport.serve, me.fault.clone());
+    supervise(&runtime, &me.fault, async move {
+        if let Err(error) = serve(routes).await {
+            fault.report(&format!("the peer listener ended: {error}"));
         }
     });
-    runtime.spawn(upkeep::run(shared.raft.clone(), Arc::clone(&log)));
+    supervise(
+        &runtime,
+        &me.fault,
+        upkeep::run(Arc::clone(&shared), Arc::clone(&log), settings.cuts),
+    );
     let watched = Arc::clone(&shared);
-    runtime.spawn(async move { watched.report_stop().await });
-    Ok(Handle::running(settings.node, shared, applied, log, runtime))
+    supervise(&runtime, &me.fault, async move { watched.report_stop().await });
+    let forward = Forward { shared: Arc::clone(&shared), peers };
+    Ok(Handle::running(shared, forward, applied, log, runtime))
 }
 
-/// Makes a pristine node a cluster of one; does nothing on any other node.
-///
-/// # Errors
-/// When raft refuses.
-pub async fn bootstrap(handle: &Handle, node: NodeId) -> Result<(), StartError> {
-    let Some(raft) = handle.raft() else { return Ok(()) };
-    let refused = |error: String| StartError::Raft(error);
-    if raft.is_initialized().await.map_err(|fatal| refused(fatal.to_string()))? {
-        return Ok(());
-    }
-    let members = BTreeMap::from([(node, Peer::default())]);
-    raft.initialize(members).await.map_err(|error| refused(error.to_string()))
+/// Runs a task that must not panic: a node without it would only seem to run.
+fn supervise(
+    runtime: &tokio::runtime::Runtime,
+    fault: &Fault,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let task = runtime.spawn(task);
+    let fault = fault.clone();
+    runtime.spawn(async move {
+        match task.await {
+            Err(error) if error.is_panic() => fault.report(&error),
+            Ok(()) | Err(_) => {}
+        }
+    });
 }
 
 fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
@@ -134,8 +190,9 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         // does not keep it alive for ever (openraft#2080).
         quorum_loss_probe_interval: Some(2 * millis(settings.election_max) + 200),
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: LOG_KEEP_ENTRIES,
-        replication_lag_threshold: 10 * LOG_KEEP_ENTRIES,
+        max_in_snapshot_log_to_keep: settings.cuts.keep_entries,
+        // Only a follower that needs what was cut gets a snapshot.
+        replication_lag_threshold: u64::MAX,
         install_snapshot_timeout: 30_000,
         ..Config::default()
     };

@@ -32,6 +32,7 @@ const NOTE: &str = "log.note";
 pub(crate) struct LogStore {
     log: Arc<Log>,
     writer: LogWriter,
+    fault: Fault,
 }
 
 /// A log that holds less than it is known to have held.
@@ -76,8 +77,8 @@ impl LogStore {
         }
         // What was read from disk is as durable as it will get once synced again.
         log.sync()?;
-        let writer = LogWriter::start(Arc::clone(&log), path, found, fault);
-        Ok(Self { log, writer })
+        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
+        Ok(Self { log, writer, fault })
     }
 
     /// The side that waits for syncs.
@@ -146,13 +147,22 @@ fn read(log: &Log, first: u64, end: u64, bytes_max: usize) -> storage::Result<Ve
 }
 
 /// Some entries from `first` on; that one must be there if any is.
-fn read_from(log: &Log, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-    let entries = read(log, first, end, READ_BYTES).map_err(io::Error::other)?;
+fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
+    let entries = read(log, first, end, READ_BYTES)?;
     match entries.first().map(|entry| entry.log_id.index()) {
         Some(found) if found != first => {
-            Err(io::Error::other(format!("the log has no entry {first}, but {found}")))
+            let detail = format!("has no entry {first}, but {found}");
+            Err(storage::Error::Corrupt { what: "log", detail })
         }
         _ => Ok(entries),
+    }
+}
+
+/// For `map_err`: a log that cannot be read ends the node.
+fn unread(fault: &Fault) -> impl Fn(storage::Error) -> io::Error {
+    |error| {
+        fault.storage(&error);
+        io::Error::other(error.to_string())
     }
 }
 
@@ -176,11 +186,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        read(&self.log, first, end, usize::MAX).map_err(io::Error::other)
+        read(&self.log, first, end, usize::MAX).map_err(unread(&self.fault))
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read_from(&self.log, first, end)
+        read_from(&self.log, first, end).map_err(unread(&self.fault))
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -188,11 +198,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend {
         let (first, end) = bounds(&range);
-        let log = Arc::clone(&self.log);
+        let (log, fault) = (Arc::clone(&self.log), self.fault.clone());
         let pieces = futures::stream::try_unfold(first, move |next| {
             let piece = if next < end {
                 let limit = end.min(next.saturating_add(READ_ENTRIES as u64));
-                read_from(&log, next, limit)
+                read_from(&log, next, limit).map_err(unread(&fault))
             } else {
                 Ok(Vec::new())
             };
@@ -210,7 +220,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote = named::<VoteRecord>(&self.log, Name::Vote).map_err(io::Error::other)?;
+        let vote = named::<VoteRecord>(&self.log, Name::Vote).map_err(unread(&self.fault))?;
         Ok(vote.map(Vote::from))
     }
 }
@@ -219,8 +229,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let purged = named::<LogIdRecord>(&self.log, Name::Purged).map_err(io::Error::other)?;
-        let last = last(&self.log).map_err(io::Error::other)?;
+        let purged = named::<LogIdRecord>(&self.log, Name::Purged).map_err(unread(&self.fault))?;
+        let last = last(&self.log).map_err(unread(&self.fault))?;
         Ok(LogState {
             last_purged_log_id: purged.map(LogId::from),
             last_log_id: last.map(LogId::from),
@@ -247,7 +257,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let committed = named::<LogIdRecord>(&self.log, Name::Committed);
-        Ok(committed.map_err(io::Error::other)?.map(LogId::from))
+        Ok(committed.map_err(unread(&self.fault))?.map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>

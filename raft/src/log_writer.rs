@@ -108,7 +108,7 @@ impl Thread {
             let written = first.map_or(Ok(()), |first| self.write_all(first, waiting));
             if let Err(error) = written.and_then(|()| self.follow()) {
                 // Dropping the queue and the watch fails everything that waits or comes.
-                self.fault.report(&error);
+                self.fault.storage(&error);
                 return;
             }
         }
@@ -119,6 +119,10 @@ impl Thread {
         let mut durable: Vec<(IOFlushed<TypeConfig>, NoteChange)> = Vec::new();
         for write in std::iter::once(first).chain(waiting.try_iter()) {
             if let NoteChange::Lower(last) = write.note {
+                // What stays of this pass's appends counts as synced from here on.
+                if !durable.is_empty() {
+                    self.log.sync()?;
+                }
                 // What this pass appended before is about to go again.
                 for (_, note) in &mut durable {
                     *note = match *note {
@@ -139,6 +143,8 @@ impl Thread {
             return Ok(());
         }
         if let Err(error) = self.log.sync() {
+            // First: raft, told next, knows less of the cause.
+            self.fault.storage(&error);
             for (callback, _) in durable {
                 callback.io_completed(Err(std::io::Error::other(error.to_string())));
             }

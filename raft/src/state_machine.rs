@@ -62,7 +62,7 @@ impl StateMachine {
     }
 
     fn failed(&self, error: &storage::Error) -> io::Error {
-        self.fault.report(error);
+        self.fault.storage(error);
         io::Error::other(error.to_string())
     }
 }

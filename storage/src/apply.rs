@@ -129,6 +129,7 @@ impl Writer {
         let engine = self.reader.engine();
         let position = engine.position.read().clone();
         engine.state.checkpoint(target)?;
+        fail::fail_point!("snapshot-build", |_| std::process::abort());
         Ok(position)
     }
 
@@ -140,6 +141,7 @@ impl Writer {
     pub fn install(&mut self, source: &Path, accept: impl FnOnce(&Position) -> bool) -> Result<()> {
         let before = self.reader.engine();
         let next = self.folder.adopt(before.state.path(), source)?;
+        fail::fail_point!("snapshot-install", |_| std::process::abort());
         let engine = Engine::open(&next, self.folder.env())?;
         if !accept(&engine.position.read()) {
             engine.state.retire();
@@ -234,7 +236,7 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
             Change::EventsTrimmed(tenant, before) => {
                 shown.push((*tenant, trimmed(engine, *tenant, *before)?));
             }
-            Change::ClusterFormed(_)
+            Change::ClusterPut(_)
             | Change::TenantPut(..)
             | Change::ApiKeyPut(..)
             | Change::VerifyMark(_) => {}

@@ -21,7 +21,7 @@ use crate::table::key::{Key, Kind, after, prefix};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// The cluster formed with this identity.
-    ClusterFormed(Cluster),
+    ClusterPut(Cluster),
     /// The tenant now reads so.
     TenantPut(TenantId, Tenant),
     /// The API key now reads so.
@@ -82,7 +82,7 @@ impl Change {
             vec![RowWrite::Put(key, codec::encode(record))]
         }
         match self {
-            Self::ClusterFormed(cluster) => put(Key::Cluster, cluster),
+            Self::ClusterPut(cluster) => put(Key::Cluster, cluster),
             Self::TenantPut(tenant, row) => put(Key::Tenant(*tenant), row),
             Self::ApiKeyPut(tenant, id, row) => put(Key::ApiKey(*tenant, *id), row),
             Self::MemoryPut(tenant, id, row) => put(Key::Memory(*tenant, *id), row),

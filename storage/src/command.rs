@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
-use crate::model::cluster::Cluster;
+use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use crate::model::receipt::ReceiptRequest;
@@ -68,6 +68,18 @@ pub enum Action {
     Housekeep,
     /// Have every node hash its state.
     Verify,
+    /// Let a node into the cluster.
+    Admit {
+        /// Its id, which nobody had before.
+        node: u64,
+        /// The life of its data folder.
+        incarnation: Incarnation,
+    },
+    /// Deal with a node no more.
+    Dismiss {
+        /// Its id.
+        node: u64,
+    },
 }
 
 /// A memory to be stored.
@@ -128,6 +140,7 @@ impl Command {
             Action::Form { .. } | Action::Create(_) | Action::Update(..) | Action::Delete(_) => {
                 Class::Client
             }
+            Action::Admit { .. } | Action::Dismiss { .. } => Class::Client,
             Action::Stamp | Action::Housekeep | Action::Verify => Class::Duty,
         }
     }

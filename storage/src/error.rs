@@ -55,6 +55,18 @@ impl Error {
         move |source| Self::File { action, path: path.into(), source }
     }
 
+    /// What an operator can do about it.
+    pub fn advice(&self) -> &'static str {
+        if self.is_corruption() {
+            "The data is damaged and nothing was changed. Keep a copy of the folder, then restore \
+             it from a backup, or remove this node from the cluster and add it again, empty, with \
+             a new id"
+        } else {
+            "Nothing was changed. Check the disk, the permissions, and that no other node uses the \
+             folder"
+        }
+    }
+
     /// True when stored bytes were damaged, as opposed to not reachable.
     pub fn is_corruption(&self) -> bool {
         match self {

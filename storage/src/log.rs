@@ -174,3 +174,23 @@ fn entry_index(key: &[u8]) -> Result<u64> {
         _ => Err(Error::Corrupt { what: "log key", detail: format!("{key:02x?}") }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_the_log_are_fixed() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::open(folder.path(), None).unwrap();
+        log.write(&LogWrite::Append(vec![(300, b"entry".to_vec())])).unwrap();
+        for name in [Name::Vote, Name::Committed] {
+            log.write(&LogWrite::Set(name, b"named".to_vec())).unwrap();
+        }
+        log.write(&LogWrite::Purge(1, b"purged".to_vec())).unwrap();
+        let rows: Vec<_> = log.db.iterator(IteratorMode::Start).map(|row| row.unwrap()).collect();
+        let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| &key[..]).collect();
+        let expected: [&[u8]; 4] = [&[1, 0, 0, 0, 0, 0, 0, 1, 44], &[2, 1], &[2, 2], &[2, 3]];
+        assert_eq!(keys, expected);
+    }
+}

@@ -11,6 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use common::{Engine, TENANT, command, form, new_memory, vector};
+use storage::model::cluster::Member;
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use storage::model::receipt::ReceiptRequest;
@@ -83,6 +84,11 @@ impl Line {
         MemoryId([self.words[1].as_bytes()[0]; 16])
     }
 
+    fn admit(&self) -> Action {
+        let incarnation = [self.get("life").unwrap(); 16];
+        Action::Admit { node: self.get("node").unwrap(), incarnation }
+    }
+
     fn memory_type(&self) -> Option<MemoryType> {
         let name = self.settings.get("type")?;
         Some(MemoryType::ALL.into_iter().find(|kind| kind.name() == name).unwrap())
@@ -99,6 +105,11 @@ impl Line {
             "stamp" => return Command::duty(Action::Stamp),
             "housekeep" => return Command::duty(Action::Housekeep),
             "verify" => return Command::duty(Action::Verify),
+            "admit" => return Command::duty(self.admit()),
+            "dismiss" => {
+                let node = self.get("node").unwrap();
+                return Command::duty(Action::Dismiss { node });
+            }
             "create" => Action::Create(vec![self.new_memory()]),
             "update" => Action::Update(self.id(), self.patch()),
             "delete" => Action::Delete(self.id()),
@@ -315,7 +326,14 @@ fn told(decision: &Decision) -> String {
 
 fn fact(change: &Change) -> String {
     match change {
-        Change::ClusterFormed(cluster) => format!("cluster of model {}", cluster.model.name),
+        Change::ClusterPut(cluster) => {
+            let member = |member: &Member| {
+                let removed = if member.removed { " (removed)" } else { "" };
+                format!("{}{removed}", member.node)
+            };
+            let members: Vec<_> = cluster.members.iter().map(member).collect();
+            format!("cluster of model {} and nodes {}", cluster.model.name, members.join(", "))
+        }
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
         Change::MemoryPut(_, id, memory) => format!(

@@ -41,16 +41,21 @@ async fn sixty_four_clients_share_syncs_of_five_milliseconds() {
         together as f64 / syncs
     );
     assert!(together as f64 >= 8.0 * syncs, "{together} creates took {syncs} syncs");
+    assert!(rate >= 8.0 * alone, "throughput comes from sharing: {rate}/s against {alone}/s");
 }
 
+#[cfg(feature = "failpoints")]
 #[tokio::test]
-async fn no_write_is_acknowledged_without_a_sync() {
-    let cluster = options().start();
-    for number in 0..20 {
+async fn no_write_is_acknowledged_before_its_sync_has_ended() {
+    let cluster = options().env("FAILPOINTS", "log-sync=sleep(300)").start();
+    for number in 0..5 {
         let before = cluster.metric("hearth_log_wal_syncs_total").await;
+        let asked = Instant::now();
         cluster.create(&json!({"label": format!("number {number}")})).await;
+        let took = asked.elapsed();
         let after = cluster.metric("hearth_log_wal_syncs_total").await;
         assert!(after > before, "create {number} was acknowledged after {before} → {after} syncs");
+        assert!(took >= Duration::from_millis(300), "create {number} took {took:?}");
     }
 }
 
@@ -61,20 +66,25 @@ async fn a_failed_sync_stops_the_node_and_acknowledges_nothing() {
     cluster.create(&json!({"label": "before"})).await;
     cluster.kill_node();
     // The first syncs are those of the start: vote, blank entry, first stamps.
-    let mut node = cluster.serve_with(&[("FAILPOINTS", "log-sync=12*off->return")]);
+    const SYNCS: f64 = 12.0;
+    let failing = format!("log-sync={SYNCS}*off->return");
+    let mut node = cluster.serve_with(&[("FAILPOINTS", &failing)]);
     cluster.ready().await;
-    let mut failed = false;
+    let left = SYNCS - cluster.metric("hearth_log_wal_syncs_total").await;
+    let (mut failed, mut acknowledged) = (false, 0.0);
     for number in 0..50 {
         let label = format!("number {number}");
         let ask = cluster.ask(Method::POST, "/agent/nodes").json(&json!({"label": label}));
         match ask.try_send().await {
             Ok(answer) if answer.status.is_success() => {
-                assert!(!failed, "acknowledged after a failed sync")
+                assert!(!failed, "acknowledged after a failed sync");
+                acknowledged += 1.0;
             }
             _ => failed = true,
         }
     }
     assert!(failed);
+    assert!(acknowledged <= left, "{acknowledged} acknowledged with {left} syncs");
     assert!(!node.ended(), "the node must end with an error");
     assert!(node.log().contains("storage failed"), "{}", node.log());
 }

@@ -1,16 +1,19 @@
 //! Promises to users, one file each, kept by real processes of the real binary.
 
 mod bad_input;
+mod cluster;
 mod consistency;
 mod damage;
 mod dev;
 mod durability;
 mod embedder;
+mod failover;
 mod group_commit;
 mod house;
 mod idempotency;
 mod memories;
 mod search;
+mod snapshots;
 
 use tests::Options;
 

@@ -1,6 +1,9 @@
 //! The harness: starts the real binary, talks to it as a client would, and does
 //! to it what the world does. Ends every process that it started, and no other.
 
+mod http;
+mod process;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,6 +16,9 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use tempfile::TempDir;
 
+pub use http::{Answer, Ask, client};
+pub use process::{Node, cpu_seconds, signal, wait_gone};
+
 /// Longest that anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
@@ -20,6 +26,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// How to start a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
+    nodes: usize,
     embedder: &'static str,
     environment: BTreeMap<String, String>,
     binary: PathBuf,
@@ -28,7 +35,15 @@ pub struct Options {
 impl Options {
     /// One node with the hashing embedder. `binary` is the binary under test.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        Self { embedder: "hashing", environment: BTreeMap::new(), binary: binary.into() }
+        let (binary, environment) = (binary.into(), BTreeMap::new());
+        Self { nodes: 1, embedder: "hashing", environment, binary }
+    }
+
+    /// With so many nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
     }
 
     /// With the real embedding model.
@@ -49,7 +64,8 @@ impl Options {
     pub fn start(self) -> Cluster {
         let folder = TempDir::new().expect("a temporary folder");
         let mut dev = Command::new(&self.binary)
-            .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder, "--data"])
+            .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
+            .args(["--nodes", &self.nodes.to_string(), "--data"])
             .arg(folder.path())
             .envs(&self.environment)
             .stdout(Stdio::piped())
@@ -68,99 +84,172 @@ impl Options {
         let info: Value = serde_json::from_str(&line).expect("the line is JSON");
         Cluster {
             client: client(Path::new(text(&info["ca"]))),
+            killed: (0..self.nodes).map(|_| AtomicBool::new(false)).collect(),
             info,
             dev,
-            node_killed: AtomicBool::new(false),
             options: self,
             folder,
         }
     }
 }
 
-/// A running cluster.
+/// A running cluster. What is asked of it without naming a node is asked of the first.
 pub struct Cluster {
     /// What `hearth dev --json` printed.
     pub info: Value,
     client: Client,
     dev: Child,
-    /// Whether the node that it started was killed; its number may be another's now.
-    node_killed: AtomicBool,
+    /// Which of the nodes that it started were killed; their numbers may be others' now.
+    killed: Vec<AtomicBool>,
     options: Options,
     folder: TempDir,
 }
 
-/// An answer: status, headers by name, JSON body (null if there is none).
-#[derive(Debug, Clone)]
-pub struct Answer {
-    /// HTTP status.
-    pub status: StatusCode,
-    /// Headers, names in lower case.
-    pub headers: BTreeMap<String, String>,
-    /// The body.
-    pub body: Value,
+/// One node of a cluster.
+#[derive(Clone, Copy)]
+pub struct At<'a> {
+    cluster: &'a Cluster,
+    at: usize,
 }
 
-impl Answer {
-    /// Its body, which must be that of a success.
-    #[track_caller]
-    pub fn ok(self) -> Value {
-        assert!(self.status.is_success(), "{} {}", self.status, self.body);
-        self.body
+impl At<'_> {
+    fn info(&self) -> &Value {
+        &self.cluster.info["nodes"][self.at]
     }
 
-    /// A header as a number.
-    #[track_caller]
-    pub fn number(&self, header: &str) -> u64 {
-        self.headers[header].parse().expect("a number")
-    }
-}
-
-/// A request to be sent.
-pub struct Ask {
-    request: reqwest::RequestBuilder,
-}
-
-impl Ask {
-    /// With a header.
-    #[must_use]
-    pub fn header(self, name: &str, value: &str) -> Self {
-        Self { request: self.request.header(name, value) }
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.info()["id"].as_u64().expect("an id")
     }
 
-    /// With a JSON body.
-    #[must_use]
-    pub fn json(self, body: &Value) -> Self {
-        Self { request: self.request.json(body) }
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        text(&self.info()["url"])
     }
 
-    /// With a body as it stands.
-    #[must_use]
-    pub fn raw(self, body: impl Into<Vec<u8>>) -> Self {
-        Self { request: self.request.body(body.into()) }
+    /// URL of its operator's listener.
+    pub fn ops(&self) -> &str {
+        text(&self.info()["ops"])
     }
 
-    /// Sends it. An error means that there was no answer.
-    pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
-        let answer = self.request.send().await?;
-        let status = answer.status();
-        let header = |(name, value): (&reqwest::header::HeaderName, &_)| {
-            let value: &reqwest::header::HeaderValue = value;
-            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let headers = answer.headers().iter().map(header).collect();
-        let bytes = answer.bytes().await?;
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { status, headers, body })
+    /// Its data folder.
+    pub fn data(&self) -> PathBuf {
+        PathBuf::from(text(&self.info()["data"]))
     }
 
-    /// Sends it; there must be an answer.
-    pub async fn send(self) -> Answer {
-        self.try_send().await.expect("an answer")
+    /// Process id of the process that `hearth dev` started.
+    pub fn pid(&self) -> u32 {
+        self.info()["pid"].as_u64().expect("a process id") as u32
+    }
+
+    /// A request with the admin key; `path` follows `/api/v1`.
+    pub fn ask(&self, method: Method, path: &str) -> Ask {
+        let request = self.cluster.client.request(method, format!("{}/api/v1{path}", self.url()));
+        Ask { request: request.bearer_auth(self.cluster.key()) }
+    }
+
+    /// A request without a key, of a whole path.
+    pub fn ask_bare(&self, method: Method, path: &str) -> Ask {
+        let request = self.cluster.client.request(method, format!("{}{path}", self.url()));
+        Ask { request }
+    }
+
+    /// A request to the operator's listener, with JSON or nothing in its body.
+    pub fn operate(&self, method: Method, path: &str) -> Ask {
+        let request = self.cluster.client.request(method, format!("{}{path}", self.ops()));
+        Ask { request }
+    }
+
+    /// Creates a memory and returns it.
+    pub async fn create(&self, body: &Value) -> Value {
+        self.ask(Method::POST, "/agent/nodes").json(body).send().await.ok()
+    }
+
+    /// Value of a metric without labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let answer = self.cluster.client.get(format!("{}/metrics", self.ops())).send().await;
+        let text = answer.expect("the operator's listener answers").text().await.expect("text");
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+        let value = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name}"))
+    }
+
+    /// Kills the process that `hearth dev` started, as a power cut would.
+    pub fn kill(&self) {
+        self.cluster.killed[self.at].store(true, Ordering::Relaxed);
+        signal(self.pid(), "KILL");
+        wait_gone(self.pid());
+    }
+
+    /// Starts its process anew, as an operator would, and does not wait.
+    pub fn serve(&self) -> Node {
+        self.serve_with(&[])
+    }
+
+    /// The same, with further variables in its environment.
+    pub fn serve_with(&self, environment: &[(&str, &str)]) -> Node {
+        let log = self.data().join("served.log");
+        let child = Command::new(&self.cluster.options.binary)
+            .args(["serve", "--config"])
+            .arg(self.data().join("hearth.toml"))
+            .envs(&self.cluster.options.environment)
+            .envs(environment.iter().copied())
+            .stderr(std::fs::File::create(&log).expect("a log file"))
+            .spawn()
+            .expect("the binary under test starts");
+        Node { child, log }
+    }
+
+    /// Waits until it says that it is ready.
+    pub async fn ready(&self) {
+        let started = Instant::now();
+        while !self.readyz().await.is_some_and(|(status, _)| status.is_success()) {
+            let log = std::fs::read_to_string(self.data().join("served.log")).unwrap_or_default();
+            assert!(started.elapsed() < PATIENCE, "the node does not become ready: {log}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Status and text of `/readyz?verbose`, if it answers.
+    pub async fn readyz(&self) -> Option<(StatusCode, String)> {
+        let url = format!("{}/readyz?verbose", self.ops());
+        let answer = self.cluster.client.get(url).send().await.ok()?;
+        Some((answer.status(), answer.text().await.ok()?))
+    }
+
+    /// What it says of itself, if it answers.
+    pub async fn status(&self) -> Option<Value> {
+        let answer = self.operate(Method::GET, "/api/v1/status").try_send().await.ok()?;
+        answer.status.is_success().then_some(answer.body)
     }
 }
 
 impl Cluster {
-    /// The URL of the node.
+    /// The node with this position, from 0.
+    pub fn at(&self, at: usize) -> At<'_> {
+        At { cluster: self, at }
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = At<'_>> {
+        (0..self.options.nodes).map(|at| self.at(at))
+    }
+
+    /// Position of the node that leads, once one says so.
+    pub async fn leader(&self) -> usize {
+        let started = Instant::now();
+        loop {
+            for node in self.nodes() {
+                if node.status().await.is_some_and(|status| status["role"] == "leader") {
+                    return node.at;
+                }
+            }
+            assert!(started.elapsed() < PATIENCE, "no node leads");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// The URL of the first node.
     pub fn url(&self) -> &str {
         text(&self.info["nodes"][0]["url"])
     }
@@ -172,7 +261,7 @@ impl Cluster {
 
     /// Its data folder.
     pub fn data(&self) -> PathBuf {
-        PathBuf::from(text(&self.info["nodes"][0]["data"]))
+        self.at(0).data()
     }
 
     /// The admin key.
@@ -185,15 +274,14 @@ impl Cluster {
         &self.client
     }
 
-    /// A request with the admin key; `path` follows `/api/v1`.
+    /// See [`At::ask`].
     pub fn ask(&self, method: Method, path: &str) -> Ask {
-        let request = self.client.request(method, format!("{}/api/v1{path}", self.url()));
-        Ask { request: request.bearer_auth(self.key()) }
+        self.at(0).ask(method, path)
     }
 
-    /// A request without a key, of a whole path.
+    /// See [`At::ask_bare`].
     pub fn ask_bare(&self, method: Method, path: &str) -> Ask {
-        Ask { request: self.client.request(method, format!("{}{path}", self.url())) }
+        self.at(0).ask_bare(method, path)
     }
 
     /// A client with connections of its own, as another agent would have.
@@ -201,72 +289,51 @@ impl Cluster {
         Agent(client(Path::new(text(&self.info["ca"]))))
     }
 
-    /// Creates a memory and returns it.
+    /// See [`At::create`].
     pub async fn create(&self, body: &Value) -> Value {
-        self.ask(Method::POST, "/agent/nodes").json(body).send().await.ok()
+        self.at(0).create(body).await
     }
 
-    /// Value of a metric without labels.
+    /// See [`At::metric`].
     pub async fn metric(&self, name: &str) -> f64 {
-        let answer = self.client.get(format!("{}/metrics", self.ops())).send().await;
-        let text = answer.expect("the operator's listener answers").text().await.expect("text");
-        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
-        let value = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        value.unwrap_or_else(|| panic!("no metric {name}"))
+        self.at(0).metric(name).await
     }
 
-    /// Process id of the node that `hearth dev` started.
+    /// See [`At::pid`].
     pub fn pid(&self) -> u32 {
-        self.info["nodes"][0]["pid"].as_u64().expect("a process id") as u32
+        self.at(0).pid()
     }
 
-    /// Kills the node that `hearth dev` started, as a power cut would.
+    /// See [`At::kill`].
     pub fn kill_node(&self) {
-        self.node_killed.store(true, Ordering::Relaxed);
-        signal(self.pid(), "KILL");
-        wait_gone(self.pid());
+        self.at(0).kill();
     }
 
-    /// Starts the node's process anew, as an operator would, and does not wait.
+    /// See [`At::serve`].
     pub fn serve(&self) -> Node {
-        self.serve_with(&[])
+        self.at(0).serve()
     }
 
-    /// The same, with further variables in its environment.
+    /// See [`At::serve_with`].
     pub fn serve_with(&self, environment: &[(&str, &str)]) -> Node {
-        let log = std::fs::File::create(self.data().join("served.log")).expect("a log file");
-        let child = Command::new(&self.options.binary)
-            .args(["serve", "--config"])
-            .arg(self.data().join("hearth.toml"))
-            .envs(&self.options.environment)
-            .envs(environment.iter().copied())
-            .stderr(log)
-            .spawn()
-            .expect("the binary under test starts");
-        Node { child, log: self.data().join("served.log") }
+        self.at(0).serve_with(environment)
     }
 
-    /// Waits until the node says that it is ready.
+    /// See [`At::ready`].
     pub async fn ready(&self) {
-        let started = Instant::now();
-        while !self.readyz().await.is_some_and(|(status, _)| status.is_success()) {
-            let log = std::fs::read_to_string(self.data().join("served.log")).unwrap_or_default();
-            assert!(started.elapsed() < PATIENCE, "the node does not become ready: {log}");
-            tokio::time::sleep(POLL).await;
-        }
+        self.at(0).ready().await;
     }
 
-    /// Status and text of `/readyz?verbose`, if the node answers.
+    /// See [`At::readyz`].
     pub async fn readyz(&self) -> Option<(StatusCode, String)> {
-        let answer = self.client.get(format!("{}/readyz?verbose", self.ops())).send().await.ok()?;
-        Some((answer.status(), answer.text().await.ok()?))
+        self.at(0).readyz().await
     }
 
     /// Ends `hearth dev` in order and returns whether it ended well.
     pub fn end(&mut self) -> bool {
-        self.node_killed.store(true, Ordering::Relaxed);
+        self.killed.iter().for_each(|killed| killed.store(true, Ordering::Relaxed));
         signal(self.dev.id(), "TERM");
-        wait(&mut self.dev)
+        process::wait(&mut self.dev)
     }
 
     /// The folder of the whole cluster.
@@ -277,10 +344,12 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // The node first, at once: an orderly end would wait for this test's own
-        // connections. Then `hearth dev`, which has collected it before it ends.
-        if !self.node_killed.load(Ordering::Relaxed) {
-            signal(self.pid(), "KILL");
+        // The nodes first, at once: an orderly end would wait for this test's own
+        // connections. Then `hearth dev`, which has collected them before it ends.
+        for node in self.nodes() {
+            if !self.killed[node.at].load(Ordering::Relaxed) {
+                signal(node.pid(), "KILL");
+            }
         }
         if let Ok(None) = self.dev.try_wait() {
             signal(self.dev.id(), "TERM");
@@ -295,96 +364,16 @@ pub struct Agent(Client);
 impl Agent {
     /// A request with the admin key of `cluster`; `path` follows `/api/v1`.
     pub fn ask(&self, cluster: &Cluster, method: Method, path: &str) -> Ask {
-        let request = self.0.request(method, format!("{}/api/v1{path}", cluster.url()));
-        Ask { request: request.bearer_auth(cluster.key()) }
-    }
-}
-
-/// A node that the test itself started.
-pub struct Node {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Node {
-    /// Kills it, as a power cut would.
-    pub fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+        self.ask_at(&cluster.at(0), method, path)
     }
 
-    /// Tells it to stop, and returns whether it ended well.
-    pub fn stop(&mut self) -> bool {
-        signal(self.child.id(), "TERM");
-        wait(&mut self.child)
+    /// The same, of a certain node.
+    pub fn ask_at(&self, node: &At<'_>, method: Method, path: &str) -> Ask {
+        let request = self.0.request(method, format!("{}/api/v1{path}", node.url()));
+        Ask { request: request.bearer_auth(node.cluster.key()) }
     }
-
-    /// Waits until it ends by itself, and returns whether it ended well.
-    pub fn ended(&mut self) -> bool {
-        wait(&mut self.child)
-    }
-
-    /// What it logged.
-    pub fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).expect("its log")
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-fn wait(child: &mut Child) -> bool {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("the child is ours") {
-            return status.success();
-        }
-        assert!(started.elapsed() < PATIENCE, "the process does not end");
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Sends a signal to a process that a test started.
-pub fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.expect("kill runs").success(), "no process {pid}");
-}
-
-/// Waits until a process is gone, all its threads and files with it: `hearth dev`,
-/// its parent, has collected it then.
-pub fn wait_gone(pid: u32) {
-    let started = Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() {
-        assert!(started.elapsed() < PATIENCE, "process {pid} does not end");
-        std::thread::sleep(POLL);
-    }
-}
-
-/// CPU time that a process has used, from `/proc` (100 ticks a second on Linux).
-pub fn cpu_seconds(pid: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
-    (ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / 100.0
 }
 
 fn text(value: &Value) -> &str {
     value.as_str().expect("a string")
-}
-
-fn client(ca: &Path) -> Client {
-    // An error means that it is installed already.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let pem = std::fs::read(ca).expect("the CA file");
-    let ca = reqwest::Certificate::from_pem(&pem).expect("a certificate");
-    Client::builder()
-        .tls_certs_only([ca])
-        .no_proxy()
-        .timeout(Duration::from_secs(30))
-        .build()
-        .expect("a client")
 }

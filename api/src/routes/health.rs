@@ -8,6 +8,7 @@ use axum::routing::get;
 use storage::View;
 
 use crate::app::App;
+use crate::limits::STALENESS_MAX;
 
 /// How a node is.
 pub(crate) struct Health {
@@ -30,8 +31,8 @@ pub(crate) fn health(app: &App) -> Health {
         None => Ok(()),
     };
     let leader = match app.raft().staleness() {
-        Some(_) => Ok(()),
-        None => Err("no contact with a leader".to_owned()),
+        Some(staleness) if staleness <= STALENESS_MAX => Ok(()),
+        _ => Err("no contact with a leader".to_owned()),
     };
     let formed = match app.reader().cluster() {
         Ok(Some(_)) => Ok(()),

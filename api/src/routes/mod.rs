@@ -2,6 +2,7 @@
 //! calls, a view.
 
 mod batch;
+mod cluster;
 mod health;
 mod hot;
 mod memories;
@@ -21,7 +22,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::metrics::Gauges;
-use crate::middleware::{around, panicked};
+use crate::middleware::{around, bounded, panicked};
 
 /// The router of the public HTTPS listener.
 pub fn public(app: &App) -> Router {
@@ -37,15 +38,20 @@ pub fn public(app: &App) -> Router {
         .route("/api/v1/agent/search", post(search::memory_search))
         .route("/api/v1/agent/hot-context", post(hot::hot_context))
         .route("/api/v1/agent/hot_nodes", get(hot::hot_nodes))
+        .layer(from_fn_with_state(app.clone(), bounded))
         .route("/api/v1/status", get(status::status_get))
         .merge(health::routes());
     finish(routes, app)
 }
 
-/// The router of the operator's listener: health and metrics, without a key.
+/// The router of the operator's listener: health, metrics, the cluster; no key.
 pub fn operator(app: &App, gauges: impl Fn() -> Gauges + Clone + Send + Sync + 'static) -> Router {
     let metrics = move |state| operator::metrics_get(state, gauges());
-    finish(health::routes().route("/metrics", get(metrics)), app).layer(map_response(name_process))
+    let routes = health::routes()
+        .merge(cluster::routes())
+        .route("/metrics", get(metrics))
+        .route("/api/v1/status", get(status::status_get));
+    finish(routes, app).layer(map_response(name_process))
 }
 
 /// Tells whoever started this process that it is this one that answers.

@@ -1,5 +1,8 @@
 //! The command line.
 
+mod certs;
+mod children;
+mod cluster;
 mod demo;
 mod dev;
 
@@ -26,7 +29,7 @@ enum Command {
         /// The node's configuration.
         #[arg(long)]
         config: PathBuf,
-        /// Make this node a new cluster, if it belongs to none.
+        /// Found the cluster of the configured members, if there is none yet.
         #[arg(long)]
         bootstrap: bool,
         /// Stop when standard input ends.
@@ -35,6 +38,10 @@ enum Command {
     },
     /// Run a cluster on this machine, for development.
     Dev(dev::Dev),
+    /// Look at a running cluster, and change who belongs to it.
+    Cluster(cluster::Cluster),
+    /// Make a cluster's authority, and certificates for its nodes.
+    Certs(certs::Certs),
     /// Start a development cluster, show what it does, and leave it running.
     Demo,
 }
@@ -61,6 +68,8 @@ pub fn run() -> ExitCode {
                 let served = serve(config, bootstrap, while_stdin_open).await;
                 served.map_err(|error| error.to_string())
             }
+            Command::Cluster(cluster) => cluster.run().await,
+            Command::Certs(certs) => certs.run(),
             Command::Dev(dev) => dev.run().await,
             Command::Demo => demo::run().await,
         }

@@ -97,6 +97,8 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
             Ok(Ok(Reply::Done))
         }
         (Action::Housekeep, _) => upkeep::housekeep(draft),
+        (Action::Admit { node, incarnation }, _) => cluster::admit(draft, *node, *incarnation),
+        (Action::Dismiss { node }, _) => cluster::dismiss(draft, *node),
         (Action::Verify, _) => Ok(Ok(upkeep::verify(draft))),
         (Action::Create(_) | Action::Update(..) | Action::Delete(_), None) => {
             Ok(Err(Refusal::WrongState("the command names no tenant".into())))

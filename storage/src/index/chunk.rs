@@ -1,7 +1,7 @@
 //! Columns of 1,024 memories: what a scan reads, side by side in memory. Which
 //! memory sits in which row is the tenant index's business.
 
-use crate::model::heat::{Anchor, Cooling, cooled};
+use crate::model::heat::{Anchor, Cooling, cooled, cooled_at_most};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Tier};
 use crate::model::sq8::{self, Code};
@@ -157,10 +157,11 @@ impl Chunk {
         cooled(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
-    /// Heat that the memory in row `at` has at most, at any time: heat only falls.
+    /// What that heat is at most, at a fraction of the cost.
     #[inline]
-    pub(crate) fn heat_ceiling(&self, at: usize) -> f64 {
-        f64::from(self.heats[at].heat)
+    pub(crate) fn heat_ceiling(&self, at: usize, now: Timestamp) -> f64 {
+        let cell = &self.heats[at];
+        cooled_at_most(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
     /// Unit vector of the memory in row `at`.

@@ -211,6 +211,7 @@ struct Namespaces {
     numbers: HashMap<Box<str>, u32>,
     /// By number: the name, and the memories in it; 0 is a number free for use.
     used: Vec<(Box<str>, u32)>,
+    free: Vec<u32>,
 }
 
 impl Namespaces {
@@ -219,8 +220,7 @@ impl Namespaces {
             self.used[*number as usize].1 += 1;
             return *number;
         }
-        let free = self.used.iter().position(|(_, memories)| *memories == 0);
-        let number = free.unwrap_or(self.used.len());
+        let number = self.free.pop().map_or(self.used.len(), |number| number as usize);
         let entry = (Box::from(name), 1);
         match self.used.get_mut(number) {
             Some(used) => *used = entry,
@@ -235,6 +235,7 @@ impl Namespaces {
         *memories -= 1;
         if *memories == 0 {
             self.numbers.remove(name);
+            self.free.push(number);
         }
     }
 }

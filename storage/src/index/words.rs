@@ -10,7 +10,7 @@ use crate::model::score::KEYWORD_OVERLAP_MAX;
 
 /// Words of a query that are looked for: the first ones. Longer queries are
 /// texts, and are found by their meaning.
-pub(crate) const QUERY_WORDS_MAX: usize = 128;
+pub const QUERY_WORDS_MAX: usize = 128;
 
 /// Word → slots.
 #[derive(Default)]

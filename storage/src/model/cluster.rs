@@ -9,15 +9,33 @@ use crate::model::vector::ModelId;
 /// A random 16-byte name: of a cluster, or of one life of a data folder.
 pub type Incarnation = [u8; 16];
 
-/// Who this cluster is; written by its first batch.
+/// Who this cluster is, and of whom; written by its first batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
     /// Random name of the cluster; peers of another one are refused.
     pub id: Incarnation,
-    /// Node ids of the founding members with the incarnation of their data folders.
-    pub members: Vec<(u64, Incarnation)>,
+    /// Everybody who was ever admitted, by id: an id is never given twice.
+    pub members: Vec<Member>,
     /// The embedding model that all vectors come from.
     pub model: Model,
+}
+
+/// A node that was admitted to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its id.
+    pub node: u64,
+    /// The life of its data folder: one that was emptied is another node.
+    pub incarnation: Incarnation,
+    /// It was removed, and is dealt with no more.
+    pub removed: bool,
+}
+
+impl Member {
+    /// A node that belongs to the cluster.
+    pub fn new(node: u64, incarnation: Incarnation) -> Self {
+        Self { node, incarnation, removed: false }
+    }
 }
 
 impl Record for Cluster {

@@ -40,18 +40,6 @@ pub enum Role {
     Operator,
 }
 
-impl Role {
-    /// The name used in JSON and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Agent => "agent",
-            Self::Admin => "admin",
-            Self::Operator => "operator",
-        }
-    }
-}
-
 /// The public half of an API key: names its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyId(pub [u8; 8]);

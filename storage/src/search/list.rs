@@ -8,6 +8,10 @@ use crate::search::best::{Best, Rank, of_heat, of_i64};
 use crate::search::scan::{Filter, Query, Seen, scan};
 use crate::table::view::View;
 
+/// How often a page is looked for that comes back short, since what was found has
+/// gone in between.
+const SCANS_MAX: usize = 3;
+
 /// What a list is ordered by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sort {
@@ -83,7 +87,12 @@ impl Reader {
             Order::Descending => [key(seen, now), 0, 0],
             Order::Ascending => [!key(seen, now), 0, 0],
         };
-        let ceiling = |_: &Seen<'_>| [u64::MAX; 3];
+        let ceiling = |seen: &Seen<'_>, now| match (request.sort, request.order) {
+            (Sort::Heat, Order::Descending) => {
+                [of_heat(seen.heat_ceiling(now)), u64::MAX, u64::MAX]
+            }
+            _ => [u64::MAX; 3],
+        };
         self.ranked(tenant, &request.filter, request.offset, request.limit, ceiling, rank)
     }
 
@@ -97,9 +106,9 @@ impl Reader {
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
         // Computing a heat is what such a scan costs: not for what cannot be kept.
-        let ceiling = |seen: &Seen<'_>| {
+        let ceiling = |seen: &Seen<'_>, now| {
             let pinned = request.pinned_first && seen.properties.is_pinned();
-            [u64::from(pinned), of_heat(seen.heat_ceiling()), u64::MAX]
+            [u64::from(pinned), of_heat(seen.heat_ceiling(now)), u64::MAX]
         };
         let page = self.ranked(tenant, &request.filter, 0, request.limit, ceiling, rank)?;
         Ok(page.memories)
@@ -111,31 +120,38 @@ impl Reader {
         filter: &Filter,
         offset: usize,
         limit: usize,
-        ceiling: impl Fn(&Seen<'_>) -> Rank,
+        ceiling: impl Fn(&Seen<'_>, Timestamp) -> Rank,
         rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else {
             return Ok(Page { memories: Vec::new(), total: 0 });
         };
-        let now = engine.position.read().clock;
-        let mut best = Best::new(offset.saturating_add(limit));
-        let mut total = 0;
-        scan(&index, filter, Query::default(), |seen| {
-            total += 1;
-            if !best.refuses(ceiling(&seen)) {
-                best.offer(rank(&seen, now), seen.id(), || ());
-            }
-        });
         let thermo = thermo(&engine, tenant);
-        let rows = engine.state.at_once();
-        let mut memories = Vec::new();
-        for (id, ()) in best.into_sorted().skip(offset) {
-            // One deleted or moved away since the scan is left out: it is in no answer of now.
-            let record = rows.memory_record(tenant, id, &thermo, now)?;
-            memories.extend(record.filter(|record| filter.still_passes(&record.memory)));
+        let mut scans = 0;
+        loop {
+            let now = engine.position.read().clock;
+            let (mut best, mut total) = (Best::new(offset.saturating_add(limit)), 0_usize);
+            scan(&index, filter, Query::default(), |seen| {
+                total += 1;
+                if !best.refuses(ceiling(&seen, now)) {
+                    best.offer(rank(&seen, now), seen.id(), || ());
+                }
+            });
+            let rows = engine.state.at_once();
+            let mut memories = Vec::new();
+            for (id, ()) in best.into_sorted().skip(offset) {
+                // One deleted or moved away since the scan is in no answer of now.
+                let record = rows.memory_record(tenant, id, &thermo, now)?;
+                memories.extend(record.filter(|record| filter.still_passes(&record.memory)));
+            }
+            scans += 1;
+            // A page that is not full means the end to whoever reads page by page.
+            let whole = memories.len() >= limit.min(total.saturating_sub(offset));
+            if whole || scans == SCANS_MAX {
+                return Ok(Page { memories, total });
+            }
         }
-        Ok(Page { memories, total })
     }
 }
 

@@ -69,7 +69,7 @@ impl Reader {
             let at_home = home == Some(seen.properties.namespace);
             let mut factors = Factors {
                 similarity: f64::from(seen.similarity_ceiling),
-                heat: seen.heat_ceiling(),
+                heat: seen.heat_ceiling(now),
                 keyword_overlap: seen.overlap,
                 // Queries are not read for times yet.
                 temporal_boost: 0.0,

@@ -1,10 +1,12 @@
 //! The one scan: every memory of a tenant that passes a filter, chunk by chunk.
 
+use std::collections::HashSet;
+
 use roaring::RoaringBitmap;
 
 use crate::index::chunk::{CHUNK_ROWS, Chunk, Properties, Slot};
 use crate::index::tenant::{Inner, TenantIndex};
-use crate::index::words::QueryWords;
+use crate::index::words::{QUERY_WORDS_MAX, QueryWords};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
 use crate::model::sq8::Code;
@@ -45,7 +47,8 @@ pub struct Filter {
     pub flagged: Option<bool>,
     /// Which tiers.
     pub tier: TierFilter,
-    /// Holding all of these words only (as `model::words` reads them).
+    /// Holding all of these words only (as `model::words` reads them), the first
+    /// [`QUERY_WORDS_MAX`] of them.
     pub words: Option<Vec<String>>,
 }
 
@@ -65,10 +68,15 @@ impl Filter {
             && self.pinned.is_none_or(|wanted| wanted == memory.is_pinned)
             && self.flagged.is_none_or(|wanted| wanted == memory.is_flagged)
             && self.tier.holds(memory.tier())
-            && self.words.as_ref().is_none_or(|wanted| {
-                let held = words(memory.texts());
+            && self.words().is_none_or(|wanted| {
+                let held: HashSet<String> = words(memory.texts()).into_iter().collect();
                 wanted.iter().all(|word| held.contains(word))
             })
+    }
+
+    fn words(&self) -> Option<&[String]> {
+        let words = self.words.as_ref()?;
+        Some(&words[..words.len().min(QUERY_WORDS_MAX)])
     }
 
     /// `None` when no memory can pass: the namespace was never used.
@@ -77,7 +85,7 @@ impl Filter {
             Some(name) => Some(inner.namespace(name)?),
             None => None,
         };
-        let holding = self.words.as_ref().map(|words| inner.holding_all(words));
+        let holding = self.words().map(|words| inner.holding_all(words));
         Some(Resolved { filter: self, namespace, holding })
     }
 }
@@ -124,8 +132,8 @@ impl Seen<'_> {
     }
 
     #[inline]
-    pub(crate) fn heat_ceiling(&self) -> f64 {
-        self.chunk.heat_ceiling(self.at)
+    pub(crate) fn heat_ceiling(&self, now: Timestamp) -> f64 {
+        self.chunk.heat_ceiling(self.at, now)
     }
 
     #[inline]

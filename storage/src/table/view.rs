@@ -8,9 +8,8 @@ use crate::model::heat::{Anchor, Cooling, heat};
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
-use crate::model::tenant::{ApiKey, KeyId, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::thermo::Thermo;
-use crate::model::vector::Vector;
 use crate::table::key::Key;
 
 /// A consistent set of rows.
@@ -39,11 +38,6 @@ pub trait View {
         self.record(&Key::Tenant(tenant))
     }
 
-    /// An API key.
-    fn api_key(&self, tenant: TenantId, key: KeyId) -> Result<Option<ApiKey>> {
-        self.record(&Key::ApiKey(tenant, key))
-    }
-
     /// A memory's text row.
     fn memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
         self.record(&Key::Memory(tenant, id))
@@ -52,11 +46,6 @@ pub trait View {
     /// A memory's anchor.
     fn anchor(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Anchor>> {
         self.record(&Key::Anchor(tenant, id))
-    }
-
-    /// A memory's vector.
-    fn vector(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Vector>> {
-        self.record(&Key::Vector(tenant, id))
     }
 
     /// The receipt of a key hash: today's generation or yesterday's.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use storage::model::cluster::{BatchId, Cluster, Model};
+use storage::model::cluster::{BatchId, Cluster, Member, Model};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
 use storage::model::tenant::{ApiKey, KeyId, Role};
@@ -45,7 +45,7 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
 
 pub fn form() -> Command {
     let model = Model { id: MODEL, name: "test".into(), dimension: DIMENSION as u32 };
-    let cluster = Cluster { id: [1; 16], members: vec![(1, [2; 16])], model };
+    let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };
     let key = ApiKey {
         name: "admin".into(),
         role: Role::Admin,

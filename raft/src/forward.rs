@@ -1,0 +1,196 @@
+//! To the leader, wherever it is: commands go there once and are decided there or
+//! nowhere; reads ask it which index to wait for. A command is sent again only
+//! while the last answer meant that nothing had happened.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use storage::Command;
+use tokio::time::Instant;
+
+use crate::error::{Outcome, ReadError, SubmitError};
+use crate::network::client::{CallError, Lane, Peers};
+use crate::network::message::{Call, Return};
+use crate::operate::{OperateError, Operated, Operation, Operator};
+use crate::shared::Shared;
+use crate::types::NodeId;
+
+/// How long a command or a read waits for somebody to lead: longer than an election.
+const LEADER_WAIT: Duration = Duration::from_secs(4);
+/// Pause before the same leader is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The leader gives up so much earlier than the caller, so that its word arrives.
+const ANSWER_TIME: Duration = Duration::from_millis(100);
+/// How long a leader that leads no more may take for its last answers.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The way to the leader.
+pub(crate) struct Forward {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peers: Arc<Peers>,
+}
+
+/// Where the leader is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Leader {
+    Me,
+    Peer(NodeId, String),
+}
+
+impl Forward {
+    pub(crate) async fn submit(
+        &self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Outcome, SubmitError> {
+        let patience = deadline.min(Instant::now() + LEADER_WAIT);
+        loop {
+            let submitted = match self.leader() {
+                Some(Leader::Me) => self.shared.submit(command.clone(), deadline).await,
+                Some(Leader::Peer(node, address)) => {
+                    self.submit_to(node, &address, command.clone(), deadline).await
+                }
+                None => Err(SubmitError::NoLeader),
+            };
+            match submitted {
+                Err(SubmitError::NoLeader) if Instant::now() < patience => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                submitted => return submitted,
+            }
+        }
+    }
+
+    async fn submit_to(
+        &self,
+        node: NodeId,
+        address: &str,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Outcome, SubmitError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let call = Call::Submit { command, patience_micros: patience_micros(left) };
+        self.shared.counters.forwarded.fetch_add(1, Ordering::Relaxed);
+        let called = self.peers.call(Lane::Forward, node, address, call, left);
+        let gone = async {
+            self.leads_no_more(node).await;
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        let returned = tokio::select! {
+            returned = called => returned,
+            () = gone => return Err(SubmitError::Unknown),
+        };
+        match returned {
+            Ok(Return::Submitted(submitted)) => submitted,
+            Err(CallError::NotSent(_) | CallError::Refused(_)) => Err(SubmitError::NoLeader),
+            Ok(_) | Err(CallError::Lost(_)) => Err(SubmitError::Unknown),
+        }
+    }
+
+    /// Index at which a local read sees everything acknowledged before this call.
+    pub(crate) async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
+        let patience = deadline.min(Instant::now() + LEADER_WAIT);
+        loop {
+            let index = match self.leader() {
+                Some(Leader::Me) => {
+                    tokio::time::timeout_at(deadline, self.shared.read_index()).await.ok().flatten()
+                }
+                Some(Leader::Peer(node, address)) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    let asked = self.peers.call(
+                        Lane::Forward,
+                        node,
+                        &address,
+                        Call::ReadIndex,
+                        left.min(LEADER_WAIT),
+                    );
+                    let asked = tokio::select! {
+                        asked = asked => asked.ok(),
+                        () = self.leads_no_more(node) => None,
+                    };
+                    match asked {
+                        Some(Return::ReadIndex { index }) => index,
+                        _ => None,
+                    }
+                }
+                None => None,
+            };
+            match index {
+                Some(index) => return Ok(index),
+                None if Instant::now() < patience => tokio::time::sleep(RETRY_PAUSE).await,
+                None => return Err(ReadError::NoLeader),
+            }
+        }
+    }
+
+    /// Has the leader do what an operator wants.
+    pub(crate) async fn operate(
+        &self,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Operated, OperateError> {
+        let patience = deadline.min(Instant::now() + LEADER_WAIT);
+        loop {
+            let operated = match self.leader() {
+                Some(Leader::Me) => {
+                    let (shared, peers) = (&*self.shared, &*self.peers);
+                    Operator { shared, peers, deadline }.operate(operation.clone()).await
+                }
+                Some(Leader::Peer(node, address)) => {
+                    self.operate_at(node, &address, operation.clone(), deadline).await
+                }
+                None => Err(OperateError::NoLeader),
+            };
+            match operated {
+                Err(OperateError::NoLeader) if Instant::now() < patience => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                operated => return operated,
+            }
+        }
+    }
+
+    async fn operate_at(
+        &self,
+        node: NodeId,
+        address: &str,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Operated, OperateError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let call = Call::Operate { operation, patience_micros: patience_micros(left) };
+        match self.peers.call(Lane::Forward, node, address, call, left).await {
+            Ok(Return::Operated(operated)) => operated,
+            Err(CallError::NotSent(_) | CallError::Refused(_)) => Err(OperateError::NoLeader),
+            Ok(_) | Err(CallError::Lost(_)) => Err(OperateError::Unknown),
+        }
+    }
+
+    fn leader(&self) -> Option<Leader> {
+        let metrics = self.shared.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leader = metrics.current_leader?;
+        if leader == self.shared.me.node {
+            return Some(Leader::Me);
+        }
+        let peer = metrics.membership_config.membership().get_node(&leader)?;
+        Some(Leader::Peer(leader, peer.address.clone()))
+    }
+
+    /// Waits until this node knows of another leader than `node`.
+    async fn leads_no_more(&self, node: NodeId) {
+        let mut metrics = self.shared.raft.metrics();
+        while metrics.borrow_watched().current_leader == Some(node) {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// How long the leader may take, so that its word arrives within `left`.
+fn patience_micros(left: Duration) -> u64 {
+    u64::try_from(left.saturating_sub(ANSWER_TIME).as_micros()).unwrap_or(u64::MAX)
+}

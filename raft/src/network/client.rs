@@ -1,0 +1,218 @@
+//! Calling peers: mutual TLS, HTTP/2, one connection a peer and purpose, so that
+//! a snapshot never holds up a heartbeat.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
+use storage::codec;
+
+use crate::network::identity::Me;
+use crate::network::message::{Call, Refused, Request, Response, Return, Speaker};
+use crate::network::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
+use crate::types::NodeId;
+
+/// How long a peer may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// How often a connection is checked, and how long the other side may take.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+
+/// PEM texts with which a node shows itself to its peers.
+#[derive(Clone)]
+pub struct PeerTls {
+    /// The authority that signed all nodes of the cluster.
+    pub authority: Vec<u8>,
+    /// This node's certificate chain.
+    pub certificate: Vec<u8>,
+    /// Its private key.
+    pub key: Vec<u8>,
+}
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    Raft,
+    Forward,
+    Snapshot,
+}
+
+impl Lane {
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Raft => "/peer/raft",
+            Self::Forward => "/peer/forward",
+            Self::Snapshot => "/peer/snapshot",
+        }
+    }
+}
+
+/// Why a call brought no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// It never arrived: nothing happened.
+    #[error("not reached: {0}")]
+    NotSent(String),
+    /// It may have arrived.
+    #[error("no answer: {0}")]
+    Lost(String),
+    /// One side does not deal with the other: nothing happened.
+    #[error("refused: {0}")]
+    Refused(#[from] Refused),
+}
+
+/// Calls to all peers.
+pub(crate) struct Peers {
+    pub(crate) me: Arc<Me>,
+    raft: Client,
+    forward: Client,
+    snapshot: Client,
+    /// What was last logged of each peer, so that it is logged once.
+    refusals: Mutex<HashMap<NodeId, Refused>>,
+}
+
+impl Peers {
+    pub(crate) fn new(me: Arc<Me>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
+        let (raft, forward, snapshot) = (client(tls)?, client(tls)?, client(tls)?);
+        Ok(Self { me, raft, forward, snapshot, refusals: Mutex::default() })
+    }
+
+    /// Calls the node at `address`, which must be `to` if that is given.
+    pub(crate) async fn call(
+        &self,
+        lane: Lane,
+        to: NodeId,
+        address: &str,
+        call: Call,
+        timeout: Duration,
+    ) -> Result<Return, CallError> {
+        let request = self.request(Some(to), call);
+        let called = self.send(lane, address, codec::encode(&request).into());
+        match tokio::time::timeout(timeout, called).await {
+            Ok(Ok(response)) => self.accept(to, response),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(CallError::Lost(format!("nothing within {} ms", timeout.as_millis()))),
+        }
+    }
+
+    /// Asks whoever is at `address` who they are, and whether they ever belonged to a
+    /// cluster.
+    pub(crate) async fn introduce(
+        &self,
+        address: &str,
+        timeout: Duration,
+    ) -> Result<(Speaker, bool), CallError> {
+        let body = codec::encode(&self.request(None, Call::Introduce)).into();
+        let sent = tokio::time::timeout(timeout, self.send(Lane::Raft, address, body)).await;
+        let response = sent.map_err(|_| CallError::Lost("nothing in time".into()))??;
+        match response.result? {
+            Return::Introduced { pristine } => Ok((response.from, pristine)),
+            _ => Err(CallError::Lost("the peer answered another question".into())),
+        }
+    }
+
+    /// A request with everything that this node says of itself.
+    pub(crate) fn request(&self, to: Option<NodeId>, call: Call) -> Request {
+        Request { from: self.me.speaker(), to, clocks: self.me.clocks(), call }
+    }
+
+    /// Sends a body and reads the answer.
+    pub(crate) async fn send(
+        &self,
+        lane: Lane,
+        address: &str,
+        body: Body,
+    ) -> Result<Response, CallError> {
+        let client = match lane {
+            Lane::Raft => &self.raft,
+            Lane::Forward => &self.forward,
+            Lane::Snapshot => &self.snapshot,
+        };
+        let sent = client.post(format!("https://{address}{}", lane.path())).body(body).send().await;
+        let answer = sent.map_err(|error| match error.is_connect() {
+            true => CallError::NotSent(causes(&error)),
+            false => CallError::Lost(causes(&error)),
+        })?;
+        match answer.status() {
+            StatusCode::OK => {}
+            // Said before anything was done with the call.
+            status if status.is_client_error() => {
+                return Err(CallError::NotSent(format!("the peer answered {status}")));
+            }
+            status => return Err(CallError::Lost(format!("the peer answered {status}"))),
+        }
+        let bytes = bounded(answer).await?;
+        codec::decode(&bytes).map_err(|error| CallError::Lost(error.to_string()))
+    }
+
+    /// Checks who answered, and takes note of its clocks.
+    pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<Return, CallError> {
+        let from = response.from;
+        let admitted = match from.node == to {
+            true => self.me.admits(&from),
+            false => Err(Refused::NotMe),
+        };
+        let result = admitted.and(response.result);
+        self.note(to, &result);
+        if result.is_ok() {
+            self.me.contact.heard(from.node, response.clocks, self.me.wall.now());
+        }
+        result.map_err(CallError::Refused)
+    }
+
+    fn note(&self, node: NodeId, result: &Result<Return, Refused>) {
+        let mut refusals = self.refusals.lock().expect("no code panics while it holds them");
+        match result {
+            Ok(_) => drop(refusals.remove(&node)),
+            Err(refused) if refusals.get(&node) == Some(refused) => {}
+            Err(refused) => {
+                tracing::error!(peer = node, reason = %refused, "a peer and this node refuse each other");
+                refusals.insert(node, *refused);
+            }
+        }
+    }
+}
+
+/// An HTTP client says only what it was doing; why it failed stands in the causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+async fn bounded(mut answer: HttpResponse) -> Result<Vec<u8>, CallError> {
+    let mut bytes = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) if bytes.len() + chunk.len() <= MESSAGE_BYTES_MAX => {
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => return Err(CallError::Lost("the answer is too long".into())),
+            Ok(None) => return Ok(bytes),
+            Err(error) => return Err(CallError::Lost(causes(&error))),
+        }
+    }
+}
+
+fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
+    let identity = [&tls.certificate[..], b"\n", &tls.key].concat();
+    Client::builder()
+        .tls_certs_only(Certificate::from_pem_bundle(&tls.authority)?)
+        .identity(Identity::from_pem(&identity)?)
+        .https_only(true)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_initial_stream_window_size(WINDOW_BYTES)
+        .http2_initial_connection_window_size(WINDOW_BYTES)
+        .http2_keep_alive_interval(KEEP_ALIVE.0)
+        .http2_keep_alive_timeout(KEEP_ALIVE.1)
+        .http2_keep_alive_while_idle(true)
+        .build()
+}

@@ -1,0 +1,90 @@
+//! Who this node is to its peers, and whom it deals with: members of its own
+//! cluster, in the life of their data folders that the cluster knows.
+
+use std::sync::Arc;
+
+use storage::model::cluster::{Cluster, Incarnation, Member};
+use storage::{Reader, View};
+
+use crate::clock::Wall;
+use crate::contact::Contact;
+use crate::fault::Fault;
+use crate::network::message::{Clocks, Refused, Speaker};
+use crate::types::NodeId;
+
+/// This node, as it speaks to others.
+pub(crate) struct Me {
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) reader: Reader,
+    pub(crate) wall: Arc<dyn Wall>,
+    pub(crate) contact: Contact,
+    pub(crate) fault: Fault,
+}
+
+impl Me {
+    pub(crate) fn speaker(&self) -> Speaker {
+        let cluster = self.cluster().ok().flatten().map(|cluster| cluster.id);
+        Speaker { cluster, node: self.node, incarnation: self.incarnation }
+    }
+
+    pub(crate) fn clocks(&self) -> Clocks {
+        self.contact.clocks(self.wall.now())
+    }
+
+    /// Whether to deal with somebody who says to be `from`.
+    pub(crate) fn admits(&self, from: &Speaker) -> Result<(), Refused> {
+        admits(self.cluster()?.as_ref(), from)
+    }
+
+    fn cluster(&self) -> Result<Option<Cluster>, Refused> {
+        self.reader.cluster().map_err(|error| {
+            self.fault.storage(&error);
+            Refused::Unavailable
+        })
+    }
+}
+
+/// A node whose state knows no cluster yet deals with everybody who has a
+/// certificate of the same authority: it is being founded, or added.
+fn admits(own: Option<&Cluster>, from: &Speaker) -> Result<(), Refused> {
+    let Some(own) = own else { return Ok(()) };
+    if from.cluster.is_some_and(|cluster| cluster != own.id) {
+        return Err(Refused::OtherCluster);
+    }
+    // One that says no cluster may be a member that has not applied so far yet.
+    match own.members.contains(&Member::new(from.node, from.incarnation)) {
+        true => Ok(()),
+        false => Err(Refused::NotAMember),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::model::cluster::Model;
+    use storage::model::vector::ModelId;
+
+    #[test]
+    fn only_members_in_their_known_life_are_dealt_with() {
+        let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
+        let own = Cluster { id: [9; 16], members: vec![], model };
+        let members = vec![
+            Member::new(1, [1; 16]),
+            Member::new(2, [2; 16]),
+            Member { removed: true, ..Member::new(4, [4; 16]) },
+        ];
+        let own = Cluster { members, ..own };
+        let says = |cluster, node, incarnation| {
+            admits(Some(&own), &Speaker { cluster, node, incarnation })
+        };
+        assert_eq!(says(Some([9; 16]), 2, [2; 16]), Ok(()));
+        assert_eq!(says(None, 2, [2; 16]), Ok(()));
+        assert_eq!(says(Some([8; 16]), 2, [2; 16]), Err(Refused::OtherCluster));
+        assert_eq!(says(None, 2, [5; 16]), Err(Refused::NotAMember), "a wiped disk");
+        assert_eq!(says(Some([9; 16]), 3, [3; 16]), Err(Refused::NotAMember));
+        assert_eq!(says(Some([9; 16]), 4, [4; 16]), Err(Refused::NotAMember), "a removed one");
+        let anybody = Speaker { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
+        assert_eq!(admits(None, &anybody), Ok(()));
+    }
+}

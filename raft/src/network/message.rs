@@ -1,0 +1,281 @@
+//! What nodes say to each other, in formats of our own: openraft's types promise
+//! none. Not how it travels.
+
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+use serde::{Deserialize, Serialize};
+use storage::Command;
+use storage::codec::Record;
+use storage::model::cluster::Incarnation;
+use storage::model::id::Timestamp;
+
+use crate::error::{Outcome, SubmitError};
+use crate::operate::{OperateError, Operated, Operation};
+use crate::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
+use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
+
+/// Who speaks: stands in everything that a node sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Speaker {
+    /// Its cluster; none before its state says so.
+    pub(crate) cluster: Option<Incarnation>,
+    pub(crate) node: NodeId,
+    /// This life of its data folder.
+    pub(crate) incarnation: Incarnation,
+}
+
+/// The speaker's clocks as it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Clocks {
+    /// Wall clock.
+    pub(crate) wall: Timestamp,
+    /// Random name of this life of its process.
+    pub(crate) boot: u64,
+    /// Microseconds since that life began.
+    pub(crate) since_boot_micros: u64,
+}
+
+/// A call to a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) from: Speaker,
+    /// Whom it is for: an address may have changed hands.
+    pub(crate) to: Option<NodeId>,
+    pub(crate) clocks: Clocks,
+    pub(crate) call: Call,
+}
+
+impl Record for Request {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "peer request";
+}
+
+/// What is asked of a peer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Call {
+    /// Who are you?
+    Introduce,
+    Append(AppendCall),
+    Vote(VoteCall),
+    PreVote(VoteCall),
+    Transfer {
+        vote: VoteRecord,
+        to: NodeId,
+        last: Option<LogIdRecord>,
+    },
+    /// Which index must be applied to read linearizably now?
+    ReadIndex,
+    /// Decide this as the leader; never passed on.
+    Submit {
+        command: Command,
+        patience_micros: u64,
+    },
+    /// Announces the files of a snapshot, which follow.
+    Snapshot(SnapshotCall),
+    /// Do this as the leader; never passed on.
+    Operate {
+        operation: Operation,
+        patience_micros: u64,
+    },
+    /// What did your state hash to at this index?
+    Verified {
+        index: u64,
+    },
+}
+
+/// openraft's AppendEntries, with what a follower needs to know how fresh it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AppendCall {
+    pub(crate) vote: VoteRecord,
+    pub(crate) previous: Option<LogIdRecord>,
+    pub(crate) entries: Vec<EntryRecord>,
+    pub(crate) commit: Option<LogIdRecord>,
+    /// Time since a quorum last acknowledged the leader; none if it never did.
+    pub(crate) quorum_age_micros: Option<u64>,
+}
+
+/// openraft's RequestVote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VoteCall {
+    vote: VoteRecord,
+    last: Option<LogIdRecord>,
+    leadership_transfer: bool,
+}
+
+/// What a snapshot is, ahead of its files.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SnapshotCall {
+    pub(crate) vote: VoteRecord,
+    pub(crate) last: Option<LogIdRecord>,
+    pub(crate) membership: StoredMembershipRecord,
+    /// Name and length of each file, in the order in which they follow.
+    pub(crate) files: Vec<(String, u64)>,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Response {
+    pub(crate) from: Speaker,
+    pub(crate) clocks: Clocks,
+    pub(crate) result: Result<Return, Refused>,
+}
+
+impl Record for Response {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "peer response";
+}
+
+/// What a peer answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Return {
+    /// Whether it belongs to a cluster, or ever did.
+    Introduced {
+        pristine: bool,
+    },
+    Appended(Appended),
+    Voted {
+        vote: VoteRecord,
+        granted: bool,
+        last: Option<LogIdRecord>,
+    },
+    Transferred {
+        accepted: bool,
+    },
+    ReadIndex {
+        index: Option<u64>,
+    },
+    Submitted(Result<Outcome, SubmitError>),
+    Installed {
+        vote: VoteRecord,
+    },
+    Operated(Result<Operated, OperateError>),
+    Verified {
+        hash: Option<[u8; 32]>,
+    },
+}
+
+/// openraft's answer to AppendEntries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Appended {
+    All,
+    UpTo(Option<LogIdRecord>),
+    Conflict,
+    HigherVote(VoteRecord),
+}
+
+/// Why a peer does not deal with the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("it is another node than the one called")]
+    NotMe,
+    #[error("it belongs to another cluster")]
+    OtherCluster,
+    #[error(
+        "this node is no member, or has lost its data: remove it from the cluster, and add it \
+         again, empty, with a new id"
+    )]
+    NotAMember,
+    #[error("it takes no part in its cluster at present")]
+    Unavailable,
+}
+
+impl AppendCall {
+    pub(crate) fn of(
+        request: AppendEntriesRequest<TypeConfig>,
+        quorum_age_micros: Option<u64>,
+    ) -> Self {
+        Self {
+            vote: (&request.vote).into(),
+            previous: request.prev_log_id.map(LogIdRecord::from),
+            entries: request.entries.into_iter().map(EntryRecord::from).collect(),
+            commit: request.leader_commit.map(LogIdRecord::from),
+            quorum_age_micros,
+        }
+    }
+
+    pub(crate) fn into_raft(self) -> storage::Result<AppendEntriesRequest<TypeConfig>> {
+        let entries: storage::Result<Vec<Entry>> =
+            self.entries.into_iter().map(EntryRecord::into_entry).collect();
+        Ok(AppendEntriesRequest {
+            vote: self.vote.into(),
+            prev_log_id: self.previous.map(LogId::from),
+            entries: entries?,
+            leader_commit: self.commit.map(LogId::from),
+        })
+    }
+}
+
+impl From<AppendEntriesResponse<TypeConfig>> for Appended {
+    fn from(response: AppendEntriesResponse<TypeConfig>) -> Self {
+        match response {
+            AppendEntriesResponse::Success => Self::All,
+            AppendEntriesResponse::PartialSuccess(last) => Self::UpTo(last.map(LogIdRecord::from)),
+            AppendEntriesResponse::Conflict => Self::Conflict,
+            AppendEntriesResponse::HigherVote(vote) => Self::HigherVote((&vote).into()),
+        }
+    }
+}
+
+impl From<Appended> for AppendEntriesResponse<TypeConfig> {
+    fn from(appended: Appended) -> Self {
+        match appended {
+            Appended::All => Self::Success,
+            Appended::UpTo(last) => Self::PartialSuccess(last.map(LogId::from)),
+            Appended::Conflict => Self::Conflict,
+            Appended::HigherVote(vote) => Self::HigherVote(vote.into()),
+        }
+    }
+}
+
+impl From<VoteRequest<TypeConfig>> for VoteCall {
+    fn from(request: VoteRequest<TypeConfig>) -> Self {
+        Self {
+            vote: (&request.vote).into(),
+            last: request.last_log_id.map(LogIdRecord::from),
+            leadership_transfer: request.leadership_transfer,
+        }
+    }
+}
+
+impl From<VoteCall> for VoteRequest<TypeConfig> {
+    fn from(call: VoteCall) -> Self {
+        let mut request = Self::new(call.vote.into(), call.last.map(LogId::from));
+        request.leadership_transfer = call.leadership_transfer;
+        request
+    }
+}
+
+impl From<VoteResponse<TypeConfig>> for Return {
+    fn from(response: VoteResponse<TypeConfig>) -> Self {
+        Self::Voted {
+            vote: (&response.vote).into(),
+            granted: response.vote_granted,
+            last: response.last_log_id.map(LogIdRecord::from),
+        }
+    }
+}
+
+impl From<&TransferLeaderRequest<TypeConfig>> for Call {
+    fn from(request: &TransferLeaderRequest<TypeConfig>) -> Self {
+        Self::Transfer {
+            vote: request.from_leader().into(),
+            to: *request.to_node_id(),
+            last: request.last_log_id().copied().map(LogIdRecord::from),
+        }
+    }
+}
+
+impl SnapshotCall {
+    pub(crate) fn new(vote: VoteRecord, meta: &SnapshotMeta, files: Vec<(String, u64)>) -> Self {
+        let last = meta.last_log_id.map(LogIdRecord::from);
+        Self { vote, last, membership: (&meta.last_membership).into(), files }
+    }
+
+    pub(crate) fn meta(&self) -> storage::Result<SnapshotMeta> {
+        Ok(SnapshotMeta {
+            last_log_id: self.last.map(LogId::from),
+            last_membership: self.membership.clone().into_stored()?,
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! The way between nodes, as openraft sees it: one link a peer. Formats are
+//! `message`'s, connections `client`'s, the other end is `server`'s.
+
+pub(crate) mod client;
+pub(crate) mod identity;
+pub(crate) mod message;
+pub(crate) mod server;
+pub(crate) mod transfer;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use openraft::Instant as _;
+use openraft::OptionalSend;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderError,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+
+use crate::network::client::{CallError, Lane, Peers};
+use crate::network::message::{AppendCall, Call, Return};
+use crate::record::VoteRecord;
+use crate::shared::Raft;
+use crate::snapshot::SnapshotFolder;
+use crate::types::{LogId, NodeId, Peer, Snapshot, TypeConfig, Vote};
+
+pub(crate) use message::Clocks;
+
+/// Largest message that is read, in bytes; snapshots are streams of their own.
+pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
+/// HTTP/2 flow-control window, both ways.
+pub const WINDOW_BYTES: u32 = 4 << 20;
+/// How long a follower may take to append entries: its sync, on a slow disk.
+const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Makes links to peers.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) peers: Arc<Peers>,
+    /// Set once raft runs, which needs its network first.
+    pub(crate) raft: Arc<OnceLock<Raft>>,
+}
+
+/// The link to one peer.
+pub(crate) struct Link {
+    network: Network,
+    target: NodeId,
+    address: String,
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: NodeId, node: &Peer) -> Link {
+        Link { network: self.clone(), target, address: node.address.clone() }
+    }
+}
+
+impl Link {
+    async fn call(&self, call: Call, timeout: Duration) -> Result<Return, RPCError<TypeConfig>> {
+        let peers = &self.network.peers;
+        let called = peers.call(Lane::Raft, self.target, &self.address, call, timeout).await;
+        called.map_err(|error| match error {
+            // Both make openraft wait before it tries again.
+            CallError::NotSent(_) | CallError::Refused(_) => {
+                RPCError::Unreachable(Unreachable::from_string(error.to_string()))
+            }
+            CallError::Lost(_) => RPCError::Network(NetworkError::from_string(error.to_string())),
+        })
+    }
+
+    /// Time since a quorum acknowledged this node as leader.
+    fn quorum_age_micros(&self) -> Option<u64> {
+        let metrics = self.network.raft.get()?.metrics();
+        let acknowledged = metrics.borrow_watched().last_quorum_acked?;
+        u64::try_from(acknowledged.elapsed().as_micros()).ok()
+    }
+
+    async fn voted(
+        &self,
+        call: Call,
+        option: &RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        match self.call(call, option.soft_ttl()).await? {
+            Return::Voted { vote, granted, last } => {
+                Ok(VoteResponse::new(Vote::from(vote), last.map(LogId::from), granted))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+fn unexpected() -> RPCError<TypeConfig> {
+    RPCError::Network(NetworkError::from_string("the peer answered another question"))
+}
+
+impl RaftNetworkV2<TypeConfig> for Link {
+    type SnapshotData = SnapshotFolder;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<TypeConfig>,
+        _option: RPCOption,
+    ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let call = Call::Append(AppendCall::of(request, self.quorum_age_micros()));
+        match self.call(call, APPEND_TIMEOUT).await? {
+            Return::Appended(appended) => Ok(appended.into()),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.voted(Call::Vote(request.into()), &option).await
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.voted(Call::PreVote(request.into()), &option).await
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let peers = &self.network.peers;
+        let vote = VoteRecord::from(&vote);
+        let sent = transfer::send(peers, self.target, &self.address, vote, &snapshot);
+        let returned = tokio::select! {
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+            returned = sent => returned,
+        };
+        match returned {
+            Ok(Return::Installed { vote }) => Ok(SnapshotResponse::new(vote.into())),
+            Ok(_) => Err(unexpected().into()),
+            Err(error) => {
+                let unreachable = Unreachable::from_string(error.to_string());
+                Err(StreamingError::Unreachable(unreachable))
+            }
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
+        match self.call((&request).into(), option.soft_ttl()).await? {
+            Return::Transferred { accepted: true } => Ok(Ok(())),
+            Return::Transferred { accepted: false } => {
+                Ok(Err(TransferLeaderError::LogNotFlushed {
+                    expected: request.last_log_id().copied(),
+                    actual: None,
+                }))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}

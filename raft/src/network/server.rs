@@ -1,0 +1,201 @@
+//! The peer listener's routes: what other nodes may ask of this one. Whoever gets
+//! here has shown a certificate of the cluster's authority; who is dealt with is
+//! decided message by message.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response as HttpResponse};
+use axum::routing::post;
+use futures::TryStreamExt;
+use openraft::raft::TransferLeaderRequest;
+use storage::codec;
+use tokio_util::io::{StreamReader, SyncIoBridge};
+
+use crate::network::MESSAGE_BYTES_MAX;
+use crate::network::client::{Lane, Peers};
+use crate::network::identity::Me;
+use crate::network::message::{
+    AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall,
+};
+use crate::network::transfer::{read_announcement, read_files};
+use crate::operate::{Operator, hash_at};
+use crate::shared::Shared;
+use crate::snapshot::{SnapshotFolder, Snapshots};
+use crate::types::{LogId, Snapshot};
+
+/// Longest that a forwarded command waits here, whatever its sender says.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// Longest that a question for a hash waits here; it is asked again.
+const HASH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the routes need.
+pub(crate) struct Server {
+    pub(crate) me: Arc<Me>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) snapshots: Snapshots,
+}
+
+type Answer = Result<Return, Refused>;
+
+/// The routes of the peer listener.
+pub(crate) fn router(server: Server) -> Router {
+    let whole = Router::new()
+        .route(Lane::Raft.path(), post(call))
+        .route(Lane::Forward.path(), post(call))
+        .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX));
+    // A stream: its parts are bounded, its whole is as long as the state.
+    let streamed = Router::new()
+        .route(Lane::Snapshot.path(), post(snapshot))
+        .layer(DefaultBodyLimit::disable());
+    whole.merge(streamed).with_state(Arc::new(server))
+}
+
+async fn call(State(server): State<Arc<Server>>, body: Bytes) -> HttpResponse {
+    match codec::decode::<Request>(&body) {
+        Ok(request) => {
+            let result = match server.admit(&request) {
+                Ok(delay) => server.answer(request.call, delay).await,
+                Err(refused) => Err(refused),
+            };
+            server.respond(result)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "a peer's message cannot be read");
+            StatusCode::BAD_REQUEST.into_response()
+        }
+    }
+}
+
+async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse {
+    let bytes = body.into_data_stream().map_err(io::Error::other);
+    let input = SyncIoBridge::new(StreamReader::new(bytes));
+    let receiver = Arc::clone(&server);
+    let received = tokio::task::spawn_blocking(move || receiver.receive(input)).await;
+    match received {
+        Ok(Ok(Ok((call, folder)))) => server.respond(server.install(&call, folder).await),
+        Ok(Ok(Err(refused))) => server.respond(Err(refused)),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a snapshot did not arrive");
+            StatusCode::BAD_REQUEST.into_response()
+        }
+        Err(panic) => {
+            tracing::error!(%panic, "receiving a snapshot panicked");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+impl Server {
+    fn respond(&self, result: Answer) -> HttpResponse {
+        let (from, clocks) = (self.me.speaker(), self.me.clocks());
+        codec::encode(&Response { from, clocks, result }).into_response()
+    }
+
+    /// Checks whom a call is for and who sent it; says how long it lay about.
+    fn admit(&self, request: &Request) -> Result<Duration, Refused> {
+        if request.call == Call::Introduce {
+            return Ok(Duration::ZERO);
+        }
+        if request.to != Some(self.me.node) {
+            return Err(Refused::NotMe);
+        }
+        self.me.admits(&request.from)?;
+        Ok(self.me.contact.heard(request.from.node, request.clocks, self.me.wall.now()))
+    }
+
+    async fn answer(&self, call: Call, delay: Duration) -> Answer {
+        let raft = &self.shared.raft;
+        match call {
+            Call::Introduce => {
+                let initialized = raft.is_initialized().await.map_err(|_| Refused::Unavailable)?;
+                Ok(Return::Introduced { pristine: !initialized })
+            }
+            Call::Append(call) => self.append(call, delay).await,
+            Call::Vote(call) => {
+                raft.vote(call.into()).await.map(Return::from).map_err(|_| Refused::Unavailable)
+            }
+            Call::PreVote(call) => {
+                raft.pre_vote(call.into()).await.map(Return::from).map_err(|_| Refused::Unavailable)
+            }
+            Call::Transfer { vote, to, last } => {
+                let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
+                let handled = raft.handle_transfer_leader(request).await;
+                let accepted = handled.map_err(|_| Refused::Unavailable)?.is_ok();
+                Ok(Return::Transferred { accepted })
+            }
+            Call::ReadIndex => Ok(Return::ReadIndex { index: self.shared.read_index().await }),
+            Call::Submit { command, patience_micros } => {
+                let submitted = self.shared.submit(command, deadline(patience_micros)).await;
+                Ok(Return::Submitted(submitted))
+            }
+            Call::Snapshot(_) => Err(Refused::Unavailable),
+            Call::Operate { operation, patience_micros } => {
+                let (shared, peers) = (&*self.shared, &*self.peers);
+                let deadline = deadline(patience_micros);
+                let operator = Operator { shared, peers, deadline };
+                Ok(Return::Operated(operator.operate(operation).await))
+            }
+            Call::Verified { index } => {
+                let deadline = tokio::time::Instant::now() + HASH_PATIENCE;
+                Ok(Return::Verified { hash: hash_at(&self.shared, index, deadline).await })
+            }
+        }
+    }
+
+    async fn append(&self, call: AppendCall, delay: Duration) -> Answer {
+        let arrived = Instant::now();
+        let commit = call.commit.map_or(0, |id| id.index);
+        let age = call.quorum_age_micros.map(Duration::from_micros);
+        let unread = |error: storage::Error| {
+            tracing::warn!(%error, "a peer's entries cannot be read");
+            Refused::Unavailable
+        };
+        let request = call.into_raft().map_err(unread)?;
+        let appended = self.shared.raft.append_entries(request).await;
+        let appended = Appended::from(appended.map_err(|_| Refused::Unavailable)?);
+        let as_of = age.and_then(|age| arrived.checked_sub(age.saturating_add(delay)));
+        if let (Appended::All, Some(as_of)) = (appended, as_of) {
+            self.me.contact.confirmed(commit, as_of);
+        }
+        Ok(Return::Appended(appended))
+    }
+
+    /// Reads a snapshot into a folder of its own, which goes with its handle.
+    fn receive(
+        &self,
+        mut input: impl io::Read,
+    ) -> io::Result<Result<(SnapshotCall, SnapshotFolder), Refused>> {
+        let request = read_announcement(&mut input)?;
+        if let Err(refused) = self.admit(&request) {
+            return Ok(Err(refused));
+        }
+        let Call::Snapshot(call) = request.call else {
+            return Err(io::Error::other("the stream announces no snapshot"));
+        };
+        let folder = self.snapshots.folder();
+        read_files(&mut input, &call.files, folder.path())?;
+        Ok(Ok((call, folder)))
+    }
+
+    async fn install(&self, call: &SnapshotCall, folder: SnapshotFolder) -> Answer {
+        let meta = call.meta().map_err(|error| {
+            tracing::warn!(%error, "a snapshot's announcement cannot be read");
+            Refused::Unavailable
+        })?;
+        let snapshot = Snapshot { meta, snapshot: folder };
+        let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
+        let installed = installed.map_err(|_| Refused::Unavailable)?;
+        Ok(Return::Installed { vote: (&installed.vote).into() })
+    }
+}
+
+fn deadline(patience_micros: u64) -> tokio::time::Instant {
+    tokio::time::Instant::now() + Duration::from_micros(patience_micros).min(PATIENCE_MAX)
+}

@@ -1,0 +1,186 @@
+//! Snapshots on their way: one stream of announcement and files, each file with
+//! its checksum, through bounded memory. What a snapshot is, is not known here.
+//!
+//! ```text
+//! length of the announcement (u32, big-endian) | announcement (a `Request`)
+//! for each file announced: its bytes | SHA-256 of them (32 bytes)
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use reqwest::Body;
+use sha2::{Digest, Sha256};
+use storage::codec;
+use tokio_util::io::{ReaderStream, SyncIoBridge};
+
+use crate::network::MESSAGE_BYTES_MAX;
+use crate::network::client::{CallError, Lane, Peers};
+use crate::network::message::{Call, Request, Return, SnapshotCall};
+use crate::record::VoteRecord;
+use crate::types::{NodeId, Snapshot};
+
+/// Bytes between the thread that reads files and the connection.
+const PIPE_BYTES: usize = 1 << 20;
+/// Bytes read or written at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Sends a snapshot, and waits until the peer has installed it.
+pub(crate) async fn send(
+    peers: &Peers,
+    target: NodeId,
+    address: &str,
+    vote: VoteRecord,
+    snapshot: &Snapshot,
+) -> Result<Return, CallError> {
+    let unread =
+        |error: io::Error| CallError::NotSent(format!("cannot read the snapshot: {error}"));
+    let folder = snapshot.snapshot.path().to_owned();
+    let files = list(&folder).map_err(unread)?;
+    let call = SnapshotCall::new(vote, &snapshot.meta, files.clone());
+    let request = codec::encode(&peers.request(Some(target), Call::Snapshot(call)));
+    let (near, far) = tokio::io::duplex(PIPE_BYTES);
+    let writing = tokio::task::spawn_blocking(move || {
+        let mut out = SyncIoBridge::new(near);
+        write(&mut out, &request, &folder, &files)?;
+        out.shutdown()
+    });
+    let body = Body::wrap_stream(ReaderStream::with_capacity(far, PIECE_BYTES));
+    let answered = peers.send(Lane::Snapshot, address, body).await;
+    // A receiver that gave up has closed the pipe: the thread ends in any case.
+    match writing.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, target, "a snapshot was not sent to its end"),
+        Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
+    }
+    peers.accept(target, answered?)
+}
+
+/// Name and length of each file of a flat folder, by name.
+fn list(folder: &Path) -> io::Result<Vec<(String, u64)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string();
+        let name = name.map_err(|_| io::Error::other("a file has no readable name"))?;
+        files.push((name, entry.metadata()?.len()));
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn write(
+    out: &mut impl Write,
+    announcement: &[u8],
+    folder: &Path,
+    files: &[(String, u64)],
+) -> io::Result<()> {
+    let length = u32::try_from(announcement.len()).map_err(io::Error::other)?;
+    out.write_all(&length.to_be_bytes())?;
+    out.write_all(announcement)?;
+    for (name, length) in files {
+        let sum = copy(&mut File::open(folder.join(name))?, out, *length)?;
+        out.write_all(&sum)?;
+    }
+    out.flush()
+}
+
+/// Reads what comes before the files.
+pub(crate) fn read_announcement(input: &mut impl Read) -> io::Result<Request> {
+    let mut length = [0; 4];
+    input.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(io::Error::other("the announcement is too long"));
+    }
+    let mut bytes = vec![0; length];
+    input.read_exact(&mut bytes)?;
+    codec::decode(&bytes).map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// Reads the announced files into `folder`, which must not exist yet. An error
+/// leaves part of them there.
+pub(crate) fn read_files(
+    input: &mut impl Read,
+    files: &[(String, u64)],
+    folder: &Path,
+) -> io::Result<()> {
+    std::fs::create_dir(folder)?;
+    for (name, length) in files {
+        if !is_plain(name) {
+            return Err(io::Error::other("a file's name is not a plain one"));
+        }
+        let mut file = File::create_new(folder.join(name))?;
+        let sum = copy(input, &mut file, *length)?;
+        let mut announced = [0; 32];
+        input.read_exact(&mut announced)?;
+        fail::fail_point!("snapshot-receive", |_| std::process::abort());
+        if sum != announced {
+            return Err(io::Error::other(format!("the checksum of {name} does not match")));
+        }
+    }
+    match input.read(&mut [0])? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("more came than was announced")),
+    }
+}
+
+/// A name that stays within its folder.
+fn is_plain(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(allowed)
+}
+
+/// Copies exactly `length` bytes and returns their SHA-256.
+fn copy(from: &mut impl Read, to: &mut impl Write, length: u64) -> io::Result<[u8; 32]> {
+    let mut sum = Sha256::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut left = length;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let read = from.read(&mut piece[..most])?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        sum.update(&piece[..read]);
+        to.write_all(&piece[..read])?;
+        left -= read as u64;
+    }
+    Ok(sum.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_arrive_whole_or_not_at_all() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, to) = (root.path().join("from"), root.path().join("to"));
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("a.sst"), vec![7; 300_000]).unwrap();
+        std::fs::write(from.join("CURRENT"), b"").unwrap();
+        let files = list(&from).unwrap();
+        assert_eq!(files, [("CURRENT".into(), 0), ("a.sst".into(), 300_000)]);
+        let mut sent = Vec::new();
+        write(&mut sent, b"", &from, &files).unwrap();
+        let sent = &sent[4..];
+        read_files(&mut &sent[..], &files, &to).unwrap();
+        assert_eq!(std::fs::read(to.join("a.sst")).unwrap(), vec![7; 300_000]);
+        assert_eq!(list(&to).unwrap(), files);
+
+        let refused = |bytes: &[u8], files: &[(String, u64)]| {
+            let folder = tempfile::tempdir().unwrap();
+            read_files(&mut &bytes[..], files, &folder.path().join("x")).is_err()
+        };
+        assert!(refused(&sent[..sent.len() - 1], &files), "cut off");
+        let mut flipped = sent.to_vec();
+        flipped[1_000] ^= 1;
+        assert!(refused(&flipped, &files), "damaged");
+        assert!(refused(&[sent, b"x"].concat(), &files), "longer");
+        for name in ["../evil", "", ".", "..", "/etc/passwd", "a/b"] {
+            assert!(refused(sent, &[(name.into(), 0)]), "{name}");
+        }
+    }
+}

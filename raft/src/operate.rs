@@ -1,0 +1,332 @@
+//! What operators do with a cluster: look at it, let nodes in and out, hand over
+//! leadership, compare states. Any node takes the wish to the leader.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use openraft::Instant as _;
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, RaftError};
+use serde::{Deserialize, Serialize};
+use storage::{Action, Command};
+use tokio::time::Instant;
+
+use crate::error::SubmitError;
+use crate::network::client::{Lane, Peers};
+use crate::network::message::{Call, Return};
+use crate::shared::Shared;
+use crate::types::{NodeId, Peer, TypeConfig};
+
+/// How long a node that is to join may take to say who it is.
+const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often to look whether something has come about.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a node may take to say what its state hashed to.
+const HASH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What an operator wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// How the cluster stands.
+    Status,
+    /// Let the pristine node at this address in. It follows at once, and votes once
+    /// it has caught up.
+    Add {
+        /// Its id, as its own configuration says.
+        node: NodeId,
+        /// Host and port of its peer listener.
+        address: String,
+    },
+    /// Let a node go for good.
+    Remove {
+        /// Its id.
+        node: NodeId,
+    },
+    /// Have another voter lead.
+    Transfer {
+        /// Its id.
+        to: NodeId,
+    },
+    /// Have every node hash its state at one index, and compare.
+    Verify,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operated {
+    /// See [`Operation::Status`].
+    Status(ClusterStatus),
+    /// It is done, or under way where the operation says so.
+    Done,
+    /// See [`Operation::Verify`].
+    Verified(Verification),
+}
+
+/// How the cluster stands, as its leader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// The leader.
+    pub leader: NodeId,
+    /// Its term.
+    pub term: u64,
+    /// Index of the last entry of its log.
+    pub last_log_index: u64,
+    /// All members by id.
+    pub members: Vec<MemberStatus>,
+}
+
+/// One member of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its id.
+    pub node: NodeId,
+    /// Host and port of its peer listener.
+    pub address: String,
+    /// `leader`, `voter` or `learner`.
+    pub role: String,
+    /// Entries of the leader's log that it is not known to hold.
+    pub lag: Option<u64>,
+    /// Milliseconds since it last answered the leader.
+    pub last_contact_ms: Option<u64>,
+}
+
+/// Hashes of all members' states as of one index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verification {
+    /// The index.
+    pub index: u64,
+    /// Each member with the SHA-256 of its state; `None` for one that did not say in time.
+    pub hashes: Vec<(NodeId, Option<[u8; 32]>)>,
+}
+
+impl Verification {
+    /// Whether all members said the same.
+    pub fn agrees(&self) -> bool {
+        let mut hashes = self.hashes.iter().map(|(_, hash)| *hash);
+        let first = hashes.next().flatten();
+        first.is_some() && hashes.all(|hash| hash == first)
+    }
+}
+
+/// Why an operation did not happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum OperateError {
+    /// Nobody leads; nothing happened.
+    #[error("the cluster has no leader at the moment")]
+    NoLeader,
+    /// It may or may not have happened: look at the cluster's status.
+    #[error("the outcome is not known: look at the cluster's status")]
+    Unknown,
+    /// It cannot be done, and why.
+    #[error("{0}")]
+    Refused(String),
+}
+
+type Operate<T> = Result<T, OperateError>;
+
+fn refused<T>(reason: impl Into<String>) -> Operate<T> {
+    Err(OperateError::Refused(reason.into()))
+}
+
+/// The leader, operated on.
+pub(crate) struct Operator<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) peers: &'a Peers,
+    pub(crate) deadline: Instant,
+}
+
+impl Operator<'_> {
+    /// Does what is wanted, as the leader.
+    pub(crate) async fn operate(&self, operation: Operation) -> Operate<Operated> {
+        if !self.shared.serves() {
+            return Err(OperateError::NoLeader);
+        }
+        match operation {
+            Operation::Status => self.status().map(Operated::Status),
+            Operation::Add { node, address } => self.add(node, address).await,
+            Operation::Remove { node } => self.remove(node).await,
+            Operation::Transfer { to } => self.transfer(to).await,
+            Operation::Verify => self.verify().await.map(Operated::Verified),
+        }
+    }
+
+    fn status(&self) -> Operate<ClusterStatus> {
+        let metrics = self.shared.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let last_log_index = metrics.last_log_index.unwrap_or(0);
+        let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
+        let member = |(node, peer): (&NodeId, &Peer)| {
+            let leads = *node == metrics.id;
+            let role = match (leads, voters.contains(node)) {
+                (true, _) => "leader",
+                (false, true) => "voter",
+                (false, false) => "learner",
+            };
+            let replication = metrics.replication.as_ref().and_then(|all| all.get(node).copied());
+            let matched = replication.flatten().map(|id| id.index());
+            let contact = metrics.heartbeat.as_ref().and_then(|all| all.get(node).copied());
+            let contact = contact.flatten().map(|at| at.elapsed().as_millis() as u64);
+            MemberStatus {
+                node: *node,
+                address: peer.address.clone(),
+                role: role.to_owned(),
+                lag: if leads {
+                    Some(0)
+                } else {
+                    matched.map(|at| last_log_index.saturating_sub(at))
+                },
+                last_contact_ms: if leads { Some(0) } else { contact },
+            }
+        };
+        Ok(ClusterStatus {
+            leader: metrics.id,
+            term: metrics.current_term,
+            last_log_index,
+            members: metrics.membership_config.nodes().map(member).collect(),
+        })
+    }
+
+    /// Admitted first, so that its answers are believed; then a learner. Voting is
+    /// given by the leader's upkeep, once it has caught up.
+    async fn add(&self, node: NodeId, address: String) -> Operate<Operated> {
+        let (from, pristine) = match self.peers.introduce(&address, INTRODUCE_TIMEOUT).await {
+            Ok(introduced) => introduced,
+            Err(error) => return refused(format!("node {node} at {address}: {error}")),
+        };
+        if from.node != node {
+            return refused(format!("node {} answers at {address}, not {node}", from.node));
+        }
+        let cluster = self.peers.me.speaker().cluster;
+        if !pristine && from.cluster.is_some() && from.cluster != cluster {
+            return refused(format!("node {node} at {address} belongs to another cluster"));
+        }
+        self.submit(Action::Admit { node, incarnation: from.incarnation }).await?;
+        let added = self.shared.raft.add_learner(node, Peer { address }, false).await;
+        changed(added.map(drop))
+    }
+
+    async fn remove(&self, node: NodeId) -> Operate<Operated> {
+        let status = self.status()?;
+        let voters = status.members.iter().filter(|member| member.role != "learner");
+        let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
+        let member = status.members.iter().find(|member| member.node == node);
+        match member {
+            // Nothing to tell raft: an earlier removal may have got so far.
+            None => {}
+            Some(_) if others.is_empty() => return refused("it is the only voter"),
+            Some(member) if member.role == "leader" => {
+                let next = others.iter().min_by_key(|member| member.lag.unwrap_or(u64::MAX));
+                if let Some(next) = next {
+                    self.transfer(next.node).await?;
+                }
+                // The new leader is asked next, as by any node that does not lead.
+                return Err(OperateError::NoLeader);
+            }
+            Some(member) => {
+                let one = BTreeSet::from([node]);
+                let change = match member.role.as_str() {
+                    "learner" => ChangeMembers::RemoveNodes(one),
+                    _ => ChangeMembers::RemoveVoters(one),
+                };
+                let removed = self.shared.raft.change_membership(change, false);
+                match tokio::time::timeout_at(self.deadline, removed).await {
+                    Ok(removed) => drop(changed(removed.map(drop))?),
+                    Err(_) => return Err(OperateError::Unknown),
+                }
+            }
+        }
+        self.submit(Action::Dismiss { node }).await?;
+        Ok(Operated::Done)
+    }
+
+    async fn transfer(&self, to: NodeId) -> Operate<Operated> {
+        if !self.shared.voters().contains(&to) {
+            return refused(format!("node {to} is no voter"));
+        }
+        let raft = &self.shared.raft;
+        if to == self.peers.me.node {
+            return Ok(Operated::Done);
+        }
+        if raft.trigger().transfer_leader(to).await.is_err() {
+            return Err(OperateError::Unknown);
+        }
+        let mut metrics = raft.metrics();
+        let transferred = async {
+            while metrics.borrow_watched().current_leader != Some(to) {
+                if metrics.changed().await.is_err() {
+                    return Err(OperateError::Unknown);
+                }
+            }
+            Ok(Operated::Done)
+        };
+        let waited = tokio::time::timeout_at(self.deadline, transferred).await;
+        waited.unwrap_or_else(|_| refused(format!("node {to} did not take over in time")))
+    }
+
+    async fn verify(&self) -> Operate<Verification> {
+        let index = self.submit(Action::Verify).await?;
+        let status = self.status()?;
+        let hashes = futures::future::join_all(status.members.iter().map(|member| async {
+            let hash = match member.node == self.peers.me.node {
+                true => hash_at(self.shared, index, self.deadline).await,
+                false => self.hash_of(member, index).await,
+            };
+            (member.node, hash)
+        }));
+        Ok(Verification { index, hashes: hashes.await })
+    }
+
+    async fn hash_of(&self, member: &MemberStatus, index: u64) -> Option<[u8; 32]> {
+        while Instant::now() < self.deadline {
+            let call = Call::Verified { index };
+            let called =
+                self.peers.call(Lane::Forward, member.node, &member.address, call, HASH_TIMEOUT);
+            match called.await {
+                Ok(Return::Verified { hash: Some(hash) }) => return Some(hash),
+                _ => tokio::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+        None
+    }
+
+    async fn submit(&self, action: Action) -> Operate<u64> {
+        match self.shared.submit(Command::duty(action), self.deadline).await {
+            Ok(outcome) => match outcome.decision {
+                Ok(_) => Ok(outcome.index),
+                Err(refusal) => refused(refusal.to_string()),
+            },
+            Err(SubmitError::Unknown) => Err(OperateError::Unknown),
+            Err(SubmitError::NoLeader) => Err(OperateError::NoLeader),
+            Err(error) => refused(error.to_string()),
+        }
+    }
+}
+
+/// What this node's state hashed to at `index`; waits for it until `deadline`.
+pub(crate) async fn hash_at(shared: &Shared, index: u64, deadline: Instant) -> Option<[u8; 32]> {
+    loop {
+        let results = shared.me.reader.verifier().results();
+        let found = results.iter().find(|result| result.index == index);
+        match found {
+            Some(result) => return result.hash,
+            None if Instant::now() >= deadline => return None,
+            None => tokio::time::sleep(LOOK_INTERVAL).await,
+        }
+    }
+}
+
+fn changed(
+    result: Result<(), RaftError<TypeConfig, ClientWriteError<TypeConfig>>>,
+) -> Operate<Operated> {
+    match result {
+        Ok(()) => Ok(Operated::Done),
+        Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
+            Err(OperateError::NoLeader)
+        }
+        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
+            refused(error.to_string())
+        }
+        Err(_) => Err(OperateError::Unknown),
+    }
+}

@@ -1,0 +1,154 @@
+//! Three nodes are one service: what one acknowledged, every other shows; who leads
+//! does not matter to callers; what a caller asks of freshness holds on every node.
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tests::{At, Cluster, PATIENCE};
+
+use crate::options;
+
+/// Waits until all nodes have applied as much as the one that has most.
+pub(crate) async fn settled(cluster: &Cluster) {
+    let started = Instant::now();
+    loop {
+        let mut indexes = Vec::new();
+        for node in cluster.nodes() {
+            indexes.push(node.status().await.map(|status| status["applied_index"].clone()));
+        }
+        if indexes.iter().all(|index| index.is_some() && *index == indexes[0]) {
+            return;
+        }
+        assert!(started.elapsed() < PATIENCE, "the nodes do not settle: {indexes:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// All nodes hash the same state.
+pub(crate) async fn assert_equal_states(node: &At<'_>) {
+    let found = node.operate(Method::POST, "/cluster/verify").json(&json!({})).send().await.ok();
+    assert_eq!(found["equal"], true, "{found}");
+}
+
+#[tokio::test]
+async fn what_one_node_acknowledged_every_other_shows() {
+    let cluster = options().nodes(3).start();
+    for writer in cluster.nodes() {
+        let label = format!("stored through node {}", writer.id());
+        let answer =
+            writer.ask(Method::POST, "/agent/nodes").json(&json!({"label": label})).send().await;
+        let index = answer.number("x-hearth-index");
+        assert_eq!(answer.headers["x-hearth-node"], writer.id().to_string());
+        let id = answer.ok()["id"].as_str().unwrap().to_owned();
+        let path = format!("/agent/nodes/{id}");
+        // At once at the node that answered, however it is read.
+        let own = writer.ask(Method::GET, "/agent/nodes?sort=created_at").send().await.ok();
+        assert_eq!(own["items"][0]["id"], id, "a caller reads its own write");
+        for reader in cluster.nodes() {
+            let by_index = reader
+                .ask(Method::GET, "/agent/nodes?sort=created_at")
+                .header("X-Hearth-Min-Index", &index.to_string());
+            let by_index = by_index.send().await;
+            assert!(by_index.number("x-hearth-index") >= index);
+            assert_eq!(by_index.ok()["items"][0]["id"], id);
+            let by_id = reader.ask(Method::GET, &path).send().await.ok();
+            assert_eq!(by_id["label"], label);
+            let search = reader
+                .ask(Method::POST, "/agent/search?consistency=linearizable")
+                .json(&json!({"query": label, "limit": 1}));
+            let search = search.send().await;
+            assert_eq!(search.headers["x-hearth-consistency"], "linearizable");
+            assert_eq!(search.ok()[0]["id"], id);
+        }
+    }
+    settled(&cluster).await;
+    assert_equal_states(&cluster.at(1)).await;
+}
+
+#[tokio::test]
+async fn a_read_by_id_finds_on_any_node_what_was_just_acknowledged_on_another() {
+    let cluster = options().nodes(3).start();
+    for round in 0..30 {
+        let (writer, reader) = (cluster.at(round % 3), cluster.at((round + 1) % 3));
+        let stored = writer.create(&json!({"label": format!("round {round}")})).await;
+        let path = format!("/agent/nodes/{}", stored["id"].as_str().unwrap());
+        let found = reader.ask(Method::GET, &path).send().await;
+        assert_eq!(found.status, StatusCode::OK, "round {round}: {}", found.body);
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_as_true_through_a_follower_as_at_the_leader() {
+    let cluster = options().nodes(3).start();
+    let follower = cluster.at((cluster.leader().await + 1) % 3);
+    let stored = follower.create(&json!({"label": "keep me"})).await;
+    let path = format!("/agent/nodes/{}", stored["id"].as_str().unwrap());
+    follower.ask(Method::PATCH, &path).json(&json!({"is_locked": true})).send().await.ok();
+    let refused = follower.ask(Method::DELETE, &path).send().await;
+    assert_eq!((refused.status, &refused.body["error"]), (StatusCode::CONFLICT, &json!("locked")));
+    let nobody = "/agent/nodes/01936d5e-0000-7000-8000-000000000000";
+    let missing = follower.ask(Method::DELETE, nobody).send().await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_key_used_on_two_nodes_does_the_write_once() {
+    let cluster = options().nodes(3).start();
+    let mut ids = Vec::new();
+    for node in cluster.nodes() {
+        let ask = node.ask(Method::POST, "/agent/nodes").header("Idempotency-Key", "one");
+        ids.push(ask.json(&json!({"label": "only once"})).send().await.ok()["id"].clone());
+    }
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
+#[tokio::test]
+async fn with_two_of_three_down_reads_go_stale_and_writes_are_turned_away_until_they_return() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&json!({"label": "from better days"})).await;
+    settled(&cluster).await;
+    let leader = cluster.leader().await;
+    let (survivor, second) = (cluster.at((leader + 1) % 3), cluster.at((leader + 2) % 3));
+    cluster.at(leader).kill();
+    second.kill();
+    let read = survivor.ask(Method::GET, "/agent/nodes").send().await;
+    assert!(read.number("x-hearth-staleness-ms") < 10_000);
+    assert_eq!(read.ok()["total"], 1, "local reads go on within their staleness");
+    let write = survivor.ask(Method::POST, "/agent/nodes").json(&json!({"label": "x"}));
+    let write = write.send().await;
+    let turned_away = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+    assert!(turned_away.contains(&write.status), "{} {}", write.status, write.body);
+    let linearizable = survivor.ask(Method::GET, "/agent/nodes?consistency=linearizable");
+    assert_eq!(linearizable.send().await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let soon = survivor.ask(Method::GET, "/agent/nodes").header("X-Hearth-Max-Staleness-Ms", "1");
+    let soon = soon.send().await;
+    assert_eq!(
+        (soon.status, &soon.body["error"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &json!("stale"))
+    );
+
+    let _back = [cluster.at(leader).serve(), second.serve()];
+    for node in cluster.nodes() {
+        node.ready().await;
+    }
+    survivor.create(&json!({"label": "and better days again"})).await;
+    settled(&cluster).await;
+    assert_equal_states(&survivor).await;
+}
+
+#[tokio::test]
+async fn leadership_is_handed_over_without_an_error_to_anybody() {
+    let cluster = options().nodes(3).start();
+    for _ in 0..3 {
+        let leader = cluster.leader().await;
+        let next = cluster.at((leader + 1) % 3);
+        let transfer = cluster.at((leader + 2) % 3).operate(Method::POST, "/cluster/transfer");
+        let memory = json!({"label": "in between"});
+        let (transferred, stored) =
+            tokio::join!(transfer.json(&json!({"to": next.id()})).send(), next.create(&memory),);
+        transferred.ok();
+        assert_eq!(stored["label"], "in between");
+        assert_eq!(next.status().await.unwrap()["role"], "leader");
+    }
+}
