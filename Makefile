@@ -40,6 +40,8 @@ bench: setup
 	@echo; echo "Service, real embedder:"; $(BENCH_LOAD) --memories 500 --real-embedder \
 	    --operations search,create --clients 1,16
 	@echo; $(BENCH_LOAD) --embedding
+	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
+	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations hot-context,search \
 	    --clients 4 --restart
 

@@ -12,6 +12,7 @@ mod group_commit;
 mod house;
 mod idempotency;
 mod memories;
+mod peers;
 mod search;
 mod snapshots;
 

@@ -13,6 +13,17 @@ pub struct Node {
 }
 
 impl Node {
+    /// Starts a node of a configuration file; what it logs goes to `log`.
+    pub fn start(binary: &Path, config: &Path, log: &Path) -> Self {
+        let child = Command::new(binary)
+            .args(["serve", "--config"])
+            .arg(config)
+            .stderr(std::fs::File::create(log).expect("a log file"))
+            .spawn()
+            .expect("the binary under test starts");
+        Self { child, log: log.to_owned() }
+    }
+
     /// Kills it, as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");

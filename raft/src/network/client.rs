@@ -113,7 +113,8 @@ impl Peers {
 
     /// A request with everything that this node says of itself.
     pub(crate) fn request(&self, to: Option<NodeId>, call: Call) -> Request {
-        Request { from: self.me.speaker(), to, clocks: self.me.clocks(), call }
+        let life = to.and_then(|node| self.me.life_of(node));
+        Request { from: self.me.speaker(), to, life, clocks: self.me.clocks(), call }
     }
 
     /// Sends a body and reads the answer.

@@ -32,6 +32,27 @@ impl Me {
         self.contact.clocks(self.wall.now())
     }
 
+    /// The life of a member's data folder that its cluster knows.
+    pub(crate) fn life_of(&self, node: NodeId) -> Option<Incarnation> {
+        let members = self.cluster().ok().flatten()?.members;
+        members.iter().find(|member| member.node == node).map(|member| member.incarnation)
+    }
+
+    /// Whether a call for that life of this node's data folder is for this one. Lives of
+    /// an id never change: if it is not, this folder was emptied, and what the node
+    /// voted and acknowledged before is forgotten. It must not go on under its id.
+    pub(crate) fn lives(&self, life: Option<Incarnation>) -> Result<(), Refused> {
+        if life.is_none_or(|life| life == self.incarnation) {
+            return Ok(());
+        }
+        self.fault.report(&format_args!(
+            "the cluster knows node {} by another data folder than this one: a node that lost its \
+             data is another node. Remove it from the cluster, and add it again, empty, with a new id",
+            self.node
+        ));
+        Err(Refused::NotAMember)
+    }
+
     /// Whether to deal with somebody who says to be `from`.
     pub(crate) fn admits(&self, from: &Speaker) -> Result<(), Refused> {
         admits(self.cluster()?.as_ref(), from)

@@ -42,6 +42,8 @@ pub(crate) struct Request {
     pub(crate) from: Speaker,
     /// Whom it is for: an address may have changed hands.
     pub(crate) to: Option<NodeId>,
+    /// The life of that node's data folder, as the caller's cluster knows it.
+    pub(crate) life: Option<Incarnation>,
     pub(crate) clocks: Clocks,
     pub(crate) call: Call,
 }

@@ -107,6 +107,7 @@ impl Server {
             return Err(Refused::NotMe);
         }
         self.me.admits(&request.from)?;
+        self.me.lives(request.life)?;
         Ok(self.me.contact.heard(request.from.node, request.clocks, self.me.wall.now()))
     }
 

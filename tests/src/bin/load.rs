@@ -1,5 +1,5 @@
-//! Load generator: starts a node of its own on loopback, fills it, and measures
-//! it through HTTPS. Bounded in time; prints one Markdown table.
+//! Load generator: starts a cluster of its own on loopback, fills it, and measures
+//! it through HTTPS, all nodes in turn. Bounded in time; prints Markdown tables.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ struct Args {
     /// The hearth binary to measure.
     #[arg(long)]
     binary: PathBuf,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 1)]
+    nodes: usize,
     /// Memories to store before measuring.
     #[arg(long, default_value_t = 10_000)]
     memories: u64,
@@ -46,6 +49,9 @@ struct Args {
     /// Also measure how long the node takes to start on what it holds.
     #[arg(long)]
     restart: bool,
+    /// Kill the leader so many times, and measure the time to the next write.
+    #[arg(long, default_value_t = 0)]
+    failovers: usize,
     /// Measure the embedder alone, beside the raw ONNX Runtime session.
     #[arg(long)]
     embedding: bool,
@@ -57,7 +63,7 @@ async fn main() {
     if args.embedding {
         return embedding().await;
     }
-    let mut options = Options::new(&args.binary);
+    let mut options = Options::new(&args.binary).nodes(args.nodes);
     if args.real_embedder {
         options = options.real_embedder();
     }
@@ -65,6 +71,9 @@ async fn main() {
         options = options.env("FAILPOINTS", failpoints);
     }
     let cluster = Arc::new(options.start());
+    if args.failovers > 0 {
+        return failovers(&cluster, args.failovers).await;
+    }
     let ids = Arc::new(fill(&cluster, args.memories).await);
     println!(
         "| operation | clients | per s | p50 ms | p95 ms | p99 ms | CPU ms each | syncs each |"
@@ -107,31 +116,31 @@ async fn measure(
     time: Duration,
     ids: &Arc<Vec<String>>,
 ) {
-    let syncs = cluster.metric("hearth_log_wal_syncs_total").await;
-    let cpu = cpu_seconds(cluster.pid());
+    let used = Used::by(cluster).await;
     let started = Instant::now();
     let tasks: Vec<_> = (0..clients)
-        .map(|_| {
+        .map(|client| {
             let (cluster, ids) = (Arc::clone(cluster), Arc::clone(ids));
             let operation = operation.to_owned();
             tokio::spawn(async move {
                 let own = cluster.another_client();
+                let node = cluster.at(client % cluster.nodes().count());
                 let mut took = Vec::new();
                 while started.elapsed() < time {
                     let n = NEXT.fetch_add(1, Ordering::Relaxed);
                     let ask = match operation.as_str() {
                         "create" => own
-                            .ask(&cluster, Method::POST, "/agent/nodes")
+                            .ask_at(&node, Method::POST, "/agent/nodes")
                             .json(&json!({"label": label(n)})),
                         "get" => {
                             let id = &ids[n as usize % ids.len()];
-                            own.ask(&cluster, Method::GET, &format!("/agent/nodes/{id}"))
+                            own.ask_at(&node, Method::GET, &format!("/agent/nodes/{id}"))
                         }
-                        "search" => own.ask(&cluster, Method::POST, "/agent/search").json(&json!({
+                        "search" => own.ask_at(&node, Method::POST, "/agent/search").json(&json!({
                             "query": format!("what of topic{} in group{}", n % TOPICS, n % 50),
                             "limit": 10,
                         })),
-                        "hot-context" => own.ask(&cluster, Method::POST, "/agent/hot-context"),
+                        "hot-context" => own.ask_at(&node, Method::POST, "/agent/hot-context"),
                         other => panic!("no operation {other}"),
                     };
                     let asked = Instant::now();
@@ -147,8 +156,7 @@ async fn measure(
         took.extend(task.await.expect("the task ends"));
     }
     let seconds = started.elapsed().as_secs_f64();
-    let cpu = cpu_seconds(cluster.pid()) - cpu;
-    let syncs = cluster.metric("hearth_log_wal_syncs_total").await - syncs;
+    let Used { cpu, syncs } = Used::by(cluster).await.since(used);
     took.sort();
     let count = took.len() as f64;
     let quantile = |q: f64| took[((count - 1.0) * q) as usize].as_secs_f64() * 1e3;
@@ -160,6 +168,60 @@ async fn measure(
         quantile(0.99),
         cpu * 1e3 / count,
         syncs / count,
+    );
+}
+
+/// What all nodes have used of the machine.
+#[derive(Clone, Copy)]
+struct Used {
+    cpu: f64,
+    syncs: f64,
+}
+
+impl Used {
+    async fn by(cluster: &Cluster) -> Self {
+        let (mut cpu, mut syncs) = (0.0, 0.0);
+        for node in cluster.nodes() {
+            cpu += cpu_seconds(node.pid());
+            syncs += node.metric("hearth_log_wal_syncs_total").await;
+        }
+        Self { cpu, syncs }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { cpu: self.cpu - before.cpu, syncs: self.syncs - before.syncs }
+    }
+}
+
+/// From SIGKILL of the leader to the first write that another node acknowledges.
+async fn failovers(cluster: &Cluster, count: usize) {
+    let mut lives: Vec<Option<tests::Node>> = cluster.nodes().map(|_| None).collect();
+    let mut took = Vec::new();
+    for number in 0..count {
+        let leader = cluster.leader().await;
+        let killed = Instant::now();
+        match &mut lives[leader] {
+            Some(node) => node.kill(),
+            None => cluster.at(leader).kill(),
+        }
+        let survivor = cluster.at((leader + 1) % cluster.nodes().count());
+        let body = json!({"label": format!("after death {number}")});
+        loop {
+            let ask = survivor.ask(Method::POST, "/agent/nodes").json(&body);
+            if ask.try_send().await.is_ok_and(|answer| answer.status.is_success()) {
+                break;
+            }
+        }
+        took.push(killed.elapsed().as_secs_f64());
+        lives[leader] = Some(cluster.at(leader).serve());
+        cluster.at(leader).ready().await;
+    }
+    took.sort_by(f64::total_cmp);
+    println!(
+        "leader killed {count} times: first write after {:.2} s at the median, {:.2} to {:.2} s",
+        took[count / 2],
+        took[0],
+        took[count - 1]
     );
 }
 
