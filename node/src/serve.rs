@@ -56,7 +56,6 @@ pub async fn serve(
     while_stdin_open: bool,
 ) -> Result<(), ServeError> {
     telemetry::start(&config.log).map_err(ServeError::Start)?;
-    tls::install_provider();
     // Ports first: a second node on the same ones must not touch the data.
     let public = listen(config.public.listen).map_err(ServeError::Start)?;
     let operator = listen(config.operator.listen).map_err(ServeError::Start)?;

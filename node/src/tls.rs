@@ -132,14 +132,22 @@ impl Certificates {
         self.folder.join("ca.key")
     }
 
+    fn files(&self, node: u64) -> NodeFiles {
+        let (certificate, key) = (format!("node-{node}.pem"), format!("node-{node}.key"));
+        NodeFiles { certificate: self.folder.join(certificate), key: self.folder.join(key) }
+    }
+
+    /// Whether a node has a certificate.
+    pub(crate) fn has(&self, node: u64) -> bool {
+        // Written last: it says that both files are there.
+        self.files(node).key.exists()
+    }
+
     /// A node's certificate for `hosts` (names and addresses), for agents and for
     /// peers, made if there is none.
     pub(crate) fn of_node(&self, node: u64, hosts: &[String]) -> Result<NodeFiles, TlsError> {
-        let files = NodeFiles {
-            certificate: self.folder.join(format!("node-{node}.pem")),
-            key: self.folder.join(format!("node-{node}.key")),
-        };
-        if files.key.exists() {
+        let files = self.files(node);
+        if self.has(node) {
             return Ok(files);
         }
         let authority_key = KeyPair::from_pem(&std::fs::read_to_string(self.authority_key())?)?;

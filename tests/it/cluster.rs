@@ -152,3 +152,34 @@ async fn leadership_is_handed_over_without_an_error_to_anybody() {
         assert_eq!(next.status().await.unwrap()["role"], "leader");
     }
 }
+
+/// What `hearth cluster` says, and whether it went well.
+async fn command(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
+    let ran = tokio::process::Command::new(env!("CARGO_BIN_EXE_hearth-under-test"))
+        .args(["cluster", "--ops", cluster.at(2).ops()])
+        .args(arguments)
+        .output()
+        .await
+        .unwrap();
+    let text = [ran.stdout, ran.stderr].concat();
+    (ran.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test]
+async fn the_command_line_shows_and_changes_the_cluster() {
+    let cluster = options().nodes(3).start();
+    settled(&cluster).await;
+    let leader = cluster.leader().await as u64 + 1;
+    let (done, text) = command(&cluster, &["status"]).await;
+    assert!(done && text.contains(&format!("Node {leader} leads")), "{text}");
+    assert_eq!(text.matches("voter").count(), 2, "{text}");
+    let (done, text) = command(&cluster, &["verify"]).await;
+    assert!(done && text.contains("All nodes hold the same"), "{text}");
+    let other = (leader % 3 + 1).to_string();
+    let (done, text) = command(&cluster, &["transfer", "--to", &other]).await;
+    assert!(done && text.contains(&format!("Node {other} leads")), "{text}");
+    let (done, text) = command(&cluster, &["remove", "--id", &other]).await;
+    assert!(done && text.contains("removed"), "a leader hands over first: {text}");
+    let (done, text) = command(&cluster, &["add", "--id", "9", "--address", "127.0.0.1:1"]).await;
+    assert!(!done && text.contains("not reached"), "{text}");
+}

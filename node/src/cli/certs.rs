@@ -27,6 +27,10 @@ impl Certs {
         std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
         let certificates =
             Certificates::in_folder(&self.folder).map_err(|error| error.to_string())?;
+        if certificates.has(self.node) {
+            let folder = self.folder.display();
+            return Err(format!("{folder} has a certificate of node {} already", self.node));
+        }
         let files = certificates.of_node(self.node, &self.host).map_err(|e| e.to_string())?;
         println!("authority    {}", certificates.authority().display());
         println!("certificate  {}", files.certificate.display());

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::form::ADMIN_KEY;
-use crate::tls::{self, Certificates, NodeFiles};
+use crate::tls::{Certificates, NodeFiles};
 
 /// How long a node may take to become ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -80,7 +80,6 @@ struct Ports {
 impl Cluster {
     /// Makes folders, certificates and configurations; starts nothing yet.
     pub(crate) fn prepare(wanted: Wanted) -> Result<Self, String> {
-        tls::install_provider();
         let (folder, temporary) = folder(wanted.data)?;
         let lock = lock(&folder)?;
         let certificates = Certificates::in_folder(&folder).map_err(|error| error.to_string())?;

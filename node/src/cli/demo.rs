@@ -139,7 +139,7 @@ async fn lose_the_leader(
     if total <= stored {
         return Err(format!("{total} memories are there, but {stored} were acknowledged"));
     }
-    println!("6. Bring node {} back.", leader + 1);
+    println!("\n6. Bring node {} back.", leader + 1);
     let started = Instant::now();
     cluster.nodes[leader].start(false)?;
     cluster.nodes[leader].ready().await?;

@@ -13,6 +13,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 use crate::serve::serve;
+use crate::tls;
 
 /// Self-hosted memory for software agents.
 #[derive(Parser)]
@@ -52,6 +53,7 @@ pub fn run() -> ExitCode {
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
+    tls::install_provider();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
