@@ -140,6 +140,8 @@ pub struct Raft {
     pub cut_seconds: u64,
     /// Entries that a cut leaves.
     pub cut_keep_entries: u64,
+    /// For how long a follower that went silent still holds cuts back.
+    pub cut_hold_seconds: u64,
 }
 
 /// Which embedder.
@@ -217,6 +219,7 @@ impl Default for Raft {
             cut_bytes: 128 << 20,
             cut_seconds: 600,
             cut_keep_entries: 1_000,
+            cut_hold_seconds: 300,
         }
     }
 }

@@ -27,6 +27,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 const FOUND_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a node that belongs to no cluster yet looks whether it does.
 const FORMED_INTERVAL: Duration = Duration::from_millis(200);
+/// How long handing over leadership may take.
+const HAND_OVER: Duration = Duration::from_secs(2);
 /// How often the leader forgets what is past its time.
 const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -105,6 +107,9 @@ pub async fn serve(
         () = told_to_stop(while_stdin_open) => Ok(()),
     };
     app.drain();
+    if ended.is_ok() {
+        raft.hand_over(Instant::now() + HAND_OVER).await;
+    }
     servers.graceful_shutdown(Some(if ended.is_ok() { DRAIN } else { Duration::ZERO }));
     while servers.connection_count() > 0 && ended.is_ok() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -178,6 +183,7 @@ fn open(
             log_bytes: config.raft.cut_bytes,
             log_age: Duration::from_secs(config.raft.cut_seconds),
             keep_entries: config.raft.cut_keep_entries,
+            hold: Duration::from_secs(config.raft.cut_hold_seconds),
         },
     };
     match raft::start(&settings, transport, data, writer, log, Arc::new(SystemWall), fault.clone())

@@ -97,9 +97,12 @@ impl Contact {
         Some(Timestamp(own.0.saturating_add(offsets[(offsets.len() - 1) / 2])))
     }
 
-    /// A leader that a quorum had acknowledged at `as_of` knew `commit` to be committed.
-    pub(crate) fn confirmed(&self, commit: u64, as_of: Instant) {
-        self.known().freshness.confirmed(commit, as_of);
+    /// A leader that a quorum had acknowledged at `as_of` knew `commit` to be committed;
+    /// this node has applied up to `applied`.
+    pub(crate) fn confirmed(&self, commit: u64, as_of: Instant, applied: u64) {
+        let mut known = self.known();
+        known.freshness.as_of(applied);
+        known.freshness.confirmed(commit, as_of);
     }
 
     /// Time since this state, applied up to `applied`, was known to be the newest.
@@ -200,12 +203,22 @@ mod tests {
         let now = Instant::now();
         let (early, late) =
             (now.checked_sub(Duration::from_secs(9)), now.checked_sub(Duration::from_secs(3)));
-        contact.confirmed(5, early.unwrap());
-        contact.confirmed(8, late.unwrap());
+        contact.confirmed(5, early.unwrap(), 0);
+        contact.confirmed(8, late.unwrap(), 0);
         assert_eq!(contact.staleness(4), None, "nothing that was confirmed is applied yet");
         assert!(contact.staleness(5).unwrap() >= Duration::from_secs(9));
         let staleness = contact.staleness(8).unwrap();
         assert!(staleness >= Duration::from_secs(3) && staleness < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_node_that_nobody_reads_stays_fresh_all_the_same() {
+        let contact = Contact::new(7);
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        for beat in 0..=400_u32 {
+            contact.confirmed(9, long_ago + Duration::from_millis(150) * beat, 9);
+        }
+        assert!(contact.staleness(9).unwrap() < Duration::from_secs(1));
     }
 
     #[test]

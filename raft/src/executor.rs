@@ -137,7 +137,8 @@ impl Executor {
                         term.stamped_at = Instant::now();
                     }
                     // A quorum confirmed since then that this node leads, and has all.
-                    me.contact.confirmed(self.reader.position().index, began);
+                    let index = self.reader.position().index;
+                    me.contact.confirmed(index, began, index);
                     self.answer(decided);
                     return Ok(());
                 }

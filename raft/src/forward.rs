@@ -181,7 +181,7 @@ impl Forward {
 
     /// Waits until this node knows of another leader than `node`.
     async fn leads_no_more(&self, node: NodeId) {
-        let mut metrics = self.shared.raft.metrics();
+        let mut metrics = self.shared.raft.server_metrics();
         while metrics.borrow_watched().current_leader == Some(node) {
             if metrics.changed().await.is_err() {
                 return;

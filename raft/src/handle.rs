@@ -15,7 +15,7 @@ use crate::error::{Outcome, ReadError, SubmitError};
 use crate::fault::Fault;
 use crate::forward::Forward;
 use crate::network::client::Peers;
-use crate::operate::{OperateError, Operated, Operation};
+use crate::operate::{OperateError, Operated, Operation, Operator};
 use crate::shared::{Raft, Shared};
 use crate::types::NodeId;
 
@@ -232,6 +232,18 @@ impl Handle {
         match &*self.0 {
             Mode::Running(running) => &running.shared.me.fault,
             Mode::Quarantined { fault, .. } => fault,
+        }
+    }
+
+    /// Has another voter lead, if this node does and one is there to: for an orderly stop.
+    pub async fn hand_over(&self, deadline: Instant) {
+        let Mode::Running(running) = &*self.0 else { return };
+        let forward = &running.forward;
+        let (shared, peers) = (&*running.shared, &*forward.peers);
+        match (Operator { shared, peers, deadline }).hand_over().await {
+            Ok(Some(next)) => tracing::info!(next, "handed over"),
+            Ok(None) => {}
+            Err(error) => tracing::info!(%error, "nobody took over"),
         }
     }
 

@@ -22,13 +22,14 @@ mod queue;
 mod record;
 mod shared;
 mod snapshot;
+mod standing;
 mod state_machine;
 mod types;
 mod upkeep;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -137,11 +138,15 @@ pub fn start(
         )
         .map_err(|fatal| StartError::Raft(me.fault.cause().unwrap_or_else(|| fatal.to_string())))?;
     running.get_or_init(|| raft.clone());
-    let shared = Arc::new(Shared::new(raft, Arc::clone(&me)));
+    let shared = Arc::new(Shared::new(raft, Arc::clone(&me), settings.election_max));
     supervise(&runtime, &me.fault, Executor { shared: Arc::clone(&shared), reader }.run());
-    let (shared_too, peers_too) = (Arc::clone(&shared), Arc::clone(&peers));
-    let routes =
-        router(Server { me: Arc::clone(&me), shared: shared_too, peers: peers_too, snapshots });
+    let routes = router(Server {
+        me: Arc::clone(&me),
+        shared: Arc::clone(&shared),
+        peers: Arc::clone(&peers),
+        snapshots,
+        refused: Mutex::default(),
+    });
     let (serve, fault) = (transport.serve, me.fault.clone());
     supervise(&runtime, &me.fault, async move {
         if let Err(error) = serve(routes).await {

@@ -39,8 +39,9 @@ pub(crate) struct LogStore {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the log ends at {found}, but this node had synced {noted}: its disk lost acknowledged data. \
-     The node stays up but does not vote. Keep a copy of its data folder, then restore this \
-     machine's data, or remove the node from the cluster and add it again, empty, with a new id"
+     The node stays up but does not vote. Keep a copy of its data folder. If other nodes hold the \
+     data, remove this one from the cluster and add it again, empty, with a new id; never put an \
+     old copy of one node back beside them. A cluster of one can restore its folder from a backup"
 )]
 pub struct BelowNote {
     found: String,

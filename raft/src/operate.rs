@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
-use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use serde::{Deserialize, Serialize};
@@ -16,10 +15,15 @@ use crate::error::SubmitError;
 use crate::network::client::{Lane, Peers};
 use crate::network::message::{Call, Return};
 use crate::shared::Shared;
+use crate::standing::Followers;
 use crate::types::{NodeId, Peer, TypeConfig};
 
 /// How long a node that is to join may take to say who it is.
 const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A voter that answered so recently is there to vote.
+const CONTACT_AGE_MAX_MS: u64 = 1_000;
+/// How long a voter may take to take over.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often to look whether something has come about.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a node may take to say what its state hashed to.
@@ -72,6 +76,8 @@ pub struct ClusterStatus {
     pub term: u64,
     /// Index of the last entry of its log.
     pub last_log_index: u64,
+    /// A change of membership is under way.
+    pub changing: bool,
     /// All members by id.
     pub members: Vec<MemberStatus>,
 }
@@ -123,6 +129,11 @@ pub enum OperateError {
     Refused(String),
 }
 
+/// Whether a member is there to vote.
+fn is_there(member: &MemberStatus) -> bool {
+    member.last_contact_ms.is_some_and(|ms| ms <= CONTACT_AGE_MAX_MS)
+}
+
 type Operate<T> = Result<T, OperateError>;
 
 fn refused<T>(reason: impl Into<String>) -> Operate<T> {
@@ -156,33 +167,28 @@ impl Operator<'_> {
         let metrics = metrics.borrow_watched();
         let last_log_index = metrics.last_log_index.unwrap_or(0);
         let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
+        let followers = Followers(&metrics);
+        let joint = metrics.membership_config.membership().get_joint_config().len() > 1;
         let member = |(node, peer): (&NodeId, &Peer)| {
-            let leads = *node == metrics.id;
-            let role = match (leads, voters.contains(node)) {
+            let role = match (*node == metrics.id, voters.contains(node)) {
                 (true, _) => "leader",
                 (false, true) => "voter",
                 (false, false) => "learner",
             };
-            let replication = metrics.replication.as_ref().and_then(|all| all.get(node).copied());
-            let matched = replication.flatten().map(|id| id.index());
-            let contact = metrics.heartbeat.as_ref().and_then(|all| all.get(node).copied());
-            let contact = contact.flatten().map(|at| at.elapsed().as_millis() as u64);
+            let silence = followers.silence(*node).map(|silence| silence.as_millis() as u64);
             MemberStatus {
                 node: *node,
                 address: peer.address.clone(),
                 role: role.to_owned(),
-                lag: if leads {
-                    Some(0)
-                } else {
-                    matched.map(|at| last_log_index.saturating_sub(at))
-                },
-                last_contact_ms: if leads { Some(0) } else { contact },
+                lag: followers.lag(*node),
+                last_contact_ms: if role == "leader" { Some(0) } else { silence },
             }
         };
         Ok(ClusterStatus {
             leader: metrics.id,
             term: metrics.current_term,
             last_log_index,
+            changing: joint,
             members: metrics.membership_config.nodes().map(member).collect(),
         })
     }
@@ -202,8 +208,11 @@ impl Operator<'_> {
             return refused(format!("node {node} at {address} belongs to another cluster"));
         }
         self.submit(Action::Admit { node, incarnation: from.incarnation }).await?;
-        let added = self.shared.raft.add_learner(node, Peer { address }, false).await;
-        changed(added.map(drop))
+        let added = self.shared.raft.add_learner(node, Peer { address }, false);
+        match tokio::time::timeout_at(self.deadline, added).await {
+            Ok(added) => changed(added.map(drop)),
+            Err(_) => Err(OperateError::Unknown),
+        }
     }
 
     async fn remove(&self, node: NodeId) -> Operate<Operated> {
@@ -211,15 +220,19 @@ impl Operator<'_> {
         let voters = status.members.iter().filter(|member| member.role != "learner");
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
         let member = status.members.iter().find(|member| member.node == node);
+        let there = others.iter().filter(|member| is_there(member)).count();
         match member {
             // Nothing to tell raft: an earlier removal may have got so far.
             None => {}
-            Some(_) if others.is_empty() => return refused("it is the only voter"),
+            Some(member) if member.role != "learner" && there <= others.len() / 2 => {
+                return refused(format!(
+                    "without node {node} only {there} of {} voters answer, which cannot decide \
+                     anything: bring the others back, or add nodes, first",
+                    others.len()
+                ));
+            }
             Some(member) if member.role == "leader" => {
-                let next = others.iter().min_by_key(|member| member.lag.unwrap_or(u64::MAX));
-                if let Some(next) = next {
-                    self.transfer(next.node).await?;
-                }
+                self.hand_over().await?;
                 // The new leader is asked next, as by any node that does not lead.
                 return Err(OperateError::NoLeader);
             }
@@ -248,20 +261,46 @@ impl Operator<'_> {
         if to == self.peers.me.node {
             return Ok(Operated::Done);
         }
+        let status = self.status()?;
+        if !status.members.iter().any(|member| member.node == to && is_there(member)) {
+            return refused(format!("node {to} does not answer"));
+        }
         if raft.trigger().transfer_leader(to).await.is_err() {
             return Err(OperateError::Unknown);
         }
-        let mut metrics = raft.metrics();
-        let transferred = async {
-            while metrics.borrow_watched().current_leader != Some(to) {
+        let mut metrics = raft.server_metrics();
+        let me = self.peers.me.node;
+        let decided = async {
+            loop {
+                let leader = metrics.borrow_watched().current_leader;
+                match leader {
+                    Some(leader) if leader == to => return Ok(Operated::Done),
+                    Some(other) if other != me => {
+                        return refused(format!("node {other} took over, not node {to}"));
+                    }
+                    _ => {}
+                }
                 if metrics.changed().await.is_err() {
                     return Err(OperateError::Unknown);
                 }
             }
-            Ok(Operated::Done)
         };
-        let waited = tokio::time::timeout_at(self.deadline, transferred).await;
+        let deadline = self.deadline.min(Instant::now() + TRANSFER_TIMEOUT);
+        let waited = tokio::time::timeout_at(deadline, decided).await;
         waited.unwrap_or_else(|_| refused(format!("node {to} did not take over in time")))
+    }
+
+    /// Has the voter that is nearest lead, if there is one and this node leads.
+    pub(crate) async fn hand_over(&self) -> Operate<Option<NodeId>> {
+        if !self.shared.serves() {
+            return Ok(None);
+        }
+        let members = self.status()?.members;
+        let near = members.iter().filter(|member| member.role == "voter" && is_there(member));
+        let Some(next) = near.min_by_key(|member| member.lag.unwrap_or(u64::MAX)) else {
+            return Ok(None);
+        };
+        self.transfer(next.node).await.map(|_| Some(next.node))
     }
 
     async fn verify(&self) -> Operate<Verification> {

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::Instant as _;
+use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
-use openraft::{RaftMetrics, ReadPolicy};
+use openraft::metrics::RaftServerMetrics;
 use storage::Command;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +26,8 @@ pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) me: Arc<Me>,
+    /// For how long a quorum's word that this node leads holds.
+    lease: Duration,
     pub(crate) counters: Counters,
     queue: Mutex<Queue>,
     queued: Notify,
@@ -58,10 +61,11 @@ impl Counters {
 }
 
 impl Shared {
-    pub(crate) fn new(raft: Raft, me: Arc<Me>) -> Self {
+    pub(crate) fn new(raft: Raft, me: Arc<Me>, lease: Duration) -> Self {
         Self {
             raft,
             me,
+            lease,
             counters: Counters::default(),
             queue: Mutex::default(),
             queued: Notify::new(),
@@ -97,13 +101,11 @@ impl Shared {
     }
 
     /// The term that this node leads, by one consistent look at raft's metrics.
-    fn led(metrics: &RaftMetrics<TypeConfig>) -> Option<u64> {
+    fn led(metrics: &RaftServerMetrics<TypeConfig>) -> Option<u64> {
         let vote = &metrics.vote;
-        let leads = metrics.state.is_leader()
-            && vote.committed
-            && vote.leader_id.voted_for == metrics.id
-            && vote.leader_id.term == metrics.current_term;
-        leads.then_some(metrics.current_term)
+        let leads =
+            metrics.state.is_leader() && vote.committed && vote.leader_id.voted_for == metrics.id;
+        leads.then_some(vote.leader_id.term)
     }
 
     /// From here on commands are taken and reads answered in `term`.
@@ -123,12 +125,12 @@ impl Shared {
     }
 
     pub(crate) fn leads(&self, term: u64) -> bool {
-        Self::led(&self.raft.metrics().borrow_watched()) == Some(term)
+        Self::led(&self.raft.server_metrics().borrow_watched()) == Some(term)
     }
 
     /// Waits until this node leads, and says which term; `None` when raft stopped.
     pub(crate) async fn next_term(&self) -> Option<u64> {
-        let mut metrics = self.raft.metrics();
+        let mut metrics = self.raft.server_metrics();
         loop {
             let term = Self::led(&metrics.borrow_watched());
             if term.is_some() {
@@ -159,7 +161,7 @@ impl Shared {
     }
 
     pub(crate) async fn led_no_longer(&self, term: u64) {
-        let mut metrics = self.raft.metrics();
+        let mut metrics = self.raft.server_metrics();
         while Self::led(&metrics.borrow_watched()) == Some(term) {
             if metrics.changed().await.is_err() {
                 return;
@@ -173,7 +175,7 @@ impl Shared {
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        if !self.serves() {
+        if !self.serves() || self.has_lost_its_quorum() {
             return Err(SubmitError::NoLeader);
         }
         let (waiting, decided) = Waiting::new(command);
@@ -204,6 +206,12 @@ impl Shared {
     /// Members whose votes count.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         self.raft.metrics().borrow_watched().membership_config.voter_ids().collect()
+    }
+
+    /// Whether no quorum has said for a lease that this node leads: what it is given now
+    /// may wait for ever.
+    fn has_lost_its_quorum(&self) -> bool {
+        self.leader_staleness().is_none_or(|age| age > self.lease)
     }
 
     /// While this node leads: time since a quorum last acknowledged that. A cluster of

@@ -91,7 +91,8 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotFolder;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
-        let position = self.flusher.flush().map_err(io::Error::other)?;
+        let flushed = tokio::task::block_in_place(|| self.flusher.flush());
+        let position = flushed.map_err(io::Error::other)?;
         let meta = meta(&position).map_err(io::Error::other)?;
         Ok(Snapshot { meta, snapshot: self.snapshots.folder() })
     }

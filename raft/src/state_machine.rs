@@ -109,7 +109,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     ) -> io::Result<()> {
         let announced =
             |position: &Position| self::meta(position).is_ok_and(|found| found == *meta);
-        let installed = self.writer.install(snapshot.path(), announced);
+        // This blocks for as long as the state is large: other tasks move away.
+        let installed =
+            tokio::task::block_in_place(|| self.writer.install(snapshot.path(), announced));
         installed.map_err(|error| self.failed(&error))?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
@@ -120,8 +122,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             return Ok(None);
         }
         let folder = self.snapshots.folder();
-        let position =
-            self.writer.checkpoint(folder.path()).map_err(|error| self.failed(&error))?;
+        let position = tokio::task::block_in_place(|| self.writer.checkpoint(folder.path()))
+            .map_err(|error| self.failed(&error))?;
         let meta = meta(&position).map_err(|error| self.failed(&error))?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
     }

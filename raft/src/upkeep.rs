@@ -5,21 +5,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::{ChangeMembers, RaftMetrics};
 use storage::Log;
 use tokio::time::Instant;
 
 use crate::shared::Shared;
+use crate::standing::Followers;
 use crate::types::{NodeId, TypeConfig};
 
 /// Log bytes up to which entries are kept for a follower that is catching up.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// How often to look.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// A follower that answered so recently counts as there.
-const CONTACT_AGE_MAX: Duration = Duration::from_secs(10);
+/// A learner that answered so recently is there to vote.
+const CONTACT_AGE_MAX: Duration = Duration::from_secs(1);
+/// How long a change of membership may take; the next look finds how it went.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries that a learner may be behind when it becomes a voter.
 const PROMOTION_LAG_MAX: u64 = 100;
 
@@ -33,6 +35,9 @@ pub struct Cuts {
     /// Entries that stay although the state is durable past them: a follower that was
     /// away for a moment needs no snapshot.
     pub keep_entries: u64,
+    /// For how long a follower that does not answer holds cuts back: longer than it is
+    /// silent while it installs a copy of the state.
+    pub hold: Duration,
 }
 
 /// Runs until raft stops.
@@ -41,14 +46,16 @@ pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, cuts: Cuts) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let metrics = shared.raft.metrics().borrow_watched().clone();
-        promote(&shared, &metrics).await;
+        if shared.serves() {
+            settle_members(&shared, &metrics).await;
+        }
         let bytes = log.size_bytes();
         // The log shrinks some time after its entries are purged.
         bytes_then = bytes.min(bytes_then);
         let grown = bytes.saturating_sub(bytes_then);
         let old = durable_at.elapsed() >= cuts.log_age && metrics.last_applied > metrics.snapshot;
         let due = grown >= cuts.log_bytes || old;
-        if !due || bytes < LOG_BYTES_MAX && somebody_needs_the_log(&metrics, cuts.keep_entries) {
+        if !due || bytes < LOG_BYTES_MAX && somebody_needs_the_log(&metrics, cuts) {
             continue;
         }
         if shared.raft.trigger().snapshot().await.is_err() {
@@ -60,45 +67,48 @@ pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, cuts: Cuts) {
 
 /// Whether a follower that answers has not reached what a cut would remove: cut
 /// now, and it would need a snapshot, during which the log grows and is cut again.
-fn somebody_needs_the_log(metrics: &RaftMetrics<TypeConfig>, keep_entries: u64) -> bool {
+fn somebody_needs_the_log(metrics: &RaftMetrics<TypeConfig>, cuts: Cuts) -> bool {
+    let followers = Followers(metrics);
     let applied = metrics.last_applied.map_or(0, |id| id.index());
-    let behind = |node: &NodeId| matched(metrics, node) < applied.saturating_sub(keep_entries);
-    metrics
-        .membership_config
-        .nodes()
-        .any(|(node, _)| *node != metrics.id && behind(node) && answers(metrics, node))
+    let reached = applied.saturating_sub(cuts.keep_entries);
+    metrics.membership_config.nodes().any(|(node, _)| {
+        let behind = followers.matched(*node).unwrap_or(0) < reached;
+        *node != metrics.id && behind && followers.answers(*node, cuts.hold)
+    })
 }
 
-/// Makes voters of the learners that hold nearly all of the log.
-async fn promote(shared: &Shared, metrics: &RaftMetrics<TypeConfig>) {
-    if !shared.serves() {
-        return;
-    }
-    let last = metrics.last_log_index.unwrap_or(0);
-    let caught_up = |node: &NodeId| {
-        answers(metrics, node) && matched(metrics, node) + PROMOTION_LAG_MAX >= last
+/// Finishes a change of membership whose leader died over it, then makes voters of
+/// the learners that hold nearly all of the log.
+async fn settle_members(shared: &Shared, metrics: &RaftMetrics<TypeConfig>) {
+    let membership = metrics.membership_config.membership();
+    let change = match membership.get_joint_config().as_slice() {
+        [_, .., wanted] => ChangeMembers::ReplaceAllVoters(wanted.clone()),
+        _ => {
+            let ready = ready_learners(metrics);
+            let voters: Vec<NodeId> = membership.voter_ids().chain(ready.iter().copied()).collect();
+            // One that cannot commit what it is given would be stuck in the change.
+            let answers = Followers(metrics).majority_answers(&voters, CONTACT_AGE_MAX);
+            if ready.is_empty() || !answers {
+                return;
+            }
+            tracing::info!(?ready, "learners have caught up and become voters");
+            ChangeMembers::AddVoterIds(ready)
+        }
     };
-    let learners = metrics.membership_config.membership().learner_ids();
-    let ready: BTreeSet<NodeId> = learners.filter(caught_up).collect();
-    if ready.is_empty() {
-        return;
-    }
-    tracing::info!(?ready, "learners have caught up and become voters");
-    let changed = shared.raft.change_membership(ChangeMembers::AddVoterIds(ready), true);
-    match tokio::time::timeout(CONTACT_AGE_MAX, changed).await {
+    // Voters that the change drops were to be removed: they do not stay as learners.
+    let changed = shared.raft.change_membership(change, false);
+    match tokio::time::timeout(CHANGE_TIMEOUT, changed).await {
         Ok(Ok(_)) => {}
-        // The next look finds how it went.
-        Ok(Err(error)) => tracing::warn!(%error, "learners do not become voters"),
+        Ok(Err(error)) => tracing::warn!(%error, "the change of membership did not go through"),
         Err(_) => tracing::warn!("a change of membership takes long"),
     }
 }
 
-fn matched(metrics: &RaftMetrics<TypeConfig>, node: &NodeId) -> u64 {
-    let replication = metrics.replication.as_ref().and_then(|all| all.get(node).copied());
-    replication.flatten().map_or(0, |id| id.index())
-}
-
-fn answers(metrics: &RaftMetrics<TypeConfig>, node: &NodeId) -> bool {
-    let contact = metrics.heartbeat.as_ref().and_then(|all| all.get(node).copied()).flatten();
-    contact.is_some_and(|at| at.elapsed() <= CONTACT_AGE_MAX)
+fn ready_learners(metrics: &RaftMetrics<TypeConfig>) -> BTreeSet<NodeId> {
+    let followers = Followers(metrics);
+    let ready = |node: &NodeId| {
+        let near = followers.lag(*node).is_some_and(|lag| lag <= PROMOTION_LAG_MAX);
+        near && followers.answers(*node, CONTACT_AGE_MAX)
+    };
+    metrics.membership_config.membership().learner_ids().filter(ready).collect()
 }

@@ -58,9 +58,10 @@ impl Error {
     /// What an operator can do about it.
     pub fn advice(&self) -> &'static str {
         if self.is_corruption() {
-            "The data is damaged and nothing was changed. Keep a copy of the folder, then restore \
-             it from a backup, or remove this node from the cluster and add it again, empty, with \
-             a new id"
+            "The data is damaged and nothing was changed. Keep a copy of the folder. If other nodes \
+             hold the data, remove this one from the cluster and add it again, empty, with a new \
+             id; never put an old copy of one node back beside them. A cluster of one can restore \
+             its folder from a backup"
         } else {
             "Nothing was changed. Check the disk, the permissions, and that no other node uses the \
              folder"

@@ -30,6 +30,7 @@ mod index;
 mod log;
 pub mod model;
 mod search;
+mod simd;
 mod table;
 mod verify;
 

@@ -13,6 +13,7 @@ use crate::options;
 /// returned) dead since before the first entry that is left.
 async fn with_one_left_behind() -> (Cluster, usize) {
     let cut = options().nodes(3).env("HEARTH__RAFT__CUT_BYTES", "1");
+    let cut = cut.env("HEARTH__RAFT__CUT_HOLD_SECONDS", "2");
     let cluster = cut.env("HEARTH__RAFT__CUT_KEEP_ENTRIES", "5").start();
     let leader = cluster.leader().await;
     let away = (leader + 1) % 3;

@@ -200,6 +200,15 @@ impl At<'_> {
         Node { child, log }
     }
 
+    /// Waits until it answers, ready or not.
+    pub async fn up(&self) {
+        let started = Instant::now();
+        while self.readyz().await.is_none() {
+            assert!(started.elapsed() < PATIENCE, "the node does not come up");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     /// Waits until it says that it is ready.
     pub async fn ready(&self) {
         let started = Instant::now();

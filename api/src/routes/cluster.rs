@@ -109,6 +109,7 @@ fn cluster(status: &ClusterStatus) -> Value {
         "leader": status.leader,
         "term": status.term,
         "last_log_index": status.last_log_index,
+        "changing": status.changing,
         "members": status.members.iter().map(member).collect::<Vec<_>>(),
     })
 }

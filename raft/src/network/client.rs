@@ -153,22 +153,26 @@ impl Peers {
             true => self.me.admits(&from),
             false => Err(Refused::NotMe),
         };
-        let result = admitted.and(response.result);
-        self.note(to, &result);
-        if result.is_ok() {
-            self.me.contact.heard(from.node, response.clocks, self.me.wall.now());
+        if let Err(refused) = admitted {
+            self.note(to, Some(refused));
+            // It may have done what was asked before this node ceased to believe it.
+            return Err(CallError::Lost(format!("the answer is not believed: {refused}")));
         }
-        result.map_err(CallError::Refused)
+        self.note(to, response.result.as_ref().err().copied());
+        let returned = response.result?;
+        self.me.contact.heard(from.node, response.clocks, self.me.wall.now());
+        Ok(returned)
     }
 
-    fn note(&self, node: NodeId, result: &Result<Return, Refused>) {
+    /// Logs a refusal once; again only after the peers have dealt with each other.
+    fn note(&self, node: NodeId, refused: Option<Refused>) {
         let mut refusals = self.refusals.lock().expect("no code panics while it holds them");
-        match result {
-            Ok(_) => drop(refusals.remove(&node)),
-            Err(refused) if refusals.get(&node) == Some(refused) => {}
-            Err(refused) => {
+        match refused {
+            None => drop(refusals.remove(&node)),
+            Some(refused) if refusals.get(&node) == Some(&refused) => {}
+            Some(refused) => {
                 tracing::error!(peer = node, reason = %refused, "a peer and this node refuse each other");
-                refusals.insert(node, *refused);
+                refusals.insert(node, refused);
             }
         }
     }

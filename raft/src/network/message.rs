@@ -93,8 +93,18 @@ pub(crate) struct AppendCall {
     pub(crate) previous: Option<LogIdRecord>,
     pub(crate) entries: Vec<EntryRecord>,
     pub(crate) commit: Option<LogIdRecord>,
-    /// Time since a quorum last acknowledged the leader; none if it never did.
-    pub(crate) quorum_age_micros: Option<u64>,
+    /// How the leader stood as it sent this.
+    pub(crate) standing: Option<Standing>,
+}
+
+/// What a leader knows by which followers can tell how fresh they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Standing {
+    /// Index up to which it knows entries to be committed, all that its predecessors
+    /// acknowledged among them.
+    pub(crate) commit: u64,
+    /// Time since a quorum last acknowledged it.
+    pub(crate) quorum_age_micros: u64,
 }
 
 /// openraft's RequestVote.
@@ -167,7 +177,7 @@ pub(crate) enum Appended {
 }
 
 /// Why a peer does not deal with the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("it is another node than the one called")]
     NotMe,
@@ -185,14 +195,14 @@ pub(crate) enum Refused {
 impl AppendCall {
     pub(crate) fn of(
         request: AppendEntriesRequest<TypeConfig>,
-        quorum_age_micros: Option<u64>,
+        standing: Option<Standing>,
     ) -> Self {
         Self {
             vote: (&request.vote).into(),
             previous: request.prev_log_id.map(LogIdRecord::from),
             entries: request.entries.into_iter().map(EntryRecord::from).collect(),
             commit: request.leader_commit.map(LogIdRecord::from),
-            quorum_age_micros,
+            standing,
         }
     }
 

@@ -21,7 +21,7 @@ use openraft::raft::{
 };
 
 use crate::network::client::{CallError, Lane, Peers};
-use crate::network::message::{AppendCall, Call, Return};
+use crate::network::message::{AppendCall, Call, Return, Standing};
 use crate::record::VoteRecord;
 use crate::shared::Raft;
 use crate::snapshot::SnapshotFolder;
@@ -35,6 +35,9 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
 pub const WINDOW_BYTES: u32 = 4 << 20;
 /// How long a follower may take to append entries: its sync, on a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often to ask whether a peer that a snapshot did not reach is there again.
+const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
 /// Makes links to peers.
 #[derive(Clone)]
@@ -59,6 +62,15 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
+impl Network {
+    fn leads_no_more(&self, term: u64) -> bool {
+        let Some(raft) = self.raft.get() else { return true };
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow_watched();
+        !metrics.state.is_leader() || metrics.current_term != term
+    }
+}
+
 impl Link {
     async fn call(&self, call: Call, timeout: Duration) -> Result<Return, RPCError<TypeConfig>> {
         let peers = &self.network.peers;
@@ -72,11 +84,18 @@ impl Link {
         })
     }
 
-    /// Time since a quorum acknowledged this node as leader.
-    fn quorum_age_micros(&self) -> Option<u64> {
+    /// How this node stands as the leader of the term of `vote`. Nothing before an entry
+    /// of that term is committed: until then it does not know what its predecessors
+    /// acknowledged.
+    fn standing(&self, vote: &Vote) -> Option<Standing> {
         let metrics = self.network.raft.get()?.metrics();
-        let acknowledged = metrics.borrow_watched().last_quorum_acked?;
-        u64::try_from(acknowledged.elapsed().as_micros()).ok()
+        // Both from one look, so that they belong together.
+        let metrics = metrics.borrow_watched();
+        let commit = metrics.cluster_committed?;
+        let acknowledged = metrics.last_quorum_acked?;
+        let own = commit.committed_leader_id().term == vote.leader_id.term;
+        let quorum_age_micros = u64::try_from(acknowledged.elapsed().as_micros()).ok()?;
+        own.then_some(Standing { commit: commit.index(), quorum_age_micros })
     }
 
     async fn voted(
@@ -105,7 +124,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: AppendEntriesRequest<TypeConfig>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        let call = Call::Append(AppendCall::of(request, self.quorum_age_micros()));
+        let standing = self.standing(&request.vote);
+        let call = Call::Append(AppendCall::of(request, standing));
         match self.call(call, APPEND_TIMEOUT).await? {
             Return::Appended(appended) => Ok(appended.into()),
             _ => Err(unexpected()),
@@ -146,6 +166,18 @@ impl RaftNetworkV2<TypeConfig> for Link {
             Ok(Return::Installed { vote }) => Ok(SnapshotResponse::new(vote.into())),
             Ok(_) => Err(unexpected().into()),
             Err(error) => {
+                // The next attempt makes a new copy of the state: not before somebody is there.
+                drop(snapshot);
+                let (address, wait) = (&self.address, SNAPSHOT_RETRY);
+                loop {
+                    tokio::time::sleep(wait).await;
+                    if peers.introduce(address, wait).await.is_ok() {
+                        break;
+                    }
+                    if self.network.leads_no_more(vote.term) {
+                        break;
+                    }
+                }
                 let unreachable = Unreachable::from_string(error.to_string());
                 Err(StreamingError::Unreachable(unreachable))
             }

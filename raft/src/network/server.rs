@@ -2,8 +2,9 @@
 //! here has shown a certificate of the cluster's authority; who is dealt with is
 //! decided message by message.
 
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -21,18 +22,21 @@ use crate::network::MESSAGE_BYTES_MAX;
 use crate::network::client::{Lane, Peers};
 use crate::network::identity::Me;
 use crate::network::message::{
-    AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall,
+    AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall, Standing,
 };
 use crate::network::transfer::{read_announcement, read_files};
 use crate::operate::{Operator, hash_at};
 use crate::shared::Shared;
 use crate::snapshot::{SnapshotFolder, Snapshots};
-use crate::types::{LogId, Snapshot};
+use crate::types::{LogId, NodeId, Snapshot};
 
 /// Longest that a forwarded command waits here, whatever its sender says.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// Longest that a question for a hash waits here; it is asked again.
 const HASH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Refusals that are logged, each sender and reason once.
+const REFUSALS_MAX: usize = 64;
 
 /// What the routes need.
 pub(crate) struct Server {
@@ -40,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
+    /// Who was refused, and why, as far as that was logged.
+    pub(crate) refused: Mutex<HashSet<(NodeId, Refused)>>,
 }
 
 type Answer = Result<Return, Refused>;
@@ -100,6 +106,16 @@ impl Server {
 
     /// Checks whom a call is for and who sent it; says how long it lay about.
     fn admit(&self, request: &Request) -> Result<Duration, Refused> {
+        self.check(request).inspect_err(|refused| {
+            let mut known = self.refused.lock().expect("no code panics while it holds them");
+            let from = request.from.node;
+            if known.len() < REFUSALS_MAX && known.insert((from, *refused)) {
+                tracing::error!(peer = from, reason = %refused, "a call was refused");
+            }
+        })
+    }
+
+    fn check(&self, request: &Request) -> Result<Duration, Refused> {
         if request.call == Call::Introduce {
             return Ok(Duration::ZERO);
         }
@@ -152,8 +168,7 @@ impl Server {
 
     async fn append(&self, call: AppendCall, delay: Duration) -> Answer {
         let arrived = Instant::now();
-        let commit = call.commit.map_or(0, |id| id.index);
-        let age = call.quorum_age_micros.map(Duration::from_micros);
+        let standing = call.standing;
         let unread = |error: storage::Error| {
             tracing::warn!(%error, "a peer's entries cannot be read");
             Refused::Unavailable
@@ -161,9 +176,13 @@ impl Server {
         let request = call.into_raft().map_err(unread)?;
         let appended = self.shared.raft.append_entries(request).await;
         let appended = Appended::from(appended.map_err(|_| Refused::Unavailable)?);
-        let as_of = age.and_then(|age| arrived.checked_sub(age.saturating_add(delay)));
-        if let (Appended::All, Some(as_of)) = (appended, as_of) {
-            self.me.contact.confirmed(commit, as_of);
+        if let (Appended::All, Some(Standing { commit, quorum_age_micros })) = (appended, standing)
+        {
+            let age = Duration::from_micros(quorum_age_micros).saturating_add(delay);
+            if let Some(as_of) = arrived.checked_sub(age) {
+                let applied = self.me.reader.position().index;
+                self.me.contact.confirmed(commit, as_of, applied);
+            }
         }
         Ok(Return::Appended(appended))
     }

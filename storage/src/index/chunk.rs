@@ -1,11 +1,12 @@
 //! Columns of 1,024 memories: what a scan reads, side by side in memory. Which
 //! memory sits in which row is the tenant index's business.
 
-use crate::model::heat::{Anchor, Cooling, cooled, cooled_at_most};
+use crate::model::heat::{Anchor, Cooling, ceiling, cooled};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
+use crate::simd::dispatch;
 
 /// Rows of a chunk, and the longest that a reader holds the lock of a tenant.
 pub(crate) const CHUNK_ROWS: usize = 1_024;
@@ -88,10 +89,68 @@ struct HeatCell {
     floor: f32,
 }
 
+/// What bounds heats from above: the same numbers in f32, a column each, so that all
+/// rows of a chunk are bounded at once.
+struct HeatBounds {
+    /// Times in here count from this one: near to those of the chunk's anchors, since
+    /// f32 is coarse far from zero.
+    base: Option<Timestamp>,
+    anchored_seconds: Vec<f32>,
+    half_lives_a_second: Vec<f32>,
+    heats: Vec<f32>,
+    floors: Vec<f32>,
+}
+
+impl HeatBounds {
+    fn new() -> Self {
+        let column = || vec![0.0; CHUNK_ROWS];
+        let (anchored_seconds, half_lives_a_second) = (column(), column());
+        Self {
+            base: None,
+            anchored_seconds,
+            half_lives_a_second,
+            heats: column(),
+            floors: column(),
+        }
+    }
+
+    fn set(&mut self, at: usize, cell: &HeatCell) {
+        let base = *self.base.get_or_insert(cell.at);
+        self.anchored_seconds[at] = seconds(cell.at, base);
+        self.half_lives_a_second[at] = (cell.rate * Timestamp::SECOND_MICROS as f64) as f32;
+        (self.heats[at], self.floors[at]) = (cell.heat, cell.floor);
+    }
+
+    /// What each row's heat is at most at `now`, into `ceilings`.
+    fn ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
+        /// Relative error of a time in f32, with room to spare.
+        const COARSE: f32 = 5e-7;
+        let now = self.base.map_or(0.0, |base| seconds(now, base));
+        let (anchored, rates) =
+            (&self.anchored_seconds[..CHUNK_ROWS], &self.half_lives_a_second[..CHUNK_ROWS]);
+        let (heats, floors) = (&self.heats[..CHUNK_ROWS], &self.floors[..CHUNK_ROWS]);
+        dispatch(
+            #[inline(always)]
+            || {
+                for at in 0..CHUNK_ROWS {
+                    let doubt = (now.abs() + anchored[at].abs()) * COARSE;
+                    let half_lives = (now - anchored[at] - doubt) * rates[at] * (1.0 - 1e-6);
+                    ceilings[at] = ceiling(heats[at], floors[at], half_lives);
+                }
+            },
+        );
+    }
+}
+
+fn seconds(at: Timestamp, base: Timestamp) -> f32 {
+    ((at.0 - base.0) as f64 / Timestamp::SECOND_MICROS as f64) as f32
+}
+
 /// 1,024 rows, a column a field; a row without a memory has no `LIVE` flag.
 pub(crate) struct Chunk {
     properties: Vec<Properties>,
     heats: Vec<HeatCell>,
+    heat_bounds: HeatBounds,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
@@ -109,6 +168,7 @@ impl Chunk {
         Self {
             properties: vec![Properties::NOBODY; CHUNK_ROWS],
             heats: vec![HeatCell::default(); CHUNK_ROWS],
+            heat_bounds: HeatBounds::new(),
             ids: vec![MemoryId([0; 16]); CHUNK_ROWS],
             created: vec![Timestamp::default(); CHUNK_ROWS],
             updated: vec![Timestamp::default(); CHUNK_ROWS],
@@ -157,11 +217,9 @@ impl Chunk {
         cooled(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
-    /// What that heat is at most, at a fraction of the cost.
-    #[inline]
-    pub(crate) fn heat_ceiling(&self, at: usize, now: Timestamp) -> f64 {
-        let cell = &self.heats[at];
-        cooled_at_most(cell.heat, cell.at, cell.rate, cell.floor, now)
+    /// What the heat of each row is at most, at a fraction of the cost.
+    pub(crate) fn heat_ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
+        self.heat_bounds.ceilings(now, ceilings);
     }
 
     /// Unit vector of the memory in row `at`.
@@ -223,6 +281,9 @@ impl Chunk {
         let (cell, stability) = (&mut self.heats[at], self.stabilities[at]);
         cell.floor = cooling.floor;
         // Before its anchor arrives a row's stability is 0; its heat is 0 as well.
-        cell.rate = if stability > 0.0 { cooling.rate / f64::from(stability) } else { 0.0 };
+        if stability > 0.0 {
+            cell.rate = cooling.rate / f64::from(stability);
+            self.heat_bounds.set(at, cell);
+        }
     }
 }

@@ -5,6 +5,8 @@
 //! With `q = q̂ + e` and `v = v̂ + f`, where the hats are the codes times their
 //! scales: `q·v = q̂·v̂ + q̂·f + e·v ≤ q̂·v̂ + |q̂||f| + |e||v|` (Cauchy and Schwarz).
 
+use crate::simd::dispatch;
+
 /// Added to every bound: what rounding in f32 may do to either side.
 const SLACK: f32 = 1e-4;
 /// Largest code.
@@ -42,25 +44,15 @@ impl Code {
 
 /// Dot products of `query` with some rows of a matrix of codes, as wide as `query`;
 /// one for each of `rows`, into `found`.
-pub fn dots(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        #[expect(unsafe_code, reason = "the one way to use what only some CPUs have")]
-        // SAFETY: the CPU has AVX2, as was just asked.
-        return unsafe { dots_avx2(query, matrix, rows, found) };
-    }
-    dots_anywhere(query, matrix, rows, found);
-}
-
-/// The same code, compiled for CPUs with AVX2: a third of the time.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn dots_avx2(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
-    dots_anywhere(query, matrix, rows, found);
+pub(crate) fn dots(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
+    dispatch(
+        #[inline(always)]
+        || dots_of(query, matrix, rows, found),
+    );
 }
 
 #[inline(always)]
-fn dots_anywhere(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
+fn dots_of(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
     found.clear();
     found.reserve(rows.len());
     // Loops, not closures: those would be functions of their own, compiled for any CPU.

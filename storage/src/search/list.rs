@@ -87,9 +87,9 @@ impl Reader {
             Order::Descending => [key(seen, now), 0, 0],
             Order::Ascending => [!key(seen, now), 0, 0],
         };
-        let ceiling = |seen: &Seen<'_>, now| match (request.sort, request.order) {
+        let ceiling = |seen: &Seen<'_>| match (request.sort, request.order) {
             (Sort::Heat, Order::Descending) => {
-                [of_heat(seen.heat_ceiling(now)), u64::MAX, u64::MAX]
+                [of_heat(seen.heat_ceiling.into()), u64::MAX, u64::MAX]
             }
             _ => [u64::MAX; 3],
         };
@@ -106,9 +106,9 @@ impl Reader {
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
         // Computing a heat is what such a scan costs: not for what cannot be kept.
-        let ceiling = |seen: &Seen<'_>, now| {
+        let ceiling = |seen: &Seen<'_>| {
             let pinned = request.pinned_first && seen.properties.is_pinned();
-            [u64::from(pinned), of_heat(seen.heat_ceiling(now)), u64::MAX]
+            [u64::from(pinned), of_heat(seen.heat_ceiling.into()), u64::MAX]
         };
         let page = self.ranked(tenant, &request.filter, 0, request.limit, ceiling, rank)?;
         Ok(page.memories)
@@ -120,7 +120,7 @@ impl Reader {
         filter: &Filter,
         offset: usize,
         limit: usize,
-        ceiling: impl Fn(&Seen<'_>, Timestamp) -> Rank,
+        ceiling: impl Fn(&Seen<'_>) -> Rank,
         rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
@@ -132,9 +132,9 @@ impl Reader {
         loop {
             let now = engine.position.read().clock;
             let (mut best, mut total) = (Best::new(offset.saturating_add(limit)), 0_usize);
-            scan(&index, filter, Query::default(), |seen| {
+            scan(&index, filter, Query::default(), now, |seen| {
                 total += 1;
-                if !best.refuses(ceiling(&seen, now)) {
+                if !best.refuses(ceiling(&seen)) {
                     best.offer(rank(&seen, now), seen.id(), || ());
                 }
             });

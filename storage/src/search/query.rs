@@ -65,11 +65,11 @@ impl Reader {
         let query = Query { words: Some(&words), code: code.as_ref() };
         // No weight is negative, so a score only rises with similarity and with heat:
         // neither is computed for what cannot be kept at its highest.
-        scan(&index, &request.filter, query, |seen| {
+        scan(&index, &request.filter, query, now, |seen| {
             let at_home = home == Some(seen.properties.namespace);
             let mut factors = Factors {
                 similarity: f64::from(seen.similarity_ceiling),
-                heat: seen.heat_ceiling(now),
+                heat: seen.heat_ceiling.into(),
                 keyword_overlap: seen.overlap,
                 // Queries are not read for times yet.
                 temporal_boost: 0.0,

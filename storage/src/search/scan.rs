@@ -109,6 +109,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) overlap: f64,
     /// What the similarity to the query is at most, 0 without one.
     pub(crate) similarity_ceiling: f32,
+    /// What the heat is at most.
+    pub(crate) heat_ceiling: f32,
     chunk: &'a Chunk,
     at: usize,
 }
@@ -132,11 +134,6 @@ impl Seen<'_> {
     }
 
     #[inline]
-    pub(crate) fn heat_ceiling(&self, now: Timestamp) -> f64 {
-        self.chunk.heat_ceiling(self.at, now)
-    }
-
-    #[inline]
     pub(crate) fn vector(&self) -> &[f32] {
         self.chunk.vector(self.at)
     }
@@ -155,12 +152,14 @@ pub(crate) fn scan(
     index: &TenantIndex,
     filter: &Filter,
     query: Query<'_>,
+    now: Timestamp,
     mut visit: impl FnMut(Seen<'_>),
 ) {
     // Bound to a name first, so that the lock is released before the chunks' own.
     let resolved = filter.resolve(&index.read());
     let Some(resolved) = resolved else { return };
     let mut overlaps = vec![0.0; CHUNK_ROWS];
+    let mut heat_ceilings = [0.0; CHUNK_ROWS];
     let (mut rows, mut dots, mut ceilings) = (Vec::new(), Vec::new(), Vec::new());
     // A memory that moves to another slot between two chunks was deleted and made
     // anew, with another id: no id is met twice.
@@ -170,6 +169,7 @@ pub(crate) fn scan(
         if rows.is_empty() {
             return;
         }
+        chunk.heat_ceilings(now, &mut heat_ceilings);
         if let Some(words) = query.words {
             inner.overlaps(words, number, &mut overlaps);
         }
@@ -178,8 +178,9 @@ pub(crate) fn scan(
         }
         for (nth, at) in rows.iter().map(|at| usize::from(*at)).enumerate() {
             let similarity_ceiling = ceilings.get(nth).copied().unwrap_or(0.0);
-            let properties = chunk.properties(at);
-            visit(Seen { properties, overlap: overlaps[at], similarity_ceiling, chunk, at });
+            let (properties, overlap) = (chunk.properties(at), overlaps[at]);
+            let heat_ceiling = heat_ceilings[at];
+            visit(Seen { properties, overlap, similarity_ceiling, heat_ceiling, chunk, at });
         }
     });
 }
