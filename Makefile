@@ -38,7 +38,7 @@ bench: setup
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
 	    --clients 1,64 --failpoints 'log-sync=sleep(5)'
 	@echo; echo "Service, real embedder:"; $(BENCH_LOAD) --memories 500 --real-embedder \
-	    --operations search,create --clients 1,16
+	    --operations search,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --embedding
 	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
