@@ -183,3 +183,21 @@ async fn the_command_line_shows_and_changes_the_cluster() {
     let (done, text) = command(&cluster, &["add", "--id", "9", "--address", "127.0.0.1:1"]).await;
     assert!(!done && text.contains("not reached"), "{text}");
 }
+
+#[tokio::test]
+async fn a_leader_that_is_told_to_stop_hands_over_first() {
+    let cluster = options().nodes(3).start();
+    settled(&cluster).await;
+    let leader = cluster.leader().await;
+    let follower = cluster.at((leader + 1) % 3);
+    let term = follower.status().await.unwrap()["term"].as_u64().unwrap();
+    tests::signal(cluster.at(leader).pid(), "TERM");
+    let told = Instant::now();
+    while follower.status().await.is_none_or(|status| status["term"] == term) {
+        // Without a hand-over the others would wait for the lease before they stand.
+        assert!(told.elapsed() < Duration::from_millis(900), "nobody takes over at once");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    follower.create(&json!({"label": "and on it goes"})).await;
+    cluster.at(leader).gone();
+}

@@ -181,6 +181,12 @@ impl At<'_> {
         wait_gone(self.pid());
     }
 
+    /// Waits until the process that `hearth dev` started, and was told to stop, is gone.
+    pub fn gone(&self) {
+        self.cluster.killed[self.at].store(true, Ordering::Relaxed);
+        wait_gone(self.pid());
+    }
+
     /// Starts its process anew, as an operator would, and does not wait.
     pub fn serve(&self) -> Node {
         self.serve_with(&[])
