@@ -156,7 +156,7 @@ fn shown(status: &Value) -> String {
         };
         text += &format!(
             "\n  {:<3} {:<8} {:<7} {:<13} {}",
-            member["id"],
+            or_unknown(&member["id"], ""),
             member["role"].as_str().unwrap_or_default(),
             or_unknown(&member["lag"], ""),
             or_unknown(&member["last_contact_ms"], " ms"),
