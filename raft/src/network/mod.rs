@@ -62,15 +62,6 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-impl Network {
-    fn leads_no_more(&self, term: u64) -> bool {
-        let Some(raft) = self.raft.get() else { return true };
-        let metrics = raft.metrics();
-        let metrics = metrics.borrow_watched();
-        !metrics.state.is_leader() || metrics.current_term != term
-    }
-}
-
 impl Link {
     async fn call(&self, call: Call, timeout: Duration) -> Result<Return, RPCError<TypeConfig>> {
         let peers = &self.network.peers;
@@ -158,8 +149,9 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let peers = &self.network.peers;
         let vote = VoteRecord::from(&vote);
         let sent = transfer::send(peers, self.target, &self.address, vote, &snapshot);
+        let mut cancel = std::pin::pin!(cancel);
         let returned = tokio::select! {
-            closed = cancel => return Err(StreamingError::Closed(closed)),
+            closed = &mut cancel => return Err(StreamingError::Closed(closed)),
             returned = sent => returned,
         };
         match returned {
@@ -168,15 +160,17 @@ impl RaftNetworkV2<TypeConfig> for Link {
             Err(error) => {
                 // The next attempt makes a new copy of the state: not before somebody is there.
                 drop(snapshot);
-                let (address, wait) = (&self.address, SNAPSHOT_RETRY);
-                loop {
-                    tokio::time::sleep(wait).await;
-                    if peers.introduce(address, wait).await.is_ok() {
-                        break;
+                let there = async {
+                    loop {
+                        tokio::time::sleep(SNAPSHOT_RETRY).await;
+                        if peers.introduce(&self.address, SNAPSHOT_RETRY).await.is_ok() {
+                            return;
+                        }
                     }
-                    if self.network.leads_no_more(vote.term) {
-                        break;
-                    }
+                };
+                tokio::select! {
+                    closed = cancel => return Err(StreamingError::Closed(closed)),
+                    () = there => {}
                 }
                 let unreachable = Unreachable::from_string(error.to_string());
                 Err(StreamingError::Unreachable(unreachable))
