@@ -32,6 +32,9 @@ pub struct Config {
     /// Timing of elections.
     #[serde(default)]
     pub raft: Raft,
+    /// How memories are searched.
+    #[serde(default)]
+    pub search: Search,
     /// The embedding model.
     pub embedder: Embedder,
     /// What is logged.
@@ -144,6 +147,14 @@ pub struct Raft {
     pub cut_hold_seconds: u64,
 }
 
+/// How memories are searched.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// Memories that a search scores all of, rather than ask a graph.
+    pub exact_max: usize,
+}
+
 /// Which embedder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -221,6 +232,12 @@ impl Default for Raft {
             cut_keep_entries: 1_000,
             cut_hold_seconds: 300,
         }
+    }
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { exact_max: storage::Options::default().exact_max }
     }
 }
 
@@ -322,6 +339,7 @@ mod tests {
     fn the_documented_file_is_a_valid_one_and_names_the_defaults() {
         let config = with(&[]).unwrap();
         assert_eq!(config.raft, Raft::default());
+        assert_eq!(config.search, Search::default());
         assert_eq!(config.operator.listen, Operator::default().listen);
         assert_eq!(config.log.filter, Log::default().filter);
         assert_eq!(config.embedder.threads, default_threads());

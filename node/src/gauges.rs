@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::Gauges;
 use raft::Handle;
-use storage::Reader;
+use storage::{GraphCounts, Reader};
 
 use crate::embed::Counters;
 
@@ -13,6 +13,8 @@ use crate::embed::Counters;
 pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) -> Gauges {
     let status = raft.status();
     let totals = raft.totals();
+    let graphs = reader.tenants().into_iter().map(|tenant| reader.graph_counts(tenant));
+    let graphs = graphs.fold(GraphCounts::default(), GraphCounts::plus);
     let memories: u64 = reader.tenants().into_iter().map(|t| reader.counts(t).memories).sum();
     let flag = |set: bool| f64::from(u8::from(set));
     let gauge = |name, help, value: f64| (name, help, "gauge", value);
@@ -54,6 +56,15 @@ pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) ->
             counter("hearth_log_wal_syncs_total", "Syncs of the log.", totals.wal_syncs),
             gauge("hearth_log_bytes", "Bytes of the log, roughly.", totals.log_bytes as f64),
             gauge("hearth_memories", "Memories of all tenants.", memories as f64),
+            counter("hearth_searches_exact_total", "Searches of all.", reader.searches().exact()),
+            counter(
+                "hearth_searches_graph_total",
+                "Searches through a graph.",
+                reader.searches().by_graph(),
+            ),
+            gauge("hearth_graph_held", "Memories in graphs.", graphs.held as f64),
+            gauge("hearth_graph_missing", "Memories not in graphs yet.", graphs.missing as f64),
+            gauge("hearth_graph_lost", "Memories that graphs do not find.", graphs.lost as f64),
             counter("hearth_embedder_texts_total", "Texts embedded.", embedding.texts()),
             counter("hearth_embedder_cached_total", "Found in the cache.", embedding.cached()),
             counter("hearth_embedder_busy_total", "Texts turned away.", embedding.busy()),

@@ -11,7 +11,7 @@ use axum_server::Handle as ServerHandle;
 use raft::{
     Cuts, Fault, Handle, NodeId, Outcome, Peer, Settings, StartError, SystemWall, Transport,
 };
-use storage::{Action, Command, Flusher, Reader, Reply, View};
+use storage::{Action, Command, Flusher, Options, Reader, Reply, View};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -169,7 +169,9 @@ fn open(
     transport: Transport,
 ) -> Result<(Reader, Flusher, Handle), ServeError> {
     let data = &config.node.data;
-    let (writer, reader, log) = storage::open(data, None).map_err(|error| damaged(data, &error))?;
+    let options = Options { exact_max: config.search.exact_max, ..Options::default() };
+    let (writer, reader, log) =
+        storage::open(data, options).map_err(|error| damaged(data, &error))?;
     let flusher = writer.flusher();
     let fault = Fault::default();
     let settings = Settings {

@@ -18,7 +18,7 @@ struct Builder;
 impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
         let folder = TempDir::new().unwrap();
-        let (writer, _, log) = storage::open(folder.path(), None).unwrap();
+        let (writer, _, log) = storage::open(folder.path(), storage::Options::default()).unwrap();
         let store = LogStore::open(Arc::new(log), folder.path(), Fault::default()).unwrap();
         let snapshots = Snapshots::open(folder.path()).unwrap();
         let machine = StateMachine::new(writer, None, snapshots, Fault::default());

@@ -11,8 +11,9 @@ use rocksdb::WriteBatch;
 use crate::change::{Batch, Change, RowWrite, all_of};
 use crate::checkpoint::Folder;
 use crate::codec;
-use crate::engine::{Engine, Reader};
+use crate::engine::{Engine, Options, Reader};
 use crate::error::{Error, Result};
+use crate::index::builder::Builder;
 use crate::index::registry::{dimension, vector_shown};
 use crate::index::tenant::IndexChange;
 use crate::model::cluster::Position;
@@ -57,11 +58,14 @@ pub enum Applied {
 pub struct Writer {
     reader: Reader,
     folder: Folder,
+    options: Options,
+    builder: Builder,
 }
 
 impl Writer {
-    pub(crate) fn new(reader: Reader, folder: Folder) -> Self {
-        Self { reader, folder }
+    pub(crate) fn new(reader: Reader, folder: Folder, options: Options) -> Result<Self> {
+        let builder = Builder::start(reader.current())?;
+        Ok(Self { reader, folder, options, builder })
     }
 
     /// Read access to the same state.
@@ -94,13 +98,15 @@ impl Writer {
             Body::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
         };
         match batch {
-            None => write(&engine, &position, &[]).map(|()| Applied::Done),
+            None => write(&engine, &position, &[]).map(|_| Applied::Done),
             Some(batch) if batch.after != position.batch => {
-                write(&engine, &position, &[]).map(|()| Applied::Stale)
+                write(&engine, &position, &[]).map(|_| Applied::Stale)
             }
             Some(batch) => {
                 (position.batch, position.clock) = (batch.id, batch.stamp);
-                write(&engine, &position, &batch.changes)?;
+                if write(&engine, &position, &batch.changes)? == Graphs::Behind {
+                    self.builder.wake();
+                }
                 self.start_verifying(&engine, &position, &batch.changes);
                 Ok(Applied::Done)
             }
@@ -142,13 +148,14 @@ impl Writer {
         let before = self.reader.engine();
         let next = self.folder.adopt(before.state.path(), source)?;
         fail::fail_point!("snapshot-install", |_| std::process::abort());
-        let engine = Engine::open(&next, self.folder.env())?;
+        let engine = Engine::open(&next, &self.options)?;
         if !accept(&engine.position.read()) {
             engine.state.retire();
             return Err(Error::Misuse("the state is not the one that was announced".into()));
         }
         self.folder.switch(&next)?;
         self.reader.replace(engine);
+        self.builder.wake();
         before.state.retire();
         Ok(())
     }
@@ -181,8 +188,15 @@ impl Flusher {
     }
 }
 
+/// Whether the builder of graphs has something to do.
+#[derive(PartialEq, Eq)]
+enum Graphs {
+    Behind,
+    UpToDate,
+}
+
 /// Writes changes and position as one, then shows them to readers.
-fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<()> {
+fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Graphs> {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor { index: position.index, ordinal: 0 };
     for change in changes {
@@ -192,10 +206,10 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<()>
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, changes)?;
     engine.state.write(rows)?;
-    show(engine, changes, shown)?;
+    let graphs = show(engine, changes, shown)?;
     // Last: who sees this position must find what it counts.
     *engine.position.write() = position.clone();
-    Ok(())
+    Ok(graphs)
 }
 
 /// Changes of the indexes, prepared before any lock is taken and before the rows
@@ -259,7 +273,11 @@ fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexCha
 
 /// Shows changes to readers: all of a tenant's under one lock, tenants and keys
 /// before what refers to them.
-fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) -> Result<()> {
+fn show(
+    engine: &Engine,
+    changes: &[Change],
+    shown: Vec<(TenantId, IndexChange)>,
+) -> Result<Graphs> {
     for change in changes {
         match change {
             Change::TenantPut(id, tenant) => {
@@ -278,12 +296,16 @@ fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>
             None => by_tenant.push((tenant, vec![change])),
         }
     }
+    let mut graphs = Graphs::UpToDate;
     for (tenant, changes) in by_tenant {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
+            if engine.registry.note_if_behind(tenant, &index) {
+                graphs = Graphs::Behind;
+            }
         }
     }
-    Ok(())
+    Ok(graphs)
 }
 
 /// Memories as the changes so far leave them: one batch may create, change and

@@ -26,10 +26,6 @@ impl Folder {
         Self { root: root.to_owned(), env }
     }
 
-    pub(crate) fn env(&self) -> Option<&Env> {
-        self.env.as_ref()
-    }
-
     /// The folder in use; the first one where nothing was ever kept.
     pub(crate) fn current(&self) -> Result<PathBuf> {
         if self.env.is_some() {

@@ -2,7 +2,8 @@
 //! everybody may hold, and what `Writer` shares with it. Rules are not here.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 use rocksdb::Env;
@@ -10,6 +11,7 @@ use rocksdb::Env;
 use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
+use crate::index::coverage::GraphCounts;
 use crate::index::registry::Registry;
 use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
@@ -30,12 +32,55 @@ pub(crate) struct Engine {
     pub(crate) position: RwLock<Position>,
 }
 
+/// How an engine is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// Memories that a search scores all of, rather than ask a graph. A tenant with no
+    /// more than that has no graph.
+    pub exact_max: usize,
+    /// The file system below RocksDB, for simulation; `None` is the machine's own.
+    pub env: Option<Env>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { exact_max: EXACT_MAX, env: None }
+    }
+}
+
 impl Engine {
-    pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let state = State::open(path, env)?;
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        let state = State::open(path, options.env.as_ref())?;
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
-        let registry = Registry::rebuild(&state)?;
+        let registry = Registry::rebuild(&state, options.exact_max)?;
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
+    }
+}
+
+/// Default of [`Options::exact_max`]: as many rows as are scanned in a few milliseconds.
+const EXACT_MAX: usize = 50_000;
+
+/// How many searches were answered in which way.
+#[derive(Debug, Default)]
+pub struct Searches {
+    exact: AtomicU64,
+    by_graph: AtomicU64,
+}
+
+impl Searches {
+    pub(crate) fn count(&self, by_graph: bool) {
+        let counter = if by_graph { &self.by_graph } else { &self.exact };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Searches that looked at every memory that passed their filter.
+    pub fn exact(&self) -> u64 {
+        self.exact.load(Ordering::Relaxed)
+    }
+
+    /// Searches that a graph was asked for.
+    pub fn by_graph(&self) -> u64 {
+        self.by_graph.load(Ordering::Relaxed)
     }
 }
 
@@ -56,11 +101,17 @@ pub struct Counts {
 pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,
     verifier: Arc<Verifier>,
+    searches: Arc<Searches>,
 }
 
 impl Reader {
-    pub(crate) fn new(engine: Engine, verifier: Arc<Verifier>) -> Self {
-        Self { current: Arc::new(RwLock::new(Arc::new(engine))), verifier }
+    pub(crate) fn new(engine: Engine) -> Self {
+        let current = Arc::new(RwLock::new(Arc::new(engine)));
+        Self { current, verifier: Arc::default(), searches: Arc::default() }
+    }
+
+    pub(crate) fn current(&self) -> Weak<RwLock<Arc<Engine>>> {
+        Arc::downgrade(&self.current)
     }
 
     /// The present engine. Whoever holds it finishes on it, also when a snapshot
@@ -71,6 +122,16 @@ impl Reader {
 
     pub(crate) fn replace(&self, engine: Engine) {
         *self.current.write() = Arc::new(engine);
+    }
+
+    /// How searches were answered.
+    pub fn searches(&self) -> &Searches {
+        &self.searches
+    }
+
+    /// What the graph of a tenant holds; nothing, if there is none.
+    pub fn graph_counts(&self, tenant: TenantId) -> GraphCounts {
+        self.index(tenant).map(|index| index.read().graph_counts()).unwrap_or_default()
     }
 
     /// Results of verify marks on this node.

@@ -35,7 +35,6 @@ mod table;
 mod verify;
 
 use std::path::Path;
-use std::sync::Arc;
 
 pub use apply::{Applied, Body, Entry, Flusher, Writer};
 pub use change::{Batch, Change};
@@ -43,8 +42,9 @@ pub use command::{
     Action, CREATE_MAX, Class, Command, Decision, MemoryPatch, NewMemory, Refusal, Reply,
 };
 pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, decide};
-pub use engine::{Counts, Reader};
+pub use engine::{Counts, Options, Reader, Searches};
 pub use error::{Error, Result};
+pub use index::coverage::GraphCounts;
 pub use log::{Log, LogWrite, Name};
 pub use search::{
     Filter, Hit, HotRequest, ListRequest, Order, Page, SearchRequest, Sort, TierFilter,
@@ -57,20 +57,19 @@ pub use verify::{Verified, Verifier};
 pub use rocksdb::Env;
 
 /// Opens the engine in folder `data` (`data/log`, `data/state`), making both if
-/// they are not there. `env` replaces the file system below RocksDB, for
-/// simulation; `None` is the machine's own.
+/// they are not there.
 ///
 /// # Errors
 /// When the data is damaged or not reachable. Nothing is wiped.
-pub fn open(data: &Path, env: Option<Env>) -> Result<(Writer, Reader, Log)> {
-    if env.is_none() {
+pub fn open(data: &Path, options: Options) -> Result<(Writer, Reader, Log)> {
+    if options.env.is_none() {
         std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
     }
-    let log = Log::open(&data.join("log"), env.as_ref())?;
-    let folder = checkpoint::Folder::new(&data.join("state"), env);
+    let log = Log::open(&data.join("log"), options.env.as_ref())?;
+    let folder = checkpoint::Folder::new(&data.join("state"), options.env.clone());
     let current = folder.current()?;
-    let engine = engine::Engine::open(&current, folder.env())?;
+    let engine = engine::Engine::open(&current, &options)?;
     folder.remove_others(&current)?;
-    let reader = Reader::new(engine, Arc::new(Verifier::default()));
-    Ok((Writer::new(reader.clone(), folder), reader, log))
+    let reader = Reader::new(engine);
+    Ok((Writer::new(reader.clone(), folder, options)?, reader, log))
 }

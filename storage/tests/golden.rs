@@ -18,7 +18,7 @@ use storage::model::receipt::ReceiptRequest;
 use storage::model::score::rounded;
 use storage::{
     Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, MemoryPatch,
-    Reply, SearchRequest,
+    Options, Reply, SearchRequest,
 };
 
 #[test]
@@ -160,7 +160,7 @@ impl Script {
     /// Runs every `> ` line of a script and returns the script as it came out.
     fn run(mut self, script: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
-        let mut engine = Some(Engine::open(folder.path(), None));
+        let mut engine = Some(Engine::open(folder.path(), Options::default()));
         for line in script.lines() {
             if line.starts_with('#') {
                 writeln!(self.out, "{line}").unwrap();
@@ -168,7 +168,7 @@ impl Script {
                 writeln!(self.out, "> {text}").unwrap();
                 if text == "restart" {
                     drop(engine.take());
-                    engine = Some(Engine::open(folder.path(), None));
+                    engine = Some(Engine::open(folder.path(), Options::default()));
                 } else {
                     self.line(engine.as_mut().unwrap(), text);
                 }

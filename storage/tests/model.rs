@@ -20,8 +20,8 @@ use storage::model::thermo::{RecallWeights, Thermo};
 use storage::model::vector::dot;
 use storage::model::words::{subject_words, words};
 use storage::{
-    Action, Applied, Command, Filter, HotRequest, ListRequest, MemoryPatch, Refusal, Reply,
-    SearchRequest, codec,
+    Action, Applied, Command, Filter, HotRequest, ListRequest, MemoryPatch, Options, Refusal,
+    Reply, SearchRequest, codec,
 };
 
 const WORDS: [&str; 12] = [
@@ -365,8 +365,8 @@ fn copy(from: &Path, to: &Path) {
 fn run(seed: u64, steps: usize) {
     let mut random = Random(seed);
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let mut leader = Engine::open(folders[0].path(), None);
-    let mut follower = Engine::open(folders[1].path(), None);
+    let mut leader = Engine::open(folders[0].path(), Options::default());
+    let mut follower = Engine::open(folders[1].path(), Options::default());
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
     let (_, first) = leader.decide(Timestamp(now), &[form()]);
     log.push(codec::encode(&first));
@@ -398,7 +398,7 @@ fn run(seed: u64, steps: usize) {
     for (index, bytes) in log.iter().enumerate() {
         assert_eq!(follower.apply_at(index as u64, bytes.clone()), Applied::Done);
     }
-    let mut crashed = Engine::open(folders[2].path(), None);
+    let mut crashed = Engine::open(folders[2].path(), Options::default());
     let from = crashed.reader.position().index as usize + 1;
     assert!(from <= log.len(), "it is behind, or where the leader is");
     for (index, bytes) in log.iter().enumerate().skip(from) {

@@ -7,13 +7,14 @@ mod common;
 
 use common::{Engine, TENANT, command, form, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
-use storage::{Action, Env, LogWrite};
+use storage::{Action, Env, LogWrite, Options};
 
 #[test]
 fn a_dropped_state_is_what_its_last_flush_was() {
     let folder = tempfile::tempdir().unwrap();
     let env = Env::mem_env().unwrap();
-    let open = || Engine::open(folder.path(), Some(env.clone()));
+    let options = Options { env: Some(env.clone()), ..Options::default() };
+    let open = || Engine::open(folder.path(), options.clone());
     let mut engine = open();
     let (first, second) = (MemoryId([1; 16]), MemoryId([2; 16]));
     let (_, batch) = engine.decide(Timestamp(1), &[form()]);
@@ -37,7 +38,7 @@ fn a_dropped_state_is_what_its_last_flush_was() {
 #[test]
 fn the_log_keeps_what_was_written_and_reads_it_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, _, log) = storage::open(folder.path(), None).unwrap();
+    let (_, _, log) = storage::open(folder.path(), Options::default()).unwrap();
     let rows = (0..10).map(|index| (index, vec![index as u8; 100])).collect();
     let syncs = log.syncs();
     log.write(&LogWrite::Append(rows)).unwrap();

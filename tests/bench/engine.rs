@@ -12,8 +12,8 @@ use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector, dot};
 use storage::model::words::words;
 use storage::{
-    Action, Batch, Body, Command, Draft, Entry, HotRequest, NewMemory, Reader, SearchRequest,
-    Writer, codec, decide,
+    Action, Batch, Body, Command, Draft, Entry, HotRequest, NewMemory, Options, Reader,
+    SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 
@@ -52,7 +52,8 @@ fn vector(seed: u64, dimension: usize) -> Vector {
 impl Filled {
     fn new(count: usize, dimension: usize) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        let (writer, reader, _log) = storage::open(folder.path(), None).expect("an engine");
+        let (writer, reader, _log) =
+            storage::open(folder.path(), Options::default()).expect("an engine");
         let mut filled = Self { writer, reader, next: 0, dimension, _folder: folder };
         let model = Model { id: MODEL, name: "bench".into(), dimension: dimension as u32 };
         let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };

@@ -65,7 +65,7 @@ fn once(
         Reply::Deleted(id) => vec![*id],
         Reply::Replayed { .. } | Reply::Done | Reply::Unfinished => Vec::new(),
     };
-    debug_assert!(ids.len() <= RECEIPT_IDS_MAX);
+    const { assert!(crate::CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt names all that one command makes") };
     let receipt = Receipt { body_hash: request.body_hash, status: request.status, ids };
     draft.keep_receipt(tenant, request.key, receipt);
     Ok(Ok(reply))

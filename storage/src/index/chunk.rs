@@ -24,57 +24,99 @@ pub(crate) struct Row {
     pub(crate) updated_at: Timestamp,
 }
 
-/// What filters look at, in 8 bytes, so that a scan over a million rows reads 8 MB.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Properties {
-    pub(crate) namespace: u32,
-    pub(crate) memory_type: MemoryType,
-    pub(crate) decay_class: DecayClass,
-    flags: u8,
-}
+/// What filters look at, in 8 bytes, so that a scan over a million rows reads 8 MB:
+/// namespace in the upper half, then type, class and flags, a byte each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Properties(u64);
 
-const LIVE: u8 = 1;
-const PINNED: u8 = 2;
-const FLAGGED: u8 = 4;
-const ARCHIVED: u8 = 8;
+const LIVE: u64 = 1;
+const PINNED: u64 = 2;
+const FLAGGED: u64 = 4;
+const ARCHIVED: u64 = 8;
+const CLASS_SHIFT: u32 = 8;
+const TYPE_SHIFT: u32 = 16;
+const NAMESPACE_SHIFT: u32 = 32;
 
 impl Properties {
-    const NOBODY: Self = Self {
-        namespace: 0,
-        memory_type: MemoryType::Episodic,
-        decay_class: DecayClass::Normal,
-        flags: 0,
-    };
+    const NOBODY: Self = Self(0);
 
     pub(crate) fn is_pinned(self) -> bool {
-        self.flags & PINNED != 0
-    }
-
-    pub(crate) fn is_flagged(self) -> bool {
-        self.flags & FLAGGED != 0
+        self.0 & PINNED != 0
     }
 
     pub(crate) fn tier(self) -> Tier {
-        if self.flags & ARCHIVED != 0 { Tier::Cold } else { Tier::Hot }
+        if self.0 & ARCHIVED != 0 { Tier::Cold } else { Tier::Hot }
     }
 
-    fn is_live(self) -> bool {
-        self.flags & LIVE != 0
+    pub(crate) fn namespace(self) -> u32 {
+        (self.0 >> NAMESPACE_SHIFT) as u32
     }
+
+    pub(crate) fn memory_type(self) -> MemoryType {
+        MemoryType::ALL[(self.0 >> TYPE_SHIFT) as u8 as usize]
+    }
+
+    fn decay_class(self) -> DecayClass {
+        DecayClass::ALL[(self.0 >> CLASS_SHIFT) as u8 as usize]
+    }
+}
+
+/// Properties that a row must have: one comparison a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pattern {
+    mask: u64,
+    value: u64,
+}
+
+impl Pattern {
+    /// Rows that hold a memory.
+    pub(crate) const LIVE: Self = Self { mask: LIVE, value: LIVE };
+
+    pub(crate) fn of_type(self, memory_type: MemoryType) -> Self {
+        self.and(0xff << TYPE_SHIFT, (memory_type as u64) << TYPE_SHIFT)
+    }
+
+    pub(crate) fn in_namespace(self, number: u32) -> Self {
+        self.and(0xffff_ffff << NAMESPACE_SHIFT, u64::from(number) << NAMESPACE_SHIFT)
+    }
+
+    pub(crate) fn pinned(self, wanted: bool) -> Self {
+        self.and(PINNED, flag(wanted, PINNED))
+    }
+
+    pub(crate) fn flagged(self, wanted: bool) -> Self {
+        self.and(FLAGGED, flag(wanted, FLAGGED))
+    }
+
+    pub(crate) fn in_tier(self, tier: Tier) -> Self {
+        self.and(ARCHIVED, flag(tier == Tier::Cold, ARCHIVED))
+    }
+
+    fn and(self, mask: u64, value: u64) -> Self {
+        Self { mask: self.mask | mask, value: self.value | value }
+    }
+
+    #[inline]
+    fn matches(self, row: Properties) -> bool {
+        row.0 & self.mask == self.value
+    }
+}
+
+fn flag(set: bool, flag: u64) -> u64 {
+    if set { flag } else { 0 }
 }
 
 impl Row {
     pub(crate) fn of(id: MemoryId, memory: &Memory, namespace: u32) -> Self {
-        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let properties = Properties {
-            namespace,
-            memory_type: memory.memory_type,
-            decay_class: memory.decay_class,
-            flags: LIVE
+        let properties = Properties(
+            u64::from(namespace) << NAMESPACE_SHIFT
+                | (memory.memory_type as u64) << TYPE_SHIFT
+                | (memory.decay_class as u64) << CLASS_SHIFT
+                | LIVE
                 | flag(memory.is_pinned, PINNED)
                 | flag(memory.is_flagged, FLAGGED)
                 | flag(memory.archived_at.is_some(), ARCHIVED),
-        };
+        );
         let (created_at, updated_at) = (memory.created_at, memory.updated_at);
         Self { id, properties, min_heat: memory.min_heat, created_at, updated_at }
     }
@@ -181,13 +223,30 @@ impl Chunk {
         }
     }
 
-    /// Numbers of the rows here that hold a memory and pass, the newest first as far
-    /// as rows were filled in order.
-    pub(crate) fn rows(&self, passes: impl Fn(usize, Properties) -> bool, rows: &mut Vec<u16>) {
-        let all = self.properties.iter().copied().enumerate().rev();
-        let passing = all.filter(|(at, row)| row.is_live() && passes(*at, *row));
+    /// Numbers of the rows here that match, into `rows`, the newest first as far as
+    /// rows were filled in order; of those in `within` only, if it is given.
+    pub(crate) fn rows(
+        &self,
+        pattern: Pattern,
+        within: Option<impl Iterator<Item = usize>>,
+        rows: &mut Vec<u16>,
+    ) {
         rows.clear();
-        rows.extend(passing.map(|(at, _)| at as u16));
+        match within {
+            Some(within) => rows.extend(
+                within.filter(|at| pattern.matches(self.properties[*at])).map(|at| at as u16),
+            ),
+            None => {
+                // Without a branch a row: which rows pass is often no pattern at all.
+                rows.resize(CHUNK_ROWS, 0);
+                let mut found = 0;
+                for at in (0..CHUNK_ROWS).rev() {
+                    rows[found] = at as u16;
+                    found += usize::from(pattern.matches(self.properties[at]));
+                }
+                rows.truncate(found);
+            }
+        }
     }
 
     pub(crate) fn properties(&self, at: usize) -> Properties {
@@ -195,7 +254,7 @@ impl Chunk {
     }
 
     pub(crate) fn namespace(&self, at: usize) -> u32 {
-        self.properties[at].namespace
+        self.properties[at].namespace()
     }
 
     pub(crate) fn id(&self, at: usize) -> MemoryId {
@@ -242,21 +301,20 @@ impl Chunk {
         self.recool(at, thermo);
     }
 
-    /// What the similarity of `query` to each of `rows` is at most. `dots` is room to
-    /// work in.
+    /// What the similarity of `query` to each of `rows` is at most, into `ceilings` by
+    /// row. `dots` is room to work in.
     pub(crate) fn similarity_ceilings(
         &self,
         query: &Code,
         rows: &[u16],
         dots: &mut Vec<i32>,
-        ceilings: &mut Vec<f32>,
+        ceilings: &mut [f32; CHUNK_ROWS],
     ) {
         sq8::dots(&query.values, &self.codes, rows, dots);
-        ceilings.clear();
-        ceilings.extend(rows.iter().zip(dots).map(|(row, dot)| {
-            let (scale, error) = self.code_scales[usize::from(*row)];
-            query.ceiling(*dot, scale, error)
-        }));
+        for (row, dot) in rows.iter().map(|row| usize::from(*row)).zip(dots) {
+            let (scale, error) = self.code_scales[row];
+            ceilings[row] = query.ceiling(*dot, scale, error);
+        }
     }
 
     pub(crate) fn set_vector(&mut self, at: usize, components: &[f32], code: &Code) {
@@ -264,6 +322,13 @@ impl Chunk {
         self.vectors[place.clone()].copy_from_slice(components);
         self.codes[place].copy_from_slice(&code.values);
         self.code_scales[at] = (code.scale, code.error);
+    }
+
+    /// The code of the vector in row `at`.
+    pub(crate) fn code(&self, at: usize) -> Code {
+        let values = self.codes[at * self.dimension..(at + 1) * self.dimension].to_vec();
+        let (scale, error) = self.code_scales[at];
+        Code { values, scale, error }
     }
 
     pub(crate) fn clear(&mut self, at: usize) {
@@ -276,7 +341,7 @@ impl Chunk {
     pub(crate) fn recool(&mut self, at: usize, thermo: &Thermo) {
         let row = self.properties[at];
         let cools = !row.is_pinned() && row.tier() == Tier::Hot;
-        let (memory_type, class) = (row.memory_type, row.decay_class);
+        let (memory_type, class) = (row.memory_type(), row.decay_class());
         let cooling = Cooling::with(thermo, memory_type, class, self.min_heats[at], cools);
         let (cell, stability) = (&mut self.heats[at], self.stabilities[at]);
         cell.floor = cooling.floor;

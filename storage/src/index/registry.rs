@@ -1,10 +1,10 @@
 //! All tenants' indexes and all API keys of one state, and how they are built
 //! from it. One registry belongs to one opened state and is dropped with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::change::all_of;
 use crate::codec;
@@ -25,16 +25,23 @@ use crate::table::view::View;
 const REBUILD_CHANGES: usize = 4_096;
 
 /// Derived data of a whole state.
-#[derive(Default)]
 pub(crate) struct Registry {
+    exact_max: usize,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
+    /// Tenants whose graph is behind.
+    behind: Mutex<BTreeSet<TenantId>>,
 }
 
 impl Registry {
-    /// Builds everything anew from `state`.
-    pub(crate) fn rebuild(state: &State) -> Result<Self> {
-        let registry = Self::default();
+    /// Builds everything but graphs anew from `state`.
+    pub(crate) fn rebuild(state: &State, exact_max: usize) -> Result<Self> {
+        let registry = Self {
+            exact_max,
+            tenants: RwLock::default(),
+            keys: RwLock::default(),
+            behind: Mutex::default(),
+        };
         let dimension = dimension(state)?;
         for row in state.range(&[Kind::Tenant as u8], &[Kind::Tenant as u8 + 1]) {
             let (key, value) = row?;
@@ -48,8 +55,26 @@ impl Registry {
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
             rebuild_counts(state, tenant, &index)?;
+            registry.note_if_behind(tenant, &index);
         }
         Ok(registry)
+    }
+
+    /// Memories that a search scores all of, rather than ask a graph; with no more than
+    /// that a tenant has no graph.
+    pub(crate) fn exact_max(&self) -> usize {
+        self.exact_max
+    }
+
+    /// Has the graph of a tenant looked after, if it is behind; says whether it is.
+    pub(crate) fn note_if_behind(&self, tenant: TenantId, index: &TenantIndex) -> bool {
+        let behind = index.read().graph_is_behind(self.exact_max);
+        behind && self.behind.lock().insert(tenant)
+    }
+
+    /// One of the tenants whose graph is behind, no longer noted.
+    pub(crate) fn take_behind(&self) -> Option<TenantId> {
+        self.behind.lock().pop_first()
     }
 
     pub(crate) fn tenant(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {

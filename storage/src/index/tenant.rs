@@ -2,11 +2,14 @@
 //! Changed by `apply` only; readers hold the lock a chunk at a time.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 
 use crate::index::chunk::{CHUNK_ROWS, Chunk, Row, Slot};
+use crate::index::coverage::{Coverage, GraphCounts, Task};
+use crate::index::graph::Graph;
 use crate::index::words::{QueryWords, Words};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
@@ -27,6 +30,7 @@ pub(crate) struct Inner {
     free: Vec<Slot>,
     chunks: Vec<Chunk>,
     words: Words,
+    coverage: Coverage,
     namespaces: Namespaces,
     /// Receipts kept, by day.
     receipts: BTreeMap<u32, u64>,
@@ -58,6 +62,7 @@ impl TenantIndex {
                 free: Vec::new(),
                 chunks: Vec::new(),
                 words: Words::default(),
+                coverage: Coverage::default(),
                 namespaces: Namespaces::default(),
                 receipts: BTreeMap::new(),
                 events: 0,
@@ -78,14 +83,35 @@ impl TenantIndex {
         self.inner.read()
     }
 
-    /// Calls `visit` with every chunk, the newest first, taking the lock anew for each.
-    pub(crate) fn each_chunk(&self, mut visit: impl FnMut(&Inner, usize, &Chunk)) {
+    /// What is to be done next for the graph, which a tenant has from more than
+    /// `exact_max` memories on.
+    pub(crate) fn next_task(&self, exact_max: usize) -> Option<Task> {
+        let Inner { slots, chunks, coverage, .. } = &mut *self.inner.write();
+        let code = |slot: Slot| chunks[slot as usize / CHUNK_ROWS].code(slot as usize % CHUNK_ROWS);
+        coverage.next(exact_max, slots.values().copied(), code)
+    }
+
+    /// Notes what a task has done. Drop the task, and the graph that is returned, after it.
+    pub(crate) fn finish_task(&self, task: &Task) -> Option<Arc<Graph>> {
+        self.inner.write().coverage.finish(task)
+    }
+
+    /// Gives up the graph for as long as this index lives. Drop what is returned.
+    pub(crate) fn abandon_graph(&self) -> Coverage {
+        std::mem::replace(&mut self.inner.write().coverage, Coverage::abandoned())
+    }
+
+    /// Calls `visit` with every chunk, the newest first, until it says false, taking the
+    /// lock anew for each.
+    pub(crate) fn each_chunk(&self, mut visit: impl FnMut(&Inner, usize, &Chunk) -> bool) {
         let chunks = self.inner.read().chunks.len();
         for at in (0..chunks).rev() {
             let inner = self.inner.read();
             // Chunks are added and never taken away.
             let Some(chunk) = inner.chunks.get(at) else { return };
-            visit(&inner, at, chunk);
+            if !visit(&inner, at, chunk) {
+                return;
+            }
         }
     }
 }
@@ -98,6 +124,20 @@ impl Inner {
     /// Memories in the index.
     pub(crate) fn live(&self) -> usize {
         self.slots.len()
+    }
+
+    /// The graph to ask, if there is one, and the slots to scan beside it.
+    pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
+        self.coverage.graph()
+    }
+
+    pub(crate) fn graph_counts(&self) -> GraphCounts {
+        self.coverage.counts()
+    }
+
+    /// Whether there is work to do for the graph.
+    pub(crate) fn graph_is_behind(&self, exact_max: usize) -> bool {
+        self.coverage.is_behind(self.live(), exact_max)
     }
 
     pub(crate) fn receipts(&self) -> u64 {
@@ -152,11 +192,13 @@ impl Inner {
             IndexChange::Vector(id, components, code) => {
                 if let Some((chunk, at)) = self.place(id) {
                     self.chunks[chunk].set_vector(at, &components, &code);
+                    self.coverage.set((chunk * CHUNK_ROWS + at) as Slot);
                 }
             }
             IndexChange::Removed { id, words_before } => {
                 if let Some(slot) = self.slots.remove(&id) {
                     self.words.remove(slot, &words_before);
+                    self.coverage.remove(slot);
                     let chunk = &mut self.chunks[slot as usize / CHUNK_ROWS];
                     self.namespaces.leave(chunk.namespace(slot as usize % CHUNK_ROWS));
                     chunk.clear(slot as usize % CHUNK_ROWS);

@@ -58,12 +58,27 @@ fn dots_of(query: &[i8], matrix: &[i8], rows: &[u16], found: &mut Vec<i32>) {
     // Loops, not closures: those would be functions of their own, compiled for any CPU.
     for row in rows {
         let start = usize::from(*row) * query.len();
-        let mut sum = 0;
-        for (left, right) in query.iter().zip(&matrix[start..start + query.len()]) {
-            sum += i32::from(*left) * i32::from(*right);
-        }
-        found.push(sum);
+        found.push(dot_of(query, &matrix[start..start + query.len()]));
     }
+}
+
+/// Dot product of two codes of one length.
+#[inline]
+pub(crate) fn dot(left: &[i8], right: &[i8]) -> i32 {
+    dispatch(
+        #[inline(always)]
+        || dot_of(left, right),
+    )
+}
+
+#[inline(always)]
+fn dot_of(left: &[i8], right: &[i8]) -> i32 {
+    let mut sum = 0_i32;
+    for (left, right) in left.iter().zip(right) {
+        // It never wraps; saying so lets builds with overflow checks be vectorised too.
+        sum = sum.wrapping_add(i32::from(*left) * i32::from(*right));
+    }
+    sum
 }
 
 #[cfg(test)]

@@ -17,10 +17,21 @@ pub(crate) fn of_f64(value: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
+/// The number that [`of_f64`] made `rank` of.
+pub(crate) fn to_f64(rank: u64) -> f64 {
+    f64::from_bits(if rank >> 63 == 1 { rank ^ 1 << 63 } else { !rank })
+}
+
 /// A number that orders as a heat does at the resolution in which heats leave
 /// the engine, 1e-6: memories that show the same heat are equal in heat.
 pub(crate) fn of_heat(heat: f64) -> u64 {
     (heat * 1e6 + 0.5) as u64
+}
+
+/// The lowest heat ceiling at which a heat may be of the rank `heat`.
+pub(crate) fn lowest_ceiling(heat: u64) -> f32 {
+    // A resolution step lower: `of_heat` rounds, and so does f32.
+    ((heat as f64 - 1.0) / 1e6) as f32 - f32::EPSILON
 }
 
 /// A number that orders as `value` does.
@@ -72,8 +83,13 @@ impl<T> Best<T> {
     /// Whether nothing that ranks at most as `ceiling` would be kept.
     #[inline]
     pub(crate) fn refuses(&self, ceiling: Rank) -> bool {
-        self.heap.len() == self.capacity
-            && self.heap.peek().is_some_and(|worst| worst.rank > ceiling)
+        self.worst().is_some_and(|worst| worst > ceiling)
+    }
+
+    /// What nothing that ranks below would be kept for, once as many are kept as may be.
+    pub(crate) fn worst(&self) -> Option<Rank> {
+        let full = self.heap.len() == self.capacity;
+        self.heap.peek().filter(|_| full).map(|worst| worst.rank)
     }
 
     /// Considers one candidate; `item` is made only if it is kept.
@@ -118,8 +134,15 @@ mod tests {
         }
 
         #[test]
+        fn no_heat_of_a_rank_lies_below_its_lowest_ceiling(heat in 0.0_f64..=1.0, up in 0_u64..3) {
+            let rank = of_heat(heat).saturating_sub(up);
+            prop_assert!(heat as f32 >= lowest_ceiling(rank));
+        }
+
+        #[test]
         fn numbers_keep_their_order(a in proptest::num::f64::NORMAL, b in proptest::num::f64::NORMAL, c: i64, d: i64) {
             prop_assert_eq!(of_f64(a) < of_f64(b), a < b);
+            prop_assert_eq!(to_f64(of_f64(a)), a);
             prop_assert_eq!(of_i64(c) < of_i64(d), c < d);
         }
     }

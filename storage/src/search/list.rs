@@ -4,8 +4,8 @@ use crate::engine::{Reader, thermo};
 use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
-use crate::search::best::{Best, Rank, of_heat, of_i64};
-use crate::search::scan::{Filter, Query, Seen, scan};
+use crate::search::best::{Best, Rank, lowest_ceiling, of_heat, of_i64};
+use crate::search::scan::{Filter, Seen, scan};
 use crate::table::view::View;
 
 /// How often a page is looked for that comes back short, since what was found has
@@ -81,19 +81,14 @@ impl Reader {
             Sort::Heat => of_heat(seen.heat(now)),
             Sort::UpdatedAt => of_i64(seen.updated_at().0),
             Sort::CreatedAt => of_i64(seen.created_at().0),
-            Sort::MemoryType => alphabetical(seen.properties.memory_type),
+            Sort::MemoryType => alphabetical(seen.properties().memory_type()),
         };
         let rank = |seen: &Seen<'_>, now| match request.order {
-            Order::Descending => [key(seen, now), 0, 0],
-            Order::Ascending => [!key(seen, now), 0, 0],
+            Order::Descending => [0, key(seen, now), 0],
+            Order::Ascending => [0, !key(seen, now), 0],
         };
-        let ceiling = |seen: &Seen<'_>| match (request.sort, request.order) {
-            (Sort::Heat, Order::Descending) => {
-                [of_heat(seen.heat_ceiling.into()), u64::MAX, u64::MAX]
-            }
-            _ => [u64::MAX; 3],
-        };
-        self.ranked(tenant, &request.filter, request.offset, request.limit, ceiling, rank)
+        let by_heat = (request.sort, request.order) == (Sort::Heat, Order::Descending);
+        self.ranked(tenant, &request.filter, request.offset, request.limit, by_heat, rank)
     }
 
     /// The hottest memories of a tenant: ordered by heat, then by last change.
@@ -102,25 +97,22 @@ impl Reader {
     /// When the state cannot be read.
     pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
         let rank = |seen: &Seen<'_>, now| {
-            let pinned = request.pinned_first && seen.properties.is_pinned();
+            let pinned = request.pinned_first && seen.properties().is_pinned();
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
-        // Computing a heat is what such a scan costs: not for what cannot be kept.
-        let ceiling = |seen: &Seen<'_>| {
-            let pinned = request.pinned_first && seen.properties.is_pinned();
-            [u64::from(pinned), of_heat(seen.heat_ceiling.into()), u64::MAX]
-        };
-        let page = self.ranked(tenant, &request.filter, 0, request.limit, ceiling, rank)?;
+        let page = self.ranked(tenant, &request.filter, 0, request.limit, true, rank)?;
         Ok(page.memories)
     }
 
+    /// A page of what passes, by `rank`; `by_heat` if its second number is the heat, and
+    /// its first one at most whether a memory is pinned.
     fn ranked(
         &self,
         tenant: TenantId,
         filter: &Filter,
         offset: usize,
         limit: usize,
-        ceiling: impl Fn(&Seen<'_>) -> Rank,
+        by_heat: bool,
         rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
@@ -132,9 +124,12 @@ impl Reader {
         loop {
             let now = engine.position.read().clock;
             let (mut best, mut total) = (Best::new(offset.saturating_add(limit)), 0_usize);
-            scan(&index, filter, Query::default(), now, |seen| {
-                total += 1;
-                if !best.refuses(ceiling(&seen)) {
+            scan(&index, filter, None, None, now, |mut glance| {
+                total += glance.rows.len();
+                if let Some(least) = least_heat(&best).filter(|_| by_heat) {
+                    glance.keep_hotter_or_pinned(least);
+                }
+                for (_, seen) in glance.each() {
                     best.offer(rank(&seen, now), seen.id(), || ());
                 }
             });
@@ -153,6 +148,14 @@ impl Reader {
             }
         }
     }
+}
+
+/// The heat ceiling below which no memory would be kept that is not pinned.
+fn least_heat<T>(best: &Best<T>) -> Option<f32> {
+    best.worst().map(|[pinned, heat, _]| match pinned {
+        0 => lowest_ceiling(heat),
+        _ => f32::INFINITY,
+    })
 }
 
 fn alphabetical(memory_type: MemoryType) -> u64 {

@@ -3,6 +3,7 @@
 
 mod best;
 mod list;
+mod plan;
 mod query;
 mod scan;
 

@@ -1,17 +1,13 @@
-//! Search: every memory that passes the filter is scored exactly by the
-//! interface's formula, and the best are returned.
+//! Search, as it is asked and answered. How the best are found is `plan`'s business.
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
 use crate::model::id::TenantId;
 use crate::model::memory::MemoryRecord;
 use crate::model::score::Factors;
-use crate::model::sq8::Code;
 use crate::model::thermo::RecallWeights;
-use crate::model::vector::dot;
-use crate::model::words::subject_words;
-use crate::search::best::{Best, of_f64};
-use crate::search::scan::{Filter, Query, scan};
+use crate::search::plan::Search;
+use crate::search::scan::Filter;
 use crate::table::view::View;
 
 /// A search.
@@ -53,40 +49,9 @@ impl Reader {
         let now = engine.position.read().clock;
         let thermo = thermo(&engine, tenant);
         let weights = thermo.recall;
-        let words = subject_words(&request.query);
-        let (words, home) = {
-            let inner = index.read();
-            let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
-            (inner.weigh(words), home)
-        };
-        let rank = |factors: &Factors| [of_f64(factors.fused(&weights)), 0, 0];
-        let mut best = Best::new(request.limit);
-        let code = request.vector.as_deref().map(Code::of);
-        let query = Query { words: Some(&words), code: code.as_ref() };
-        // No weight is negative, so a score only rises with similarity and with heat:
-        // neither is computed for what cannot be kept at its highest.
-        scan(&index, &request.filter, query, now, |seen| {
-            let at_home = home == Some(seen.properties.namespace);
-            let mut factors = Factors {
-                similarity: f64::from(seen.similarity_ceiling),
-                heat: seen.heat_ceiling.into(),
-                keyword_overlap: seen.overlap,
-                // Queries are not read for times yet.
-                temporal_boost: 0.0,
-                namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
-            };
-            if best.refuses(rank(&factors)) {
-                return;
-            }
-            if let Some(query) = &request.vector {
-                factors.similarity = f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0));
-            }
-            if best.refuses(rank(&factors)) {
-                return;
-            }
-            factors.heat = seen.heat(now);
-            best.offer(rank(&factors), seen.id(), || factors);
-        });
+        let search = Search::new(&index, request, weights, now);
+        let (best, by_graph) = search.best(engine.registry.exact_max());
+        self.searches().count(by_graph);
         let rows = engine.state.at_once();
         let mut hits = Vec::new();
         for (id, factors) in best.into_sorted() {

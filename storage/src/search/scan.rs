@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::{CHUNK_ROWS, Chunk, Properties, Slot};
+use crate::index::chunk::{CHUNK_ROWS, Chunk, Pattern, Properties, Slot};
 use crate::index::tenant::{Inner, TenantIndex};
 use crate::index::words::{QUERY_WORDS_MAX, QueryWords};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
-use crate::model::sq8::Code;
 use crate::model::words::words;
 
 /// Which tiers to look in.
@@ -53,10 +52,10 @@ pub struct Filter {
 }
 
 /// A filter with its names looked up in one tenant's index.
-pub(crate) struct Resolved<'a> {
-    filter: &'a Filter,
-    namespace: Option<u32>,
-    holding: Option<RoaringBitmap>,
+pub(crate) struct Resolved {
+    pattern: Pattern,
+    /// Nothing but these, if given.
+    within: Option<RoaringBitmap>,
 }
 
 impl Filter {
@@ -79,38 +78,33 @@ impl Filter {
         Some(&words[..words.len().min(QUERY_WORDS_MAX)])
     }
 
-    /// `None` when no memory can pass: the namespace was never used.
-    pub(crate) fn resolve(&self, inner: &Inner) -> Option<Resolved<'_>> {
-        let namespace = match &self.namespace {
-            Some(name) => Some(inner.namespace(name)?),
-            None => None,
+    /// What the filter asks of rows, of those in `within` only if it is given. `None`
+    /// when no memory can pass: the namespace was never used.
+    fn resolve(&self, inner: &Inner, within: Option<&RoaringBitmap>) -> Option<Resolved> {
+        let mut pattern = Pattern::LIVE;
+        if let Some(name) = &self.namespace {
+            pattern = pattern.in_namespace(inner.namespace(name)?);
+        }
+        pattern = self.memory_type.map_or(pattern, |wanted| pattern.of_type(wanted));
+        pattern = self.pinned.map_or(pattern, |wanted| pattern.pinned(wanted));
+        pattern = self.flagged.map_or(pattern, |wanted| pattern.flagged(wanted));
+        pattern = match self.tier {
+            TierFilter::Hot => pattern.in_tier(Tier::Hot),
+            TierFilter::Cold => pattern.in_tier(Tier::Cold),
+            TierFilter::All => pattern,
         };
         let holding = self.words().map(|words| inner.holding_all(words));
-        Some(Resolved { filter: self, namespace, holding })
+        let within = match (holding, within) {
+            (Some(holding), Some(within)) => Some(holding & within),
+            (holding, within) => holding.or_else(|| within.cloned()),
+        };
+        Some(Resolved { pattern, within })
     }
 }
 
-impl Resolved<'_> {
-    fn passes(&self, row: Properties, slot: Slot) -> bool {
-        let filter = self.filter;
-        filter.memory_type.is_none_or(|wanted| wanted == row.memory_type)
-            && self.namespace.is_none_or(|wanted| wanted == row.namespace)
-            && filter.pinned.is_none_or(|wanted| wanted == row.is_pinned())
-            && filter.flagged.is_none_or(|wanted| wanted == row.is_flagged())
-            && filter.tier.holds(row.tier())
-            && self.holding.as_ref().is_none_or(|holding| holding.contains(slot))
-    }
-}
-
-/// A memory under the scan: its row, and what to compute on.
+/// A memory under the scan.
+#[derive(Clone, Copy)]
 pub(crate) struct Seen<'a> {
-    pub(crate) properties: Properties,
-    /// Keyword overlap with the query, 0 without one.
-    pub(crate) overlap: f64,
-    /// What the similarity to the query is at most, 0 without one.
-    pub(crate) similarity_ceiling: f32,
-    /// What the heat is at most.
-    pub(crate) heat_ceiling: f32,
     chunk: &'a Chunk,
     at: usize,
 }
@@ -118,6 +112,10 @@ pub(crate) struct Seen<'a> {
 impl Seen<'_> {
     pub(crate) fn id(&self) -> MemoryId {
         self.chunk.id(self.at)
+    }
+
+    pub(crate) fn properties(&self) -> Properties {
+        self.chunk.properties(self.at)
     }
 
     pub(crate) fn created_at(&self) -> Timestamp {
@@ -139,48 +137,94 @@ impl Seen<'_> {
     }
 }
 
-/// What memories are compared with, if with anything.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Query<'a> {
-    pub(crate) words: Option<&'a QueryWords>,
-    pub(crate) code: Option<&'a Code>,
+/// The memories of one chunk that pass, and what is known of them at a glance.
+pub(crate) struct Glance<'a> {
+    pub(crate) chunk: &'a Chunk,
+    number: usize,
+    /// Rows of those that pass, the newest first; the visitor may strike some off.
+    pub(crate) rows: &'a mut Vec<u16>,
+    /// Keyword overlap with the query by row, 0 without one.
+    pub(crate) overlaps: &'a [f64; CHUNK_ROWS],
+    /// What the heat is at most, by row.
+    pub(crate) heat_ceilings: &'a [f32; CHUNK_ROWS],
 }
 
-/// Calls `visit` with each memory that passes, roughly the newest first: under most
-/// orders those rank high, and what follows is then dismissed at a glance.
+impl<'a> Glance<'a> {
+    /// The memories in `rows`, with their rows.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (usize, Seen<'a>)> {
+        let chunk = self.chunk;
+        self.rows.iter().map(|at| usize::from(*at)).map(move |at| (at, Seen { chunk, at }))
+    }
+
+    /// Strikes off what is neither pinned nor may be as hot as `lowest`: computing a
+    /// heat is what an order by heat costs.
+    pub(crate) fn keep_hotter_or_pinned(&mut self, lowest: f32) {
+        let hot =
+            |at: usize| self.heat_ceilings[at] >= lowest || self.chunk.properties(at).is_pinned();
+        self.rows.retain(|at| hot(usize::from(*at)));
+    }
+
+    /// Strikes off what is in `slots`.
+    pub(crate) fn strike(&mut self, slots: &RoaringBitmap) {
+        let first = self.number * CHUNK_ROWS;
+        self.rows.retain(|at| !slots.contains((first + usize::from(*at)) as Slot));
+    }
+}
+
+/// Calls `visit` with each chunk that holds memories that pass, roughly the newest
+/// first: under most orders those rank high, and what follows is then dismissed at a
+/// glance. Looks at the slots in `within` only, if it is given.
 pub(crate) fn scan(
     index: &TenantIndex,
     filter: &Filter,
-    query: Query<'_>,
+    within: Option<&RoaringBitmap>,
+    words: Option<&QueryWords>,
     now: Timestamp,
-    mut visit: impl FnMut(Seen<'_>),
+    mut visit: impl FnMut(Glance<'_>),
+) {
+    let (mut overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
+    each_chunk_passing(index, filter, within, |inner, number, chunk, rows| {
+        chunk.heat_ceilings(now, &mut heat_ceilings);
+        if let Some(words) = words {
+            inner.overlaps(words, number, &mut overlaps);
+        }
+        let (overlaps, heat_ceilings) = (&overlaps, &heat_ceilings);
+        visit(Glance { chunk, number, rows, overlaps, heat_ceilings });
+        true
+    });
+}
+
+/// Whether more than `most` memories pass.
+pub(crate) fn more_pass(index: &TenantIndex, filter: &Filter, most: usize) -> bool {
+    let mut passing = 0;
+    each_chunk_passing(index, filter, None, |_, _, _, rows| {
+        passing += rows.len();
+        passing <= most
+    });
+    passing > most
+}
+
+/// Calls `visit` with each chunk that holds memories that pass and their rows, until it
+/// says false.
+fn each_chunk_passing(
+    index: &TenantIndex,
+    filter: &Filter,
+    within: Option<&RoaringBitmap>,
+    mut visit: impl FnMut(&Inner, usize, &Chunk, &mut Vec<u16>) -> bool,
 ) {
     // Bound to a name first, so that the lock is released before the chunks' own.
-    let resolved = filter.resolve(&index.read());
-    let Some(resolved) = resolved else { return };
-    let mut overlaps = vec![0.0; CHUNK_ROWS];
-    let mut heat_ceilings = [0.0; CHUNK_ROWS];
-    let (mut rows, mut dots, mut ceilings) = (Vec::new(), Vec::new(), Vec::new());
+    let resolved = filter.resolve(&index.read(), within);
+    let Some(Resolved { pattern, within }) = resolved else { return };
+    let mut rows = Vec::new();
     // A memory that moves to another slot between two chunks was deleted and made
     // anew, with another id: no id is met twice.
     index.each_chunk(|inner, number, chunk| {
-        let slot = |at: usize| (number * CHUNK_ROWS + at) as Slot;
-        chunk.rows(|at, properties| resolved.passes(properties, slot(at)), &mut rows);
-        if rows.is_empty() {
-            return;
-        }
-        chunk.heat_ceilings(now, &mut heat_ceilings);
-        if let Some(words) = query.words {
-            inner.overlaps(words, number, &mut overlaps);
-        }
-        if let Some(code) = query.code {
-            chunk.similarity_ceilings(code, &rows, &mut dots, &mut ceilings);
-        }
-        for (nth, at) in rows.iter().map(|at| usize::from(*at)).enumerate() {
-            let similarity_ceiling = ceilings.get(nth).copied().unwrap_or(0.0);
-            let (properties, overlap) = (chunk.properties(at), overlaps[at]);
-            let heat_ceiling = heat_ceilings[at];
-            visit(Seen { properties, overlap, similarity_ceiling, heat_ceiling, chunk, at });
-        }
+        let first = (number * CHUNK_ROWS) as Slot;
+        let within = within.as_ref().map(|within| {
+            let slots = within.range(first..=first + (CHUNK_ROWS as Slot - 1)).rev();
+            slots.map(move |slot| (slot - first) as usize)
+        });
+        chunk.rows(pattern, within, &mut rows);
+        rows.is_empty() || visit(inner, number, chunk, &mut rows)
     });
 }

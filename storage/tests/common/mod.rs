@@ -9,8 +9,8 @@ use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, Applied, Batch, Body, Command, Decision, Draft, Entry, Env, NewMemory, Reader, Writer,
-    codec, decide,
+    Action, Applied, Batch, Body, Command, Decision, Draft, Entry, NewMemory, Options, Reader,
+    Writer, codec, decide,
 };
 
 pub const TENANT: TenantId = TenantId(1);
@@ -43,8 +43,14 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
     }
 }
 
+#[allow(dead_code, reason = "not every test file uses it")]
 pub fn form() -> Command {
-    let model = Model { id: MODEL, name: "test".into(), dimension: DIMENSION as u32 };
+    form_of(DIMENSION)
+}
+
+/// As [`form`], with vectors of `dimension` components.
+pub fn form_of(dimension: usize) -> Command {
+    let model = Model { id: MODEL, name: "test".into(), dimension: dimension as u32 };
     let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };
     let key = ApiKey {
         name: "admin".into(),
@@ -69,8 +75,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn open(folder: &Path, env: Option<Env>) -> Self {
-        let (writer, reader, _log) = storage::open(folder, env).unwrap();
+    pub fn open(folder: &Path, options: Options) -> Self {
+        let (writer, reader, _log) = storage::open(folder, options).unwrap();
         Self { writer, reader, counter: 0 }
     }
 

@@ -1,0 +1,201 @@
+//! How the best results of a search are found. A score is never approximated: what is
+//! skipped is what could not be among the best at its highest.
+//!
+//! Without a graph, or where few enough memories pass the filter, all of them are scored
+//! exactly. Otherwise the graph is asked first, without the filter. Those it names are
+//! scored, and the most distant of them bounds the similarity of all others: one pass
+//! over the columns of heat and words then finds every memory that could still be among
+//! the best, and scores it exactly too. So the only thing that the graph can make wrong
+//! is to overlook a near neighbour that neither its heat nor its words bring in.
+
+use roaring::RoaringBitmap;
+
+use crate::index::chunk::CHUNK_ROWS;
+use crate::index::tenant::TenantIndex;
+use crate::index::words::QueryWords;
+use crate::model::id::Timestamp;
+use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use crate::model::sq8::Code;
+use crate::model::thermo::RecallWeights;
+use crate::model::vector::dot;
+use crate::model::words::subject_words;
+use crate::search::best::{Best, of_f64, to_f64};
+use crate::search::query::SearchRequest;
+use crate::search::scan::{Glance, more_pass, scan};
+use crate::simd::dispatch;
+
+/// Memories that the graph is asked for.
+const GRAPH_NEAREST: usize = 200;
+
+/// A search with everything looked up once.
+pub(crate) struct Search<'a> {
+    index: &'a TenantIndex,
+    request: &'a SearchRequest,
+    weights: RecallWeights,
+    now: Timestamp,
+    words: QueryWords,
+    /// Number of the namespace whose memories are boosted.
+    home: Option<u32>,
+    code: Option<Code>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(
+        index: &'a TenantIndex,
+        request: &'a SearchRequest,
+        weights: RecallWeights,
+        now: Timestamp,
+    ) -> Self {
+        let words = subject_words(&request.query);
+        let (words, home) = {
+            let inner = index.read();
+            let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
+            (inner.weigh(words), home)
+        };
+        let code = request.vector.as_deref().map(Code::of);
+        Self { index, request, weights, now, words, home, code }
+    }
+
+    /// The best, and whether the graph was asked for them: only where more than
+    /// `exact_max` pass.
+    pub(crate) fn best(&self, exact_max: usize) -> (Best<Factors>, bool) {
+        let mut best = Best::new(self.request.limit);
+        // Before the graph is asked: what leaves `unheld` from here on is in it.
+        let graph = self.code.as_ref().zip(self.index.read().graph());
+        match graph {
+            Some((code, (graph, unheld)))
+                if more_pass(self.index, &self.request.filter, exact_max) =>
+            {
+                let nearest = graph.nearest(code, GRAPH_NEAREST);
+                // Fewer than asked for: what else there is may be anywhere.
+                let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
+                let rest_at_most = farthest.map_or(1.0, |(_, similarity)| *similarity);
+                let named =
+                    unheld | nearest.into_iter().map(|(slot, _)| slot).collect::<RoaringBitmap>();
+                self.score(&mut best, Some(&named), None, 1.0);
+                self.score(&mut best, None, Some(&named), rest_at_most);
+                (best, true)
+            }
+            _ => {
+                self.score(&mut best, None, None, 1.0);
+                (best, false)
+            }
+        }
+    }
+
+    /// Offers all that pass to `best`; of the slots in `within` only, if it is given, and
+    /// none in `done`, with similarities that are known to be at most `at_most`.
+    ///
+    /// No weight is negative, so a score only rises with similarity and with heat:
+    /// neither is computed for what cannot be kept at its highest.
+    fn score(
+        &self,
+        best: &mut Best<Factors>,
+        within: Option<&RoaringBitmap>,
+        done: Option<&RoaringBitmap>,
+        at_most: f32,
+    ) {
+        let at_most = if self.code.is_some() { at_most } else { 0.0 };
+        let mut similarities = [at_most; CHUNK_ROWS];
+        let mut dots = Vec::new();
+        let filter = &self.request.filter;
+        scan(self.index, filter, within, Some(&self.words), self.now, |mut glance| {
+            similarities.fill(at_most);
+            self.keep_possible(&mut glance, &similarities, best);
+            if let Some(done) = done {
+                glance.strike(done);
+            }
+            if let Some(code) = &self.code {
+                glance.chunk.similarity_ceilings(code, glance.rows, &mut dots, &mut similarities);
+                self.keep_possible(&mut glance, &similarities, best);
+            }
+            self.score_each(&glance, &similarities, best);
+        });
+    }
+
+    /// Strikes off what would not be kept if it were as similar as `similarities` say.
+    fn keep_possible(
+        &self,
+        glance: &mut Glance<'_>,
+        similarities: &[f32; CHUNK_ROWS],
+        best: &Best<Factors>,
+    ) {
+        let Some([worst, ..]) = best.worst() else { return };
+        let mut ceilings = [0.0; CHUNK_ROWS];
+        self.ceilings(glance, similarities, &mut ceilings);
+        let lowest = (to_f64(worst) - self.slack()) as f32;
+        glance.rows.retain(|at| ceilings[usize::from(*at)] >= lowest);
+    }
+
+    /// What the score of each row is at most, nearly: see [`slack`](Self::slack).
+    fn ceilings(
+        &self,
+        glance: &Glance<'_>,
+        similarities: &[f32; CHUNK_ROWS],
+        ceilings: &mut [f32; CHUNK_ROWS],
+    ) {
+        let similarity_weight = self.weights.similarity_weight as f32;
+        let heat_weight = self.weights.heat_weight as f32;
+        let keyword_weight = self.weights.keyword_weight as f32;
+        let boost = self.boost(true) as f32 + 1.0;
+        let (heats, overlaps) = (glance.heat_ceilings, glance.overlaps);
+        dispatch(
+            #[inline(always)]
+            || {
+                for at in 0..CHUNK_ROWS {
+                    let base = similarities[at] * similarity_weight + heats[at] * heat_weight;
+                    let by_words = base * (1.0 + keyword_weight * overlaps[at] as f32);
+                    // A base below zero is highest without a boost.
+                    ceilings[at] = (by_words * boost).max(by_words);
+                }
+            },
+        );
+    }
+
+    /// More than what computing in f32 and rounding can take from a score.
+    fn slack(&self) -> f64 {
+        let most = Factors {
+            similarity: 1.0,
+            heat: 1.0,
+            keyword_overlap: KEYWORD_OVERLAP_MAX,
+            temporal_boost: 0.0,
+            namespace_boost: self.boost(true),
+        };
+        most.fused(&self.weights) * 1e-5 + 1e-6
+    }
+
+    fn boost(&self, at_home: bool) -> f64 {
+        if at_home && self.home.is_some() { self.weights.namespace_boost } else { 0.0 }
+    }
+
+    fn score_each(
+        &self,
+        glance: &Glance<'_>,
+        similarities: &[f32; CHUNK_ROWS],
+        best: &mut Best<Factors>,
+    ) {
+        let rank = |factors: &Factors| [of_f64(factors.fused(&self.weights)), 0, 0];
+        for (at, seen) in glance.each() {
+            let at_home = self.home == Some(seen.properties().namespace());
+            let mut factors = Factors {
+                similarity: f64::from(similarities[at]),
+                heat: glance.heat_ceilings[at].into(),
+                keyword_overlap: glance.overlaps[at],
+                // Queries are not read for times yet.
+                temporal_boost: 0.0,
+                namespace_boost: self.boost(at_home),
+            };
+            if best.refuses(rank(&factors)) {
+                continue;
+            }
+            if let Some(query) = &self.request.vector {
+                factors.similarity = f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0));
+            }
+            if best.refuses(rank(&factors)) {
+                continue;
+            }
+            factors.heat = seen.heat(self.now);
+            best.offer(rank(&factors), seen.id(), || factors);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Search through the graph: as good as looking at everything, also while memories come,
+//! change and go.
+
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Engine, MODEL, TENANT, command, form_of, new_memory};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::model::vector::Vector;
+use storage::{Action, CREATE_MAX, NewMemory, Options, Reader, SearchRequest};
+
+/// How long a graph may take that a test waits for.
+const BUILD_MAX: Duration = Duration::from_secs(600);
+
+/// Numbers from a seed, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    fn components(&mut self, dimension: usize) -> Vec<f32> {
+        (0..dimension).map(|_| self.next()).collect()
+    }
+}
+
+/// Vectors in clusters. As in those of a language model, far fewer components are free
+/// than there are.
+struct Clusters {
+    random: Random,
+    centres: Vec<Vec<f32>>,
+    /// What each free component adds to the vector.
+    directions: Vec<Vec<f32>>,
+}
+
+impl Clusters {
+    fn new(seed: u64, clusters: usize, free: usize, dimension: usize) -> Self {
+        let mut random = Random(seed);
+        let centres = (0..clusters).map(|_| random.components(free)).collect();
+        let directions = (0..free).map(|_| random.components(dimension)).collect();
+        Self { random, centres, directions }
+    }
+
+    /// A vector of one of the clusters, by number.
+    fn vector(&mut self, cluster: usize) -> Vector {
+        let mut components = vec![0.0; self.directions[0].len()];
+        let centre = &self.centres[cluster % self.centres.len()];
+        for (centre, direction) in centre.iter().zip(&self.directions) {
+            let share = centre + 0.75 * self.random.next();
+            components.iter_mut().zip(direction).for_each(|(sum, part)| *sum += share * part);
+        }
+        Vector::quantise(MODEL, &components).unwrap()
+    }
+}
+
+fn id(number: usize) -> MemoryId {
+    MemoryId((number as u128 + 1).to_be_bytes())
+}
+
+fn memory(number: usize, vector: Vector) -> NewMemory {
+    NewMemory { vector, ..new_memory(id(number), "a memory") }
+}
+
+/// Applies `memories` in batches.
+fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
+    let memories: Vec<_> = memories.collect();
+    for some in memories.chunks(20 * CREATE_MAX) {
+        let creates: Vec<_> =
+            some.chunks(CREATE_MAX).map(|few| command(Action::Create(few.to_vec()))).collect();
+        let (decisions, batch) = engine.decide(Timestamp(1), &creates);
+        assert!(decisions.iter().all(Result::is_ok));
+        engine.apply(&batch);
+    }
+}
+
+/// The nearest ten of `vector`; all heats are equal, and no words are asked for.
+fn nearest(reader: &Reader, vector: &Vector) -> Vec<MemoryId> {
+    let vector = Some(vector.components().unwrap());
+    let request = SearchRequest { vector, limit: 10, ..SearchRequest::default() };
+    let hits = reader.search(TENANT, &request).unwrap();
+    hits.into_iter().map(|hit| hit.record.id).collect()
+}
+
+/// Waits until searches go through a graph that misses nothing.
+fn graph(reader: &Reader, query: &Vector) {
+    let deadline = Instant::now() + BUILD_MAX;
+    let before = reader.searches().by_graph();
+    while reader.searches().by_graph() == before || reader.graph_counts(TENANT).missing > 0 {
+        assert!(Instant::now() < deadline, "no graph: {:?}", reader.graph_counts(TENANT));
+        thread::sleep(Duration::from_millis(500));
+        nearest(reader, query);
+    }
+}
+
+#[test]
+fn of_sixty_thousand_the_graph_finds_the_same_ten_as_a_scan_of_all() {
+    const DIMENSION: usize = 384;
+    const MEMORIES: usize = 60_000;
+    let mut clusters = Clusters::new(20, 600, 24, DIMENSION);
+    let folder = tempfile::tempdir().unwrap();
+    let scanned = Options { exact_max: usize::MAX, ..Options::default() };
+    let mut engine = Engine::open(folder.path(), scanned);
+    let (_, batch) = engine.decide(Timestamp(0), &[form_of(DIMENSION)]);
+    engine.apply(&batch);
+    let memories = (0..MEMORIES).map(|n| memory(n, clusters.vector(n)));
+    create(&mut engine, memories);
+    let queries: Vec<_> = (0..100).map(|n| clusters.vector(n)).collect();
+    let expected: Vec<_> = queries.iter().map(|query| nearest(&engine.reader, query)).collect();
+    assert_eq!(engine.reader.searches().by_graph(), 0);
+    drop(engine);
+
+    let engine = Engine::open(folder.path(), Options::default());
+    assert_eq!(nearest(&engine.reader, &queries[0]), expected[0], "scanned until there is one");
+    graph(&engine.reader, &queries[0]);
+    let found = queries.iter().zip(&expected).map(|(query, expected)| {
+        let found = nearest(&engine.reader, query);
+        expected.iter().filter(|id| found.contains(id)).count()
+    });
+    let recall = found.sum::<usize>() as f64 / (10 * queries.len()) as f64;
+    let counts = engine.reader.graph_counts(TENANT);
+    assert_eq!(counts.held + counts.lost, MEMORIES as u64);
+    assert!(counts.lost < MEMORIES as u64 / 100, "{counts:?}");
+    assert!(recall >= 0.98, "recall at 10 is {recall}");
+}
+
+#[test]
+fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
+    const DIMENSION: usize = 32;
+    let mut random = Random(7);
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { exact_max: 1_000, ..Options::default() };
+    let mut engine = Engine::open(folder.path(), options);
+    let (_, batch) = engine.decide(Timestamp(0), &[form_of(DIMENSION)]);
+    engine.apply(&batch);
+    let vectors: Vec<_> = (0..6_000)
+        .map(|_| Vector::quantise(MODEL, &random.components(DIMENSION)).unwrap())
+        .collect();
+    create(&mut engine, vectors[..2_000].iter().cloned().enumerate().map(|(n, v)| memory(n, v)));
+    graph(&engine.reader, &vectors[0]);
+    let before = engine.reader.searches().exact();
+
+    // One thread searches for what was there before; this one writes, and looks at once.
+    let done = AtomicBool::new(false);
+    let reader = engine.reader.clone();
+    thread::scope(|scope| {
+        let searching = scope.spawn(|| {
+            let mut searches = 0;
+            while !done.load(Ordering::Relaxed) {
+                let number = 1_000 + searches % 1_000;
+                assert_eq!(nearest(&reader, &vectors[number])[0], id(number));
+                searches += 1;
+            }
+            searches
+        });
+        for number in 2_000..6_000 {
+            create(&mut engine, [memory(number, vectors[number].clone())].into_iter());
+            assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
+            if number % 4 == 0 {
+                let gone = number / 4 - 500;
+                let delete = Action::Delete(id(gone));
+                let (decisions, batch) = engine.decide(Timestamp(1), &[command(delete)]);
+                assert!(decisions[0].is_ok());
+                engine.apply(&batch);
+                assert!(!nearest(&engine.reader, &vectors[gone]).contains(&id(gone)));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(searching.join().unwrap() > 0);
+    });
+    graph(&engine.reader, &vectors[0]);
+    assert_eq!(engine.reader.searches().exact(), before, "all of them went through the graph");
+}
