@@ -34,6 +34,8 @@ BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/relea
 bench: setup
 	@cargo build --quiet --release -p tests --features failpoints
 	@cargo bench --quiet -p tests --features failpoints
+	@python3 deploy/setup/glosses.py "$(CACHE)"
+	@echo; echo "Search through the graph:"; $(CARGO_TARGET_DIR)/release/recall
 	@echo; echo "Service, hashing embedder:"; $(BENCH_LOAD) --restart
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
 	    --clients 1,64 --failpoints 'log-sync=sleep(5)'

@@ -1,6 +1,7 @@
 //! The harness: starts the real binary, talks to it as a client would, and does
 //! to it what the world does. Ends every process that it started, and no other.
 
+pub mod engine;
 mod http;
 mod process;
 

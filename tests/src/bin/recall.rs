@@ -1,0 +1,165 @@
+//! What the graph finds among 100,000 real vectors, and how fast, beside a scan of all.
+//! The vectors are those of dictionary definitions (`deploy/setup/glosses.py`); the first
+//! run embeds them, for a quarter of an hour, and keeps them in the cache folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use node::embed::{Manifest, OnnxRuntime, Session};
+use sha2::{Digest, Sha256};
+use storage::model::id::MemoryId;
+use storage::model::vector::Vector;
+use storage::{Options, SearchRequest};
+use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
+
+/// Definitions that are memories; those after them are queries.
+const MEMORIES: usize = 100_000;
+const QUERIES: usize = 500;
+const DIMENSION: usize = 384;
+/// How long a graph may take.
+const BUILD_MAX: Duration = Duration::from_secs(3_600);
+
+fn main() {
+    let cache = PathBuf::from(std::env::var_os("HEARTH_CACHE").expect("HEARTH_CACHE is set"));
+    let texts = fs::read_to_string(cache.join("glosses/glosses.txt")).expect("glosses.py ran");
+    let texts: Vec<&str> = texts.lines().take(MEMORIES + QUERIES).collect();
+    let vectors = vectors(&cache, &texts);
+    println!("| among {MEMORIES} | top 10 of all | p50 ms | p95 ms | scan p50 ms | scan p95 ms |");
+    println!("|---|---:|---:|---:|---:|---:|");
+    // With equal heats similarity alone decides; with words and heats all of the score does.
+    let by_similarity = measure(&texts, &vectors, "similarity", false);
+    let by_all = measure(&texts, &vectors, "similarity, heat and words", true);
+    assert!(by_similarity >= 0.98, "recall at 10 is {by_similarity}");
+    assert!(by_all >= 0.97, "overlap at 10 is {by_all}");
+}
+
+/// The top ten of each query, and how long each took.
+struct Answers {
+    ids: Vec<Vec<MemoryId>>,
+    times: Vec<Duration>,
+}
+
+fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
+    let scanned = Options { exact_max: usize::MAX, ..Options::default() };
+    let mut engine = Engine::empty(DIMENSION, scanned);
+    for first in (0..MEMORIES).step_by(1_000) {
+        let memories = (first..first + 1_000).map(|n| {
+            let mut memory = memory(n as u64, texts[n].to_owned(), vectors[n].clone());
+            memory.initial_heat = if all { (random(n as u64) % 1_000) as f32 / 1e3 } else { 1.0 };
+            create(memory)
+        });
+        let batch = engine.decide(&memories.collect::<Vec<_>>());
+        engine.apply(&batch);
+    }
+    let ask = |engine: &Engine| {
+        let (mut ids, mut times) = (Vec::new(), Vec::new());
+        for at in MEMORIES..texts.len() {
+            let query = if all { texts[at].to_owned() } else { String::new() };
+            let vector = Some(vectors[at].components().expect("a direction"));
+            let request = SearchRequest { query, vector, limit: 10, ..SearchRequest::default() };
+            let started = Instant::now();
+            let hits = engine.reader.search(TENANT, &request).expect("it is read");
+            times.push(started.elapsed());
+            ids.push(hits.into_iter().map(|hit| hit.record.id).collect());
+        }
+        times.sort_unstable();
+        Answers { ids, times }
+    };
+    let exact = ask(&engine);
+    let engine = engine.reopened(Options::default());
+    let built = build(&engine);
+    let by_graph = engine.reader.searches().by_graph();
+    let found = ask(&engine);
+    assert_eq!(engine.reader.searches().by_graph() - by_graph, QUERIES as u64);
+
+    let same = found
+        .ids
+        .iter()
+        .zip(&exact.ids)
+        .map(|(found, exact)| exact.iter().filter(|id| found.contains(id)).count());
+    let share = same.sum::<usize>() as f64 / (10 * QUERIES) as f64;
+    let millis = |answers: &Answers, percent: usize| {
+        answers.times[QUERIES * percent / 100].as_secs_f64() * 1e3
+    };
+    println!(
+        "| by {what} | {share:.4} | {:.2} | {:.2} | {:.2} | {:.2} |",
+        millis(&found, 50),
+        millis(&found, 95),
+        millis(&exact, 50),
+        millis(&exact, 95)
+    );
+    eprintln!("graph of {:?} in {:.0} s", engine.reader.graph_counts(TENANT), built.as_secs_f64());
+    share
+}
+
+/// Waits for a graph that misses nothing and serves.
+fn build(engine: &Engine) -> Duration {
+    let started = Instant::now();
+    let before = engine.reader.searches().by_graph();
+    while engine.reader.searches().by_graph() == before {
+        assert!(started.elapsed() < BUILD_MAX, "{:?}", engine.reader.graph_counts(TENANT));
+        thread::sleep(Duration::from_secs(1));
+        let counts = engine.reader.graph_counts(TENANT);
+        if counts.missing == 0 && counts.held > 0 {
+            let vector = Some([vec![1.0], vec![0.0; DIMENSION - 1]].concat());
+            let request = SearchRequest { vector, limit: 1, ..SearchRequest::default() };
+            engine.reader.search(TENANT, &request).expect("it is read");
+        }
+    }
+    started.elapsed()
+}
+
+/// The vectors of `texts`, from the cache where they are in place and whole. They are
+/// kept under the name of the model that made them, with a hash of texts and vectors.
+fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
+    let manifest = Manifest::load(&cache.join("models/all-MiniLM-L6-v2")).expect("the model");
+    let name: String = manifest.model().id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let file = cache.join("glosses").join(format!("{name}.f32"));
+    let hash_file = file.with_extension("sha256");
+    let hash = |bytes: &[u8]| {
+        let mut hash = Sha256::new();
+        texts.iter().for_each(|text| hash.update(text));
+        hash.update(bytes);
+        format!("{:x}\n", hash.finalize())
+    };
+    let kept = fs::read(&file).ok();
+    let is_right = |bytes: &Vec<u8>| fs::read_to_string(&hash_file).ok() == Some(hash(bytes));
+    let bytes = kept.filter(is_right).unwrap_or_else(|| {
+        let bytes = embed(cache, &manifest, texts);
+        fs::write(&file, &bytes).expect("it is written");
+        fs::write(&hash_file, hash(&bytes)).expect("it is written");
+        bytes
+    });
+    let components: Vec<f32> =
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let quantised = |row: &[f32]| Vector::quantise(MODEL, row).expect("a direction");
+    components.chunks_exact(DIMENSION).map(quantised).collect()
+}
+
+/// Embeds on two threads; little-endian f32.
+fn embed(cache: &Path, manifest: &Manifest, texts: &[&str]) -> Vec<u8> {
+    let library = cache.join("onnxruntime/libonnxruntime.so.1.31.1");
+    let runtime = OnnxRuntime::load(&library).expect("the library");
+    let work = |texts: &[&str], first: bool| {
+        let mut session = Session::open(&runtime, manifest).expect("a session");
+        let mut bytes = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            let tokens = session.tokens(text).expect("tokens");
+            let components = session.run(&tokens).expect("a vector");
+            bytes.extend(components.iter().flat_map(|component| component.to_le_bytes()));
+            if first && at % 5_000 == 0 {
+                eprintln!("embedding, {} %", 100 * at / texts.len());
+            }
+        }
+        bytes
+    };
+    let (left, right) = texts.split_at(texts.len() / 2);
+    thread::scope(|scope| {
+        let right = scope.spawn(|| work(right, false));
+        let mut bytes = work(left, true);
+        bytes.extend(right.join().expect("it embeds"));
+        bytes
+    })
+}
