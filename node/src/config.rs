@@ -145,6 +145,8 @@ pub struct Raft {
     pub cut_keep_entries: u64,
     /// For how long a follower that went silent still holds cuts back.
     pub cut_hold_seconds: u64,
+    /// How often the states of all nodes are compared.
+    pub verify_seconds: u64,
 }
 
 /// How memories are searched.
@@ -231,6 +233,7 @@ impl Default for Raft {
             cut_seconds: 600,
             cut_keep_entries: 1_000,
             cut_hold_seconds: 300,
+            verify_seconds: 86_400,
         }
     }
 }

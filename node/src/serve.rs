@@ -187,13 +187,14 @@ fn open(
             keep_entries: config.raft.cut_keep_entries,
             hold: Duration::from_secs(config.raft.cut_hold_seconds),
         },
+        verify_interval: Duration::from_secs(config.raft.verify_seconds),
     };
     match raft::start(&settings, transport, data, writer, log, Arc::new(SystemWall), fault.clone())
     {
         Ok(raft) => Ok((reader, flusher, raft)),
-        Err(StartError::BelowNote(below)) => {
-            tracing::error!(reason = %below, "quarantined");
-            let raft = Handle::quarantined(config.node.id, below.to_string(), fault);
+        Err(reason @ (StartError::BelowNote(_) | StartError::Quarantined(_))) => {
+            tracing::error!(%reason, "quarantined");
+            let raft = Handle::quarantined(config.node.id, reason.to_string(), fault);
             Ok((reader, flusher, raft))
         }
         Err(StartError::Storage(error)) => Err(damaged(data, &error)),

@@ -54,6 +54,9 @@ pub enum StartError {
     /// The log lost what it is known to have held.
     #[error(transparent)]
     BelowNote(#[from] BelowNote),
+    /// The node was found to hold another state than most others.
+    #[error("{0}")]
+    Quarantined(String),
     /// The data is damaged or not reachable.
     #[error(transparent)]
     Storage(#[from] storage::Error),

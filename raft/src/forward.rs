@@ -39,28 +39,39 @@ enum Leader {
     Peer(NodeId, String),
 }
 
+/// Turns at asking whoever leads.
+struct Turns {
+    patience: Instant,
+    first: bool,
+}
+
+impl Turns {
+    fn until(deadline: Instant) -> Self {
+        Self { patience: deadline.min(Instant::now() + LEADER_WAIT), first: true }
+    }
+}
+
 impl Forward {
+    /// Has the leader decide a command.
     pub(crate) async fn submit(
         &self,
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let patience = deadline.min(Instant::now() + LEADER_WAIT);
-        loop {
-            let submitted = match self.leader() {
-                Some(Leader::Me) => self.shared.submit(command.clone(), deadline).await,
-                Some(Leader::Peer(node, address)) => {
+        let mut turns = Turns::until(deadline);
+        while let Some(leader) = self.turn(&mut turns).await {
+            let submitted = match leader {
+                Leader::Me => self.shared.submit(command.clone(), deadline).await,
+                Leader::Peer(node, address) => {
                     self.submit_to(node, &address, command.clone(), deadline).await
                 }
-                None => Err(SubmitError::NoLeader),
             };
             match submitted {
-                Err(SubmitError::NoLeader) if Instant::now() < patience => {
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
+                Err(SubmitError::NoLeader) => {}
                 submitted => return submitted,
             }
         }
+        Err(SubmitError::NoLeader)
     }
 
     async fn submit_to(
@@ -91,37 +102,30 @@ impl Forward {
 
     /// Index at which a local read sees everything acknowledged before this call.
     pub(crate) async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let patience = deadline.min(Instant::now() + LEADER_WAIT);
-        loop {
-            let index = match self.leader() {
-                Some(Leader::Me) => {
+        let mut turns = Turns::until(deadline);
+        while let Some(leader) = self.turn(&mut turns).await {
+            let index = match leader {
+                Leader::Me => {
                     tokio::time::timeout_at(deadline, self.shared.read_index()).await.ok().flatten()
                 }
-                Some(Leader::Peer(node, address)) => {
-                    let left = deadline.saturating_duration_since(Instant::now());
-                    let asked = self.peers.call(
-                        Lane::Forward,
-                        node,
-                        &address,
-                        Call::ReadIndex,
-                        left.min(LEADER_WAIT),
-                    );
-                    let asked = tokio::select! {
-                        asked = asked => asked.ok(),
-                        () = self.leads_no_more(node) => None,
-                    };
-                    match asked {
-                        Some(Return::ReadIndex { index }) => index,
-                        _ => None,
-                    }
-                }
-                None => None,
+                Leader::Peer(node, address) => self.read_index_of(node, &address, deadline).await,
             };
-            match index {
-                Some(index) => return Ok(index),
-                None if Instant::now() < patience => tokio::time::sleep(RETRY_PAUSE).await,
-                None => return Err(ReadError::NoLeader),
+            if let Some(index) = index {
+                return Ok(index);
             }
+        }
+        Err(ReadError::NoLeader)
+    }
+
+    async fn read_index_of(&self, node: NodeId, address: &str, deadline: Instant) -> Option<u64> {
+        let left = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
+        let asked = self.peers.call(Lane::Forward, node, address, Call::ReadIndex, left);
+        tokio::select! {
+            asked = asked => match asked {
+                Ok(Return::ReadIndex { index }) => index,
+                _ => None,
+            },
+            () = self.leads_no_more(node) => None,
         }
     }
 
@@ -131,25 +135,23 @@ impl Forward {
         operation: Operation,
         deadline: Instant,
     ) -> Result<Operated, OperateError> {
-        let patience = deadline.min(Instant::now() + LEADER_WAIT);
-        loop {
-            let operated = match self.leader() {
-                Some(Leader::Me) => {
+        let mut turns = Turns::until(deadline);
+        while let Some(leader) = self.turn(&mut turns).await {
+            let operated = match leader {
+                Leader::Me => {
                     let (shared, peers) = (&*self.shared, &*self.peers);
                     Operator { shared, peers, deadline }.operate(operation.clone()).await
                 }
-                Some(Leader::Peer(node, address)) => {
+                Leader::Peer(node, address) => {
                     self.operate_at(node, &address, operation.clone(), deadline).await
                 }
-                None => Err(OperateError::NoLeader),
             };
             match operated {
-                Err(OperateError::NoLeader) if Instant::now() < patience => {
-                    tokio::time::sleep(RETRY_PAUSE).await;
-                }
+                Err(OperateError::NoLeader) => {}
                 operated => return operated,
             }
         }
+        Err(OperateError::NoLeader)
     }
 
     async fn operate_at(
@@ -166,6 +168,23 @@ impl Forward {
             Err(CallError::NotSent(_) | CallError::Refused(_)) => Err(OperateError::NoLeader),
             Ok(_) | Err(CallError::Lost(_)) => Err(OperateError::Unknown),
         }
+    }
+
+    /// Whom to ask next, as soon as somebody leads; `None` when nobody does in time. Take
+    /// another turn only after an answer that meant that nothing had happened.
+    async fn turn(&self, turns: &mut Turns) -> Option<Leader> {
+        if std::mem::take(&mut turns.first)
+            && let Some(leader) = self.leader()
+        {
+            return Some(leader);
+        }
+        while Instant::now() < turns.patience {
+            tokio::time::sleep(RETRY_PAUSE).await;
+            if let Some(leader) = self.leader() {
+                return Some(leader);
+            }
+        }
+        None
     }
 
     fn leader(&self) -> Option<Leader> {

@@ -18,6 +18,7 @@ mod log_store;
 mod log_writer;
 mod network;
 mod operate;
+mod quarantine;
 mod queue;
 mod record;
 mod shared;
@@ -26,6 +27,7 @@ mod standing;
 mod state_machine;
 mod types;
 mod upkeep;
+mod verify;
 
 use std::io;
 use std::path::Path;
@@ -46,9 +48,10 @@ pub use handle::{Handle, Status, Totals};
 pub use log_store::BelowNote;
 pub use network::WINDOW_BYTES;
 pub use network::client::PeerTls;
-pub use operate::{ClusterStatus, MemberStatus, OperateError, Operated, Operation, Verification};
+pub use operate::{ClusterStatus, MemberStatus, OperateError, Operated, Operation};
 pub use types::{NodeId, Peer};
 pub use upkeep::Cuts;
+pub use verify::Verification;
 
 use contact::Contact;
 use executor::Executor;
@@ -58,6 +61,7 @@ use network::Network;
 use network::client::Peers;
 use network::identity::Me;
 use network::server::{Server, router};
+use quarantine::Quarantine;
 use shared::{Raft, Shared};
 use snapshot::Snapshots;
 use state_machine::StateMachine;
@@ -82,6 +86,8 @@ pub struct Settings {
     pub election_max: Duration,
     /// When the log is cut.
     pub cuts: Cuts,
+    /// How often the states of all nodes are compared.
+    pub verify_interval: Duration,
 }
 
 /// How a node meets its peers.
@@ -99,8 +105,8 @@ pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + 
 /// Starts raft on a node. `data` is the folder that `log` lies in.
 ///
 /// # Errors
-/// See [`StartError`]; after `BelowNote` the node may stay up for its operator
-/// with [`Handle::quarantined`].
+/// See [`StartError`]; after `BelowNote` and `Quarantined` the node may stay up for its
+/// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
     transport: Transport,
@@ -110,6 +116,9 @@ pub fn start(
     wall: Arc<dyn Wall>,
     fault: Fault,
 ) -> Result<Handle, StartError> {
+    if let Some(reason) = quarantine::reason(data)? {
+        return Err(StartError::Quarantined(reason));
+    }
     let config = config(settings)?;
     let log = Arc::new(log);
     let reader = writer.reader().clone();
@@ -125,7 +134,9 @@ pub fn start(
         .build()?;
     let (node, incarnation) = (settings.node, settings.incarnation);
     let contact = Contact::new(settings.boot);
-    let me = Arc::new(Me { node, incarnation, reader: reader.clone(), wall, contact, fault });
+    let quarantine = Quarantine::of(data);
+    let me = Me { node, incarnation, reader: reader.clone(), wall, contact, fault, quarantine };
+    let me = Arc::new(me);
     let peers = Peers::new(Arc::clone(&me), &transport.tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
@@ -160,6 +171,8 @@ pub fn start(
     );
     let watched = Arc::clone(&shared);
     supervise(&runtime, &me.fault, async move { watched.report_stop().await });
+    let compare = verify::run(Arc::clone(&shared), Arc::clone(&peers), settings.verify_interval);
+    supervise(&runtime, &me.fault, compare);
     let forward = Forward { shared: Arc::clone(&shared), peers };
     Ok(Handle::running(shared, forward, applied, log, runtime))
 }

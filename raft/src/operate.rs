@@ -12,11 +12,11 @@ use storage::{Action, Command};
 use tokio::time::Instant;
 
 use crate::error::SubmitError;
-use crate::network::client::{Lane, Peers};
-use crate::network::message::{Call, Return};
+use crate::network::client::Peers;
 use crate::shared::Shared;
 use crate::standing::Followers;
 use crate::types::{NodeId, Peer, TypeConfig};
+use crate::verify::Verification;
 
 /// How long a node that is to join may take to say who it is.
 const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,10 +24,6 @@ const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONTACT_AGE_MAX_MS: u64 = 1_000;
 /// How long a voter may take to take over.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often to look whether something has come about.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a node may take to say what its state hashed to.
-const HASH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What an operator wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,24 +93,6 @@ pub struct MemberStatus {
     pub last_contact_ms: Option<u64>,
 }
 
-/// Hashes of all members' states as of one index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verification {
-    /// The index.
-    pub index: u64,
-    /// Each member with the SHA-256 of its state; `None` for one that did not say in time.
-    pub hashes: Vec<(NodeId, Option<[u8; 32]>)>,
-}
-
-impl Verification {
-    /// Whether all members said the same.
-    pub fn agrees(&self) -> bool {
-        let mut hashes = self.hashes.iter().map(|(_, hash)| *hash);
-        let first = hashes.next().flatten();
-        first.is_some() && hashes.all(|hash| hash == first)
-    }
-}
-
 /// Why an operation did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OperateError {
@@ -134,7 +112,7 @@ fn is_there(member: &MemberStatus) -> bool {
     member.last_contact_ms.is_some_and(|ms| ms <= CONTACT_AGE_MAX_MS)
 }
 
-type Operate<T> = Result<T, OperateError>;
+pub(crate) type Operate<T> = Result<T, OperateError>;
 
 fn refused<T>(reason: impl Into<String>) -> Operate<T> {
     Err(OperateError::Refused(reason.into()))
@@ -162,7 +140,7 @@ impl Operator<'_> {
         }
     }
 
-    fn status(&self) -> Operate<ClusterStatus> {
+    pub(crate) fn status(&self) -> Operate<ClusterStatus> {
         let metrics = self.shared.raft.metrics();
         let metrics = metrics.borrow_watched();
         let last_log_index = metrics.last_log_index.unwrap_or(0);
@@ -303,33 +281,7 @@ impl Operator<'_> {
         self.transfer(next.node).await.map(|_| Some(next.node))
     }
 
-    async fn verify(&self) -> Operate<Verification> {
-        let index = self.submit(Action::Verify).await?;
-        let status = self.status()?;
-        let hashes = futures::future::join_all(status.members.iter().map(|member| async {
-            let hash = match member.node == self.peers.me.node {
-                true => hash_at(self.shared, index, self.deadline).await,
-                false => self.hash_of(member, index).await,
-            };
-            (member.node, hash)
-        }));
-        Ok(Verification { index, hashes: hashes.await })
-    }
-
-    async fn hash_of(&self, member: &MemberStatus, index: u64) -> Option<[u8; 32]> {
-        while Instant::now() < self.deadline {
-            let call = Call::Verified { index };
-            let called =
-                self.peers.call(Lane::Forward, member.node, &member.address, call, HASH_TIMEOUT);
-            match called.await {
-                Ok(Return::Verified { hash: Some(hash) }) => return Some(hash),
-                _ => tokio::time::sleep(LOOK_INTERVAL).await,
-            }
-        }
-        None
-    }
-
-    async fn submit(&self, action: Action) -> Operate<u64> {
+    pub(crate) async fn submit(&self, action: Action) -> Operate<u64> {
         match self.shared.submit(Command::duty(action), self.deadline).await {
             Ok(outcome) => match outcome.decision {
                 Ok(_) => Ok(outcome.index),
@@ -338,19 +290,6 @@ impl Operator<'_> {
             Err(SubmitError::Unknown) => Err(OperateError::Unknown),
             Err(SubmitError::NoLeader) => Err(OperateError::NoLeader),
             Err(error) => refused(error.to_string()),
-        }
-    }
-}
-
-/// What this node's state hashed to at `index`; waits for it until `deadline`.
-pub(crate) async fn hash_at(shared: &Shared, index: u64, deadline: Instant) -> Option<[u8; 32]> {
-    loop {
-        let results = shared.me.reader.verifier().results();
-        let found = results.iter().find(|result| result.index == index);
-        match found {
-            Some(result) => return result.hash,
-            None if Instant::now() >= deadline => return None,
-            None => tokio::time::sleep(LOOK_INTERVAL).await,
         }
     }
 }

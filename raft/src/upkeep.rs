@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::shared::Shared;
 use crate::standing::Followers;
-use crate::types::{NodeId, TypeConfig};
+use crate::types::{LogId, NodeId, TypeConfig};
 
 /// Log bytes up to which entries are kept for a follower that is catching up.
 const LOG_BYTES_MAX: u64 = 1 << 30;
@@ -43,11 +43,12 @@ pub struct Cuts {
 /// Runs until raft stops.
 pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, cuts: Cuts) {
     let (mut durable_at, mut bytes_then) = (Instant::now(), 0);
+    let mut joint = None;
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let metrics = shared.raft.metrics().borrow_watched().clone();
         if shared.serves() {
-            settle_members(&shared, &metrics).await;
+            settle_members(&shared, &metrics, &mut joint).await;
         }
         let bytes = log.size_bytes();
         // The log shrinks some time after its entries are purged.
@@ -78,11 +79,22 @@ fn somebody_needs_the_log(metrics: &RaftMetrics<TypeConfig>, cuts: Cuts) -> bool
 }
 
 /// Finishes a change of membership whose leader died over it, then makes voters of
-/// the learners that hold nearly all of the log.
-async fn settle_members(shared: &Shared, metrics: &RaftMetrics<TypeConfig>) {
+/// the learners that hold nearly all of the log. `joint` is the half-done change that
+/// the last look found: one that is found only now may be under way.
+async fn settle_members(
+    shared: &Shared,
+    metrics: &RaftMetrics<TypeConfig>,
+    joint: &mut Option<LogId>,
+) {
     let membership = metrics.membership_config.membership();
     let change = match membership.get_joint_config().as_slice() {
-        [_, .., wanted] => ChangeMembers::ReplaceAllVoters(wanted.clone()),
+        [_, .., wanted] => {
+            let found = *metrics.membership_config.log_id();
+            if std::mem::replace(joint, found) != found {
+                return;
+            }
+            ChangeMembers::ReplaceAllVoters(wanted.clone())
+        }
         _ => {
             let ready = ready_learners(metrics);
             let voters: Vec<NodeId> = membership.voter_ids().chain(ready.iter().copied()).collect();

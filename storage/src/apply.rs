@@ -203,6 +203,9 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
         let event = cursor.advance(change);
         change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
     }
+    if forgets() {
+        rows.clear();
+    }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, changes)?;
     engine.state.write(rows)?;
@@ -210,6 +213,12 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
     // Last: who sees this position must find what it counts.
     *engine.position.write() = position.clone();
     Ok(graphs)
+}
+
+/// Never, but in tests of what becomes of a node that does.
+fn forgets() -> bool {
+    fail::fail_point!("apply-forget", |_| true);
+    false
 }
 
 /// Changes of the indexes, prepared before any lock is taken and before the rows

@@ -184,6 +184,36 @@ async fn the_command_line_shows_and_changes_the_cluster() {
     assert!(!done && text.contains("not reached"), "{text}");
 }
 
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn a_node_whose_state_is_not_that_of_the_others_is_kept_out_for_good() {
+    let cluster = options().nodes(3).env("HEARTH__RAFT__VERIFY_SECONDS", "2").start();
+    settled(&cluster).await;
+    // A node loses what a log entry says: its disk lied, or its memory is bad.
+    let odd = cluster.leader().await;
+    cluster.at(odd).kill();
+    let mut node = cluster.at(odd).serve_with(&[("FAILPOINTS", "apply-forget=20*off->1*return")]);
+    cluster.at(odd).ready().await;
+    let rest = cluster.at((odd + 1) % 3);
+    let started = Instant::now();
+    let mut number = 0;
+    while cluster.at(odd).status().await.is_some() {
+        assert!(started.elapsed() < PATIENCE, "nobody notices");
+        rest.create(&json!({"label": format!("memory {number}")})).await;
+        number += 1;
+    }
+    assert!(!node.ended() && node.log().contains("is not that of most other nodes"));
+    // For good: also when it is started again, and as whole as ever.
+    let _again = cluster.at(odd).serve();
+    cluster.at(odd).up().await;
+    let (status, text) = cluster.at(odd).readyz().await.unwrap();
+    assert!(status == 503 && text.contains("is not that of most other nodes"), "{text}");
+    rest.create(&json!({"label": "the others go on"})).await;
+    let found = rest.operate(Method::POST, "/cluster/verify").json(&json!({})).send().await.ok();
+    assert_eq!(found["quarantined"], json!([]), "{found}");
+    assert_eq!(found["nodes"][odd]["sha256"], serde_json::Value::Null);
+}
+
 #[tokio::test]
 async fn a_leader_that_is_told_to_stop_hands_over_first() {
     let cluster = options().nodes(3).start();

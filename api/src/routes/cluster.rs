@@ -121,5 +121,6 @@ fn verified(verification: &Verification) -> Value {
         "index": verification.index,
         "equal": verification.agrees(),
         "nodes": verification.hashes.iter().map(node).collect::<Vec<_>>(),
+        "quarantined": verification.quarantined,
     })
 }

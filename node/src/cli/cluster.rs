@@ -80,6 +80,9 @@ impl Cluster {
                     let hash = node["sha256"].as_str().unwrap_or("did not answer in time");
                     println!("  node {}  {hash}", node["id"]);
                 }
+                for node in found["quarantined"].as_array().into_iter().flatten() {
+                    println!("Node {node} is kept out for good: remove it, and add another.");
+                }
                 match found["equal"] == true {
                     true => println!("All nodes hold the same."),
                     false => return Err("the nodes do not all say the same".into()),

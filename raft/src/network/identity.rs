@@ -10,6 +10,7 @@ use crate::clock::Wall;
 use crate::contact::Contact;
 use crate::fault::Fault;
 use crate::network::message::{Clocks, Refused, Speaker};
+use crate::quarantine::Quarantine;
 use crate::types::NodeId;
 
 /// This node, as it speaks to others.
@@ -20,6 +21,7 @@ pub(crate) struct Me {
     pub(crate) wall: Arc<dyn Wall>,
     pub(crate) contact: Contact,
     pub(crate) fault: Fault,
+    pub(crate) quarantine: Quarantine,
 }
 
 impl Me {

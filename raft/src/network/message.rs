@@ -14,6 +14,7 @@ use crate::error::{Outcome, SubmitError};
 use crate::operate::{OperateError, Operated, Operation};
 use crate::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
+use crate::verify::Hash;
 
 /// Who speaks: stands in everything that a node sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +84,11 @@ pub(crate) enum Call {
     /// What did your state hash to at this index?
     Verified {
         index: u64,
+    },
+    /// Most nodes hold what hashes to this at this index: does yours?
+    Diverged {
+        index: u64,
+        agreed: Hash,
     },
 }
 
@@ -163,7 +169,11 @@ pub(crate) enum Return {
     },
     Operated(Result<Operated, OperateError>),
     Verified {
-        hash: Option<[u8; 32]>,
+        hash: Option<Hash>,
+    },
+    /// Whether the node keeps out from now on.
+    Quarantined {
+        accepted: bool,
     },
 }
 

@@ -25,10 +25,11 @@ use crate::network::message::{
     AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall, Standing,
 };
 use crate::network::transfer::{read_announcement, read_files};
-use crate::operate::{Operator, hash_at};
+use crate::operate::Operator;
 use crate::shared::Shared;
 use crate::snapshot::{SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId, Snapshot};
+use crate::verify::{diverged, hash_at};
 
 /// Longest that a forwarded command waits here, whatever its sender says.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
@@ -159,9 +160,12 @@ impl Server {
                 let operator = Operator { shared, peers, deadline };
                 Ok(Return::Operated(operator.operate(operation).await))
             }
+            Call::Diverged { index, agreed } => {
+                Ok(Return::Quarantined { accepted: diverged(&self.me, index, agreed) })
+            }
             Call::Verified { index } => {
                 let deadline = tokio::time::Instant::now() + HASH_PATIENCE;
-                Ok(Return::Verified { hash: hash_at(&self.shared, index, deadline).await })
+                Ok(Return::Verified { hash: hash_at(&self.me, index, deadline).await })
             }
         }
     }
