@@ -12,6 +12,7 @@ mod group_commit;
 mod house;
 mod idempotency;
 mod memories;
+mod partitions;
 mod peers;
 mod search;
 mod snapshots;

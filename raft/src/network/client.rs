@@ -86,6 +86,9 @@ impl Peers {
         call: Call,
         timeout: Duration,
     ) -> Result<Return, CallError> {
+        if cut_off(to) {
+            return Err(CallError::NotSent("cut off by a test".into()));
+        }
         let request = self.request(Some(to), call);
         let called = self.send(lane, address, codec::encode(&request).into());
         match tokio::time::timeout(timeout, called).await {
@@ -176,6 +179,18 @@ impl Peers {
             }
         }
     }
+}
+
+/// Never, but in tests of networks that let only some nodes reach each other: a file
+/// names those that this one does not reach.
+fn cut_off(node: NodeId) -> bool {
+    fail::fail_point!("peer-cut", |file| {
+        let cut = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        cut.split_whitespace().any(|cut| cut == node.to_string())
+    });
+    // The macro leaves nothing of it otherwise.
+    let _ = node;
+    false
 }
 
 /// An HTTP client says only what it was doing; why it failed stands in the causes.
