@@ -44,11 +44,16 @@ bench: setup
 	@echo; $(BENCH_LOAD) --embedding
 	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
+	@deploy/setup/etcd.sh "$(CACHE)"
+	@echo; echo "Beside etcd:"; $(CARGO_TARGET_DIR)/release/beside_etcd \
+	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd"
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations hot-context,search \
 	    --clients 4 --restart
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.
 soak: setup
+	@cargo build --quiet --release -p tests --features failpoints
+	@$(BENCH_LOAD) --nodes 3 --steady 600
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test model
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it durability -- --nocapture

@@ -52,6 +52,9 @@ struct Args {
     /// Kill the leader so many times, and measure the time to the next write.
     #[arg(long, default_value_t = 0)]
     failovers: usize,
+    /// Store with 64 clients for so many seconds, and say whether anybody stood for election.
+    #[arg(long, default_value_t = 0)]
+    steady: u64,
     /// Measure the embedder alone, beside the raw ONNX Runtime session.
     #[arg(long)]
     embedding: bool,
@@ -73,6 +76,9 @@ async fn main() {
     let cluster = Arc::new(options.start());
     if args.failovers > 0 {
         return failovers(&cluster, args.failovers).await;
+    }
+    if args.steady > 0 {
+        return steady(&cluster, Duration::from_secs(args.steady)).await;
     }
     let ids = Arc::new(fill(&cluster, args.memories).await);
     println!(
@@ -191,6 +197,28 @@ impl Used {
     fn since(self, before: Self) -> Self {
         Self { cpu: self.cpu - before.cpu, syncs: self.syncs - before.syncs }
     }
+}
+
+/// Full load with all nodes alive: nobody has a reason to stand for election.
+async fn steady(cluster: &Arc<Cluster>, time: Duration) {
+    let before = terms(cluster).await;
+    println!(
+        "| operation | clients | per s | p50 ms | p95 ms | p99 ms | CPU ms each | syncs each |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    measure(cluster, "create", 64, time, &Arc::default()).await;
+    let after = terms(cluster).await;
+    println!("\nterms before {before:?}, after {} s {after:?}", time.as_secs());
+    assert_eq!(before, after, "somebody stood for election");
+}
+
+async fn terms(cluster: &Cluster) -> Vec<u64> {
+    let mut terms = Vec::new();
+    for node in cluster.nodes() {
+        let status = node.status().await.expect("it answers");
+        terms.push(status["term"].as_u64().expect("a term"));
+    }
+    terms
 }
 
 /// From SIGKILL of the leader to the first write that another node acknowledges.
