@@ -32,9 +32,10 @@ bin:
 # Benches of the engine, then the service under load. Let nothing else run.
 BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test
 bench: setup
+	@python3 deploy/setup/glosses.py "$(CACHE)"
+	@deploy/setup/etcd.sh "$(CACHE)"
 	@cargo build --quiet --release -p tests --features failpoints
 	@cargo bench --quiet -p tests --features failpoints
-	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@echo; echo "Search through the graph:"; $(CARGO_TARGET_DIR)/release/recall
 	@echo; echo "Service, hashing embedder:"; $(BENCH_LOAD) --restart
 	@echo; echo "Creates with syncs of 5 ms:"; $(BENCH_LOAD) --memories 0 --operations create \
@@ -44,7 +45,6 @@ bench: setup
 	@echo; $(BENCH_LOAD) --embedding
 	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
-	@deploy/setup/etcd.sh "$(CACHE)"
 	@echo; echo "Beside etcd:"; $(CARGO_TARGET_DIR)/release/beside_etcd \
 	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd"
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations hot-context,search \

@@ -89,7 +89,7 @@ impl Write {
                 let memories = memories.iter().map(present).collect::<Vec<_>>();
                 (StatusCode::from_u16(first).unwrap_or(status), memories)
             }
-            Reply::Done | Reply::Unfinished => (status, Vec::new()),
+            Reply::Done | Reply::Unfinished | Reply::Marked(_) => (status, Vec::new()),
         };
         Ok(Done { freshness, status, memories })
     }

@@ -5,11 +5,12 @@ set -euo pipefail
 
 target=$1/etcd
 [ -x "$target/usr/bin/etcd" ] && exit 0
-work=$(mktemp -d)
+mkdir -p "$1"
+# Beside the target, so that the rename below is one.
+work=$(mktemp -d -p "$1")
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 apt-get download -qq -o APT::Sandbox::User=root etcd-server
 dpkg-deb --extract etcd-server_*.deb unpacked
-mkdir -p "$1"
 rm -rf "$target"
 mv unpacked "$target"

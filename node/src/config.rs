@@ -226,9 +226,9 @@ impl Default for Operator {
 impl Default for Raft {
     fn default() -> Self {
         Self {
-            heartbeat_ms: 150,
-            election_min_ms: 450,
-            election_max_ms: 900,
+            heartbeat_ms: 100,
+            election_min_ms: 300,
+            election_max_ms: 600,
             cut_bytes: 128 << 20,
             cut_seconds: 600,
             cut_keep_entries: 1_000,
@@ -246,7 +246,7 @@ impl Default for Search {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { filter: "info,openraft=error,ort=warn".into(), format: LogFormat::Text }
+        Self { filter: "info,openraft=error,ort=warn,hnsw_rs=warn".into(), format: LogFormat::Text }
     }
 }
 
@@ -305,6 +305,9 @@ impl Config {
             () if config.node.id == 0 => Err("node.id must be 1 or more".into()),
             () if config.node.tenant.trim().is_empty() => {
                 Err("node.tenant must not be empty".into())
+            }
+            () if config.raft.verify_seconds == 0 => {
+                Err("raft.verify_seconds must be 1 or more".into())
             }
             () if config.peer.address.is_none() && config.peer.listen.ip().is_unspecified() => {
                 Err("peer.address must say how other nodes reach peer.listen".into())

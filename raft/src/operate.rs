@@ -8,7 +8,7 @@ use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use serde::{Deserialize, Serialize};
-use storage::{Action, Command};
+use storage::{Action, Command, Reply};
 use tokio::time::Instant;
 
 use crate::error::SubmitError;
@@ -281,10 +281,11 @@ impl Operator<'_> {
         self.transfer(next.node).await.map(|_| Some(next.node))
     }
 
-    pub(crate) async fn submit(&self, action: Action) -> Operate<u64> {
+    /// Has the action decided; the index that shows it, and what the rules said.
+    pub(crate) async fn submit(&self, action: Action) -> Operate<(u64, Reply)> {
         match self.shared.submit(Command::duty(action), self.deadline).await {
             Ok(outcome) => match outcome.decision {
-                Ok(_) => Ok(outcome.index),
+                Ok(reply) => Ok((outcome.index, reply)),
                 Err(refusal) => refused(refusal.to_string()),
             },
             Err(SubmitError::Unknown) => Err(OperateError::Unknown),

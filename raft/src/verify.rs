@@ -1,18 +1,17 @@
 //! Whether all nodes hold the same: the leader has each hash its state at one index,
 //! compares, and keeps out who is alone with its answer. On demand, and at an interval.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use storage::Action;
+use storage::{Action, Reply};
 use tokio::time::Instant;
 
 use crate::network::client::{Lane, Peers};
 use crate::network::identity::Me;
 use crate::network::message::{Call, Return};
-use crate::operate::{MemberStatus, Operate, OperateError, Operated, Operation, Operator};
+use crate::operate::{MemberStatus, Operate, OperateError, Operator};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -27,83 +26,109 @@ const DUE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long one that was not asked for may take: hashing reads all that there is.
 const TIMEOUT: Duration = Duration::from_secs(3_600);
 
+/// How soon one is repeated that came to nothing.
+const RETRY_INTERVAL: Duration = Duration::from_secs(600);
+
 /// The SHA-256 of a state.
 pub(crate) type Hash = [u8; 32];
+
+/// What a node says of its state at a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// Not applied or not hashed yet, or forgotten.
+    Pending,
+    /// Not hashed, since it was still at an earlier mark.
+    Skipped,
+    Is(Hash),
+}
 
 /// Hashes of all members' states as of one index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     /// The index.
     pub index: u64,
-    /// Each member with the SHA-256 of its state; `None` for one that did not say in time.
+    /// Each member with the SHA-256 of its state; `None` for one that did not say.
     pub hashes: Vec<(NodeId, Option<Hash>)>,
-    /// Members that were told to keep out: most others agree on another hash.
+    /// Members that keep out from now on: most voters agree on another hash.
     pub quarantined: Vec<NodeId>,
 }
 
 impl Verification {
     /// Whether all members said the same.
     pub fn agrees(&self) -> bool {
-        let mut hashes = self.hashes.iter().map(|(_, hash)| *hash);
-        let first = hashes.next().flatten();
-        first.is_some() && hashes.all(|hash| hash == first)
+        self.hashes.iter().all(|(_, hash)| hash.is_some()) && !self.differs()
+    }
+
+    /// Whether two of them said different things.
+    pub fn differs(&self) -> bool {
+        let mut said = self.hashes.iter().filter_map(|(_, hash)| *hash);
+        let first = said.next();
+        said.any(|hash| Some(hash) != first)
     }
 }
 
-/// The hash that more than half of all members gave.
-fn majority(hashes: &[(NodeId, Option<Hash>)]) -> Option<Hash> {
-    let mut counts: HashMap<Hash, usize> = HashMap::new();
-    hashes
-        .iter()
-        .filter_map(|(_, hash)| *hash)
-        .for_each(|hash| *counts.entry(hash).or_default() += 1);
-    counts.into_iter().find(|(_, count)| *count > hashes.len() / 2).map(|(hash, _)| hash)
+/// The hash that more than half of all voters gave, silent ones counted among them.
+/// Whoever disagrees with it is too few to be missed.
+fn agreed(voters: &[Option<Hash>]) -> Option<Hash> {
+    let holding = |hash: &Hash| voters.iter().filter(|voter| **voter == Some(*hash)).count();
+    voters.iter().flatten().copied().find(|hash| holding(hash) > voters.len() / 2)
 }
 
 impl Operator<'_> {
     pub(crate) async fn verify(&self) -> Operate<Verification> {
-        let index = self.submit(Action::Verify).await?;
-        let members = self.status()?.members;
-        let hashes = futures::future::join_all(members.iter().map(|member| async {
-            let hash = match member.node == self.peers.me.node {
-                true => hash_at(&self.shared.me, index, self.deadline).await,
-                false => self.hash_of(member, index).await,
+        let (index, reply) = self.submit(Action::Verify).await?;
+        let Reply::Marked(number) = reply else { return Err(OperateError::Unknown) };
+        let status = self.status()?;
+        let me = &self.shared.me;
+        // Earlier than the caller gives up, so that it hears of those that are silent.
+        let until = self.deadline.checked_sub(ANSWER_TIMEOUT).unwrap_or(self.deadline);
+        let hashes = futures::future::join_all(status.members.iter().map(|member| async {
+            let word = match member.node == me.node {
+                true => word_at(me, number, until).await,
+                false => self.word_of(member, number, until).await,
             };
-            (member.node, hash)
+            match word {
+                Word::Is(hash) => Some(hash),
+                Word::Pending | Word::Skipped => None,
+            }
         }));
-        let hashes = hashes.await;
+        let hashes: Vec<_> = status.members.iter().zip(hashes.await).collect();
+        let voters = hashes.iter().filter(|(member, _)| member.role != "learner");
+        let agreed = agreed(&voters.map(|(_, hash)| *hash).collect::<Vec<_>>());
         let mut quarantined = Vec::new();
-        if let Some(agreed) = majority(&hashes) {
-            for (member, (_, hash)) in members.iter().zip(&hashes) {
+        // Not while voters change: there are two majorities then.
+        if let Some(agreed) = agreed.filter(|_| !status.changing) {
+            for (member, hash) in &hashes {
                 if hash.is_some_and(|hash| hash != agreed)
-                    && self.keep_out(member, index, agreed).await
+                    && self.keep_out(member, number, agreed).await
                 {
                     quarantined.push(member.node);
                 }
             }
         }
+        let hashes = hashes.into_iter().map(|(member, hash)| (member.node, hash)).collect();
         Ok(Verification { index, hashes, quarantined })
     }
 
-    async fn hash_of(&self, member: &MemberStatus, index: u64) -> Option<Hash> {
+    async fn word_of(&self, member: &MemberStatus, number: u64, until: Instant) -> Word {
         let mut silences = 0;
-        while Instant::now() < self.deadline && silences < SILENCES_MAX {
-            match self.ask(member, Call::Verified { index }).await {
-                Some(Return::Verified { hash: Some(hash) }) => return Some(hash),
-                Some(_) => silences = 0,
-                None => silences += 1,
+        while Instant::now() < until && silences < SILENCES_MAX {
+            match self.ask(member, Call::Verified { number }).await {
+                Some(Return::Verified(Word::Pending)) => silences = 0,
+                Some(Return::Verified(word)) => return word,
+                _ => silences += 1,
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        None
+        Word::Pending
     }
 
-    async fn keep_out(&self, member: &MemberStatus, index: u64, agreed: Hash) -> bool {
-        tracing::error!(node = member.node, index, "its state is not that of most others");
+    async fn keep_out(&self, member: &MemberStatus, number: u64, agreed: Hash) -> bool {
+        tracing::error!(node = member.node, "its state is not that of most others");
         if member.node == self.peers.me.node {
-            return diverged(&self.shared.me, index, agreed);
+            return diverged(&self.shared.me, number, agreed);
         }
-        let answer = self.ask(member, Call::Diverged { index, agreed }).await;
+        let answer = self.ask(member, Call::Diverged { number, agreed }).await;
         matches!(answer, Some(Return::Quarantined { accepted: true }))
     }
 
@@ -113,66 +138,76 @@ impl Operator<'_> {
     }
 }
 
-/// What this node's state hashed to at `index`; waits for it until `deadline`.
-pub(crate) async fn hash_at(me: &Me, index: u64, deadline: Instant) -> Option<Hash> {
+/// What this node says of its state at a mark; waits until it can say, or until `until`.
+pub(crate) async fn word_at(me: &Me, number: u64, until: Instant) -> Word {
     loop {
         let results = me.reader.verifier().results();
-        let found = results.iter().find(|result| result.index == index);
-        match found {
-            Some(result) => return result.hash,
-            None if Instant::now() >= deadline => return None,
+        match results.iter().find(|result| result.number == number) {
+            Some(result) => return result.hash.map_or(Word::Skipped, Word::Is),
+            None if Instant::now() >= until => return Word::Pending,
             None => tokio::time::sleep(LOOK_INTERVAL).await,
         }
     }
 }
 
-/// Takes the word that most nodes hold what hashes to `agreed` at `index`. If this one
-/// does not, it is kept out from now on, and stops.
-pub(crate) fn diverged(me: &Me, index: u64, agreed: Hash) -> bool {
+/// Takes the leader's word that most voters hold what hashes to `agreed` at a mark. If
+/// this node does not, it is kept out from now on, and stops. Says whether it is.
+pub(crate) fn diverged(me: &Me, number: u64, agreed: Hash) -> bool {
     let results = me.reader.verifier().results();
-    let own = results.iter().find(|result| result.index == index).and_then(|result| result.hash);
-    if own.is_none_or(|own| own == agreed) {
+    let Some(own) = results.iter().find(|result| result.number == number) else { return false };
+    if own.hash.is_none_or(|hash| hash == agreed) {
         return false;
     }
     let reason = format!(
-        "the state of node {} as of index {index} is not that of most other nodes: remove it from \
+        "the state of node {} as of index {} is not that of most other nodes: remove it from \
          the cluster, keep its data folder for whoever looks into this, and add a node with an \
          empty one and a new id",
-        me.node
+        me.node, own.index
     );
-    match me.quarantine.enter(&reason) {
+    let entered = me.quarantine.enter(&reason);
+    match &entered {
         Ok(()) => me.fault.report(&reason),
-        Err(error) => me.fault.storage(&error),
+        Err(error) => me.fault.storage(error),
     }
-    true
+    entered.is_ok()
 }
 
-/// Compares at least once in `every`, as long as this node leads. Runs until raft stops.
+/// Compares once in `every` of the time that the process runs, as long as this node
+/// leads; sooner again if that came to nothing. Runs until raft stops.
 pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, every: Duration) {
-    let (mut last, mut since) = (None, Instant::now());
+    let newest = || shared.me.reader.verifier().results().last().map(|result| result.number);
+    let (mut last, mut due) = (newest(), Instant::now() + every);
     loop {
         tokio::time::sleep(DUE_INTERVAL).await;
         // Every node hashes whoever asked, and so knows when that last was.
-        let newest = shared.me.reader.verifier().results().last().map(|result| result.index);
-        if newest != last {
-            (last, since) = (newest, Instant::now());
+        if newest() != last {
+            (last, due) = (newest(), Instant::now() + every);
         }
-        if since.elapsed() < every || !shared.serves() {
+        if Instant::now() < due || !shared.serves() {
             continue;
         }
-        since = Instant::now();
-        let operator = Operator { shared: &shared, peers: &peers, deadline: since + TIMEOUT };
-        match operator.operate(Operation::Verify).await {
-            Ok(Operated::Verified(verification)) if verification.agrees() => {
-                tracing::info!(index = verification.index, "all nodes hold the same");
+        let deadline = Instant::now() + TIMEOUT;
+        let operator = Operator { shared: &shared, peers: &peers, deadline };
+        let pause = match operator.verify().await {
+            Ok(found) => {
+                told(&found);
+                if found.agrees() { every } else { every.min(RETRY_INTERVAL) }
             }
-            Ok(Operated::Verified(verification)) => {
-                let Verification { index, quarantined, .. } = verification;
-                tracing::error!(index, ?quarantined, "the nodes do not all say the same");
+            Err(error) => {
+                tracing::warn!(%error, "the nodes' states were not compared");
+                every.min(RETRY_INTERVAL)
             }
-            Ok(_) | Err(OperateError::NoLeader) => {}
-            Err(error) => tracing::warn!(%error, "the nodes' states were not compared"),
-        }
+        };
+        (last, due) = (newest(), Instant::now() + pause);
+    }
+}
+
+fn told(found: &Verification) {
+    let Verification { index, quarantined, .. } = found;
+    match (found.agrees(), found.differs()) {
+        (true, _) => tracing::info!(index, "all nodes hold the same"),
+        (_, true) => tracing::error!(index, ?quarantined, "the nodes do not all hold the same"),
+        _ => tracing::warn!(index, "not all nodes said what they hold"),
     }
 }
 
@@ -181,16 +216,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_majority_is_more_than_half_of_all_members_also_of_those_that_are_silent() {
+    fn what_most_voters_hold_counts_silent_ones_among_them() {
         let (a, b) = ([1; 32], [2; 32]);
+        assert_eq!(agreed(&[Some(a), Some(a), Some(b)]), Some(a));
+        assert_eq!(agreed(&[Some(b), Some(a), Some(a)]), Some(a));
+        assert_eq!(agreed(&[Some(a), None, Some(b)]), None);
+        assert_eq!(agreed(&[Some(a), None, None]), None);
+        assert_eq!(agreed(&[Some(a), Some(b)]), None);
+        assert_eq!(agreed(&[Some(a), Some(a), Some(b), Some(b)]), None);
+    }
+
+    #[test]
+    fn a_node_that_said_nothing_neither_agrees_nor_differs() {
         let of = |hashes: &[Option<Hash>]| {
-            majority(&(1..).zip(hashes.iter().copied()).collect::<Vec<_>>())
+            let hashes = (1..).zip(hashes.iter().copied()).collect();
+            Verification { index: 1, hashes, quarantined: Vec::new() }
         };
-        assert_eq!(of(&[Some(a), Some(a), Some(b)]), Some(a));
-        assert_eq!(of(&[Some(b), Some(a), Some(a)]), Some(a));
-        assert_eq!(of(&[Some(a), None, Some(b)]), None);
-        assert_eq!(of(&[Some(a), None, None]), None);
-        assert_eq!(of(&[Some(a), Some(b)]), None);
-        assert_eq!(of(&[Some(a), Some(a), Some(b), Some(b)]), None);
+        let (a, b) = (Some([1; 32]), Some([2; 32]));
+        assert!(of(&[a, a]).agrees() && !of(&[a, a]).differs());
+        assert!(!of(&[a, None]).agrees() && !of(&[a, None]).differs());
+        assert!(!of(&[a, None, b]).agrees() && of(&[a, None, b]).differs());
     }
 }

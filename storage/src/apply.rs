@@ -56,10 +56,11 @@ pub enum Applied {
 
 /// Write access. There is one, and it moves into the state machine adapter.
 pub struct Writer {
+    /// First, so that its thread has ended when the rest is dropped.
+    builder: Builder,
     reader: Reader,
     folder: Folder,
     options: Options,
-    builder: Builder,
 }
 
 impl Writer {
@@ -203,7 +204,7 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
         let event = cursor.advance(change);
         change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
     }
-    if forgets() {
+    if !rows.is_empty() && forgets() {
         rows.clear();
     }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));

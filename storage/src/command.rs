@@ -186,6 +186,8 @@ pub enum Reply {
     Done,
     /// Done in part, as much as one command may; ask again for the rest.
     Unfinished,
+    /// Every node hashes its state at the mark of this number.
+    Marked(u64),
 }
 
 /// Why a command was not done. Nothing was stored.

@@ -35,8 +35,8 @@ pub(crate) struct Engine {
 /// How an engine is opened.
 #[derive(Clone)]
 pub struct Options {
-    /// Memories that a search scores all of, rather than ask a graph. A tenant with no
-    /// more than that has no graph.
+    /// Memories that a search scores all of, rather than ask a graph. A tenant with more
+    /// than that gets one.
     pub exact_max: usize,
     /// The file system below RocksDB, for simulation; `None` is the machine's own.
     pub env: Option<Env>,

@@ -319,6 +319,7 @@ fn told(decision: &Decision) -> String {
             )
         }
         Ok(Reply::Done) => "done".into(),
+        Ok(Reply::Marked(number)) => format!("marked {number}"),
         Ok(Reply::Unfinished) => "done in part".into(),
         Err(refusal) => format!("refused: {refusal}"),
     }

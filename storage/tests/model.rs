@@ -212,7 +212,7 @@ fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
 
 fn told(decision: &storage::Decision) -> &'static str {
     match decision {
-        Ok(Reply::Memories(_) | Reply::Done | Reply::Unfinished) => "done",
+        Ok(Reply::Memories(_) | Reply::Done | Reply::Unfinished | Reply::Marked(_)) => "done",
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed { .. }) => "replayed",
         Err(Refusal::NotFound) => "not found",
@@ -366,7 +366,9 @@ fn run(seed: u64, steps: usize) {
     let mut random = Random(seed);
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let mut leader = Engine::open(folders[0].path(), Options::default());
-    let mut follower = Engine::open(folders[1].path(), Options::default());
+    // With a graph, which is too small to leave anything out.
+    let graphed = Options { exact_max: 5, ..Options::default() };
+    let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
     let (_, first) = leader.decide(Timestamp(now), &[form()]);
     log.push(codec::encode(&first));

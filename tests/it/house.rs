@@ -48,9 +48,10 @@ fn every_file_says_what_it_is_and_fits_in_the_head() {
 #[test]
 fn each_library_is_known_to_its_own_crate_only() {
     // (library, crates that may depend on it)
-    let rules: [(&str, &[&str]); 10] = [
+    let rules: [(&str, &[&str]); 11] = [
         ("rocksdb", &["storage"]),
         ("roaring", &["storage"]),
+        ("hnsw_rs", &["storage"]),
         ("bincode", &["storage"]),
         ("openraft", &["raft"]),
         ("axum", &["raft", "api", "node"]),

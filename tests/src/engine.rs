@@ -91,10 +91,10 @@ impl Engine {
         Self { writer, reader, folder }
     }
 
-    /// Decides commands an hour and more after the last ones.
+    /// Decides commands some seconds after the last ones.
     pub fn decide(&self, commands: &[Command]) -> Batch {
         let position = self.reader.position();
-        let now = Timestamp(position.clock.0 + 3_600 * 1_000);
+        let now = Timestamp(position.clock.0 + 3_600_000);
         let mut draft = Draft::new(&self.reader, now);
         for command in commands {
             decide(&mut draft, command).expect("the state is read").expect("no refusal");

@@ -120,6 +120,7 @@ fn verified(verification: &Verification) -> Value {
     json!({
         "index": verification.index,
         "equal": verification.agrees(),
+        "differ": verification.differs(),
         "nodes": verification.hashes.iter().map(node).collect::<Vec<_>>(),
         "quarantined": verification.quarantined,
     })

@@ -77,15 +77,16 @@ impl Cluster {
                 let found = operator.ask(Method::POST, "/cluster/verify", Some(json!({}))).await?;
                 println!("As of index {}:", found["index"]);
                 for node in found["nodes"].as_array().into_iter().flatten() {
-                    let hash = node["sha256"].as_str().unwrap_or("did not answer in time");
+                    let hash = node["sha256"].as_str().unwrap_or("has not said");
                     println!("  node {}  {hash}", node["id"]);
                 }
                 for node in found["quarantined"].as_array().into_iter().flatten() {
                     println!("Node {node} is kept out for good: remove it, and add another.");
                 }
-                match found["equal"] == true {
-                    true => println!("All nodes hold the same."),
-                    false => return Err("the nodes do not all say the same".into()),
+                match (found["equal"] == true, found["differ"] == true) {
+                    (true, _) => println!("All nodes hold the same."),
+                    (_, true) => return Err("the nodes do not all hold the same".into()),
+                    _ => return Err("not all nodes said what they hold: ask again".into()),
                 }
             }
         }

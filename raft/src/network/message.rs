@@ -14,7 +14,7 @@ use crate::error::{Outcome, SubmitError};
 use crate::operate::{OperateError, Operated, Operation};
 use crate::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
-use crate::verify::Hash;
+use crate::verify::{Hash, Word};
 
 /// Who speaks: stands in everything that a node sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,13 +81,13 @@ pub(crate) enum Call {
         operation: Operation,
         patience_micros: u64,
     },
-    /// What did your state hash to at this index?
+    /// What did your state hash to at this mark?
     Verified {
-        index: u64,
+        number: u64,
     },
-    /// Most nodes hold what hashes to this at this index: does yours?
+    /// Most voters hold what hashes to this at this mark: do you? The leader asks.
     Diverged {
-        index: u64,
+        number: u64,
         agreed: Hash,
     },
 }
@@ -168,9 +168,7 @@ pub(crate) enum Return {
         vote: VoteRecord,
     },
     Operated(Result<Operated, OperateError>),
-    Verified {
-        hash: Option<Hash>,
-    },
+    Verified(Word),
     /// Whether the node keeps out from now on.
     Quarantined {
         accepted: bool,

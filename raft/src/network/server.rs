@@ -14,6 +14,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response as HttpResponse};
 use axum::routing::post;
 use futures::TryStreamExt;
+use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use storage::codec;
 use tokio_util::io::{StreamReader, SyncIoBridge};
@@ -29,7 +30,7 @@ use crate::operate::Operator;
 use crate::shared::Shared;
 use crate::snapshot::{SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId, Snapshot};
-use crate::verify::{diverged, hash_at};
+use crate::verify::{diverged, word_at};
 
 /// Longest that a forwarded command waits here, whatever its sender says.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
@@ -68,7 +69,7 @@ async fn call(State(server): State<Arc<Server>>, body: Bytes) -> HttpResponse {
     match codec::decode::<Request>(&body) {
         Ok(request) => {
             let result = match server.admit(&request) {
-                Ok(delay) => server.answer(request.call, delay).await,
+                Ok(delay) => server.answer(request.from.node, request.call, delay).await,
                 Err(refused) => Err(refused),
             };
             server.respond(result)
@@ -128,7 +129,7 @@ impl Server {
         Ok(self.me.contact.heard(request.from.node, request.clocks, self.me.wall.now()))
     }
 
-    async fn answer(&self, call: Call, delay: Duration) -> Answer {
+    async fn answer(&self, from: NodeId, call: Call, delay: Duration) -> Answer {
         let raft = &self.shared.raft;
         match call {
             Call::Introduce => {
@@ -160,12 +161,13 @@ impl Server {
                 let operator = Operator { shared, peers, deadline };
                 Ok(Return::Operated(operator.operate(operation).await))
             }
-            Call::Diverged { index, agreed } => {
-                Ok(Return::Quarantined { accepted: diverged(&self.me, index, agreed) })
+            Call::Diverged { number, agreed } => {
+                let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
+                Ok(Return::Quarantined { accepted: leads && diverged(&self.me, number, agreed) })
             }
-            Call::Verified { index } => {
+            Call::Verified { number } => {
                 let deadline = tokio::time::Instant::now() + HASH_PATIENCE;
-                Ok(Return::Verified { hash: hash_at(&self.me, index, deadline).await })
+                Ok(Return::Verified(word_at(&self.me, number, deadline).await))
             }
         }
     }

@@ -115,6 +115,11 @@ impl<'a> Draft<'a> {
         })
     }
 
+    /// Whether a command of this draft has every node hash its state.
+    pub(crate) fn marks(&self) -> bool {
+        self.changes.iter().any(|change| matches!(change, Change::VerifyMark(_)))
+    }
+
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is only known when its entry is applied; no rule reads
         // events back, and so the placeholder below is never asked for. Ranges are

@@ -63,7 +63,7 @@ fn once(
     let ids = match &reply {
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
         Reply::Deleted(id) => vec![*id],
-        Reply::Replayed { .. } | Reply::Done | Reply::Unfinished => Vec::new(),
+        Reply::Replayed { .. } | Reply::Done | Reply::Unfinished | Reply::Marked(_) => Vec::new(),
     };
     const { assert!(crate::CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt names all that one command makes") };
     let receipt = Receipt { body_hash: request.body_hash, status: request.status, ids };

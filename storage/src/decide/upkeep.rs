@@ -41,7 +41,10 @@ pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
 }
 
 pub(super) fn verify(draft: &mut Draft<'_>) -> Reply {
-    // The index of the last applied entry is unused as a number so far and alike everywhere.
-    draft.push(Change::VerifyMark(draft.index() + 1));
-    Reply::Done
+    // Unused as a number so far: no other batch is decided on this index and applied.
+    let number = draft.index() + 1;
+    if !draft.marks() {
+        draft.push(Change::VerifyMark(number));
+    }
+    Reply::Marked(number)
 }

@@ -40,6 +40,8 @@ struct Covered {
     check_from: Option<Slot>,
     /// Whether a check has ended.
     checked: bool,
+    /// Whether the last task was one of a check.
+    was_check: bool,
 }
 
 /// The graph of a tenant, and the one that is to replace it.
@@ -47,6 +49,8 @@ struct Covered {
 pub(crate) struct Coverage {
     serving: Option<Covered>,
     building: Option<Covered>,
+    /// Whose turn it is.
+    serving_next: bool,
     abandoned: bool,
 }
 
@@ -54,6 +58,8 @@ pub(crate) struct Coverage {
 pub(crate) struct Task {
     graph: Arc<Graph>,
     kind: Kind,
+    /// Whether to look for the rows afterwards: not before the first check of all.
+    checks: bool,
     rows: Vec<(Slot, Code)>,
     /// Slots that the check did not find.
     lost: Vec<Slot>,
@@ -92,14 +98,19 @@ impl GraphCounts {
 impl Task {
     /// Does it. Takes no lock of a tenant.
     pub(crate) fn run(&mut self) {
-        for (slot, code) in &self.rows {
-            match self.kind {
-                Kind::Insert => self.graph.insert(*slot, code),
-                Kind::Check if self.graph.finds(*slot, code) => {}
-                Kind::Check => self.lost.push(*slot),
-                Kind::Retire => {}
-            }
+        if self.kind == Kind::Insert {
+            self.rows.iter().for_each(|(slot, code)| self.graph.insert(*slot, code));
         }
+        // What was just inserted too: a point may be without a way to it from its birth on.
+        if self.checks {
+            let lost = self.rows.iter().filter(|(slot, code)| !self.graph.finds(*slot, code));
+            self.lost = lost.map(|(slot, _)| *slot).collect();
+        }
+    }
+
+    /// The graph that this was to retire, if it was.
+    pub(crate) fn into_retired(self) -> Option<Arc<Graph>> {
+        (self.kind == Kind::Retire).then_some(self.graph)
     }
 }
 
@@ -148,25 +159,37 @@ impl Coverage {
         }
     }
 
-    /// What is to be done next. `slots` are all in use, `code` reads the one in a slot.
+    /// What is to be done next for a tenant with `live` memories. `slots` are those in
+    /// use, `code` reads the one in a slot.
     pub(crate) fn next(
         &mut self,
         exact_max: usize,
-        slots: impl ExactSizeIterator<Item = Slot>,
+        live: usize,
+        slots: impl FnOnce() -> RoaringBitmap,
         code: impl Fn(Slot) -> Code,
     ) -> Option<Task> {
-        let task = |graph, kind, rows| Some(Task { graph, kind, rows, lost: Vec::new() });
+        let task =
+            |graph, kind, checks, rows| Some(Task { graph, kind, checks, rows, lost: Vec::new() });
         if self.building.is_none() && self.serving.as_ref().is_none_or(Covered::is_worn) {
-            if slots.len() > exact_max && !self.abandoned {
-                self.building = Some(Covered::new(slots.collect()));
+            if live > exact_max && !self.abandoned {
+                self.building = Some(Covered::new(slots()));
             } else {
-                return task(self.serving.take()?.graph, Kind::Retire, Vec::new());
+                return task(self.serving.take()?.graph, Kind::Retire, false, Vec::new());
             }
         }
-        let covered = self.building.as_mut().or(self.serving.as_mut())?;
-        let (kind, slots) = covered.next()?;
+        // In turns, so that what is new finds its way into the one that serves.
+        self.serving_next = !self.serving_next;
+        let mut both = [self.building.as_mut(), self.serving.as_mut()];
+        if self.serving_next {
+            both.reverse();
+        }
+        let (covered, (kind, slots)) = both
+            .into_iter()
+            .flatten()
+            .find_map(|covered| covered.next().map(|next| (&*covered, next)))?;
+        let checks = kind == Kind::Check || covered.checked;
         let rows = slots.iter().map(|slot| (slot, code(slot))).collect();
-        task(Arc::clone(&covered.graph), kind, rows)
+        task(Arc::clone(&covered.graph), kind, checks, rows)
     }
 
     /// Notes what a task has done. Returns a graph that is no longer in use, to be
@@ -194,6 +217,7 @@ impl Covered {
             check_at: expected,
             check_from: None,
             checked: false,
+            was_check: false,
         }
     }
 
@@ -223,10 +247,15 @@ impl Covered {
         if self.check_from.is_none() && (self.points >= self.check_at || first_check) {
             self.check_from = Some(0);
         }
+        // Once it serves, a check and what is new take turns.
+        let insert = self.checked && self.was_check && !self.missing.is_empty();
         let (kind, slots): (_, RoaringBitmap) = match self.check_from {
-            Some(from) => (Kind::Check, self.held.range(from..).take(TASK_SLOTS).collect()),
-            None => (Kind::Insert, self.missing.iter().take(TASK_SLOTS).collect()),
+            Some(from) if !insert => {
+                (Kind::Check, self.held.range(from..).take(TASK_SLOTS).collect())
+            }
+            _ => (Kind::Insert, self.missing.iter().take(TASK_SLOTS).collect()),
         };
+        self.was_check = kind == Kind::Check;
         self.under_way.clone_from(&slots);
         // An empty check ends it; nothing to insert is nothing to do.
         (kind == Kind::Check || !slots.is_empty()).then_some((kind, slots))
@@ -241,10 +270,6 @@ impl Covered {
                 self.missing -= &self.under_way;
             }
             Kind::Check => {
-                let lost: RoaringBitmap = task.lost.iter().copied().collect();
-                let lost = lost & &self.under_way;
-                self.held -= &lost;
-                self.lost |= lost;
                 self.check_from = task.rows.last().map(|(slot, _)| slot + 1);
                 if self.check_from.is_none() {
                     self.check_at = self.points + self.points / UNCHECKED_SHARE + 1;
@@ -253,6 +278,10 @@ impl Covered {
             }
             Kind::Retire => {}
         }
+        let lost: RoaringBitmap = task.lost.iter().copied().collect();
+        let lost = lost & &self.under_way;
+        self.held -= &lost;
+        self.lost |= lost;
         self.under_way.clear();
     }
 }
@@ -269,7 +298,7 @@ mod tests {
     }
 
     fn next(coverage: &mut Coverage, live: Slot) -> Option<Task> {
-        coverage.next(EXACT_MAX, 0..live, code)
+        coverage.next(EXACT_MAX, live as usize, || (0..live).collect(), code)
     }
 
     /// Works until nothing is left to do, with the first `live` slots in use.
@@ -355,9 +384,10 @@ mod tests {
         let mut dropped = None;
         while let Some(mut task) = next(&mut coverage, 150) {
             assert!(Arc::ptr_eq(&worn, &coverage.graph().unwrap().0));
-            assert_eq!(unheld(&coverage), [30, 31, 32, 33, 34, 35, 36]);
             task.run();
             dropped = coverage.finish(&task);
+            // It goes on taking in what is new meanwhile.
+            assert!(dropped.is_some() || unheld(&coverage).len() <= 7);
         }
         assert!(Arc::ptr_eq(&worn, &dropped.expect("the worn one is given back")));
         assert!(unheld(&coverage).is_empty());

@@ -47,9 +47,13 @@ impl Graph {
         found.iter().map(|point| (point.d_id as Slot, 1.0 - point.distance)).collect()
     }
 
-    /// Whether a search for the very `code` of `slot` finds it.
+    /// Whether a search for the very `code` of `slot` finds it, or as many as it looks at
+    /// that are no further away: copies of one text hide each other.
     pub(crate) fn finds(&self, slot: Slot, code: &Code) -> bool {
-        self.nearest(code, CHECK_WIDTH).iter().any(|(found, _)| *found == slot)
+        let found = self.nearest(code, CHECK_WIDTH);
+        let own = 1.0 - CodeDistance.eval(&point(code), &point(code));
+        found.iter().any(|(found, _)| *found == slot)
+            || found.len() == CHECK_WIDTH && found.iter().all(|(_, similarity)| *similarity >= own)
     }
 }
 
@@ -110,6 +114,11 @@ mod tests {
             let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
             graph.insert(slot, &code([sign, 0.0, 0.0]));
         }
+        assert!((0..200).all(|slot| {
+            let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
+            graph.finds(slot, &code([sign, 0.0, 0.0]))
+        }));
+        assert!(!graph.finds(200, &code([0.0, 1.0, 0.0])));
         let found = graph.nearest(&code([1.0, 0.0, 0.0]), 10);
         assert!(found.iter().all(|(slot, similarity)| slot % 2 == 0 && *similarity > 0.99));
     }

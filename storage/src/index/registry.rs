@@ -2,6 +2,7 @@
 //! from it. One registry belongs to one opened state and is dropped with it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -60,21 +61,24 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Memories that a search scores all of, rather than ask a graph; with no more than
-    /// that a tenant has no graph.
+    /// Memories that a search scores all of, rather than ask a graph; with more than that
+    /// a tenant gets one.
     pub(crate) fn exact_max(&self) -> usize {
         self.exact_max
     }
 
-    /// Has the graph of a tenant looked after, if it is behind; says whether it is.
+    /// Has the graph of a tenant looked after if it is behind; says whether that is news.
     pub(crate) fn note_if_behind(&self, tenant: TenantId, index: &TenantIndex) -> bool {
         let behind = index.read().graph_is_behind(self.exact_max);
         behind && self.behind.lock().insert(tenant)
     }
 
-    /// One of the tenants whose graph is behind, no longer noted.
-    pub(crate) fn take_behind(&self) -> Option<TenantId> {
-        self.behind.lock().pop_first()
+    /// The next tenant after `last` whose graph is behind, no longer noted.
+    pub(crate) fn take_behind(&self, last: TenantId) -> Option<TenantId> {
+        let mut behind = self.behind.lock();
+        let above = (Bound::Excluded(last), Bound::Unbounded);
+        let next = behind.range(above).next().or_else(|| behind.first()).copied()?;
+        behind.take(&next)
     }
 
     pub(crate) fn tenant(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {

@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     chunks: Vec<Chunk>,
     words: Words,
     coverage: Coverage,
+    /// Largest error of a code that was ever held.
+    code_error_max: f32,
     namespaces: Namespaces,
     /// Receipts kept, by day.
     receipts: BTreeMap<u32, u64>,
@@ -63,6 +65,7 @@ impl TenantIndex {
                 chunks: Vec::new(),
                 words: Words::default(),
                 coverage: Coverage::default(),
+                code_error_max: 0.0,
                 namespaces: Namespaces::default(),
                 receipts: BTreeMap::new(),
                 events: 0,
@@ -86,9 +89,17 @@ impl TenantIndex {
     /// What is to be done next for the graph, which a tenant has from more than
     /// `exact_max` memories on.
     pub(crate) fn next_task(&self, exact_max: usize) -> Option<Task> {
-        let Inner { slots, chunks, coverage, .. } = &mut *self.inner.write();
+        let Inner { slots, free, chunks, coverage, .. } = &mut *self.inner.write();
         let code = |slot: Slot| chunks[slot as usize / CHUNK_ROWS].code(slot as usize % CHUNK_ROWS);
-        coverage.next(exact_max, slots.values().copied(), code)
+        let used = || {
+            let mut used = RoaringBitmap::new();
+            used.insert_range(0..(slots.len() + free.len()) as Slot);
+            for slot in &*free {
+                used.remove(*slot);
+            }
+            used
+        };
+        coverage.next(exact_max, slots.len(), used, code)
     }
 
     /// Notes what a task has done. Drop the task, and the graph that is returned, after it.
@@ -129,6 +140,11 @@ impl Inner {
     /// The graph to ask, if there is one, and the slots to scan beside it.
     pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
         self.coverage.graph()
+    }
+
+    /// Largest error of a code that was ever held: bounds what a code may hide.
+    pub(crate) fn code_error_max(&self) -> f32 {
+        self.code_error_max
     }
 
     pub(crate) fn graph_counts(&self) -> GraphCounts {
@@ -193,6 +209,7 @@ impl Inner {
                 if let Some((chunk, at)) = self.place(id) {
                     self.chunks[chunk].set_vector(at, &components, &code);
                     self.coverage.set((chunk * CHUNK_ROWS + at) as Slot);
+                    self.code_error_max = self.code_error_max.max(code.error);
                 }
             }
             IndexChange::Removed { id, words_before } => {

@@ -38,7 +38,13 @@ impl Code {
     /// [`dots`] of their codes and the other's scale and error.
     #[inline]
     pub fn ceiling(&self, dot: i32, scale: f32, error: f32) -> f32 {
-        dot as f32 * self.scale * scale + (1.0 + self.error) * error + self.error + SLACK
+        self.ceiling_of(dot as f32 * self.scale * scale, error)
+    }
+
+    /// The same, given the similarity of the codes.
+    #[inline]
+    pub fn ceiling_of(&self, similarity: f32, error: f32) -> f32 {
+        similarity + (1.0 + self.error) * error + self.error + SLACK
     }
 }
 

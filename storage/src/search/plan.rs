@@ -8,6 +8,8 @@
 //! the best, and scores it exactly too. So the only thing that the graph can make wrong
 //! is to overlook a near neighbour that neither its heat nor its words bring in.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use roaring::RoaringBitmap;
 
 use crate::index::chunk::CHUNK_ROWS;
@@ -60,27 +62,45 @@ impl<'a> Search<'a> {
     /// `exact_max` pass.
     pub(crate) fn best(&self, exact_max: usize) -> (Best<Factors>, bool) {
         let mut best = Best::new(self.request.limit);
-        // Before the graph is asked: what leaves `unheld` from here on is in it.
-        let graph = self.code.as_ref().zip(self.index.read().graph());
-        match graph {
-            Some((code, (graph, unheld)))
-                if more_pass(self.index, &self.request.filter, exact_max) =>
-            {
-                let nearest = graph.nearest(code, GRAPH_NEAREST);
-                // Fewer than asked for: what else there is may be anywhere.
-                let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
-                let rest_at_most = farthest.map_or(1.0, |(_, similarity)| *similarity);
-                let named =
-                    unheld | nearest.into_iter().map(|(slot, _)| slot).collect::<RoaringBitmap>();
+        match self.ask_graph(exact_max) {
+            Some((named, rest_at_most)) => {
                 self.score(&mut best, Some(&named), None, 1.0);
                 self.score(&mut best, None, Some(&named), rest_at_most);
                 (best, true)
             }
-            _ => {
+            None => {
                 self.score(&mut best, None, None, 1.0);
                 (best, false)
             }
         }
+    }
+
+    /// Slots that the graph names and those that it does not hold, and what the similarity
+    /// of all others is at most.
+    fn ask_graph(&self, exact_max: usize) -> Option<(RoaringBitmap, f32)> {
+        let code = self.code.as_ref()?;
+        // Read before the graph is asked: what leaves `unheld` from here on is in it.
+        let (graph, unheld, error_max) = {
+            let inner = self.index.read();
+            let (graph, unheld) = inner.graph()?;
+            (graph, unheld, inner.code_error_max())
+        };
+        if !more_pass(self.index, &self.request.filter, exact_max) {
+            return None;
+        }
+        // The graph's crate panics on what it did not expect.
+        let nearest = catch_unwind(AssertUnwindSafe(|| graph.nearest(code, GRAPH_NEAREST)));
+        let Ok(nearest) = nearest else {
+            tracing::error!("a graph failed: its tenant is scanned");
+            drop(self.index.abandon_graph());
+            return None;
+        };
+        // Fewer than asked for: what else there is may be anywhere.
+        let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
+        let rest_at_most = farthest
+            .map_or(1.0, |(_, similarity)| code.ceiling_of(*similarity, error_max).min(1.0));
+        let named: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
+        Some((named | unheld, rest_at_most))
     }
 
     /// Offers all that pass to `best`; of the slots in `within` only, if it is given, and

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use node::embed::{Manifest, OnnxRuntime, Session};
 use sha2::{Digest, Sha256};
 use storage::model::id::MemoryId;
+use storage::model::memory::DecayClass;
 use storage::model::vector::Vector;
 use storage::{Options, SearchRequest};
 use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
@@ -47,7 +48,11 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     for first in (0..MEMORIES).step_by(1_000) {
         let memories = (first..first + 1_000).map(|n| {
             let mut memory = memory(n as u64, texts[n].to_owned(), vectors[n].clone());
-            memory.initial_heat = if all { (random(n as u64) % 1_000) as f32 / 1e3 } else { 1.0 };
+            if all {
+                memory.initial_heat = (random(n as u64) % 1_000) as f32 / 1e3;
+            } else {
+                memory.decay_class = DecayClass::Permanent;
+            }
             create(memory)
         });
         let batch = engine.decide(&memories.collect::<Vec<_>>());
