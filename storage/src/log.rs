@@ -6,6 +6,7 @@
 //! a named value. Values are stored as handed in.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rocksdb::statistics::Ticker;
 use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, WriteBatch};
@@ -103,8 +104,10 @@ impl Log {
 
     /// Ends the engine's own threads: at the end of the process they must not run
     /// into what the process tears down. Nothing may be written afterwards.
-    pub fn close(&self) {
+    pub fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
+        // As of the state: it must not be closed later than this.
+        std::mem::forget(Arc::clone(self));
     }
 
     /// Write-ahead-log syncs since start.

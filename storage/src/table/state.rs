@@ -59,8 +59,11 @@ impl State {
     }
 
     /// Ends the engine's own threads. Nothing may be written afterwards.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
+        // Whoever drops the last reader may do so while the process tears down what
+        // RocksDB needs for that: nobody does.
+        std::mem::forget(Arc::clone(self));
     }
 
     /// Another state took this one's place: its folder goes when its last reader does.
