@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use common::{Engine, TENANT, command, form, new_memory, vector};
+use common::{DIMENSION, Engine, TENANT, command, form, new_memory, vector};
 use storage::model::cluster::Member;
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
@@ -101,7 +101,7 @@ impl Line {
 
     fn command(&self) -> Command {
         let action = match self.words[0].as_str() {
-            "form" => return form(),
+            "form" => return form(DIMENSION),
             "stamp" => return Command::duty(Action::Stamp),
             "housekeep" => return Command::duty(Action::Housekeep),
             "verify" => return Command::duty(Action::Verify),

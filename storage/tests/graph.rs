@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, MODEL, TENANT, command, form_of, new_memory};
+use common::{Engine, MODEL, TENANT, command, form, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::vector::Vector;
 use storage::{Action, CREATE_MAX, Filter, NewMemory, Options, Reader, SearchRequest};
@@ -110,7 +110,7 @@ fn of_sixty_thousand_the_graph_finds_the_same_ten_as_a_scan_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
     let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[form_of(DIMENSION)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[form(DIMENSION)]);
     engine.apply(&batch);
     let memories = (0..MEMORIES).map(|n| memory(n, clusters.vector(n)));
     create(&mut engine, memories);
@@ -140,7 +140,7 @@ fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
     let folder = tempfile::tempdir().unwrap();
     let options = Options { exact_max: 1_000, ..Options::default() };
     let mut engine = Engine::open(folder.path(), options);
-    let (_, batch) = engine.decide(Timestamp(0), &[form_of(DIMENSION)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[form(DIMENSION)]);
     engine.apply(&batch);
     let vectors: Vec<_> = (0..6_000)
         .map(|_| Vector::quantise(MODEL, &random.components(DIMENSION)).unwrap())
@@ -190,7 +190,7 @@ fn heat_words_and_filters_find_the_same_through_the_graph_as_by_a_scan_of_all() 
     let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
     let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[form_of(64)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[form(64)]);
     engine.apply(&batch);
     let memories = (0..MEMORIES).map(|n| NewMemory {
         label: format!("note {n} on topic{} for team{}", n % 61, n % 7),

@@ -10,7 +10,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{Engine, MODEL, TENANT, command, form, new_memory, vector};
+use common::{DIMENSION, Engine, MODEL, TENANT, command, form, new_memory, vector};
 use storage::model::heat::{Anchor, Cooling, heat};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
@@ -370,7 +370,7 @@ fn run(seed: u64, steps: usize) {
     let graphed = Options { exact_max: 5, ..Options::default() };
     let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
-    let (_, first) = leader.decide(Timestamp(now), &[form()]);
+    let (_, first) = leader.decide(Timestamp(now), &[form(DIMENSION)]);
     log.push(codec::encode(&first));
     leader.apply(&first);
     let crash_at = random.below(steps);

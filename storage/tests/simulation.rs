@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Engine, TENANT, command, form, new_memory};
+use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::{Action, Env, LogWrite, Options};
 
@@ -17,7 +17,7 @@ fn a_dropped_state_is_what_its_last_flush_was() {
     let open = || Engine::open(folder.path(), options.clone());
     let mut engine = open();
     let (first, second) = (MemoryId([1; 16]), MemoryId([2; 16]));
-    let (_, batch) = engine.decide(Timestamp(1), &[form()]);
+    let (_, batch) = engine.decide(Timestamp(1), &[form(DIMENSION)]);
     engine.apply(&batch);
     for (at, id) in [(2, first), (3, second)] {
         let create = command(Action::Create(vec![new_memory(id, "text")]));

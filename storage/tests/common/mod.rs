@@ -43,13 +43,8 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
     }
 }
 
-#[allow(dead_code, reason = "not every test file uses it")]
-pub fn form() -> Command {
-    form_of(DIMENSION)
-}
-
-/// As [`form`], with vectors of `dimension` components.
-pub fn form_of(dimension: usize) -> Command {
+/// Forms a cluster with vectors of `dimension` components.
+pub fn form(dimension: usize) -> Command {
     let model = Model { id: MODEL, name: "test".into(), dimension: dimension as u32 };
     let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };
     let key = ApiKey {
