@@ -10,6 +10,7 @@ use storage::model::tenant::{Caller, Role};
 
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
+use crate::limits::STALENESS_MAX;
 
 /// A caller who may read.
 pub(crate) struct ReaderCaller(pub(crate) Caller);
@@ -52,10 +53,11 @@ fn caller(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Caller> {
 /// A node without contact to its cluster cannot tell a wrong key from a new one.
 fn unknown_key(app: &App) -> ApiError {
     let raft = app.raft();
-    match (raft.status().quarantine, raft.staleness()) {
-        (Some(_), _) => SubmitError::Quarantined.into(),
-        (None, None) => SubmitError::NoLeader.into(),
-        (None, Some(_)) => ApiError::unauthorized(),
+    let in_contact = raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
+    match raft.status().quarantine {
+        Some(_) => SubmitError::Quarantined.into(),
+        None if in_contact => ApiError::unauthorized(),
+        None => SubmitError::NoLeader.into(),
     }
 }
 

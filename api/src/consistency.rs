@@ -57,7 +57,8 @@ impl FromRequestParts<App> for Freshness {
             _ => {
                 return Err(ApiError::unavailable(
                     "stale",
-                    "this node has had no contact with a leader for too long to answer",
+                    "what this node holds is not known to be as fresh as asked: it is catching up, or \
+                     out of contact with a leader",
                 ));
             }
         };

@@ -309,6 +309,9 @@ impl Config {
             () if config.raft.verify_seconds == 0 => {
                 Err("raft.verify_seconds must be 1 or more".into())
             }
+            () if config.raft.heartbeat_ms.saturating_mul(3) > config.raft.election_min_ms => {
+                Err("raft.election_min_ms must be three times raft.heartbeat_ms, or more".into())
+            }
             () if config.peer.address.is_none() && config.peer.listen.ip().is_unspecified() => {
                 Err("peer.address must say how other nodes reach peer.listen".into())
             }
@@ -387,6 +390,7 @@ mod tests {
         assert!(with(&[("HEARTH__NODES__ID", "7")]).unwrap_err().contains("nodes"));
         assert!(with(&[("HEARTH__NODE", "7")]).is_err());
         assert!(with(&[("HEARTH__NODE__ID", "0")]).unwrap_err().contains("node.id"));
+        assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "101")]).unwrap_err().contains("election"));
         let misspelt = SAMPLE.replace("heartbeat_ms", "hartbeat_ms");
         assert!(Config::parse(&misspelt, std::iter::empty()).unwrap_err().contains("hartbeat_ms"));
     }

@@ -2,9 +2,10 @@
 //! none that says nothing. Without this, idle connections could use up the files
 //! that the storage needs.
 
+use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use tokio::time::Sleep;
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
 /// Files that everything but connections may need.
 const FILES_RESERVED: u64 = 1_024;
+/// Reasons of failed handshakes that are logged.
+const FAILURES_MAX: usize = 16;
 /// How long a connection may be silent after its handshake.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 
@@ -49,11 +52,18 @@ pub(crate) fn connections_max() -> u64 {
 pub(crate) struct Bounded<A> {
     inner: A,
     free: Arc<Semaphore>,
+    /// Why handshakes failed, as far as that was logged; `None` logs nothing.
+    failures: Option<Arc<Mutex<HashSet<String>>>>,
 }
 
 impl<A> Bounded<A> {
     pub(crate) fn new(inner: A, connections: u64) -> Self {
-        Self { inner, free: Arc::new(Semaphore::new(connections as usize)) }
+        Self { inner, free: Arc::new(Semaphore::new(connections as usize)), failures: None }
+    }
+
+    /// Logs why handshakes fail, each reason once.
+    pub(crate) fn told(self) -> Self {
+        Self { failures: Some(Arc::default()), ..self }
     }
 }
 
@@ -75,12 +85,22 @@ where
             return std::future::ready(Err(error)).boxed();
         };
         let accepted = self.inner.accept(stream, service);
+        let failures = self.failures.clone();
         async move {
-            let (stream, service) = accepted.await?;
+            let (stream, service) = accepted.await.inspect_err(|error| note(failures, error))?;
             let silence = Some(Box::pin(tokio::time::sleep(FIRST_BYTE)));
             Ok((Held { stream, silence, _permit: permit }, service))
         }
         .boxed()
+    }
+}
+
+fn note(failures: Option<Arc<Mutex<HashSet<String>>>>, error: &io::Error) {
+    let Some(failures) = failures else { return };
+    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let reason = error.to_string();
+    if failures.len() < FAILURES_MAX && failures.insert(reason) {
+        tracing::error!(%error, "a connection of another node came to nothing");
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::REQUESTS_MAX;
 use axum::Router;
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
@@ -22,6 +23,8 @@ use crate::connections::{Bounded, connections_max};
 const HEADERS: Duration = Duration::from_secs(10);
 /// Requests that one HTTP/2 connection has under way at once.
 const STREAMS_MAX: u32 = 256;
+/// Calls that one node has under way at another: one for each request of agents, and raft's.
+const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
 /// Bytes of the headers of a request.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 /// Connections of other nodes: three from each of them, and some that come and go.
@@ -71,12 +74,13 @@ pub(crate) fn serve_http(
 pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
     Box::new(move |router| {
         async move {
-            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX);
+            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX).told();
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server
                 .http_builder()
                 .http2()
+                .max_concurrent_streams(PEER_STREAMS_MAX)
                 .initial_stream_window_size(WINDOW_BYTES)
                 .initial_connection_window_size(WINDOW_BYTES);
             server.serve(router.into_make_service()).await

@@ -224,14 +224,13 @@ fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), ServeError> {
     )))
 }
 
-/// Has the leader forget what is past its time. On other nodes, and while there
-/// is no leader, the command is turned away, and the next round comes.
+/// Forgets what is past its time, while this node leads.
 async fn housekeep(raft: Handle) {
     let mut pause = HOUSEKEEP_INTERVAL;
     loop {
         tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
         let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
-        match raft.submit(Command::duty(Action::Housekeep), deadline).await {
+        match raft.submit_here(Command::duty(Action::Housekeep), deadline).await {
             Ok(Outcome { decision: Ok(Reply::Unfinished), .. }) => pause = Duration::ZERO,
             Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
             Err(error) => tracing::debug!(%error, "housekeeping not done here"),

@@ -114,12 +114,16 @@ impl Certificates {
     /// The authority in `folder`, made there if there is none.
     pub(crate) fn in_folder(folder: &Path) -> Result<Self, TlsError> {
         let certificates = Self { folder: folder.to_owned() };
-        if !certificates.authority_key().exists() {
+        if certificates.authority().exists() && !certificates.authority_key().exists() {
+            let path = certificates.authority_key();
+            return Err(pem_error(&path, &"it is not there, but its ca.pem is: bring it back"));
+        }
+        if !certificates.authority().exists() {
             let key = KeyPair::generate()?;
             let authority = authority_params()?.self_signed(&key)?;
-            // The key last: it says that both are there.
-            std::fs::write(certificates.authority(), authority.pem())?;
+            // The certificate last: it says that both are there.
             write_secret(&certificates.authority_key(), &key.serialize_pem())?;
+            std::fs::write(certificates.authority(), authority.pem())?;
         }
         Ok(certificates)
     }

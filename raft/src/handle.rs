@@ -135,6 +135,19 @@ impl Handle {
         running.forward.submit(command, deadline).await
     }
 
+    /// Has this node decide `command`, if it leads: for the leader's own duties.
+    ///
+    /// # Errors
+    /// See [`SubmitError`]; `NoLeader` when another node leads.
+    pub async fn submit_here(
+        &self,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Outcome, SubmitError> {
+        let Mode::Running(running) = &*self.0 else { return Err(SubmitError::Quarantined) };
+        running.shared.submit(command, deadline).await
+    }
+
     /// Has the cluster do what an operator wants; waits until `deadline` at most.
     ///
     /// # Errors

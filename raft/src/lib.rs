@@ -31,7 +31,7 @@ mod verify;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -156,7 +156,7 @@ pub fn start(
         shared: Arc::clone(&shared),
         peers: Arc::clone(&peers),
         snapshots,
-        refused: Mutex::default(),
+        troubles: network::troubles::Troubles::default(),
     });
     let (serve, fault) = (transport.serve, me.fault.clone());
     supervise(&runtime, &me.fault, async move {

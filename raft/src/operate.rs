@@ -185,6 +185,16 @@ impl Operator<'_> {
         if !pristine && from.cluster.is_some() && from.cluster != cluster {
             return refused(format!("node {node} at {address} belongs to another cluster"));
         }
+        let members = self.status()?.members;
+        if let Some(member) = members.iter().find(|member| member.node == node)
+            && member.address != address
+        {
+            return refused(format!(
+                "node {node} is a member at {}: a node that moves is removed, and added, empty, \
+                 with a new id",
+                member.address
+            ));
+        }
         self.submit(Action::Admit { node, incarnation: from.incarnation }).await?;
         let added = self.shared.raft.add_learner(node, Peer { address }, false);
         match tokio::time::timeout_at(self.deadline, added).await {

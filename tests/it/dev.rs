@@ -41,6 +41,32 @@ async fn a_killed_node_stays_down_and_serve_brings_it_back_on_the_same_port() {
 }
 
 #[tokio::test]
+async fn a_folder_keeps_its_nodes_and_certs_keep_their_authority() {
+    let mut cluster = options().start();
+    assert!(cluster.end());
+    let run = |arguments: &[&str]| {
+        let ran = std::process::Command::new(env!("CARGO_BIN_EXE_hearth-under-test"))
+            .args(arguments)
+            .arg(cluster.folder())
+            .output()
+            .unwrap();
+        assert!(!ran.status.success());
+        String::from_utf8_lossy(&ran.stderr).into_owned()
+    };
+    let more = run(&["dev", "--nodes", "3", "--base-port", "0", "--data"]);
+    assert!(more.contains("holds a cluster of 1"), "{more}");
+    let moved = run(&["dev", "--base-port", "5000", "--data"]);
+    assert!(moved.contains("--base-port 0"), "{moved}");
+    let authority = cluster.folder().join("ca.pem");
+    let before = std::fs::read(&authority).unwrap();
+    std::fs::rename(cluster.folder().join("ca.key"), cluster.folder().join("kept-elsewhere"))
+        .unwrap();
+    let certs = run(&["certs", "--node", "9", "--host", "x", "--folder"]);
+    assert!(certs.contains("bring it back"), "{certs}");
+    assert_eq!(std::fs::read(&authority).unwrap(), before, "no other authority took its place");
+}
+
+#[tokio::test]
 async fn health_and_metrics_are_on_the_operators_listener() {
     let cluster = options().start();
     let (status, text) = cluster.readyz().await.unwrap();

@@ -1,6 +1,7 @@
 //! The peer port deals with members of its own cluster only, in their known lives,
 //! and with nothing that it cannot read. What is refused has no effect.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use reqwest::{Certificate, Client, Identity, Method, StatusCode};
 use serde_json::json;
 use tests::{Cluster, PATIENCE};
 
+use crate::cluster::{command, settled};
 use crate::options;
 
 fn read(folder: &Path, name: &str) -> Vec<u8> {
@@ -39,9 +41,11 @@ fn url(cluster: &Cluster, lane: &str) -> String {
 }
 
 /// A request as a peer would send it (see `raft/src/network/message.rs`): format,
-/// sender's cluster, id and life, receiver, its life, three clocks, call.
+/// sender's cluster, id and life, receiver, its life, three clocks, call. The call is a
+/// vote: of a term that would make the receiver follow the sender.
 fn request(cluster: Option<[u8; 16]>, life: [u8; 16], to: u8) -> Vec<u8> {
-    const READ_INDEX: u8 = 5;
+    const VOTE: u8 = 2;
+    const TERM: u8 = 200;
     let mut bytes = vec![1];
     match cluster {
         Some(cluster) => bytes.extend([&[1][..], &cluster].concat()),
@@ -49,8 +53,20 @@ fn request(cluster: Option<[u8; 16]>, life: [u8; 16], to: u8) -> Vec<u8> {
     }
     bytes.push(1);
     bytes.extend(life);
-    bytes.extend([1, to, 0, 0, 0, 0, READ_INDEX]);
+    bytes.extend([1, to, 0, 0, 0, 0, VOTE]);
+    // The term, for itself, not granted yet; a log that ends nowhere; by nobody's wish.
+    bytes.extend([TERM, 1, 0, 0, 0]);
     bytes
+}
+
+/// How often the second node has logged `text`.
+fn told(cluster: &Cluster, text: &str) -> usize {
+    let log = std::fs::read_to_string(cluster.at(1).data().join("node.log")).unwrap();
+    log.matches(text).count()
+}
+
+async fn term(cluster: &Cluster) -> u64 {
+    cluster.at(1).status().await.unwrap()["term"].as_u64().unwrap()
 }
 
 #[tokio::test]
@@ -63,10 +79,11 @@ async fn strangers_do_not_get_past_the_handshake() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for shown in [None, Some(foreign.path())] {
+    for shown in [None, Some(foreign.path()), None, Some(foreign.path())] {
         let sent = client(&cluster, shown).post(url(&cluster, "raft")).body("x").send().await;
         assert!(sent.is_err(), "a stranger was answered: {sent:?}");
     }
+    assert_eq!(told(&cluster, "came to nothing"), 2, "each reason is logged once");
     let own = client(&cluster, Some(cluster.folder())).post(url(&cluster, "raft")).body("x");
     assert_eq!(own.send().await.unwrap().status(), StatusCode::BAD_REQUEST);
 }
@@ -94,8 +111,11 @@ async fn what_cannot_be_read_is_refused_and_changes_nothing() {
             "{lane} {body:?}"
         );
     }
-    let large = client.post(url(&cluster, "raft")).body(vec![0; 17 << 20]).send().await;
-    assert!(large.is_err() || large.unwrap().status() == StatusCode::PAYLOAD_TOO_LARGE);
+    for _ in 0..2 {
+        let large = client.post(url(&cluster, "raft")).body(vec![0; 17 << 20]).send().await;
+        assert!(large.is_err() || large.unwrap().status() == StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    assert_eq!(told(&cluster, "length limit exceeded"), 1, "logged once");
     cluster.at(1).create(&json!({"label": "all is well"})).await;
 }
 
@@ -114,14 +134,80 @@ async fn a_lying_envelope_is_seen_through() {
     const NOT_A_MEMBER: u8 = 2;
     let cluster = options().nodes(3).start();
     let client = client(&cluster, Some(cluster.folder()));
-    for (body, reason) in [
-        (request(None, [7; 16], 3), NOT_ME),
-        (request(Some([9; 16]), [7; 16], 2), OTHER_CLUSTER),
-        (request(None, [7; 16], 2), NOT_A_MEMBER),
+    settled(&cluster).await;
+    let before = term(&cluster).await;
+    for (body, reason, text) in [
+        (request(None, [7; 16], 3), NOT_ME, "it is another node than the one called"),
+        (request(Some([9; 16]), [7; 16], 2), OTHER_CLUSTER, "it belongs to another cluster"),
+        (request(None, [7; 16], 2), NOT_A_MEMBER, "this node is no member"),
     ] {
-        let answer = client.post(url(&cluster, "forward")).body(body).send().await.unwrap();
-        assert_eq!(refused(answer).await, Some(reason));
+        for lane in ["forward", "raft", "raft"] {
+            let answer = client.post(url(&cluster, lane)).body(body.clone()).send().await.unwrap();
+            assert_eq!(refused(answer).await, Some(reason));
+        }
+        // The true node 1 calls in between: then it is news again.
+        assert!((1..=3).contains(&told(&cluster, text)), "{text}");
     }
+    assert_eq!(term(&cluster).await, before, "nobody was believed");
+    cluster.at(1).create(&json!({"label": "all is well"})).await;
+}
+
+#[tokio::test]
+async fn who_belongs_to_a_cluster_is_neither_founded_again_nor_let_into_another() {
+    let cluster = options().nodes(3).start();
+    let newcomer = Newcomer::beside(&cluster);
+    let second = url(&cluster, "");
+    let second = second.trim_start_matches("https://").trim_end_matches("/peer/");
+    for (id, members, why) in [
+        (1, format!("1={}, 2={second}", newcomer.address), "nothing was founded"),
+        (4, format!("2={second}, 4={}", newcomer.address), "its member with the lowest id"),
+    ] {
+        let mut founder = newcomer.found(id, &members);
+        assert!(!founder.ended() && founder.log().contains(why), "{}", founder.log());
+        newcomer.empty();
+    }
+    // Alone it founds a cluster of its own, and then has no place in this one.
+    let _node = newcomer.found(4, &format!("4={}", newcomer.address));
+    let ready = async || {
+        let answer = cluster.client().get(format!("http://{}/readyz", newcomer.ops)).send().await;
+        answer.is_ok_and(|answer| answer.status().is_success())
+    };
+    let started = Instant::now();
+    while !ready().await {
+        assert!(started.elapsed() < PATIENCE, "it does not found its own cluster");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let add = json!({"id": 4, "address": newcomer.address});
+    let asked = cluster.at(1).operate(Method::POST, "/cluster/members").json(&add).send().await;
+    assert_eq!(asked.status, StatusCode::CONFLICT);
+    assert!(asked.body.to_string().contains("belongs to another cluster"), "{}", asked.body);
+}
+
+#[tokio::test]
+async fn a_node_that_was_away_while_another_came_follows_it_when_it_leads() {
+    let cluster = options().nodes(3).start();
+    let leader = cluster.leader().await;
+    let away = (leader + 1) % 3;
+    cluster.at(away).kill();
+    let newcomer = Newcomer::beside(&cluster);
+    let node = newcomer.serve(4);
+    let started = Instant::now();
+    let add = ["add", "--id", "4", "--address", &newcomer.address];
+    loop {
+        let (done, text) = command(cluster.at(leader).ops(), &add).await;
+        if done {
+            assert!(text.contains("Node 4 votes."), "{text}");
+            break;
+        }
+        // It takes a moment until it listens.
+        assert!(started.elapsed() < PATIENCE, "{text} {}", node.log());
+    }
+    let (done, text) = command(cluster.at(leader).ops(), &["transfer", "--to", "4"]).await;
+    assert!(done, "{text} {}", node.log());
+    let _back = cluster.at(away).serve();
+    cluster.at(away).ready().await;
+    let status = cluster.at(away).status().await.unwrap();
+    assert_eq!(status["leader"], 4, "{status}");
 }
 
 #[tokio::test]
@@ -152,7 +238,7 @@ async fn a_node_joins_votes_and_leaves_and_its_id_is_not_given_again() {
     let cluster = options().nodes(3).start();
     cluster.create(&json!({"label": "before it came"})).await;
     let newcomer = Newcomer::beside(&cluster);
-    let mut node = newcomer.serve(4);
+    let node = newcomer.serve(4);
     let ask = |method, path: &str| cluster.at(1).operate(method, path);
     let add = json!({"id": 4, "address": newcomer.address});
     let started = Instant::now();
@@ -177,9 +263,9 @@ async fn a_node_joins_votes_and_leaves_and_its_id_is_not_given_again() {
     );
     ask(Method::DELETE, "/cluster/members/4").send().await.ok();
     assert_eq!(role().await, None);
-    node.kill();
     let again = ask(Method::POST, "/cluster/members").json(&add).send().await;
     assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
+    assert!(again.body.to_string().contains("id 4 was used before"), "{}", again.body);
 }
 
 /// A node that `hearth dev` did not make.
@@ -187,13 +273,20 @@ struct Newcomer {
     folder: tempfile::TempDir,
     config: String,
     address: String,
+    ops: String,
 }
 
 impl Newcomer {
     /// With the first node's certificate, and its configuration but for id, folder and ports.
     fn beside(cluster: &Cluster) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // Below those that outgoing connections get, which may take one in between.
+        let free = || loop {
+            let port = 10_240 + RandomState::new().build_hasher().finish() % 20_000;
+            if let Ok(held) = std::net::TcpListener::bind(("127.0.0.1", port as u16)) {
+                return held;
+            }
+        };
         let listeners = [free(), free(), free()];
         let addresses = listeners.map(|held| held.local_addr().unwrap().to_string());
         let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
@@ -205,16 +298,33 @@ impl Newcomer {
             _ => line.to_owned(),
         };
         let config = text.lines().map(line).collect::<Vec<_>>().join("\n");
-        Self { address: addresses[2].clone(), folder, config }
+        Self { address: addresses[2].clone(), ops: addresses[1].clone(), folder, config }
     }
 
     fn serve(&self, id: u64) -> tests::Node {
+        self.start(id, &self.config, &[])
+    }
+
+    /// Starts it as the founder of a cluster of these members.
+    fn found(&self, id: u64, members: &str) -> tests::Node {
+        let line = |line: &str| match line.split(' ').next() {
+            Some("id") => format!("id = {id}"),
+            Some("members") => format!("members = \"{members}\""),
+            _ => line.to_owned(),
+        };
+        let config = self.config.lines().map(line).collect::<Vec<_>>().join("\n");
+        self.start(id, &config, &["--bootstrap"])
+    }
+
+    fn start(&self, id: u64, toml: &str, arguments: &[&str]) -> tests::Node {
         let config = self.folder.path().join(format!("node-{id}.toml"));
-        std::fs::write(&config, &self.config).unwrap();
-        tests::Node::start(
-            Path::new(env!("CARGO_BIN_EXE_hearth-under-test")),
-            &config,
-            &self.folder.path().join("log"),
-        )
+        std::fs::write(&config, toml).unwrap();
+        let binary = Path::new(env!("CARGO_BIN_EXE_hearth-under-test"));
+        tests::Node::start(binary, &config, &self.folder.path().join("log"), arguments)
+    }
+
+    /// Takes its data away.
+    fn empty(&self) {
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
     }
 }

@@ -64,12 +64,14 @@ impl Options {
     /// Starts it in a new folder and waits until it is ready.
     pub fn start(self) -> Cluster {
         let folder = TempDir::new().expect("a temporary folder");
+        let log = folder.path().join("dev.log");
         let mut dev = Command::new(&self.binary)
             .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
             .args(["--nodes", &self.nodes.to_string(), "--data"])
             .arg(folder.path())
             .envs(&self.environment)
             .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).expect("a log file"))
             .spawn()
             .expect("the binary under test starts");
         let stdout = dev.stdout.take().expect("it was piped");
@@ -81,7 +83,10 @@ impl Options {
                 }
             }
         });
-        let line = receiver.recv_timeout(PATIENCE).expect("`hearth dev --json` prints its line");
+        let line = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            panic!("`hearth dev --json` does not print its line: {log}")
+        });
         let info: Value = serde_json::from_str(&line).expect("the line is JSON");
         Cluster {
             client: client(Path::new(text(&info["ca"]))),

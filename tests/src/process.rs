@@ -13,11 +13,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node of a configuration file; what it logs goes to `log`.
-    pub fn start(binary: &Path, config: &Path, log: &Path) -> Self {
+    /// Starts a node of a configuration file, with further arguments; what it logs goes
+    /// to `log`.
+    pub fn start(binary: &Path, config: &Path, log: &Path, arguments: &[&str]) -> Self {
         let child = Command::new(binary)
             .args(["serve", "--config"])
             .arg(config)
+            .args(arguments)
             .stderr(std::fs::File::create(log).expect("a log file"))
             .spawn()
             .expect("the binary under test starts");

@@ -3,6 +3,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,6 +26,11 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 const READY_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a node may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
+/// Where free ports are looked for: not where the system takes those of outgoing
+/// connections from, which may take one before its node does.
+const FREE_PORTS: Range<u16> = 10_240..32_768;
+/// Ports that are tried for one.
+const FREE_TRIES: usize = 100;
 /// Names and addresses of loopback.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
@@ -85,6 +91,7 @@ impl Cluster {
         let certificates = Certificates::in_folder(&folder).map_err(|error| error.to_string())?;
         let configs: Vec<PathBuf> =
             (1..=wanted.nodes).map(|id| node_folder(&folder, id).join("hearth.toml")).collect();
+        same_nodes(&folder, wanted.nodes)?;
         let ports = ports(wanted.base_port, &configs)?;
         let members: Vec<String> =
             (1..).zip(&ports).map(|(id, ports)| format!("{id}=127.0.0.1:{}", ports.peer)).collect();
@@ -296,29 +303,51 @@ fn lock(folder: &Path) -> Result<File, String> {
     }
 }
 
+/// The cluster in a folder keeps its nodes: who belongs to it is in their data.
+fn same_nodes(folder: &Path, wanted: u64) -> Result<(), String> {
+    let there =
+        (1..).take_while(|id| node_folder(folder, *id).join("hearth.toml").exists()).count();
+    match there {
+        0 => Ok(()),
+        there if there as u64 == wanted => Ok(()),
+        there => Err(format!(
+            "{} holds a cluster of {there}: start it with --nodes {there}, or take another folder",
+            folder.display()
+        )),
+    }
+}
+
 /// Ports of each node. Base 0 keeps those that a node had before, and takes free
 /// ones for a new one.
 fn ports(base: u16, configs: &[PathBuf]) -> Result<Vec<Ports>, String> {
     // All are held until all are known, so that they differ.
     let mut held = Vec::new();
     let mut free = || {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let port = listener.local_addr()?.port();
-        held.push(listener);
-        Ok(port)
+        for _ in 0..FREE_TRIES {
+            let random = uuid::Uuid::new_v4().as_u64_pair().0;
+            let port = FREE_PORTS.start + (random % FREE_PORTS.len() as u64) as u16;
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+                held.push(listener);
+                return Ok(port);
+            }
+        }
+        Err("no free ports were found".to_owned())
     };
     let mut ports = Vec::new();
     for (at, config) in (0..).zip(configs) {
-        ports.push(if base != 0 {
-            let first = base + 3 * at;
-            Ports { public: first, operator: first + 1, peer: first + 2 }
-        } else if config.exists() {
+        let first = base + 3 * at;
+        ports.push(if config.exists() {
             let before = Config::load(config, std::iter::empty());
             let before = before.map_err(|error| error.to_string())?;
             let (public, operator) = (before.public.listen.port(), before.operator.listen.port());
+            // The other nodes know it by them.
+            if base != 0 && public != first {
+                return Err("these nodes have other ports: keep them with --base-port 0".into());
+            }
             Ports { public, operator, peer: before.peer.listen.port() }
+        } else if base != 0 {
+            Ports { public: first, operator: first + 1, peer: first + 2 }
         } else {
-            let mut free = || free().map_err(told("find free ports"));
             Ports { public: free()?, operator: free()?, peer: free()? }
         });
     }

@@ -127,7 +127,11 @@ impl Operator {
         let started = Instant::now();
         let mut before = Value::Null;
         while started.elapsed() < WATCH_TIMEOUT {
-            let status = self.status().await?;
+            // Nobody may lead for a moment.
+            let Ok(status) = self.status().await else {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+                continue;
+            };
             let members = status["members"].as_array();
             let member = members.and_then(|all| all.iter().find(|one| one["id"] == id));
             let member = member.ok_or("it is no longer a member")?;

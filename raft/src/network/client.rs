@@ -1,8 +1,7 @@
 //! Calling peers: mutual TLS, HTTP/2, one connection a peer and purpose, so that
 //! a snapshot never holds up a heartbeat.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
@@ -10,6 +9,7 @@ use storage::codec;
 
 use crate::network::identity::Me;
 use crate::network::message::{Call, Refused, Request, Response, Return, Speaker};
+use crate::network::troubles::Troubles;
 use crate::network::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
 use crate::types::NodeId;
 
@@ -67,14 +67,14 @@ pub(crate) struct Peers {
     raft: Client,
     forward: Client,
     snapshot: Client,
-    /// What was last logged of each peer, so that it is logged once.
-    refusals: Mutex<HashMap<NodeId, Refused>>,
+    /// What was last wrong with each peer.
+    troubles: Troubles,
 }
 
 impl Peers {
     pub(crate) fn new(me: Arc<Me>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
         let (raft, forward, snapshot) = (client(tls)?, client(tls)?, client(tls)?);
-        Ok(Self { me, raft, forward, snapshot, refusals: Mutex::default() })
+        Ok(Self { me, raft, forward, snapshot, troubles: Troubles::default() })
     }
 
     /// Calls the node at `address`, which must be `to` if that is given.
@@ -93,7 +93,13 @@ impl Peers {
         let called = self.send(lane, address, codec::encode(&request).into());
         match tokio::time::timeout(timeout, called).await {
             Ok(Ok(response)) => self.accept(to, response),
-            Ok(Err(error)) => Err(error),
+            Ok(Err(error)) => {
+                if self.troubles.are_news(to, &error) {
+                    tracing::warn!(peer = to, address, %error, "a peer does not answer");
+                }
+                Err(error)
+            }
+            // Slow is not gone.
             Err(_) => Err(CallError::Lost(format!("nothing within {} ms", timeout.as_millis()))),
         }
     }
@@ -156,28 +162,22 @@ impl Peers {
             true => self.me.admits(&from),
             false => Err(Refused::NotMe),
         };
+        let note = |refused: Refused| {
+            if self.troubles.are_news(to, &refused) {
+                tracing::error!(peer = to, reason = %refused, "a peer and this node refuse each other");
+            }
+        };
         if let Err(refused) = admitted {
-            self.note(to, Some(refused));
+            note(refused);
             // It may have done what was asked before this node ceased to believe it.
             return Err(CallError::Lost(format!("the answer is not believed: {refused}")));
         }
-        self.note(to, response.result.as_ref().err().copied());
-        let returned = response.result?;
+        let returned = response.result.inspect_err(|refused| note(*refused))?;
+        if self.troubles.are_over(to) {
+            tracing::info!(peer = to, "a peer answers again");
+        }
         self.me.contact.heard(from.node, response.clocks, self.me.wall.now());
         Ok(returned)
-    }
-
-    /// Logs a refusal once; again only after the peers have dealt with each other.
-    fn note(&self, node: NodeId, refused: Option<Refused>) {
-        let mut refusals = self.refusals.lock().expect("no code panics while it holds them");
-        match refused {
-            None => drop(refusals.remove(&node)),
-            Some(refused) if refusals.get(&node) == Some(&refused) => {}
-            Some(refused) => {
-                tracing::error!(peer = node, reason = %refused, "a peer and this node refuse each other");
-                refusals.insert(node, refused);
-            }
-        }
     }
 }
 

@@ -75,10 +75,14 @@ fn admits(own: Option<&Cluster>, from: &Speaker) -> Result<(), Refused> {
     if from.cluster.is_some_and(|cluster| cluster != own.id) {
         return Err(Refused::OtherCluster);
     }
-    // One that says no cluster may be a member that has not applied so far yet.
-    match own.members.contains(&Member::new(from.node, from.incarnation)) {
-        true => Ok(()),
-        false => Err(Refused::NotAMember),
+    let known = own.members.iter().find(|member| member.node == from.node);
+    match (known, from.cluster) {
+        // One that says no cluster may be a member that has not applied so far yet.
+        (Some(member), _) if *member == Member::new(from.node, from.incarnation) => Ok(()),
+        // Of this cluster, and not known here: it came while this node was away. If it leads,
+        // only it can tell.
+        (None, Some(_)) => Ok(()),
+        _ => Err(Refused::NotAMember),
     }
 }
 
@@ -89,7 +93,7 @@ mod tests {
     use storage::model::vector::ModelId;
 
     #[test]
-    fn only_members_in_their_known_life_are_dealt_with() {
+    fn members_are_dealt_with_in_their_known_life_and_those_that_came_meanwhile() {
         let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
         let own = Cluster { id: [9; 16], members: vec![], model };
         let members = vec![
@@ -105,7 +109,8 @@ mod tests {
         assert_eq!(says(None, 2, [2; 16]), Ok(()));
         assert_eq!(says(Some([8; 16]), 2, [2; 16]), Err(Refused::OtherCluster));
         assert_eq!(says(None, 2, [5; 16]), Err(Refused::NotAMember), "a wiped disk");
-        assert_eq!(says(Some([9; 16]), 3, [3; 16]), Err(Refused::NotAMember));
+        assert_eq!(says(Some([9; 16]), 3, [3; 16]), Ok(()), "came while this node was away");
+        assert_eq!(says(None, 3, [3; 16]), Err(Refused::NotAMember), "a stranger");
         assert_eq!(says(Some([9; 16]), 4, [4; 16]), Err(Refused::NotAMember), "a removed one");
         let anybody = Speaker { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
         assert_eq!(admits(None, &anybody), Ok(()));

@@ -6,6 +6,7 @@ pub(crate) mod identity;
 pub(crate) mod message;
 pub(crate) mod server;
 pub(crate) mod transfer;
+pub(crate) mod troubles;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -2,13 +2,13 @@
 //! here has shown a certificate of the cluster's authority; who is dealt with is
 //! decided message by message.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response as HttpResponse};
@@ -26,6 +26,7 @@ use crate::network::message::{
     AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall, Standing,
 };
 use crate::network::transfer::{read_announcement, read_files};
+use crate::network::troubles::Troubles;
 use crate::operate::Operator;
 use crate::shared::Shared;
 use crate::snapshot::{SnapshotFolder, Snapshots};
@@ -37,18 +38,18 @@ const PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// Longest that a question for a hash waits here; it is asked again.
 const HASH_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Refusals that are logged, each sender and reason once.
-const REFUSALS_MAX: usize = 64;
-
 /// What the routes need.
 pub(crate) struct Server {
     pub(crate) me: Arc<Me>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
-    /// Who was refused, and why, as far as that was logged.
-    pub(crate) refused: Mutex<HashSet<(NodeId, Refused)>>,
+    /// What was last wrong with whom.
+    pub(crate) troubles: Troubles,
 }
+
+/// In the place of a sender's id: the message was not read so far.
+const NOBODY: NodeId = 0;
 
 type Answer = Result<Return, Refused>;
 
@@ -65,20 +66,42 @@ pub(crate) fn router(server: Server) -> Router {
     whole.merge(streamed).with_state(Arc::new(server))
 }
 
-async fn call(State(server): State<Arc<Server>>, body: Bytes) -> HttpResponse {
+async fn call(
+    State(server): State<Arc<Server>>,
+    body: Result<Bytes, BytesRejection>,
+) -> HttpResponse {
+    let arrived = Instant::now();
+    let unread = |error: String, status: StatusCode| {
+        if server.troubles.are_news(NOBODY, &error) {
+            tracing::error!(error, "a peer's message cannot be read");
+        }
+        status.into_response()
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return unread(rejection.body_text(), rejection.status()),
+    };
     match codec::decode::<Request>(&body) {
         Ok(request) => {
             let result = match server.admit(&request) {
-                Ok(delay) => server.answer(request.from.node, request.call, delay).await,
+                Ok(delay) => {
+                    let since = Since { arrived, delay };
+                    server.answer(request.from.node, request.call, since).await
+                }
                 Err(refused) => Err(refused),
             };
             server.respond(result)
         }
-        Err(error) => {
-            tracing::warn!(%error, "a peer's message cannot be read");
-            StatusCode::BAD_REQUEST.into_response()
-        }
+        Err(error) => unread(error.to_string(), StatusCode::BAD_REQUEST),
     }
+}
+
+/// How long a call has been under way.
+#[derive(Clone, Copy)]
+struct Since {
+    arrived: Instant,
+    /// How long it lay about before, as far as this node can tell.
+    delay: Duration,
 }
 
 async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse {
@@ -108,13 +131,17 @@ impl Server {
 
     /// Checks whom a call is for and who sent it; says how long it lay about.
     fn admit(&self, request: &Request) -> Result<Duration, Refused> {
-        self.check(request).inspect_err(|refused| {
-            let mut known = self.refused.lock().expect("no code panics while it holds them");
-            let from = request.from.node;
-            if known.len() < REFUSALS_MAX && known.insert((from, *refused)) {
+        let (checked, from) = (self.check(request), request.from.node);
+        match &checked {
+            // Whoever wants to know who this is need not be a peer.
+            Ok(_) if request.call == Call::Introduce => {}
+            Ok(_) => drop(self.troubles.are_over(from)),
+            Err(refused) if self.troubles.are_news(from, refused) => {
                 tracing::error!(peer = from, reason = %refused, "a call was refused");
             }
-        })
+            Err(_) => {}
+        }
+        checked
     }
 
     fn check(&self, request: &Request) -> Result<Duration, Refused> {
@@ -129,14 +156,14 @@ impl Server {
         Ok(self.me.contact.heard(request.from.node, request.clocks, self.me.wall.now()))
     }
 
-    async fn answer(&self, from: NodeId, call: Call, delay: Duration) -> Answer {
+    async fn answer(&self, from: NodeId, call: Call, since: Since) -> Answer {
         let raft = &self.shared.raft;
         match call {
             Call::Introduce => {
                 let initialized = raft.is_initialized().await.map_err(|_| Refused::Unavailable)?;
                 Ok(Return::Introduced { pristine: !initialized })
             }
-            Call::Append(call) => self.append(call, delay).await,
+            Call::Append(call) => self.append(call, since).await,
             Call::Vote(call) => {
                 raft.vote(call.into()).await.map(Return::from).map_err(|_| Refused::Unavailable)
             }
@@ -151,13 +178,14 @@ impl Server {
             }
             Call::ReadIndex => Ok(Return::ReadIndex { index: self.shared.read_index().await }),
             Call::Submit { command, patience_micros } => {
-                let submitted = self.shared.submit(command, deadline(patience_micros)).await;
+                let deadline = since.deadline(patience_micros);
+                let submitted = self.shared.submit(command, deadline).await;
                 Ok(Return::Submitted(submitted))
             }
             Call::Snapshot(_) => Err(Refused::Unavailable),
             Call::Operate { operation, patience_micros } => {
                 let (shared, peers) = (&*self.shared, &*self.peers);
-                let deadline = deadline(patience_micros);
+                let deadline = since.deadline(patience_micros);
                 let operator = Operator { shared, peers, deadline };
                 Ok(Return::Operated(operator.operate(operation).await))
             }
@@ -172,8 +200,7 @@ impl Server {
         }
     }
 
-    async fn append(&self, call: AppendCall, delay: Duration) -> Answer {
-        let arrived = Instant::now();
+    async fn append(&self, call: AppendCall, since: Since) -> Answer {
         let standing = call.standing;
         let unread = |error: storage::Error| {
             tracing::warn!(%error, "a peer's entries cannot be read");
@@ -184,8 +211,8 @@ impl Server {
         let appended = Appended::from(appended.map_err(|_| Refused::Unavailable)?);
         if let (Appended::All, Some(Standing { commit, quorum_age_micros })) = (appended, standing)
         {
-            let age = Duration::from_micros(quorum_age_micros).saturating_add(delay);
-            if let Some(as_of) = arrived.checked_sub(age) {
+            let age = Duration::from_micros(quorum_age_micros).saturating_add(since.delay);
+            if let Some(as_of) = since.arrived.checked_sub(age) {
                 let applied = self.me.reader.position().index;
                 self.me.contact.confirmed(commit, as_of, applied);
             }
@@ -222,6 +249,10 @@ impl Server {
     }
 }
 
-fn deadline(patience_micros: u64) -> tokio::time::Instant {
-    tokio::time::Instant::now() + Duration::from_micros(patience_micros).min(PATIENCE_MAX)
+impl Since {
+    /// When a caller gives up who has so much patience: it began to wait when it sent the call.
+    fn deadline(self, patience_micros: u64) -> tokio::time::Instant {
+        let patience = Duration::from_micros(patience_micros).min(PATIENCE_MAX);
+        (self.arrived + patience.saturating_sub(self.delay)).into()
+    }
 }

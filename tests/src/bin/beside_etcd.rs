@@ -23,7 +23,7 @@ const VALUE_BYTES: usize = 1_700;
 const LABEL_BYTES: usize = 700;
 const CLIENTS: [usize; 3] = [1, 16, 64];
 /// Turns of each system; the median counts.
-const TURNS: usize = 4;
+const TURNS: usize = 5;
 const NODES: usize = 3;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
