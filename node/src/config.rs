@@ -227,8 +227,8 @@ impl Default for Raft {
     fn default() -> Self {
         Self {
             heartbeat_ms: 100,
-            election_min_ms: 300,
-            election_max_ms: 600,
+            election_min_ms: 400,
+            election_max_ms: 800,
             cut_bytes: 128 << 20,
             cut_seconds: 600,
             cut_keep_entries: 1_000,
@@ -390,7 +390,7 @@ mod tests {
         assert!(with(&[("HEARTH__NODES__ID", "7")]).unwrap_err().contains("nodes"));
         assert!(with(&[("HEARTH__NODE", "7")]).is_err());
         assert!(with(&[("HEARTH__NODE__ID", "0")]).unwrap_err().contains("node.id"));
-        assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "101")]).unwrap_err().contains("election"));
+        assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "134")]).unwrap_err().contains("election"));
         let misspelt = SAMPLE.replace("heartbeat_ms", "hartbeat_ms");
         assert!(Config::parse(&misspelt, std::iter::empty()).unwrap_err().contains("hartbeat_ms"));
     }

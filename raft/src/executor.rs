@@ -116,7 +116,9 @@ impl Executor {
             let now = term.clock.stamp(wall, me.contact.median(me.node, &voters, wall));
             let began = std::time::Instant::now();
             let mut draft = Draft::new(&self.reader, now);
-            let decided = self.decide_waiting(&mut draft, std::mem::take(&mut again))?;
+            let first = std::mem::take(&mut again);
+            // Reads the state: heartbeats and votes move away meanwhile.
+            let decided = tokio::task::block_in_place(|| self.decide_waiting(&mut draft, first))?;
             if decided.is_empty() {
                 return Ok(());
             }

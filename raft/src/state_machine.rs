@@ -84,8 +84,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             if let Some(log) = &self.log {
                 log.synced_to(index).await?;
             }
-            // A panic here would leave raft waiting for an answer for ever.
-            let applied = catch_unwind(AssertUnwindSafe(|| self.apply_one(entry)));
+            // The engine may stall a write: heartbeats and votes move away meanwhile. A panic
+            // here would leave raft waiting for an answer for ever.
+            let applied = catch_unwind(AssertUnwindSafe(|| {
+                tokio::task::block_in_place(|| self.apply_one(entry))
+            }));
             let answer = applied
                 .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
                 .map_err(|error| self.failed(&error))?;
