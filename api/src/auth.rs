@@ -18,6 +18,9 @@ pub(crate) struct ReaderCaller(pub(crate) Caller);
 /// A caller who may write.
 pub(crate) struct AgentCaller(pub(crate) Caller);
 
+/// A caller who may change what holds for its whole tenant.
+pub(crate) struct AdminCaller(pub(crate) Caller);
+
 impl FromRequestParts<App> for ReaderCaller {
     type Rejection = ApiError;
 
@@ -31,6 +34,14 @@ impl FromRequestParts<App> for AgentCaller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
         caller(&parts.headers, app, Role::Agent).map(Self)
+    }
+}
+
+impl FromRequestParts<App> for AdminCaller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        caller(&parts.headers, app, Role::Admin).map(Self)
     }
 }
 

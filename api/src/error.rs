@@ -99,6 +99,7 @@ impl From<Refusal> for ApiError {
             Refusal::StorageLimitReached { .. } => {
                 Self::new(StatusCode::FORBIDDEN, "storage_limit_reached", message)
             }
+            Refusal::Setting(fault) => Self::invalid(fault.name, fault.message),
             Refusal::IdTaken => Self::new(StatusCode::CONFLICT, "id_taken", message),
             Refusal::KeyReused => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)

@@ -75,6 +75,11 @@ impl Fields {
         }
     }
 
+    /// All fields, as they came.
+    pub(crate) fn all(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
     /// A field that is there and not null.
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())

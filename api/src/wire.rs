@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use storage::model::id::Timestamp;
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Tier};
 use storage::model::score::rounded;
+use storage::model::temporal::Window;
 use storage::{Hit, TierFilter};
 
 /// The types, for messages.
@@ -77,10 +78,11 @@ pub(crate) fn scored(record: &MemoryRecord, score: f64) -> Value {
     value
 }
 
-/// A search result; `explain` adds every factor of its score.
-pub(crate) fn hit(hit: &Hit, explain: bool) -> Value {
+/// A search result; `explain` adds every factor of its score, with the time that the
+/// query names.
+pub(crate) fn hit(hit: &Hit, explain: Option<Option<&Window>>) -> Value {
     let mut value = scored(&hit.record, hit.score);
-    if explain {
+    if let Some(window) = explain {
         let (factors, weights) = (&hit.factors, &hit.weights);
         value["explain"] = json!({
             "similarity": factors.similarity,
@@ -94,6 +96,11 @@ pub(crate) fn hit(hit: &Hit, explain: bool) -> Value {
             "keyword_factor": 1.0 + weights.keyword_weight * factors.keyword_overlap,
             "temporal_boost": factors.temporal_boost,
             "temporal_factor": 1.0 + factors.temporal_boost,
+            "temporal_window": window.map(|window| json!({
+                "reference": window.reference,
+                "start": timestamp(window.start),
+                "end": timestamp(window.end),
+            })),
             "namespace_boost": factors.namespace_boost,
             "namespace_factor": 1.0 + factors.namespace_boost,
             "fused_score": hit.score,

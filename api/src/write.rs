@@ -58,8 +58,7 @@ impl Write {
         header_namespace(&self.headers)
     }
 
-    /// Has the cluster do `action`, and waits a little until this node shows it.
-    /// `status` is the answer's when it is done.
+    /// Has the cluster do `action` to memories. `status` is the answer's when it is done.
     pub(crate) async fn submit(
         &self,
         app: &App,
@@ -67,19 +66,9 @@ impl Write {
         status: StatusCode,
         action: Action,
     ) -> ApiResult<Done> {
-        let command = Command {
-            tenant: Some(caller.tenant),
-            actor: Some(caller.key),
-            receipt: self.receipt(status)?,
-            action,
-        };
-        let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
-        // Not reached in time: the caller gets its answer all the same, with the true
-        // index, and may send that along with its next read.
-        let _: Result<(), _> =
-            app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
-        let freshness = Freshness::of_write(outcome.index);
-        let (status, memories) = match outcome.decision? {
+        let receipt = self.receipt(status)?;
+        let (freshness, reply) = ask(app, caller, receipt, action).await?;
+        let (status, memories) = match reply {
             Reply::Memories(records) => (status, records.iter().map(wire::memory).collect()),
             Reply::Deleted(id) => (status, vec![gone(&id.to_string())]),
             Reply::Replayed { status: first, memories } => {
@@ -89,7 +78,7 @@ impl Write {
                 let memories = memories.iter().map(present).collect::<Vec<_>>();
                 (StatusCode::from_u16(first).unwrap_or(status), memories)
             }
-            Reply::Done | Reply::Unfinished | Reply::Marked(_) => (status, Vec::new()),
+            _ => (status, Vec::new()),
         };
         Ok(Done { freshness, status, memories })
     }
@@ -116,6 +105,23 @@ impl Write {
             status: status.as_u16(),
         }))
     }
+}
+
+/// Has the cluster do `action`, and waits a little until this node shows it.
+pub(crate) async fn ask(
+    app: &App,
+    caller: &Caller,
+    receipt: Option<ReceiptRequest>,
+    action: Action,
+) -> ApiResult<(Freshness, Reply)> {
+    let (tenant, actor) = (Some(caller.tenant), Some(caller.key));
+    let command = Command { tenant, actor, receipt, action };
+    let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
+    // Not reached in time: the caller gets its answer all the same, with the true
+    // index, and may send that along with its next read.
+    let _: Result<(), _> =
+        app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
+    Ok((Freshness::of_write(outcome.index), outcome.decision?))
 }
 
 fn gone(id: &str) -> Value {

@@ -119,7 +119,7 @@ impl Change {
                 Self::VectorPut(_, _, vector) => vector.size_bytes(),
                 Self::ReceiptPut(_, _, _, receipt) => receipt.ids.len() * 16,
                 Self::EventAppended(_, event) => event.details.iter().map(String::len).sum(),
-                Self::TenantPut(..) => 256,
+                Self::TenantPut(..) => 512,
                 _ => 0,
             }
     }

@@ -9,6 +9,7 @@ use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use crate::model::receipt::ReceiptRequest;
 use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::thermo::{SettingFault, SettingValue, Thermo};
 use crate::model::vector::Vector;
 
 /// Most memories of a batch create.
@@ -62,6 +63,8 @@ pub enum Action {
     Update(MemoryId, MemoryPatch),
     /// Delete a memory.
     Delete(MemoryId),
+    /// Change settings of the tenant's configuration, all or none.
+    Configure(Vec<(String, SettingValue)>),
     /// Move the clock, nothing else.
     Stamp,
     /// Drop receipts and events past their time.
@@ -137,10 +140,13 @@ impl Command {
     /// Which line it waits in.
     pub fn class(&self) -> Class {
         match self.action {
-            Action::Form { .. } | Action::Create(_) | Action::Update(..) | Action::Delete(_) => {
-                Class::Client
-            }
-            Action::Admit { .. } | Action::Dismiss { .. } => Class::Client,
+            Action::Form { .. }
+            | Action::Create(_)
+            | Action::Update(..)
+            | Action::Delete(_)
+            | Action::Configure(_)
+            | Action::Admit { .. }
+            | Action::Dismiss { .. } => Class::Client,
             Action::Stamp | Action::Housekeep | Action::Verify => Class::Duty,
         }
     }
@@ -175,6 +181,8 @@ pub enum Reply {
     Memories(Vec<MemoryRecord>),
     /// The memory is gone.
     Deleted(MemoryId),
+    /// The tenant's configuration as it is now.
+    Configured(Box<Thermo>),
     /// The write was done before; what it touched, as it is now.
     Replayed {
         /// Status of the first answer.
@@ -205,6 +213,9 @@ pub enum Refusal {
         /// Most memories it may hold.
         max: u64,
     },
+    /// A setting cannot be set so.
+    #[error("{} {}", .0.name, .0.message)]
+    Setting(SettingFault),
     /// The id exists already.
     #[error("a memory with this id exists already")]
     IdTaken,

@@ -175,6 +175,11 @@ impl Reader {
         engine.state.at_once().memory_record(tenant, id, &thermo(&engine, tenant), now)
     }
 
+    /// The configuration in force for a tenant.
+    pub fn thermo(&self, tenant: TenantId) -> Thermo {
+        thermo(&self.engine(), tenant)
+    }
+
     /// The day of the oldest receipt of a tenant.
     pub(crate) fn oldest_receipt_day(&self, tenant: TenantId) -> Option<u32> {
         self.index(tenant)?.read().oldest_receipt_day()
@@ -214,7 +219,7 @@ impl View for Reader {
 /// The configuration in force for a tenant.
 pub(crate) fn thermo(engine: &Engine, tenant: TenantId) -> Thermo {
     let index = engine.registry.tenant(tenant);
-    index.map(|index| index.read().tenant().thermo.clone()).unwrap_or_default()
+    index.map(|index| (*index.read().tenant().thermo).clone()).unwrap_or_default()
 }
 
 fn event_row((key, value): &crate::table::state::Row) -> Result<(Cursor, Event)> {

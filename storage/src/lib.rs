@@ -47,7 +47,8 @@ pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
 pub use log::{Log, LogWrite, Name};
 pub use search::{
-    Filter, Hit, HotRequest, ListRequest, Order, Page, SearchRequest, Sort, TierFilter,
+    ColdAhead, Filter, Found, Hit, HotRequest, ListRequest, Order, Page, SearchRequest, Sort,
+    TierFilter,
 };
 pub use table::key::Key;
 pub use table::view::View;

@@ -14,7 +14,6 @@ use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::Receipt;
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
-use storage::model::thermo::Thermo;
 use storage::model::vector::{ModelId, Vector};
 use storage::{Batch, Change};
 
@@ -92,7 +91,7 @@ fn receipt() -> Receipt {
 
 fn tenant() -> Tenant {
     let (name, created_at) = ("t".into(), Timestamp(1));
-    Tenant { name, created_at, memories_max: Some(10), thermo: Thermo::default() }
+    Tenant { name, created_at, memories_max: Some(10), thermo: Box::default() }
 }
 
 #[test]
@@ -113,11 +112,11 @@ fn the_bytes_of_every_row_are_fixed() {
         clock: Timestamp(6),
     };
     pinned(&position, "01fb2c01020102010304050c");
-    // Six profiles of half-life (8 bytes), floor and gain (4 each), three class
-    // factors (4 each), six weights (8 each), all as IEEE 754, little-endian.
+    // Six profiles of half-life, floor, gain and a switch, three class factors, then the
+    // sections in order; numbers are IEEE 754 in 8 bytes, little-endian, or as short as may be.
     let mut expected = String::from("01017402010a");
     for (seconds, floor, gain) in [
-        (86_400.0_f64, 0.01_f32, 1.5_f32),
+        (86_400.0_f64, 0.01_f64, 1.5_f64),
         (2_592_000.0, 0.05, 2.0),
         (7_776_000.0, 0.10, 1.8),
         (15_552_000.0, 0.05, 2.0),
@@ -127,10 +126,20 @@ fn the_bytes_of_every_row_are_fixed() {
         expected += &hex(&seconds.to_le_bytes());
         expected += &hex(&floor.to_le_bytes());
         expected += &hex(&gain.to_le_bytes());
+        expected += "01";
     }
-    [0.5_f32, 1.0, 2.0].iter().for_each(|factor| expected += &hex(&factor.to_le_bytes()));
-    let weights = [0.7_f64, 0.3, 0.15, 0.4, 7.0, 0.1];
-    weights.iter().for_each(|weight| expected += &hex(&weight.to_le_bytes()));
+    let numbers = |numbers: &[f64]| -> String {
+        numbers.iter().map(|number| hex(&number.to_le_bytes())).collect()
+    };
+    expected += &numbers(&[0.5, 1.0, 2.0]);
+    // Resonance with its depth third; the tick's 60 s; the threshold and 20 cold ones; 200
+    // memories and 50,000 characters; the gain of a recall and its 60 s; the weights.
+    expected += &(numbers(&[0.30, 0.50]) + "02" + &numbers(&[0.05]));
+    expected += "3c";
+    expected += &(numbers(&[0.10]) + "14");
+    expected += "c8fb50c3";
+    expected += &(numbers(&[0.1]) + "3c");
+    expected += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1]);
     pinned(&tenant(), &expected);
 }
 

@@ -16,6 +16,7 @@ use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::score::rounded;
+use storage::model::thermo::SettingValue;
 use storage::{
     Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, MemoryPatch,
     Options, Reply, SearchRequest,
@@ -113,6 +114,7 @@ impl Line {
             "create" => Action::Create(vec![self.new_memory()]),
             "update" => Action::Update(self.id(), self.patch()),
             "delete" => Action::Delete(self.id()),
+            "configure" => Action::Configure(self.changes()),
             other => panic!("no command {other}"),
         };
         let key = self.settings.get("key");
@@ -140,6 +142,17 @@ impl Line {
             .unwrap();
         }
         new
+    }
+
+    /// Settings by name, with a number or a word for each.
+    fn changes(&self) -> Vec<(String, SettingValue)> {
+        let value = |text: &String| match text.as_str() {
+            "true" => SettingValue::Switch(true),
+            "false" => SettingValue::Switch(false),
+            "default" => SettingValue::Default,
+            number => SettingValue::Number(number.parse().unwrap()),
+        };
+        self.settings.iter().map(|(name, text)| (name.clone(), value(text))).collect()
     }
 
     fn patch(&self) -> MemoryPatch {
@@ -233,14 +246,15 @@ impl Script {
                 home_namespace: line.get("home"),
                 limit,
             };
-            for hit in engine.reader.search(TENANT, &request).unwrap() {
+            for hit in engine.reader.search(TENANT, &request).unwrap().hits {
                 self.print(&format!(
-                    "{} score={} similarity={:.4} heat={:.4} overlap={:.4} namespace={}",
+                    "{} score={} similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
                     name(hit.record.id),
                     hit.score,
                     hit.factors.similarity,
                     hit.factors.heat,
                     hit.factors.keyword_overlap,
+                    hit.factors.temporal_boost,
                     hit.factors.namespace_boost,
                 ));
             }
@@ -308,6 +322,7 @@ fn told(decision: &Decision) -> String {
             format!("done: {}", memories.iter().map(shown).collect::<Vec<_>>().join(", "))
         }
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
+        Ok(Reply::Configured(_)) => "configured".into(),
         Ok(Reply::Replayed { status, memories }) => {
             let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
                 Some(record) => shown(record),

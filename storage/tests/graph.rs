@@ -87,7 +87,7 @@ fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
 fn nearest(reader: &Reader, vector: &Vector) -> Vec<MemoryId> {
     let vector = Some(vector.components().unwrap());
     let request = SearchRequest { vector, limit: 10, ..SearchRequest::default() };
-    let hits = reader.search(TENANT, &request).unwrap();
+    let hits = reader.search(TENANT, &request).unwrap().hits;
     hits.into_iter().map(|hit| hit.record.id).collect()
 }
 
@@ -221,7 +221,7 @@ fn heat_words_and_filters_find_the_same_through_the_graph_as_by_a_scan_of_all() 
         .collect();
     let ask = |engine: &Engine| -> Vec<Vec<MemoryId>> {
         let found = requests.iter().map(|request| engine.reader.search(TENANT, request).unwrap());
-        found.map(|hits| hits.into_iter().map(|hit| hit.record.id).collect()).collect()
+        found.map(|found| found.hits.into_iter().map(|hit| hit.record.id).collect()).collect()
     };
     let expected = ask(&engine);
     drop(engine);

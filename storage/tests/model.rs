@@ -16,6 +16,7 @@ use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, rounded};
+use storage::model::temporal::window;
 use storage::model::thermo::{RecallWeights, Thermo};
 use storage::model::vector::dot;
 use storage::model::words::{subject_words, words};
@@ -212,7 +213,13 @@ fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
 
 fn told(decision: &storage::Decision) -> &'static str {
     match decision {
-        Ok(Reply::Memories(_) | Reply::Done | Reply::Unfinished | Reply::Marked(_)) => "done",
+        Ok(
+            Reply::Memories(_)
+            | Reply::Configured(_)
+            | Reply::Done
+            | Reply::Unfinished
+            | Reply::Marked(_),
+        ) => "done",
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed { .. }) => "replayed",
         Err(Refusal::NotFound) => "not found",
@@ -291,7 +298,12 @@ fn compare_search(
     now: Timestamp,
     random: &mut Random,
 ) {
-    let (query, weights) = (random.text(), RecallWeights::default());
+    let (mut query, weights) = (random.text(), RecallWeights::default());
+    if random.chance(30) {
+        query += random.pick(&[" today", " yesterday", " 3 days ago"]);
+    }
+    let window = window(&query, now);
+    let subject = window.as_ref().map_or(query.as_str().into(), |window| window.subject(&query));
     let home = random.pick(&NAMESPACES);
     let vector = vector(&query).components().unwrap();
     let held: BTreeMap<_, Vec<String>> =
@@ -301,7 +313,7 @@ fn compare_search(
         libm::log(1.0 + (held.len() as f64 - holding + 0.5) / (holding + 0.5))
     };
     let query_words: Vec<(String, f64)> =
-        subject_words(&query).into_iter().map(|word| (word.clone(), idf(&word))).collect();
+        subject_words(&subject).into_iter().map(|word| (word.clone(), idf(&word))).collect();
     let total: f64 = query_words.iter().map(|(_, idf)| idf).sum();
     let mut expected: Vec<(f64, MemoryId)> = passing
         .iter()
@@ -318,7 +330,10 @@ fn compare_search(
                 } else {
                     0.0
                 },
-                temporal_boost: 0.0,
+                temporal_boost: window.as_ref().map_or(0.0, |window| {
+                    let days = window.days_outside(naive.memory.created_at);
+                    weights.temporal_max_boost * libm::exp2(-days / weights.temporal_decay_days)
+                }),
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
             };
             (factors.fused(&weights), **id)
@@ -333,7 +348,7 @@ fn compare_search(
         home_namespace: Some(home.into()),
         limit: 10,
     };
-    let found = engine.reader.search(TENANT, &request).unwrap();
+    let found = engine.reader.search(TENANT, &request).unwrap().hits;
     assert_eq!(found.len(), expected.len());
     for (hit, (score, id)) in found.iter().zip(&expected) {
         // Sums in another order may differ in the last digit that counts.

@@ -8,6 +8,7 @@ mod hot;
 mod memories;
 mod operator;
 mod search;
+mod settings;
 mod status;
 
 use axum::Router;
@@ -38,6 +39,8 @@ pub fn public(app: &App) -> Router {
         .route("/api/v1/agent/search", post(search::memory_search))
         .route("/api/v1/agent/hot-context", post(hot::hot_context))
         .route("/api/v1/agent/hot_nodes", get(hot::hot_nodes))
+        .route("/api/v1/settings/thermo", get(settings::thermo_get).patch(settings::thermo_update))
+        .route("/api/v1/settings/thermo/preview", post(settings::thermo_preview))
         .layer(from_fn_with_state(app.clone(), bounded))
         .route("/api/v1/status", get(status::status_get))
         .merge(health::routes());

@@ -44,8 +44,10 @@ pub(crate) async fn memory_search(
         text => Some(unit(&embed(&app, text).await?)?),
     };
     let request = SearchRequest { query, vector, filter, home_namespace, limit };
-    let hits = app.read(move |reader| reader.search(caller.tenant, &request)).await?;
-    let hits: Vec<Value> = hits.iter().map(|hit| wire::hit(hit, explain)).collect();
+    let found = app.read(move |reader| reader.search(caller.tenant, &request)).await?;
+    let window = found.window.as_ref();
+    let hits = found.hits.iter().map(|hit| wire::hit(hit, explain.then_some(window)));
+    let hits: Vec<Value> = hits.collect();
     Ok((freshness, Json(hits)).into_response())
 }
 

@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::TenantId;
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
-use crate::model::thermo::Thermo;
 use crate::table::view::View;
 
 /// Number of the first tenant.
@@ -29,7 +28,7 @@ pub(super) fn form(
         name: tenant.to_owned(),
         created_at: now,
         memories_max: None,
-        thermo: Thermo::default(),
+        thermo: Box::default(),
     };
     // The identity goes first: it holds the dimension that the tenant's index needs.
     draft.push(Change::ClusterPut(cluster.clone()));

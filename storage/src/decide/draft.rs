@@ -161,7 +161,7 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Thermo> {
-        Ok(self.tenant(tenant)?.map(|row| row.thermo).unwrap_or_default())
+        Ok(self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default())
     }
 
     /// A memory as it is now, earlier commands of this draft included.

@@ -5,6 +5,7 @@
 mod cluster;
 mod draft;
 mod memory;
+mod settings;
 mod upkeep;
 
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
@@ -63,7 +64,11 @@ fn once(
     let ids = match &reply {
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
         Reply::Deleted(id) => vec![*id],
-        Reply::Replayed { .. } | Reply::Done | Reply::Unfinished | Reply::Marked(_) => Vec::new(),
+        Reply::Replayed { .. }
+        | Reply::Configured(_)
+        | Reply::Done
+        | Reply::Unfinished
+        | Reply::Marked(_) => Vec::new(),
     };
     const { assert!(crate::CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt names all that one command makes") };
     let receipt = Receipt { body_hash: request.body_hash, status: request.status, ids };
@@ -89,6 +94,7 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
             memory::update(draft, tenant, command.actor, *id, patch)
         }
         (Action::Delete(id), Some(tenant)) => memory::delete(draft, tenant, command.actor, *id),
+        (Action::Configure(changes), Some(tenant)) => settings::configure(draft, tenant, changes),
         (Action::Form { cluster, tenant, key_id, key }, _) => {
             cluster::form(draft, cluster, tenant, *key_id, key)
         }
@@ -100,8 +106,9 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
         (Action::Admit { node, incarnation }, _) => cluster::admit(draft, *node, *incarnation),
         (Action::Dismiss { node }, _) => cluster::dismiss(draft, *node),
         (Action::Verify, _) => Ok(Ok(upkeep::verify(draft))),
-        (Action::Create(_) | Action::Update(..) | Action::Delete(_), None) => {
-            Ok(Err(Refusal::WrongState("the command names no tenant".into())))
-        }
+        (
+            Action::Create(_) | Action::Update(..) | Action::Delete(_) | Action::Configure(_),
+            None,
+        ) => Ok(Err(Refusal::WrongState("the command names no tenant".into()))),
     }
 }

@@ -276,6 +276,13 @@ impl Chunk {
         cooled(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
+    /// Its heat if `thermo` were the configuration.
+    pub(crate) fn heat_under(&self, at: usize, thermo: &Thermo, now: Timestamp) -> f64 {
+        let (cell, cooling) = (&self.heats[at], self.cooling(at, thermo));
+        let rate = cooling.rate / f64::from(self.stabilities[at]);
+        cooled(cell.heat, cell.at, rate, cooling.floor, now)
+    }
+
     /// What the heat of each row is at most, at a fraction of the cost.
     pub(crate) fn heat_ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
         self.heat_bounds.ceilings(now, ceilings);
@@ -337,12 +344,16 @@ impl Chunk {
         self.stabilities[at] = 0.0;
     }
 
-    /// Reads the row's cooling anew: its properties or the configuration changed.
-    pub(crate) fn recool(&mut self, at: usize, thermo: &Thermo) {
+    fn cooling(&self, at: usize, thermo: &Thermo) -> Cooling {
         let row = self.properties[at];
         let cools = !row.is_pinned() && row.tier() == Tier::Hot;
         let (memory_type, class) = (row.memory_type(), row.decay_class());
-        let cooling = Cooling::with(thermo, memory_type, class, self.min_heats[at], cools);
+        Cooling::with(thermo, memory_type, class, self.min_heats[at], cools)
+    }
+
+    /// Reads the row's cooling anew: its properties or the configuration changed.
+    pub(crate) fn recool(&mut self, at: usize, thermo: &Thermo) {
+        let cooling = self.cooling(at, thermo);
         let (cell, stability) = (&mut self.heats[at], self.stabilities[at]);
         cell.floor = cooling.floor;
         // Before its anchor arrives a row's stability is 0; its heat is 0 as well.

@@ -77,11 +77,11 @@ impl Cooling {
         cools: bool,
     ) -> Self {
         let profile = thermo.profile(memory_type);
-        let floor = profile.floor.max(min_heat);
+        let floor = (profile.floor as f32).max(min_heat);
         let rate = match thermo.class_factor(decay_class) {
             Some(factor) if cools => {
                 let half_life_micros = profile.half_life_seconds * Timestamp::SECOND_MICROS as f64;
-                1.0 / (half_life_micros * f64::from(factor))
+                1.0 / (half_life_micros * factor)
             }
             _ => 0.0,
         };

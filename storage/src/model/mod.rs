@@ -9,6 +9,7 @@ pub mod memory;
 pub mod receipt;
 pub mod score;
 pub mod sq8;
+pub mod temporal;
 pub mod tenant;
 pub mod thermo;
 pub mod vector;

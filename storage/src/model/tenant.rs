@@ -19,7 +19,7 @@ pub struct Tenant {
     /// Most memories it may hold; `None` is unlimited.
     pub memories_max: Option<u64>,
     /// Its configuration.
-    pub thermo: Thermo,
+    pub thermo: Box<Thermo>,
 }
 
 impl Record for Tenant {

@@ -4,9 +4,11 @@
 mod best;
 mod list;
 mod plan;
+mod preview;
 mod query;
 mod scan;
 
 pub use list::{HotRequest, ListRequest, Order, Page, Sort};
-pub use query::{Hit, SearchRequest};
+pub use preview::ColdAhead;
+pub use query::{Found, Hit, SearchRequest};
 pub use scan::{Filter, TierFilter};

@@ -15,9 +15,11 @@ use roaring::RoaringBitmap;
 use crate::index::chunk::CHUNK_ROWS;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryWords;
+use crate::model::heat::ceiling;
 use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX};
 use crate::model::sq8::Code;
+use crate::model::temporal::{Window, window};
 use crate::model::thermo::RecallWeights;
 use crate::model::vector::dot;
 use crate::model::words::subject_words;
@@ -38,6 +40,8 @@ pub(crate) struct Search<'a> {
     words: QueryWords,
     /// Number of the namespace whose memories are boosted.
     home: Option<u32>,
+    /// The time that the query names.
+    window: Option<Window>,
     code: Option<Code>,
 }
 
@@ -48,14 +52,21 @@ impl<'a> Search<'a> {
         weights: RecallWeights,
         now: Timestamp,
     ) -> Self {
-        let words = subject_words(&request.query);
+        let window = window(&request.query, now);
+        let subject = window.as_ref().map(|window| window.subject(&request.query));
+        let words = subject_words(subject.as_deref().unwrap_or(&request.query));
         let (words, home) = {
             let inner = index.read();
             let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
             (inner.weigh(words), home)
         };
         let code = request.vector.as_deref().map(Code::of);
-        Self { index, request, weights, now, words, home, code }
+        Self { index, request, weights, now, words, home, window, code }
+    }
+
+    /// The time that the query names, if it names one.
+    pub(crate) fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
     }
 
     /// The best, and whether the graph was asked for them: only where more than
@@ -157,7 +168,8 @@ impl<'a> Search<'a> {
         let similarity_weight = self.weights.similarity_weight as f32;
         let heat_weight = self.weights.heat_weight as f32;
         let keyword_weight = self.weights.keyword_weight as f32;
-        let boost = self.boost(true) as f32 + 1.0;
+        let mut boosts = [self.boost(true) as f32 + 1.0; CHUNK_ROWS];
+        self.boost_in_time(glance, &mut boosts);
         let (heats, overlaps) = (glance.heat_ceilings, glance.overlaps);
         dispatch(
             #[inline(always)]
@@ -166,10 +178,28 @@ impl<'a> Search<'a> {
                     let base = similarities[at] * similarity_weight + heats[at] * heat_weight;
                     let by_words = base * (1.0 + keyword_weight * overlaps[at] as f32);
                     // A base below zero is highest without a boost.
-                    ceilings[at] = (by_words * boost).max(by_words);
+                    ceilings[at] = (by_words * boosts[at]).max(by_words);
                 }
             },
         );
+    }
+
+    /// Multiplies `boosts` by what closeness in time gives each row at most.
+    fn boost_in_time(&self, glance: &Glance<'_>, boosts: &mut [f32; CHUNK_ROWS]) {
+        let Some(window) = &self.window else { return };
+        let most = self.weights.temporal_max_boost as f32;
+        for (at, seen) in glance.each() {
+            let half_lives =
+                window.days_outside(seen.created_at()) / self.weights.temporal_decay_days;
+            boosts[at] *= 1.0 + ceiling(most, 0.0, half_lives as f32);
+        }
+    }
+
+    /// What closeness in time gives a memory: `max · 2^(−days outside / decay days)`.
+    fn temporal_boost(&self, created_at: Timestamp) -> f64 {
+        let Some(window) = &self.window else { return 0.0 };
+        let half_lives = window.days_outside(created_at) / self.weights.temporal_decay_days;
+        self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 
     /// More than what computing in f32 and rounding can take from a score.
@@ -178,7 +208,7 @@ impl<'a> Search<'a> {
             similarity: 1.0,
             heat: 1.0,
             keyword_overlap: KEYWORD_OVERLAP_MAX,
-            temporal_boost: 0.0,
+            temporal_boost: self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost),
             namespace_boost: self.boost(true),
         };
         most.fused(&self.weights) * 1e-5 + 1e-6
@@ -201,8 +231,7 @@ impl<'a> Search<'a> {
                 similarity: f64::from(similarities[at]),
                 heat: glance.heat_ceilings[at].into(),
                 keyword_overlap: glance.overlaps[at],
-                // Queries are not read for times yet.
-                temporal_boost: 0.0,
+                temporal_boost: self.temporal_boost(seen.created_at()),
                 namespace_boost: self.boost(at_home),
             };
             if best.refuses(rank(&factors)) {

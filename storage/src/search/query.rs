@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::model::id::TenantId;
 use crate::model::memory::MemoryRecord;
 use crate::model::score::Factors;
+use crate::model::temporal::Window;
 use crate::model::thermo::RecallWeights;
 use crate::search::plan::Search;
 use crate::search::scan::Filter;
@@ -38,14 +39,25 @@ pub struct Hit {
     pub weights: RecallWeights,
 }
 
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// The best results, best first, ties by id.
+    pub hits: Vec<Hit>,
+    /// The time that the query names, if it names one.
+    pub window: Option<Window>,
+}
+
 impl Reader {
-    /// The best results of a search, best first, ties by id.
+    /// The best results of a search.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<Vec<Hit>> {
+    pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<Found> {
         let engine = self.engine();
-        let Some(index) = engine.registry.tenant(tenant) else { return Ok(Vec::new()) };
+        let Some(index) = engine.registry.tenant(tenant) else {
+            return Ok(Found::default());
+        };
         let now = engine.position.read().clock;
         let thermo = thermo(&engine, tenant);
         let weights = thermo.recall;
@@ -60,6 +72,6 @@ impl Reader {
             let record = record.filter(|record| request.filter.still_passes(&record.memory));
             hits.extend(record.map(|record| Hit { record, score, factors, weights }));
         }
-        Ok(hits)
+        Ok(Found { hits, window: search.window().cloned() })
     }
 }

@@ -9,6 +9,7 @@ use crate::index::tenant::{Inner, TenantIndex};
 use crate::index::words::{QUERY_WORDS_MAX, QueryWords};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
+use crate::model::thermo::Thermo;
 use crate::model::words::words;
 
 /// Which tiers to look in.
@@ -129,6 +130,11 @@ impl Seen<'_> {
     #[inline]
     pub(crate) fn heat(&self, now: Timestamp) -> f64 {
         self.chunk.heat(self.at, now)
+    }
+
+    /// Heat at `now` if `thermo` were the configuration.
+    pub(crate) fn heat_under(&self, thermo: &Thermo, now: Timestamp) -> f64 {
+        self.chunk.heat_under(self.at, thermo, now)
     }
 
     #[inline]

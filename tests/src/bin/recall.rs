@@ -65,7 +65,7 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
             let vector = Some(vectors[at].components().expect("a direction"));
             let request = SearchRequest { query, vector, limit: 10, ..SearchRequest::default() };
             let started = Instant::now();
-            let hits = engine.reader.search(TENANT, &request).expect("it is read");
+            let hits = engine.reader.search(TENANT, &request).expect("it is read").hits;
             times.push(started.elapsed());
             ids.push(hits.into_iter().map(|hit| hit.record.id).collect());
         }
