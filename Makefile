@@ -9,18 +9,22 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 
-.PHONY: demo test lint build bin bench soak setup env
+.PHONY: demo test lint clients build bin bench soak setup env
 
 demo: build
 	@$(CARGO_TARGET_DIR)/release/hearth demo
 
-test: setup lint
+test: setup lint clients
 	@echo 'test: building and running every test'
 	@cargo test --quiet --workspace --features tests/failpoints
 
 lint:
 	@cargo fmt --check
 	@cargo clippy --quiet --workspace --all-targets --features tests/failpoints -- -D warnings
+
+# The published clients that the tests run.
+clients:
+	@deploy/setup/clients.sh "$(CACHE)"
 
 build: setup
 	@cargo build --release -p node

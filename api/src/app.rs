@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use raft::Handle;
 use storage::Reader;
+use storage::model::analytics::TenantReport;
 use tokio::sync::Semaphore;
 
 use crate::embed::Embedder;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX};
 use crate::metrics::Metrics;
+use crate::observed::Observed;
 
 /// Shared by all handlers; cheap to clone.
 #[derive(Clone)]
@@ -23,6 +26,7 @@ struct Inner {
     embedder: Arc<dyn Embedder>,
     identity: Identity,
     metrics: Metrics,
+    observed: Observed,
     reads: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     drains: Arc<Semaphore>,
@@ -53,6 +57,7 @@ impl App {
             embedder,
             identity,
             metrics,
+            observed: Observed::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             drains: Arc::new(Semaphore::new(DRAINS_MAX)),
@@ -83,6 +88,25 @@ impl App {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
+    }
+
+    pub(crate) fn observed(&self) -> &Observed {
+        &self.0.observed
+    }
+
+    /// What this node saw since it was asked last, for the cluster to know.
+    pub fn report(&self) -> Vec<TenantReport> {
+        let reader = &self.0.reader;
+        let interval = |tenant| {
+            let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
+            Duration::from_secs(seconds.into())
+        };
+        self.0.observed.take(Instant::now(), reader.position().clock, interval)
+    }
+
+    /// Recalls that were not reported for want of room.
+    pub fn recalls_dropped(&self) -> u64 {
+        self.0.observed.dropped()
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

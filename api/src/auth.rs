@@ -11,6 +11,7 @@ use storage::model::tenant::{Caller, Role};
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
 use crate::limits::STALENESS_MAX;
+use crate::middleware::note_caller;
 
 /// A caller who may read.
 pub(crate) struct ReaderCaller(pub(crate) Caller);
@@ -54,6 +55,7 @@ fn caller(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Caller> {
         .map(|(_, key)| key.trim())
         .ok_or_else(ApiError::unauthorized)?;
     let caller = app.reader().authenticate(key).ok_or_else(|| unknown_key(app))?;
+    note_caller(&caller);
     if caller.role < role {
         let message = format!("this key may {} only", permission(caller.role));
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
@@ -69,6 +71,14 @@ fn unknown_key(app: &App) -> ApiError {
         Some(_) => SubmitError::Quarantined.into(),
         None if in_contact => ApiError::unauthorized(),
         None => SubmitError::NoLeader.into(),
+    }
+}
+
+/// Refuses a namespace that is not open to the caller.
+pub(crate) fn may_read(caller: &Caller, namespace: &str) -> ApiResult<()> {
+    match caller.access.allows(namespace) {
+        true => Ok(()),
+        false => Err(storage::Refusal::NamespaceForbidden(namespace.to_owned()).into()),
     }
 }
 

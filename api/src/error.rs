@@ -99,6 +99,13 @@ impl From<Refusal> for ApiError {
             Refusal::StorageLimitReached { .. } => {
                 Self::new(StatusCode::FORBIDDEN, "storage_limit_reached", message)
             }
+            Refusal::NamespaceForbidden(_) => {
+                Self::new(StatusCode::FORBIDDEN, "namespace_forbidden", message)
+            }
+            Refusal::NoSuch(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            Refusal::TooMany { .. } => Self::new(StatusCode::CONFLICT, "too_many", message),
+            Refusal::NoEdge => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            Refusal::EdgesFull { .. } => Self::new(StatusCode::CONFLICT, "edges_full", message),
             Refusal::Setting(fault) => Self::invalid(fault.name, fault.message),
             Refusal::IdTaken => Self::new(StatusCode::CONFLICT, "id_taken", message),
             Refusal::KeyReused => {

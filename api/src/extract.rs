@@ -1,6 +1,8 @@
 //! Reading requests: JSON bodies and query strings field by field, so that every
 //! complaint names its field, and what is not known is ignored.
 
+use std::collections::HashSet;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
@@ -151,6 +153,35 @@ impl Fields {
             }
             _ => Err(ApiError::invalid(name, "must be a whole number")),
         }
+    }
+
+    /// Id of a memory, which must be there.
+    pub(crate) fn memory_id(&self, name: &str) -> ApiResult<MemoryId> {
+        let id = self.get(name).and_then(Value::as_str).and_then(|text| text.parse().ok());
+        id.ok_or_else(|| ApiError::invalid(name, "must be the id of a memory, a UUID"))
+    }
+
+    /// Ids of memories, each once, in the order of their first appearance.
+    pub(crate) fn memory_ids(
+        &self,
+        name: &str,
+        count_max: usize,
+    ) -> ApiResult<Option<Vec<MemoryId>>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        let Value::Array(items) = value else {
+            return Err(ApiError::invalid(name, "must be an array of ids"));
+        };
+        if items.is_empty() || items.len() > count_max {
+            return Err(ApiError::invalid(name, format!("must have 1 to {count_max} items")));
+        }
+        let id = |(at, item): (usize, &Value)| {
+            let id = item.as_str().and_then(|text| text.parse().ok());
+            let field = format!("{name}[{at}]");
+            id.ok_or_else(|| ApiError::invalid(field, "must be the id of a memory, a UUID"))
+        };
+        let mut seen = HashSet::new();
+        let ids = items.iter().enumerate().map(id).collect::<ApiResult<Vec<MemoryId>>>()?;
+        Ok(Some(ids.into_iter().filter(|id| seen.insert(*id)).collect()))
     }
 
     /// Id of a node.

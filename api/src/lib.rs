@@ -14,6 +14,7 @@ mod extract;
 mod limits;
 mod metrics;
 mod middleware;
+mod observed;
 mod routes;
 mod wire;
 mod write;

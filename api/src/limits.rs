@@ -36,6 +36,24 @@ pub(crate) const SEARCH_DEFAULT: usize = 20;
 pub(crate) const HOT_CONTEXT_DEFAULT: usize = 10;
 /// Memories of `hot_nodes` when nobody says.
 pub(crate) const HOT_NODES_DEFAULT: usize = 20;
+/// Neighbours when nobody says.
+pub(crate) const NEIGHBOURS_DEFAULT: usize = 20;
+/// Most hops from a memory to a neighbour.
+pub(crate) const NEIGHBOUR_DEPTH_MAX: usize = 3;
+/// Memories of the graph view when nobody says.
+pub(crate) const GRAPH_DEFAULT: usize = 200;
+/// And at most.
+pub(crate) const GRAPH_MAX: usize = 1_000;
+/// How long a bulk command goes on; what is left then is told.
+pub(crate) const BULK_DEADLINE: Duration = Duration::from_secs(30);
+/// Refusals that a bulk command tells one by one; further ones are counted.
+pub(crate) const BULK_ERRORS_MAX: usize = 500;
+/// Events of a page of activity when nobody says.
+pub(crate) const ACTIVITY_DEFAULT: usize = 50;
+/// Longest text of something noted, in bytes.
+pub(crate) const NOTE_BYTES_MAX: usize = 1 << 10;
+/// Largest metadata of something noted, in bytes of JSON.
+pub(crate) const NOTE_METADATA_BYTES_MAX: usize = 8 << 10;
 /// Longest `Idempotency-Key`, in bytes.
 pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 /// Longest query of a search, in bytes.

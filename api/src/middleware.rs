@@ -2,7 +2,8 @@
 //! around those of agents, their bound.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::body::Body;
@@ -11,6 +12,8 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
+use storage::model::id::TenantId;
+use storage::model::tenant::{Caller, KeyId};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -24,12 +27,35 @@ const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 tokio::task_local! {
-    static CURRENT: String;
+    static CURRENT: Current;
+}
+
+/// The request that is being answered.
+struct Current {
+    id: String,
+    /// Whose it is, once its key was looked at.
+    caller: OnceLock<(TenantId, KeyId)>,
+    /// Memories that it stored.
+    added: AtomicU64,
 }
 
 /// Id of the request that is being answered; empty outside of one.
 pub(crate) fn request_id() -> String {
-    CURRENT.try_with(Clone::clone).unwrap_or_default()
+    CURRENT.try_with(|current| current.id.clone()).unwrap_or_default()
+}
+
+/// Notes whose the request is.
+pub(crate) fn note_caller(caller: &Caller) {
+    let whose = (caller.tenant, caller.key);
+    let note = |current: &Current| *current.caller.get_or_init(|| whose);
+    // Outside of a request nobody asks.
+    let _: Result<_, _> = CURRENT.try_with(note);
+}
+
+/// Notes how many memories the request stored.
+pub(crate) fn note_added(memories: usize) {
+    let note = |current: &Current| current.added.store(memories as u64, Ordering::Relaxed);
+    let _: Result<(), _> = CURRENT.try_with(note);
 }
 
 /// Gives each request an id (the caller's, if it is a harmless one), and measures it.
@@ -46,8 +72,19 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let mut response = CURRENT.scope(id.clone(), run(&app, request, next)).await;
-    app.metrics().request(method.as_str(), &route, response.status().as_u16(), started.elapsed());
+    let current = Current { id: id.clone(), caller: OnceLock::new(), added: AtomicU64::new(0) };
+    let answered = async {
+        let response = run(&app, request, next).await;
+        let (caller, added) = CURRENT
+            .with(|current| (current.caller.get().copied(), current.added.load(Ordering::Relaxed)));
+        (response, caller, added)
+    };
+    let (mut response, caller, added) = CURRENT.scope(current, answered).await;
+    let took = started.elapsed();
+    app.metrics().request(method.as_str(), &route, response.status().as_u16(), took);
+    if let Some((tenant, key)) = caller {
+        app.observed().answered(tenant, key, took, added);
+    }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);

@@ -6,7 +6,7 @@ use storage::model::id::Timestamp;
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Tier};
 use storage::model::score::rounded;
 use storage::model::temporal::Window;
-use storage::{Hit, TierFilter};
+use storage::{Hit, Overview, Signal, TierFilter};
 
 /// The types, for messages.
 pub(crate) const MEMORY_TYPES: &str = "episodic, semantic, preference, procedural, fact, moment";
@@ -29,6 +29,15 @@ pub(crate) fn decay_class(name: &str) -> Option<DecayClass> {
         "slow" | "glacial" => Some(DecayClass::Persistent),
         _ => DecayClass::ALL.into_iter().find(|class| class.name() == name),
     }
+}
+
+/// The signals of feedback, for messages.
+pub(crate) const SIGNALS: &str = "relevant, irrelevant, outdated, wrong";
+
+/// A signal of feedback by its name.
+pub(crate) fn signal(name: &str) -> Option<Signal> {
+    let signals = [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
+    signals.into_iter().find(|signal| signal.name() == name)
 }
 
 /// Which tiers a search looks in.
@@ -82,9 +91,20 @@ pub(crate) fn scored(record: &MemoryRecord, score: f64) -> Value {
 /// query names.
 pub(crate) fn hit(hit: &Hit, explain: Option<Option<&Window>>) -> Value {
     let mut value = scored(&hit.record, hit.score);
+    if hit.via.is_some() {
+        value["source"] = "graph_traversal".into();
+    }
     if let Some(window) = explain {
-        let (factors, weights) = (&hit.factors, &hit.weights);
-        value["explain"] = json!({
+        value["explain"] = explained(hit, window);
+    }
+    value
+}
+
+fn explained(hit: &Hit, window: Option<&Window>) -> Value {
+    let weights = &hit.weights;
+    let mut explained = match &hit.factors {
+        None => json!({}),
+        Some(factors) => json!({
             "similarity": factors.similarity,
             "cosine_distance": 1.0 - factors.similarity,
             "similarity_weight": weights.similarity_weight,
@@ -96,17 +116,41 @@ pub(crate) fn hit(hit: &Hit, explain: Option<Option<&Window>>) -> Value {
             "keyword_factor": 1.0 + weights.keyword_weight * factors.keyword_overlap,
             "temporal_boost": factors.temporal_boost,
             "temporal_factor": 1.0 + factors.temporal_boost,
-            "temporal_window": window.map(|window| json!({
-                "reference": window.reference,
-                "start": timestamp(window.start),
-                "end": timestamp(window.end),
-            })),
             "namespace_boost": factors.namespace_boost,
             "namespace_factor": 1.0 + factors.namespace_boost,
-            "fused_score": hit.score,
-        });
-    }
-    value
+        }),
+    };
+    explained["fused_score"] = hit.score.into();
+    explained["temporal_window"] = window.map_or(Value::Null, |window| {
+        json!({
+            "reference": window.reference,
+            "start": timestamp(window.start),
+            "end": timestamp(window.end),
+        })
+    });
+    // Then these multiply to the score, not the factors above.
+    explained["graph"] = hit.via.map_or(Value::Null, |via| {
+        json!({
+            "seed_id": via.seed.to_string(),
+            "seed_score": via.seed_score,
+            "edge_weight": via.edge_weight,
+            "damping": via.damping,
+        })
+    });
+    explained
+}
+
+/// Memories of each type, as published clients read them.
+pub(crate) fn type_counts(overview: &Overview) -> Value {
+    let counts = MemoryType::ALL.into_iter().zip(overview.types);
+    counts.map(|(name, count)| json!({ "type": name.name(), "count": count })).collect()
+}
+
+/// First and last day of a month (see `Timestamp::month`), as YYYY-MM-DD.
+pub(crate) fn days_of(month: u32) -> (String, String) {
+    let (year, number) = ((month / 12) as i16, (month % 12 + 1) as i8);
+    let first = jiff::civil::Date::new(year, number, 1).unwrap_or_default();
+    (first.to_string(), first.last_of_month().to_string())
 }
 
 /// An instant as ISO 8601 in UTC.
@@ -126,6 +170,12 @@ mod tests {
         assert_eq!(decay_class("fast"), Some(DecayClass::Volatile));
         assert_eq!(decay_class("glacial"), Some(DecayClass::Persistent));
         assert_eq!(decay_class("never"), None);
+    }
+
+    #[test]
+    fn a_month_has_its_first_and_last_day() {
+        let (first, last) = days_of(Timestamp(1_709_251_200_000_000).month());
+        assert_eq!((first.as_str(), last.as_str()), ("2024-03-01", "2024-03-31"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields};
 use crate::limits::{APPLY_WAIT, DEADLINE, IDEMPOTENCY_KEY_BYTES_MAX};
+use crate::middleware::note_added;
 use crate::wire;
 
 /// A request to change something, with everything that its receipt covers.
@@ -69,7 +70,12 @@ impl Write {
         let receipt = self.receipt(status)?;
         let (freshness, reply) = ask(app, caller, receipt, action).await?;
         let (status, memories) = match reply {
-            Reply::Memories(records) => (status, records.iter().map(wire::memory).collect()),
+            Reply::Memories(records) => {
+                if status == StatusCode::CREATED {
+                    note_added(records.len());
+                }
+                (status, records.iter().map(wire::memory).collect())
+            }
             Reply::Deleted(id) => (status, vec![gone(&id.to_string())]),
             Reply::Replayed { status: first, memories } => {
                 let present = |(id, record): &(_, Option<MemoryRecord>)| {
@@ -132,6 +138,14 @@ fn gone(id: &str) -> Value {
 pub(crate) async fn embed(app: &App, text: &str) -> ApiResult<Vector> {
     let embedding = app.embedder().embed(text.to_owned()).await?;
     Vector::quantise(app.embedder().model().id, &embedding).map_err(|fault| {
+        tracing::error!(%fault, "the model made an unusable vector");
+        ApiError::internal()
+    })
+}
+
+/// A vector as memories are compared by it: through the rounding that is stored.
+pub(crate) fn unit(vector: &Vector) -> ApiResult<Vec<f32>> {
+    vector.components().map_err(|fault| {
         tracing::error!(%fault, "the model made an unusable vector");
         ApiError::internal()
     })

@@ -54,6 +54,7 @@ pub(crate) async fn form(
         namespace: None,
         // Set by the decision.
         created_at: Timestamp::default(),
+        last_used_at: None,
     };
     let action = Action::Form { cluster, tenant: tenant.to_owned(), key_id: id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };

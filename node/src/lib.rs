@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod config;
 mod connections;
+mod duties;
 pub mod embed;
 mod form;
 mod gauges;

@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use api::{App, Metrics};
 use axum_server::Handle as ServerHandle;
-use raft::{
-    Cuts, Fault, Handle, NodeId, Outcome, Peer, Settings, StartError, SystemWall, Transport,
-};
-use storage::{Action, Command, Flusher, Options, Reader, Reply, View};
+use raft::{Cuts, Fault, Handle, NodeId, Peer, Settings, StartError, SystemWall, Transport};
+use storage::{Flusher, Options, Reader, View};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -19,7 +17,7 @@ use crate::config::Config;
 use crate::embed::{self, Pool};
 use crate::identity::Identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
-use crate::{form, gauges, identity, telemetry, tls};
+use crate::{duties, form, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -29,8 +27,6 @@ const FOUND_TIMEOUT: Duration = Duration::from_secs(120);
 const FORMED_INTERVAL: Duration = Duration::from_millis(200);
 /// How long handing over leadership may take.
 const HAND_OVER: Duration = Duration::from_secs(2);
-/// How often the leader forgets what is past its time.
-const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Why a node ends otherwise than when told to.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +67,8 @@ pub async fn serve(
     let identity =
         identity::of_folder(&config.node.data, config.node.id).map_err(ServeError::Start)?;
     let embedder = embed::start(&config.embedder).map_err(start_error)?;
-    let (reader, flusher, raft) = open(&config, &identity, transport)?;
+    let boot = Uuid::new_v4().as_u64_pair().0;
+    let (reader, flusher, raft) = open(&config, &identity, transport, boot)?;
     check_model(&reader, &embedder)?;
 
     let counters = embedder.counters();
@@ -100,7 +97,7 @@ pub async fn serve(
         found(&config, &raft, &reader, &embedder).await?;
     }
     tokio::spawn(keep_checking_model(raft.clone(), reader.clone(), Arc::clone(&embedder)));
-    tokio::spawn(housekeep(raft.clone()));
+    duties::start(&app, &raft, &reader, config.node.id, boot);
 
     let ended = tokio::select! {
         cause = raft.fault().closed() => Err(ServeError::Fault(cause)),
@@ -167,6 +164,7 @@ fn open(
     config: &Config,
     identity: &Identity,
     transport: Transport,
+    boot: u64,
 ) -> Result<(Reader, Flusher, Handle), ServeError> {
     let data = &config.node.data;
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
@@ -177,7 +175,7 @@ fn open(
     let settings = Settings {
         node: config.node.id,
         incarnation: identity.incarnation.into_bytes(),
-        boot: Uuid::new_v4().as_u64_pair().0,
+        boot,
         heartbeat: Duration::from_millis(config.raft.heartbeat_ms),
         election_min: Duration::from_millis(config.raft.election_min_ms),
         election_max: Duration::from_millis(config.raft.election_max_ms),
@@ -222,20 +220,6 @@ fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), ServeError> {
         "the memories were embedded by {} ({:02x?}), but {} ({:02x?}) is configured: set embedder.model back",
         stored.name, stored.id.0, present.name, present.id.0,
     )))
-}
-
-/// Forgets what is past its time, while this node leads.
-async fn housekeep(raft: Handle) {
-    let mut pause = HOUSEKEEP_INTERVAL;
-    loop {
-        tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
-        let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
-        match raft.submit_here(Command::duty(Action::Housekeep), deadline).await {
-            Ok(Outcome { decision: Ok(Reply::Unfinished), .. }) => pause = Duration::ZERO,
-            Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
-            Err(error) => tracing::debug!(%error, "housekeeping not done here"),
-        }
-    }
 }
 
 async fn told_to_stop(while_stdin_open: bool) {

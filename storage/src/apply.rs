@@ -247,8 +247,12 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
                 shown.push((*tenant, vector_shown(*id, vector)?));
             }
             Change::MemoryRemoved(tenant, id) => {
-                let words_before = words_of(texts.replace(*tenant, *id, None)?.as_ref());
-                shown.push((*tenant, IndexChange::Removed { id: *id, words_before }));
+                let before = texts.replace(*tenant, *id, None)?;
+                let words_before = words_of(before.as_ref());
+                let key_points = before.as_ref().map(Memory::shared_key_points);
+                let key_points_before = key_points.unwrap_or_default();
+                let removed = IndexChange::Removed { id: *id, words_before, key_points_before };
+                shown.push((*tenant, removed));
             }
             Change::ReceiptPut(tenant, day, ..) => {
                 shown.push((*tenant, IndexChange::ReceiptPut(*day)));
@@ -263,7 +267,15 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
             Change::ClusterPut(_)
             | Change::TenantPut(..)
             | Change::ApiKeyPut(..)
-            | Change::VerifyMark(_) => {}
+            | Change::VerifyMark(_)
+            | Change::TickPut(..)
+            | Change::RecallStatsPut(..)
+            | Change::UsagePut(..)
+            | Change::LastReportPut(..)
+            | Change::ApiKeyRemoved(..)
+            | Change::RulesPut(..) => {}
+            Change::EdgePut(tenant, _) => shown.push((*tenant, IndexChange::EdgeAppended)),
+            Change::EdgeRemoved(tenant, ..) => shown.push((*tenant, IndexChange::EdgeRemoved)),
         }
     }
     Ok(shown)
@@ -296,6 +308,8 @@ fn show(
             Change::ApiKeyPut(tenant, id, key) => {
                 engine.registry.put_key(*tenant, *id, key.clone());
             }
+            Change::ApiKeyRemoved(_, id) => engine.registry.remove_key(*id),
+            Change::RulesPut(tenant, rules) => engine.registry.put_rules(*tenant, rules.clone()),
             _ => {}
         }
     }

@@ -7,13 +7,17 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Record};
+use crate::model::access::Rules;
+use crate::model::analytics::{LastReport, RecallStats, Usage};
 use crate::model::cluster::{BatchId, Cluster};
+use crate::model::edge::{Edge, RelationKey, relation_key};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
 use crate::model::memory::Memory;
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
+use crate::model::tick::Tick;
 use crate::model::vector::Vector;
 use crate::table::key::{Key, Kind, after, prefix};
 
@@ -44,6 +48,22 @@ pub enum Change {
     EventsTrimmed(TenantId, Cursor),
     /// Every node hashes its state as of here; the number names the run.
     VerifyMark(u64),
+    /// The tenant's last tick now reads so.
+    TickPut(TenantId, Tick),
+    /// What is known of the tenant's recalls now reads so.
+    RecallStatsPut(TenantId, RecallStats),
+    /// What the tenant used in this month now reads so.
+    UsagePut(TenantId, u32, Usage),
+    /// The last report of this node is that one.
+    LastReportPut(u64, LastReport),
+    /// Two memories are related so.
+    EdgePut(TenantId, Edge),
+    /// The edge of this relation between two memories is gone.
+    EdgeRemoved(TenantId, MemoryId, MemoryId, RelationKey),
+    /// The API key is gone.
+    ApiKeyRemoved(TenantId, KeyId),
+    /// The tenant's access rules now read so.
+    RulesPut(TenantId, Rules),
 }
 
 /// What one log entry carries: changes, and the state they were decided on.
@@ -104,6 +124,23 @@ impl Change {
                 Key::Event(*tenant, *before).bytes(),
             )],
             Self::VerifyMark(_) => Vec::new(),
+            Self::TickPut(tenant, row) => put(Key::Tick(*tenant), row),
+            Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
+            Self::UsagePut(tenant, month, row) => put(Key::Usage(*tenant, *month), row),
+            Self::LastReportPut(node, row) => put(Key::LastReport(*node), row),
+            // At both ends, so that each memory's edges lie together.
+            Self::EdgePut(tenant, edge) => {
+                let relation = relation_key(&edge.relation);
+                let row = codec::encode(edge);
+                ends(*tenant, edge.source, edge.target, relation)
+                    .map(|key| RowWrite::Put(key, row.clone()))
+                    .into()
+            }
+            Self::ApiKeyRemoved(tenant, id) => vec![RowWrite::Delete(Key::ApiKey(*tenant, *id))],
+            Self::RulesPut(tenant, row) => put(Key::Rules(*tenant), row),
+            Self::EdgeRemoved(tenant, source, target, relation) => {
+                ends(*tenant, *source, *target, *relation).map(RowWrite::Delete).into()
+            }
         }
     }
 
@@ -118,11 +155,22 @@ impl Change {
                 }
                 Self::VectorPut(_, _, vector) => vector.size_bytes(),
                 Self::ReceiptPut(_, _, _, receipt) => receipt.ids.len() * 16,
-                Self::EventAppended(_, event) => event.details.iter().map(String::len).sum(),
+                Self::EventAppended(_, event) => {
+                    event.details.iter().map(String::len).sum::<usize>() + event.namespace.len()
+                }
                 Self::TenantPut(..) => 512,
+                Self::TickPut(..) => 1_024,
+                Self::RecallStatsPut(..) => 512,
+                Self::RulesPut(_, rules) => rules.rules.len() * 64,
+                Self::EdgePut(_, edge) => 2 * edge.relation.len() + 64,
                 _ => 0,
             }
     }
+}
+
+/// The keys of an edge's two rows.
+fn ends(tenant: TenantId, source: MemoryId, target: MemoryId, relation: RelationKey) -> [Key; 2] {
+    [Key::Edge(tenant, source, target, relation), Key::Edge(tenant, target, source, relation)]
 }
 
 impl Cursor {

@@ -4,7 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
+use crate::model::access::{Policy, Rule};
+use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
+use crate::model::edge::{EDGES_MAX, Edge, Suggestion};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use crate::model::receipt::ReceiptRequest;
@@ -14,6 +17,8 @@ use crate::model::vector::Vector;
 
 /// Most memories of a batch create.
 pub const CREATE_MAX: usize = 50;
+/// Most memories of a bulk update, deletion or restoration.
+pub const BULK_MAX: usize = 500;
 
 /// Which line of the executor's queue a command waits in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,43 @@ pub enum Action {
     Update(MemoryId, MemoryPatch),
     /// Delete a memory.
     Delete(MemoryId),
+    /// Change several memories alike, each by itself.
+    UpdateEach(Vec<MemoryId>, MemoryPatch),
+    /// Delete several memories, each by itself.
+    DeleteEach(Vec<MemoryId>),
+    /// Bring several memories back from the cold tier, each by itself.
+    RestoreEach(Vec<MemoryId>),
+    /// Say what a memory was worth.
+    Feedback(MemoryId, Signal),
+    /// Relate the first memory to the second.
+    Relate(MemoryId, MemoryId, String),
+    /// Undo that, whichever of them was named first.
+    Unrelate(MemoryId, MemoryId, String),
+    /// Let a key in, whose row is this but for its times.
+    KeyCreate(KeyId, ApiKey),
+    /// Let a key in no more.
+    KeyDelete(KeyId),
+    /// Make this namespace a key's own.
+    KeyNamespace(KeyId, Option<String>),
+    /// Make a rule; `None` takes the one for this agent and namespace away.
+    RulePut {
+        /// Id or name of a key, or `*`.
+        agent: String,
+        /// A namespace, or `*`.
+        namespace: String,
+        /// What holds.
+        policy: Option<Policy>,
+    },
+    /// Take the rule of this number away.
+    RuleDelete(u64),
+    /// Give the tenant another name.
+    Rename(String),
+    /// Append something to the journal that an agent did.
+    Note(Vec<String>),
+    /// Count and warm what a node saw.
+    Observed(Report),
+    /// Take the next step of the tenant's tick, if one is due.
+    Tick,
     /// Change settings of the tenant's configuration, all or none.
     Configure(Vec<(String, SettingValue)>),
     /// Move the clock, nothing else.
@@ -108,6 +150,8 @@ pub struct NewMemory {
     pub key_points: Vec<String>,
     /// The meaning of label.
     pub vector: Vector,
+    /// Edges that it should get.
+    pub suggestions: Vec<Suggestion>,
 }
 
 /// Changes to a memory; `None` leaves a field as it is.
@@ -131,6 +175,31 @@ pub struct MemoryPatch {
     pub current_heat: Option<f32>,
 }
 
+/// What somebody says of a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Signal {
+    /// It helped: warms and strengthens.
+    Relevant,
+    /// It did not: leaves little of its heat.
+    Irrelevant,
+    /// It holds no longer: takes its heat.
+    Outdated,
+    /// It is not true: flags it for review.
+    Wrong,
+}
+
+impl Signal {
+    /// The name used in JSON, the journal and docs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Relevant => "relevant",
+            Self::Irrelevant => "irrelevant",
+            Self::Outdated => "outdated",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
 impl Command {
     /// A command of the service itself.
     pub fn duty(action: Action) -> Self {
@@ -147,7 +216,24 @@ impl Command {
             | Action::Configure(_)
             | Action::Admit { .. }
             | Action::Dismiss { .. } => Class::Client,
-            Action::Stamp | Action::Housekeep | Action::Verify => Class::Duty,
+            Action::UpdateEach(..)
+            | Action::DeleteEach(_)
+            | Action::RestoreEach(_)
+            | Action::Feedback(..)
+            | Action::Relate(..)
+            | Action::Unrelate(..)
+            | Action::KeyCreate(..)
+            | Action::KeyDelete(_)
+            | Action::KeyNamespace(..)
+            | Action::RulePut { .. }
+            | Action::RuleDelete(_)
+            | Action::Rename(_)
+            | Action::Note(_) => Class::Client,
+            Action::Stamp
+            | Action::Housekeep
+            | Action::Verify
+            | Action::Tick
+            | Action::Observed(_) => Class::Duty,
         }
     }
 
@@ -157,12 +243,22 @@ impl Command {
         FIXED
             + match &self.action {
                 Action::Create(memories) => memories.iter().map(NewMemory::size_bytes).sum(),
-                Action::Update(_, patch) => patch
-                    .label
-                    .as_ref()
-                    .map_or(0, |(label, vector)| label.len() + vector.size_bytes()),
+                Action::Update(_, patch) => patch.size_bytes(),
+                Action::UpdateEach(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
+                Action::DeleteEach(ids) | Action::RestoreEach(ids) => size_of_val(&ids[..]),
+                Action::Note(details) => details.iter().map(String::len).sum(),
+                Action::Observed(report) => {
+                    let recalls = report.tenants.iter().map(|tenant| &tenant.recalls);
+                    recalls.map(|recalls| size_of_val(&recalls[..])).sum()
+                }
                 _ => 0,
             }
+    }
+}
+
+impl MemoryPatch {
+    fn size_bytes(&self) -> usize {
+        self.label.as_ref().map_or(0, |(label, vector)| label.len() + vector.size_bytes())
     }
 }
 
@@ -181,6 +277,22 @@ pub enum Reply {
     Memories(Vec<MemoryRecord>),
     /// The memory is gone.
     Deleted(MemoryId),
+    /// What became of each memory of a bulk command, in the order asked: of as many as one
+    /// command may touch, one at least. Ask again for the rest.
+    Each(Vec<Result<(), Refusal>>),
+    /// What feedback did.
+    Feedback(FeedbackReply),
+    /// The key as it is now.
+    ApiKey(KeyId, ApiKey),
+    /// The rule as it is, or was.
+    Rule(Rule),
+    /// The edge as it is, or was.
+    Related {
+        /// The edge.
+        edge: Edge,
+        /// Whether it was not there before.
+        is_new: bool,
+    },
     /// The tenant's configuration as it is now.
     Configured(Box<Thermo>),
     /// The write was done before; what it touched, as it is now.
@@ -198,12 +310,50 @@ pub enum Reply {
     Marked(u64),
 }
 
+/// What feedback did to a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FeedbackReply {
+    /// Which memory.
+    pub id: MemoryId,
+    /// Its heat before, 0 to 1.
+    pub heat_before: f64,
+    /// And after.
+    pub heat_after: f64,
+    /// Its stability before, 1 to 100.
+    pub stability_before: f32,
+    /// And after.
+    pub stability_after: f32,
+}
+
 /// Why a command was not done. Nothing was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// No such memory in this tenant.
     #[error("no memory has this id")]
     NotFound,
+    /// No such edge.
+    #[error("no edge of this relation lies between these memories")]
+    NoEdge,
+    /// The key may not touch this namespace.
+    #[error("this key may not use the namespace {0:?}")]
+    NamespaceForbidden(String),
+    /// No such key, rule or tenant.
+    #[error("there is no such {0}")]
+    NoSuch(String),
+    /// The tenant has as many of them as it may.
+    #[error("a tenant may have {max} {what}, and this one does")]
+    TooMany {
+        /// Of what.
+        what: String,
+        /// The bound.
+        max: usize,
+    },
+    /// The memory has as many edges as it may.
+    #[error("memory {id} has {EDGES_MAX} edges, and may have no more")]
+    EdgesFull {
+        /// Which one.
+        id: MemoryId,
+    },
     /// The memory is locked.
     #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
     Locked,

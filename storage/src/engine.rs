@@ -93,6 +93,8 @@ pub struct Counts {
     pub receipts: u64,
     /// Journal events.
     pub events: u64,
+    /// Edges between memories.
+    pub edges: u64,
 }
 
 /// Read access to the newest applied state. Cheap to clone; never blocks a
@@ -162,7 +164,12 @@ impl Reader {
     pub fn counts(&self, tenant: TenantId) -> Counts {
         let Some(index) = self.index(tenant) else { return Counts::default() };
         let inner = index.read();
-        Counts { memories: inner.live() as u64, receipts: inner.receipts(), events: inner.events() }
+        Counts {
+            memories: inner.live() as u64,
+            receipts: inner.receipts(),
+            events: inner.events(),
+            edges: inner.edges(),
+        }
     }
 
     /// A memory with its heat as of the cluster clock.
@@ -178,6 +185,46 @@ impl Reader {
     /// The configuration in force for a tenant.
     pub fn thermo(&self, tenant: TenantId) -> Thermo {
         thermo(&self.engine(), tenant)
+    }
+
+    /// Events of a tenant's journal before `before`, the latest first, `limit` at most, of
+    /// those that `wanted` takes.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn journal(
+        &self,
+        tenant: TenantId,
+        before: Option<Cursor>,
+        limit: usize,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Vec<(Cursor, Event)>> {
+        let (start, end) = all_of(Kind::Event, tenant);
+        let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
+        let engine = self.engine();
+        let mut events = Vec::new();
+        for row in engine.state.range_back(&start, &end) {
+            if events.len() == limit {
+                break;
+            }
+            let (cursor, event) = event_row(&row?)?;
+            if wanted(&event) {
+                events.push((cursor, event));
+            }
+        }
+        Ok(events)
+    }
+
+    /// Tenants whose tick is due by the cluster clock, or under way.
+    pub fn tick_due(&self) -> Vec<TenantId> {
+        let engine = self.engine();
+        let now = engine.position.read().clock;
+        let is_due = |tenant: &TenantId| {
+            let Ok(Some(tick)) = engine.state.tick(*tenant) else { return false };
+            let interval = thermo(&engine, *tenant).tick_interval_seconds;
+            tick.is_due(now, interval)
+        };
+        self.tenants().into_iter().filter(is_due).collect()
     }
 
     /// The day of the oldest receipt of a tenant.
@@ -213,6 +260,10 @@ impl Reader {
 impl View for Reader {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.engine().state.bytes(key)
+    }
+
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.engine().state.rows(prefix, most)
     }
 }
 

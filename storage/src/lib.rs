@@ -39,7 +39,8 @@ use std::path::Path;
 pub use apply::{Applied, Body, Entry, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, CREATE_MAX, Class, Command, Decision, MemoryPatch, NewMemory, Refusal, Reply,
+    Action, BULK_MAX, CREATE_MAX, Class, Command, Decision, FeedbackReply, MemoryPatch, NewMemory,
+    Refusal, Reply, Signal,
 };
 pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, decide};
 pub use engine::{Counts, Options, Reader, Searches};
@@ -47,8 +48,8 @@ pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
 pub use log::{Log, LogWrite, Name};
 pub use search::{
-    ColdAhead, Filter, Found, Hit, HotRequest, ListRequest, Order, Page, SearchRequest, Sort,
-    TierFilter,
+    ColdAhead, Filter, Found, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour,
+    Order, Overview, Page, SearchRequest, Sort, TierFilter, Via,
 };
 pub use table::key::Key;
 pub use table::view::View;

@@ -7,13 +7,17 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use storage::codec::{Record, decode, encode};
+use storage::model::access::{Policy, Rule, Rules};
+use storage::model::analytics::{LastReport, RecallStats, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model, Position};
+use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::Receipt;
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
+use storage::model::tick::{Stage, Tick};
 use storage::model::vector::{ModelId, Vector};
 use storage::{Batch, Change};
 
@@ -65,7 +69,8 @@ fn event() -> Event {
         at: Timestamp(5),
         kind: EventKind::Updated,
         actor: Some(KeyId([4; 8])),
-        subject: MemoryId([3; 16]),
+        subject: Some(MemoryId([3; 16])),
+        namespace: "n".into(),
         details: vec!["label".into()],
     }
 }
@@ -77,6 +82,7 @@ fn api_key() -> ApiKey {
         hash: [9; 32],
         namespace: None,
         created_at: Timestamp(1),
+        last_used_at: None,
     }
 }
 
@@ -99,8 +105,8 @@ fn the_bytes_of_every_row_are_fixed() {
     pinned(&memory(), "0102616204016e020100010000003f01016b02fb580200");
     pinned(&anchor(), "010000803ffc80841e00000000400104030000803e");
     pinned(&vector(), "01070707070707070704003c0000");
-    pinned(&event(), &format!("010a0101{}{}01056c6162656c", "04".repeat(8), "03".repeat(16)));
-    pinned(&api_key(), &format!("01016102{}0002", "09".repeat(32)));
+    pinned(&event(), &format!("010a0101{}01{}016e01056c6162656c", "04".repeat(8), "03".repeat(16)));
+    pinned(&api_key(), &format!("01016102{}000200", "09".repeat(32)));
     let model = format!("{}016dfb8001", "07".repeat(8));
     pinned(&cluster(), &format!("01{}0101{}00{model}", "01".repeat(16), "02".repeat(16)));
     pinned(&receipt(), &format!("01{}c901{}", "08".repeat(32), "03".repeat(16)));
@@ -141,6 +147,61 @@ fn the_bytes_of_every_row_are_fixed() {
     expected += &(numbers(&[0.1]) + "3c");
     expected += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1]);
     pinned(&tenant(), &expected);
+    // Without the tenant's name, time and bound.
+    let thermo = expected["01017402010a".len()..].to_owned();
+    pinned(&tick(), &format!("010206{thermo}04{thermo}0001{}", "03".repeat(16)));
+    // Six counts of one byte, two sums of eight, for each of six types.
+    let of_type = format!("{}{}", "00".repeat(6), "00".repeat(16));
+    pinned(&stats(), &format!("01{}0706", of_type.repeat(6)));
+    pinned(&usage(), "01010203fbe803");
+    pinned(&last_report(), "010304");
+    pinned(&rules(), "010901030161016e010a");
+    pinned(&edge(), &format!("01{}{}01720000003f0c", "03".repeat(16), "04".repeat(16)));
+}
+
+fn tick() -> Tick {
+    let thermo = Box::<storage::model::thermo::Thermo>::default();
+    Tick {
+        number: 2,
+        from: Timestamp(3),
+        thermo_from: thermo.clone(),
+        until: Timestamp(2),
+        thermo,
+        stage: Stage::Judging(Some(MemoryId([3; 16]))),
+    }
+}
+
+fn stats() -> RecallStats {
+    RecallStats { searches: 7, searches_with_results: 6, ..RecallStats::default() }
+}
+
+fn usage() -> Usage {
+    Usage { requests: 1, nodes_added: 2, latency_micros: 3, latency_max_micros: 1_000 }
+}
+
+fn last_report() -> LastReport {
+    LastReport { boot: 3, number: 4 }
+}
+
+fn rules() -> Rules {
+    let rule = Rule {
+        number: 3,
+        agent: "a".into(),
+        namespace: "n".into(),
+        policy: Policy::Deny,
+        created_at: Timestamp(5),
+    };
+    Rules { last: 9, rules: vec![rule] }
+}
+
+fn edge() -> Edge {
+    Edge {
+        source: MemoryId([3; 16]),
+        target: MemoryId([4; 16]),
+        relation: "r".into(),
+        weight: 0.5,
+        created_at: Timestamp(6),
+    }
 }
 
 /// A value alone, as it stands within a record.
@@ -166,7 +227,14 @@ fn the_bytes_of_every_variant_are_fixed() {
     in_order(&[Episodic, Semantic, Preference, Procedural, Fact, Moment]);
     in_order(&[Volatile, Normal, Persistent, Permanent]);
     in_order(&[Role::Reader, Role::Agent, Role::Admin, Role::Operator]);
-    in_order(&[EventKind::Created, EventKind::Updated, EventKind::Deleted]);
+    use EventKind::{
+        Archived, Cooled, Created, Deleted, Feedback, Noted, Related, Restored, Unrelated, Updated,
+        Warmed,
+    };
+    in_order(&[
+        Created, Updated, Deleted, Archived, Restored, Cooled, Warmed, Feedback, Related,
+        Unrelated, Noted,
+    ]);
 }
 
 #[test]
@@ -193,6 +261,20 @@ fn the_bytes_of_every_change_are_fixed() {
         (Change::EventAppended(t, event()), format!("0901{}", row(&hex(&encode(&event()))))),
         (Change::EventsTrimmed(t, Cursor { index: 22, ordinal: 1 }), "0a011601".into()),
         (Change::VerifyMark(7), "0b07".into()),
+        (Change::TickPut(t, tick()), format!("0c01{}", row(&hex(&encode(&tick()))))),
+        (Change::RecallStatsPut(t, stats()), format!("0d01{}", row(&hex(&encode(&stats()))))),
+        (
+            Change::UsagePut(t, 24_322, usage()),
+            format!("0e01fb025f{}", row(&hex(&encode(&usage())))),
+        ),
+        (Change::LastReportPut(2, last_report()), "0f020304".into()),
+        (Change::EdgePut(t, edge()), format!("1001{}", row(&hex(&encode(&edge()))))),
+        (Change::ApiKeyRemoved(t, KeyId([4; 8])), format!("1201{}", "04".repeat(8))),
+        (Change::RulesPut(t, rules()), format!("1301{}", row(&hex(&encode(&rules()))))),
+        (
+            Change::EdgeRemoved(t, id, MemoryId([4; 16]), [5; 8]),
+            format!("1101{ids}{}{}", "04".repeat(16), "05".repeat(8)),
+        ),
     ];
     for (change, bytes) in changes {
         let batch = Batch {

@@ -11,15 +11,17 @@ use std::fmt::Write;
 use std::path::Path;
 
 use common::{DIMENSION, Engine, TENANT, command, form, new_memory, vector};
+use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::cluster::Member;
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::score::rounded;
 use storage::model::thermo::SettingValue;
+use storage::model::tick::Stage;
 use storage::{
     Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, MemoryPatch,
-    Options, Reply, SearchRequest,
+    Options, Reply, SearchRequest, Signal, TierFilter,
 };
 
 #[test]
@@ -114,6 +116,14 @@ impl Line {
             "create" => Action::Create(vec![self.new_memory()]),
             "update" => Action::Update(self.id(), self.patch()),
             "delete" => Action::Delete(self.id()),
+            "tick" => Action::Tick,
+            "restore" => Action::RestoreEach(self.ids()),
+            "delete-each" => Action::DeleteEach(self.ids()),
+            "update-each" => Action::UpdateEach(self.ids(), self.patch()),
+            "feedback" => Action::Feedback(self.id(), self.signal()),
+            "relate" => Action::Relate(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "unrelate" => Action::Unrelate(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "recall" => return Command::duty(Action::Observed(self.report())),
             "configure" => Action::Configure(self.changes()),
             other => panic!("no command {other}"),
         };
@@ -142,6 +152,30 @@ impl Line {
             .unwrap();
         }
         new
+    }
+
+    /// The memories that the words after the first name, one letter each.
+    fn ids(&self) -> Vec<MemoryId> {
+        let single = self.words[1..].iter().filter(|word| word.len() == 1);
+        single.map(|word| MemoryId([word.as_bytes()[0]; 16])).collect()
+    }
+
+    fn signal(&self) -> Signal {
+        let signals = [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
+        signals.into_iter().find(|signal| signal.name() == self.words[2]).unwrap()
+    }
+
+    fn report(&self) -> Report {
+        let recalls = self.ids().into_iter().map(|id| (id, self.get("times").unwrap_or(1)));
+        let tenant = TenantReport {
+            tenant: TENANT,
+            recalls: recalls.collect(),
+            searches: 1,
+            searches_with_results: 1,
+            usage: Usage::default(),
+            keys: Vec::new(),
+        };
+        Report { node: 1, boot: 1, number: self.get("report").unwrap(), tenants: vec![tenant] }
     }
 
     /// Settings by name, with a number or a word for each.
@@ -234,7 +268,12 @@ impl Script {
     }
 
     fn read(&mut self, engine: &Engine, line: &Line) {
-        let filter = Filter { namespace: line.get("namespace"), ..Filter::default() };
+        let tier = match line.settings.get("tier").map(String::as_str) {
+            Some("cold") => TierFilter::Cold,
+            Some("all") => TierFilter::All,
+            _ => TierFilter::Hot,
+        };
+        let filter = Filter { namespace: line.get("namespace"), tier, ..Filter::default() };
         let limit = line.get("limit").unwrap_or(10);
         if line.words[0] == "search" {
             let query = line.words[1].clone();
@@ -247,21 +286,32 @@ impl Script {
                 limit,
             };
             for hit in engine.reader.search(TENANT, &request).unwrap().hits {
+                if let Some(via) = hit.via {
+                    let seed = name(via.seed);
+                    self.print(&format!(
+                        "{} score={} by an edge of {seed}",
+                        name(hit.record.id),
+                        hit.score
+                    ));
+                    continue;
+                }
+                let factors = hit.factors.unwrap();
                 self.print(&format!(
                     "{} score={} similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
                     name(hit.record.id),
                     hit.score,
-                    hit.factors.similarity,
-                    hit.factors.heat,
-                    hit.factors.keyword_overlap,
-                    hit.factors.temporal_boost,
-                    hit.factors.namespace_boost,
+                    factors.similarity,
+                    factors.heat,
+                    factors.keyword_overlap,
+                    factors.temporal_boost,
+                    factors.namespace_boost,
                 ));
             }
             return;
         }
         let records = if line.words[0] == "hot" {
-            let request = HotRequest { filter, pinned_first: true, limit };
+            let request =
+                HotRequest { filter, pinned_first: true, limit, budget_chars: line.get("chars") };
             engine.reader.hottest(TENANT, &request).unwrap()
         } else {
             let words = line
@@ -291,6 +341,11 @@ fn name(id: MemoryId) -> char {
     char::from(id.0[0])
 }
 
+/// The letter of an id, anything else as it stands.
+fn short(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), |id| name(id).to_string())
+}
+
 fn time(at: Timestamp) -> String {
     let hour = 3_600 * Timestamp::SECOND_MICROS;
     format!("{}h+{}", at.0 / hour, at.0 % hour)
@@ -308,7 +363,12 @@ fn shown(record: &MemoryRecord) -> String {
         record.anchor.heat,
         time(record.anchor.at),
     );
-    for (flag, set) in [("pinned", memory.is_pinned), ("locked", memory.is_locked)] {
+    for (flag, set) in [
+        ("pinned", memory.is_pinned),
+        ("locked", memory.is_locked),
+        ("flagged", memory.is_flagged),
+        ("cold", memory.archived_at.is_some()),
+    ] {
         if set {
             text += &format!(" {flag}");
         }
@@ -323,6 +383,29 @@ fn told(decision: &Decision) -> String {
         }
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
         Ok(Reply::Configured(_)) => "configured".into(),
+        Ok(Reply::Each(outcomes)) => {
+            let one = |outcome: &Result<(), _>| match outcome {
+                Ok(()) => "done".to_owned(),
+                Err(refusal) => format!("refused: {refusal}"),
+            };
+            outcomes.iter().map(one).collect::<Vec<_>>().join(", ")
+        }
+        Ok(Reply::Feedback(feedback)) => format!(
+            "heat {:.4} to {:.4}, stability {} to {}",
+            feedback.heat_before,
+            feedback.heat_after,
+            feedback.stability_before,
+            feedback.stability_after
+        ),
+        Ok(Reply::ApiKey(_, key)) => format!("key {} may {}", key.name, key.role.name()),
+        Ok(Reply::Rule(rule)) => format!("rule {} for {}", rule.number, rule.namespace),
+        Ok(Reply::Related { edge, is_new }) => format!(
+            "{} -{}- {}{}",
+            name(edge.source),
+            edge.relation,
+            name(edge.target),
+            if *is_new { " is new" } else { "" }
+        ),
         Ok(Reply::Replayed { status, memories }) => {
             let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
                 Some(record) => shown(record),
@@ -369,13 +452,45 @@ fn fact(change: &Change) -> String {
         }
         Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are gone"),
         Change::EventAppended(_, event) => {
-            format!("event {:?} {} {}", event.kind, name(event.subject), event.details.join(" "))
-                .trim_end()
-                .into()
+            let details = event.details.iter().map(|detail| short(detail));
+            let details = details.collect::<Vec<_>>().join(" ");
+            let subject = event.subject.map_or('-', name);
+            format!("event {:?} {subject} {details}", event.kind).trim_end().into()
         }
         Change::EventsTrimmed(_, before) => {
             format!("events before {}.{} are gone", before.index, before.ordinal)
         }
+        Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is gone", tenant.0),
+        Change::RulesPut(_, rules) => format!("{} access rules", rules.rules.len()),
         Change::VerifyMark(number) => format!("verify mark {number}"),
+        Change::TickPut(_, tick) => format!(
+            "tick {} from {} until {}: {}",
+            tick.number,
+            time(tick.from),
+            time(tick.until),
+            match tick.stage {
+                Stage::Judging(_) => "judging",
+                Stage::Archiving(_) => "archiving",
+                Stage::Done => "done",
+            }
+        ),
+        Change::RecallStatsPut(_, stats) => {
+            let recalls: u64 = stats.types.iter().map(|of_type| of_type.recalls).sum();
+            format!("statistics: {recalls} recalls, {} searches", stats.searches)
+        }
+        Change::UsagePut(_, month, usage) => {
+            format!("{} requests in month {month}", usage.requests)
+        }
+        Change::LastReportPut(node, last) => format!("report {} of node {node} is in", last.number),
+        Change::EdgePut(_, edge) => format!(
+            "edge {} -{}- {} of weight {}",
+            name(edge.source),
+            edge.relation,
+            name(edge.target),
+            edge.weight
+        ),
+        Change::EdgeRemoved(_, source, target, _) => {
+            format!("an edge of {} and {} is gone", name(*source), name(*target))
+        }
     }
 }

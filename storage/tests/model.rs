@@ -6,216 +6,37 @@
 #![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
 
 mod common;
+#[path = "common/world.rs"]
+mod world;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{DIMENSION, Engine, MODEL, TENANT, command, form, new_memory, vector};
-use storage::model::heat::{Anchor, Cooling, heat};
+use common::{DIMENSION, Engine, MODEL, TENANT, command, form, vector};
+use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, Memory, MemoryType};
-use storage::model::receipt::ReceiptRequest;
+use storage::model::memory::MemoryType;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, rounded};
 use storage::model::temporal::window;
-use storage::model::thermo::{RecallWeights, Thermo};
+use storage::model::thermo::{RecallWeights, SettingValue};
 use storage::model::vector::dot;
 use storage::model::words::{subject_words, words};
 use storage::{
-    Action, Applied, Command, Filter, HotRequest, ListRequest, MemoryPatch, Options, Refusal,
-    Reply, SearchRequest, codec,
+    Action, Applied, Command, Filter, HotRequest, ListRequest, Options, Refusal, Reply,
+    SearchRequest, codec,
 };
-
-const WORDS: [&str; 12] = [
-    "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
-    "train", "the",
-];
-const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
-
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Clone>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())].clone()
-    }
-
-    fn text(&mut self) -> String {
-        let count = 1 + self.below(5);
-        (0..count).map(|_| self.pick(&WORDS)).collect::<Vec<_>>().join(" ")
-    }
-
-    fn heat(&mut self) -> f32 {
-        self.below(101) as f32 / 100.0
-    }
-}
-
-/// What a memory is, as simply as can be said.
-#[derive(Clone)]
-struct Naive {
-    memory: Memory,
-    anchor: Anchor,
-    text_for_vector: String,
-}
-
-#[derive(Default)]
-struct World {
-    memories: BTreeMap<MemoryId, Naive>,
-    receipts: BTreeMap<u8, (u8, MemoryId)>,
-    next: u64,
-}
-
-impl World {
-    fn heat(naive: &Naive, now: Timestamp) -> f64 {
-        heat(&naive.anchor, Cooling::of(&naive.memory, &Thermo::default()), now)
-    }
-
-    fn command(&mut self, random: &mut Random) -> Command {
-        let known: Vec<MemoryId> = self.memories.keys().copied().collect();
-        let id = if known.is_empty() || random.chance(5) {
-            MemoryId([0xff; 16])
-        } else {
-            random.pick(&known)
-        };
-        match random.below(10) {
-            0..=4 => {
-                self.next += 1;
-                let mut bytes = [0; 16];
-                // Ids in no order, as those of several nodes are.
-                bytes[..8].copy_from_slice(&random.next().to_be_bytes());
-                bytes[8..].copy_from_slice(&self.next.to_be_bytes());
-                let mut new = new_memory(MemoryId(bytes), &random.text());
-                new.memory_type = random.pick(&MemoryType::ALL);
-                new.decay_class = random.pick(&DecayClass::ALL);
-                new.namespace = random.pick(&NAMESPACES).into();
-                new.is_pinned = random.chance(20);
-                new.min_heat = if random.chance(20) { random.heat() } else { 0.0 };
-                new.initial_heat = random.heat();
-                new.key_points = if random.chance(30) { vec![random.text()] } else { Vec::new() };
-                let receipt = random.chance(30).then(|| ReceiptRequest {
-                    key: [random.below(6) as u8; 32],
-                    body_hash: [random.below(2) as u8; 32],
-                    status: 201,
-                });
-                Command { receipt, ..command(Action::Create(vec![new])) }
-            }
-            5..=7 => {
-                let label = random.chance(30).then(|| random.text());
-                let patch = MemoryPatch {
-                    label: label.map(|label| (label.clone(), vector(&label))),
-                    memory_type: random.chance(20).then(|| random.pick(&MemoryType::ALL)),
-                    namespace: random.chance(20).then(|| random.pick(&NAMESPACES).into()),
-                    decay_class: random.chance(20).then(|| random.pick(&DecayClass::ALL)),
-                    is_pinned: random.chance(20).then(|| random.chance(50)),
-                    is_locked: random.chance(20).then(|| random.chance(50)),
-                    min_heat: random.chance(10).then(|| random.heat()),
-                    current_heat: random.chance(20).then(|| random.heat()),
-                };
-                command(Action::Update(id, patch))
-            }
-            _ => command(Action::Delete(id)),
-        }
-    }
-
-    /// What a command must answer, told in a word, and its effect on the model.
-    fn expect(&mut self, command: &Command, now: Timestamp) -> &'static str {
-        if let Some(receipt) = &command.receipt
-            && let Some((body, _)) = self.receipts.get(&receipt.key[0])
-        {
-            return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
-        }
-        match &command.action {
-            Action::Create(new) => {
-                let new = &new[0];
-                let memory = Memory {
-                    label: new.label.clone(),
-                    memory_type: new.memory_type,
-                    namespace: new.namespace.clone(),
-                    decay_class: new.decay_class,
-                    is_pinned: new.is_pinned,
-                    is_locked: false,
-                    is_flagged: false,
-                    min_heat: new.min_heat,
-                    key_points: new.key_points.clone(),
-                    created_at: now,
-                    updated_at: now,
-                    archived_at: None,
-                };
-                let anchor = Anchor::fresh(new.initial_heat, now);
-                let naive = Naive { memory, anchor, text_for_vector: new.label.clone() };
-                self.memories.insert(new.id, naive);
-                if let Some(receipt) = &command.receipt {
-                    self.receipts.insert(receipt.key[0], (receipt.body_hash[0], new.id));
-                }
-                "done"
-            }
-            Action::Update(id, patch) => match self.memories.get_mut(id) {
-                None => "not found",
-                Some(naive) => {
-                    update(naive, patch, now);
-                    "done"
-                }
-            },
-            Action::Delete(id) => match self.memories.get(id) {
-                None => "not found",
-                Some(naive) if naive.memory.is_locked => "locked",
-                Some(_) => {
-                    self.memories.remove(id);
-                    "deleted"
-                }
-            },
-            _ => unreachable!("no other command is made"),
-        }
-    }
-}
-
-fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
-    let (before, present) = (naive.memory.clone(), World::heat(naive, now));
-    let memory = &mut naive.memory;
-    if let Some((label, _)) = &patch.label {
-        memory.label.clone_from(label);
-        naive.text_for_vector.clone_from(label);
-    }
-    memory.memory_type = patch.memory_type.unwrap_or(memory.memory_type);
-    memory.namespace = patch.namespace.clone().unwrap_or_else(|| memory.namespace.clone());
-    memory.decay_class = patch.decay_class.unwrap_or(memory.decay_class);
-    memory.is_pinned = patch.is_pinned.unwrap_or(memory.is_pinned);
-    memory.is_locked = patch.is_locked.unwrap_or(memory.is_locked);
-    memory.min_heat = patch.min_heat.unwrap_or(memory.min_heat);
-    if *memory == before && patch.current_heat.is_none() {
-        return;
-    }
-    memory.updated_at = now;
-    let cooling = |memory: &Memory| {
-        (memory.memory_type, memory.decay_class, memory.is_pinned, memory.min_heat.to_bits())
-    };
-    if let Some(heat) = patch.current_heat {
-        naive.anchor = Anchor { heat, at: now, ..naive.anchor };
-    } else if cooling(memory) != cooling(&before) {
-        naive.anchor = Anchor { heat: present as f32, at: now, ..naive.anchor };
-    }
-}
+use world::{NAMESPACES, Naive, Random, World};
 
 fn told(decision: &storage::Decision) -> &'static str {
     match decision {
         Ok(
             Reply::Memories(_)
             | Reply::Configured(_)
+            | Reply::Each(_)
+            | Reply::Feedback(_)
+            | Reply::Related { .. }
+            | Reply::ApiKey(..)
+            | Reply::Rule(_)
             | Reply::Done
             | Reply::Unfinished
             | Reply::Marked(_),
@@ -235,7 +56,9 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
     assert_eq!(engine.reader.counts(TENANT).memories, world.memories.len() as u64);
     for (id, naive) in &world.memories {
         let found = engine.reader.get(TENANT, *id).unwrap().expect("it is in the model");
-        assert_eq!((&found.memory, &found.anchor), (&naive.memory, &naive.anchor));
+        // What a tick left is for the next one.
+        let anchor = Anchor { tick_heat: naive.anchor.tick_heat, ..found.anchor };
+        assert_eq!((&found.memory, &anchor), (&naive.memory, &naive.anchor));
         assert_eq!(found.heat.to_bits(), World::heat(naive, now).to_bits());
     }
     let namespace = random.chance(50).then(|| random.pick(&NAMESPACES).to_owned());
@@ -246,6 +69,7 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
         .iter()
         .filter(|(_, naive)| filter.namespace.as_ref().is_none_or(|n| *n == naive.memory.namespace))
         .filter(|(_, naive)| filter.memory_type.is_none_or(|t| t == naive.memory.memory_type))
+        .filter(|(_, naive)| naive.memory.archived_at.is_none())
         .collect();
     compare_list(engine, &passing, &filter, now);
     compare_hot(engine, &passing, &filter, now);
@@ -284,7 +108,8 @@ fn compare_hot(engine: &Engine, passing: &[(&MemoryId, &Naive)], filter: &Filter
         let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
         by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
     });
-    let request = HotRequest { filter: filter.clone(), pinned_first: true, limit: 10 };
+    let request =
+        HotRequest { filter: filter.clone(), pinned_first: true, limit: 10, budget_chars: None };
     let found = engine.reader.hottest(TENANT, &request).unwrap();
     let expected: Vec<_> = expected.iter().take(10).map(|(.., id)| *id).collect();
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), expected);
@@ -385,7 +210,9 @@ fn run(seed: u64, steps: usize) {
     let graphed = Options { exact_max: 5, ..Options::default() };
     let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
-    let (_, first) = leader.decide(Timestamp(now), &[form(DIMENSION)]);
+    let few = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
+    let first = [form(DIMENSION), command(Action::Configure(vec![few]))];
+    let (_, first) = leader.decide(Timestamp(now), &first);
     log.push(codec::encode(&first));
     leader.apply(&first);
     let crash_at = random.below(steps);
@@ -405,6 +232,12 @@ fn run(seed: u64, steps: usize) {
         assert_eq!(decisions.iter().map(told).collect::<Vec<_>>(), expected, "seed {seed}");
         log.push(codec::encode(&batch));
         assert_eq!(leader.apply(&batch), Applied::Done);
+        let follows = |command: &Command| {
+            matches!(command.action, Action::Create(_) | Action::Update(..) | Action::Delete(_))
+        };
+        if !commands.iter().all(follows) {
+            world.learn(&leader);
+        }
         if step == crash_at {
             // What a crash leaves: the last flush, in this case some steps back.
             leader.writer.flusher().flush().unwrap();

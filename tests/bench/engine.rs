@@ -7,7 +7,7 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
-use storage::{Batch, Command, HotRequest, Options, SearchRequest, codec};
+use storage::{Action, Batch, Command, HotRequest, Options, SearchRequest, codec};
 use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
 
 const TEXT: &str = "Reverting a deployment: run the previous build again, wait for the canary to \
@@ -104,6 +104,13 @@ fn heat_scan_of_1_000_000(bencher: Bencher<'_, '_>) {
     bencher
         .counter(ItemsCount::new(1_000_000_u32))
         .bench(|| reader.hottest(TENANT, black_box(&request)).expect("it is read"));
+}
+
+#[divan::bench(sample_count = 30)]
+fn tick_over_1_000_000(bencher: Bencher<'_, '_>) {
+    let engine = &million().engine;
+    let tick = [Command { tenant: Some(TENANT), ..Command::duty(Action::Tick) }];
+    bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| engine.decide(black_box(&tick)));
 }
 
 #[divan::bench]

@@ -1,21 +1,29 @@
 //! Promises to users, one file each, kept by real processes of the real binary.
 
 mod bad_input;
+mod bulk;
+mod clients;
 mod cluster;
+mod cold;
 mod consistency;
 mod damage;
 mod dev;
 mod durability;
 mod embedder;
 mod failover;
+mod feedback;
+mod graph;
 mod group_commit;
 mod house;
 mod idempotency;
 mod memories;
 mod partitions;
 mod peers;
+mod recall;
 mod search;
+mod settings;
 mod snapshots;
+mod tenant;
 
 use tests::Options;
 

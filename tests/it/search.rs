@@ -70,6 +70,63 @@ async fn searches_filter_clamp_and_answer_an_empty_query_by_heat() {
 }
 
 #[tokio::test]
+async fn a_time_in_the_query_boosts_what_was_stored_then_and_is_explained() {
+    let cluster = options().start();
+    cluster.create(&json!({"label": "red fox"})).await;
+    let explained = async |query: &str| {
+        let hits = search(&cluster, json!({"query": query, "explain": true})).await;
+        hits[0]["explain"].clone()
+    };
+    let today = explained("the red fox of today").await;
+    assert_eq!((&today["temporal_boost"], &today["temporal_factor"]), (&json!(0.4), &json!(1.4)));
+    assert_eq!(today["temporal_window"]["reference"], "today");
+    assert!((today["keyword_overlap"].as_f64().unwrap() - 10.0).abs() < 1e-9, "{today}");
+    let before = explained("red fox, 7 days ago").await;
+    let boost = before["temporal_boost"].as_f64().unwrap();
+    // Some six to seven days after that day's end.
+    assert!((0.19..0.23).contains(&boost), "{before}");
+    assert_eq!(explained("red fox").await["temporal_window"], Value::Null);
+}
+
+#[tokio::test]
+async fn words_of_scripts_without_spaces_are_found() {
+    let cluster = options().start();
+    for label in ["東京都に住んでいます", "나는 서울에 살아요", "我喜欢编程和咖啡", "Größe zählt"]
+    {
+        cluster.create(&json!({"label": label})).await;
+    }
+    for (word, label) in [
+        ("京都", "東京都に住んでいます"),
+        ("서울", "나는 서울에 살아요"),
+        ("咖啡", "我喜欢编程和咖啡"),
+        ("größe", "Größe zählt"),
+    ] {
+        let query = json!({"query": word, "limit": 1, "explain": true});
+        let hits = search(&cluster, query).await;
+        let overlap = hits[0]["explain"]["keyword_overlap"].as_f64().unwrap();
+        assert_eq!((labels(&hits), overlap > 9.9), (vec![label], true), "{word}");
+    }
+}
+
+#[tokio::test]
+async fn hot_context_ends_before_its_budget_and_is_never_empty() {
+    let cluster = options().start();
+    for (label, heat) in [("four", 0.9), ("sixsix", 0.8), ("two", 0.7)] {
+        cluster.create(&json!({"label": label, "heat": heat})).await;
+    }
+    let load = async |budget: u64| {
+        let body = json!({"budget_chars": budget});
+        let hot = cluster.ask(Method::POST, "/agent/hot-context").json(&body).send().await.ok();
+        labels(hot.as_array().unwrap()).len()
+    };
+    assert_eq!((load(1).await, load(4).await, load(9).await), (1, 1, 1));
+    assert_eq!((load(10).await, load(13).await), (2, 3));
+    let patch = json!({"active_index": {"context_budget_chars": 10, "max_nodes": 1}});
+    cluster.ask(Method::PATCH, "/settings/thermo").json(&patch).send().await.ok();
+    assert_eq!(load(100).await, 1, "the configuration bounds how many");
+}
+
+#[tokio::test]
 async fn hot_context_is_pinned_first_then_hottest_then_newest() {
     let cluster = options().start();
     for (label, heat, pinned) in

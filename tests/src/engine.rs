@@ -47,6 +47,7 @@ pub fn memory(number: u64, label: String, vector: Vector) -> NewMemory {
         // What published clients send: all begin alike, and age tells them apart.
         initial_heat: 0.8,
         key_points: Vec::new(),
+        suggestions: Vec::new(),
         vector,
         label,
     }
@@ -71,6 +72,7 @@ impl Engine {
             hash: [0; 32],
             namespace: None,
             created_at: Timestamp(0),
+            last_used_at: None,
         };
         let form = Action::Form { cluster, tenant: "t".into(), key_id: KeyId([0; 8]), key };
         let form = Command { tenant: None, actor: None, receipt: None, action: form };

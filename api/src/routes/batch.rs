@@ -23,9 +23,9 @@ pub(crate) async fn memory_create_batch(
 ) -> ApiResult<Response> {
     let namespace = write.header_namespace()?;
     let objects = write.fields().objects("nodes", CREATE_MAX)?;
-    let (app_of, namespace) = (&app, namespace.as_deref());
+    let (app_of, tenant, namespace) = (&app, caller.tenant, namespace.as_deref());
     let new = objects.into_iter().enumerate().map(|(at, fields)| async move {
-        let memory = new_memory(app_of, &fields, namespace).await;
+        let memory = new_memory(app_of, tenant, &fields, namespace).await;
         memory.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;

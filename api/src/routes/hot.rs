@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use storage::model::id::TenantId;
 use storage::model::score::rounded;
+use storage::model::tenant::Caller;
 use storage::{Filter, HotRequest};
 
 use crate::app::App;
@@ -28,7 +29,11 @@ pub(crate) async fn hot_context(
     body: Body,
 ) -> ApiResult<Response> {
     let limit = body.fields.limit(HOT_CONTEXT_DEFAULT)?;
-    let request = request(&body.fields, &headers, true, limit)?;
+    let mut request = request(&caller, &body.fields, &headers, true, limit)?;
+    let active = app.reader().thermo(caller.tenant).active_index;
+    request.limit = request.limit.min(active.max_nodes as usize);
+    let budget = active.context_budget_chars as usize;
+    request.budget_chars = Some(body.fields.clamped("budget_chars", budget, 1, usize::MAX)?);
     hottest(&app, caller.tenant, freshness, request).await
 }
 
@@ -42,11 +47,12 @@ pub(crate) async fn hot_nodes(
 ) -> ApiResult<Response> {
     let query = Fields::of_query(&query.unwrap_or_default());
     let limit = query.limit(HOT_NODES_DEFAULT)?;
-    let request = request(&query, &headers, false, limit)?;
+    let request = request(&caller, &query, &headers, false, limit)?;
     hottest(&app, caller.tenant, freshness, request).await
 }
 
 fn request(
+    caller: &Caller,
     fields: &Fields,
     headers: &HeaderMap,
     pinned_first: bool,
@@ -54,10 +60,11 @@ fn request(
 ) -> ApiResult<HotRequest> {
     let filter = Filter {
         memory_type: fields.memory_type()?,
-        namespace: read_namespace(fields, headers)?,
+        namespace: read_namespace(caller, fields, headers)?,
+        access: caller.access.clone(),
         ..Filter::default()
     };
-    Ok(HotRequest { filter, pinned_first, limit })
+    Ok(HotRequest { filter, pinned_first, limit, budget_chars: None })
 }
 
 async fn hottest(

@@ -5,23 +5,25 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use storage::model::id::MemoryId;
+use storage::model::edge::Suggestion;
+use storage::model::id::{MemoryId, TenantId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType, NAMESPACE_DEFAULT,
 };
+use storage::model::tenant::Caller;
 use storage::model::words::words;
-use storage::{Action, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort};
+use storage::{Action, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort, TierFilter};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::auth::{AgentCaller, ReaderCaller};
+use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Fields, Id};
 use crate::limits::{DEADLINE, PAGE_DEFAULT, PAGE_MAX};
 use crate::wire;
-use crate::write::{Done, Write, embed, header_namespace};
+use crate::write::{Done, Write, embed, header_namespace, unit};
 
 /// Create a memory.
 pub(crate) async fn memory_create(
@@ -30,7 +32,7 @@ pub(crate) async fn memory_create(
     write: Write,
 ) -> ApiResult<Response> {
     let namespace = write.header_namespace()?;
-    let new = new_memory(&app, write.fields(), namespace.as_deref()).await?;
+    let new = new_memory(&app, caller.tenant, write.fields(), namespace.as_deref()).await?;
     let action = Action::Create(vec![new]);
     Ok(one(write.submit(&app, &caller, StatusCode::CREATED, action).await?))
 }
@@ -50,6 +52,7 @@ pub(crate) async fn memory_get(
         record = read().await?;
     }
     let record = record.ok_or(storage::Refusal::NotFound)?;
+    may_read(&caller, &record.memory.namespace)?;
     Ok((freshness, Json(wire::memory(&record))).into_response())
 }
 
@@ -74,13 +77,35 @@ pub(crate) async fn memory_delete(
     Ok(one(write.submit(&app, &caller, StatusCode::OK, Action::Delete(id)).await?))
 }
 
-/// List memories, by default the hottest first.
+/// List memories of the hot tier, by default the hottest first.
 pub(crate) async fn memory_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
+) -> ApiResult<Response> {
+    list(&app, &caller, freshness, &headers, query, TierFilter::Hot).await
+}
+
+/// List archived memories: the cold tier.
+pub(crate) async fn archive_list(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> ApiResult<Response> {
+    list(&app, &caller, freshness, &headers, query, TierFilter::Cold).await
+}
+
+async fn list(
+    app: &App,
+    caller: &Caller,
+    freshness: Freshness,
+    headers: &HeaderMap,
+    query: Option<String>,
+    tier: TierFilter,
 ) -> ApiResult<Response> {
     let query = Fields::of_query(&query.unwrap_or_default());
     let size_name = query.alias(&["page_size", "limit"]).unwrap_or("page_size");
@@ -92,13 +117,14 @@ pub(crate) async fn memory_list(
         page = offset / page_size + 1;
     }
     let request = ListRequest {
-        filter: list_filter(&query, &headers)?,
+        filter: Filter { tier, ..list_filter(caller, &query, headers)? },
         sort: sort(&query)?,
         order: order(&query)?,
         offset,
         limit: page_size,
     };
-    let found = app.read(move |reader| reader.list(caller.tenant, &request)).await?;
+    let tenant = caller.tenant;
+    let found = app.read(move |reader| reader.list(tenant, &request)).await?;
     let items: Vec<Value> = found.memories.iter().map(wire::memory).collect();
     let body = json!({
         "items": items, "total": found.total, "page": page, "page_size": page_size,
@@ -115,6 +141,7 @@ fn one(done: Done) -> Response {
 /// A new memory from the fields of a request; embeds its text.
 pub(crate) async fn new_memory(
     app: &App,
+    tenant: TenantId,
     fields: &Fields,
     namespace: Option<&str>,
 ) -> ApiResult<NewMemory> {
@@ -124,7 +151,8 @@ pub(crate) async fn new_memory(
         Some(named) => concrete(named)?,
         None => concrete(namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
     };
-    let memory = NewMemory {
+    let key_points = fields.texts("key_points", KEY_POINTS_MAX, KEY_POINT_BYTES_MAX)?;
+    let mut memory = NewMemory {
         id: MemoryId(Uuid::now_v7().into_bytes()),
         memory_type: fields.memory_type()?.unwrap_or(MemoryType::Episodic),
         namespace,
@@ -132,15 +160,24 @@ pub(crate) async fn new_memory(
         is_pinned: fields.boolean("is_pinned")?.unwrap_or(false),
         min_heat: fields.heat("min_heat")?.unwrap_or(0.0),
         initial_heat: fields.heat(heat)?.unwrap_or(1.0),
-        key_points: fields.texts("key_points", KEY_POINTS_MAX, KEY_POINT_BYTES_MAX)?,
+        key_points,
+        suggestions: Vec::new(),
         // Last: everything cheap was checked before.
         vector: embed(app, &label).await?,
         label,
     };
+    memory.suggestions = suggestions(app, tenant, &memory).await?;
     Ok(memory)
 }
 
-async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> {
+/// What the memory should be related to.
+async fn suggestions(app: &App, tenant: TenantId, new: &NewMemory) -> ApiResult<Vec<Suggestion>> {
+    let unit = unit(&new.vector)?;
+    let (label, key_points) = (new.label.clone(), new.key_points.clone());
+    app.read(move |reader| Ok(reader.suggestions(tenant, &label, &key_points, &unit))).await
+}
+
+pub(crate) async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> {
     let heat = fields.alias(&["current_heat", "heat"]).unwrap_or("current_heat");
     let patch = MemoryPatch {
         label: None,
@@ -163,7 +200,7 @@ async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> {
 
 /// `pointer_summary` is the full text where clients send both.
 fn label(fields: &Fields) -> ApiResult<Option<String>> {
-    let name = fields.alias(&["pointer_summary", "label"]).unwrap_or("label");
+    let name = fields.alias(&["pointer_summary", "label", "content"]).unwrap_or("label");
     fields.full_text(name, LABEL_BYTES_MAX)
 }
 
@@ -180,19 +217,28 @@ fn concrete(namespace: String) -> ApiResult<String> {
 }
 
 /// The namespace that a read looks in; `None` is all of them.
-pub(crate) fn read_namespace(fields: &Fields, headers: &HeaderMap) -> ApiResult<Option<String>> {
+pub(crate) fn read_namespace(
+    caller: &Caller,
+    fields: &Fields,
+    headers: &HeaderMap,
+) -> ApiResult<Option<String>> {
     let named = match fields.namespace()? {
         Some(named) => Some(named),
         None => header_namespace(headers)?,
     };
-    Ok(named.filter(|name| name != "*"))
+    let named = named.filter(|name| name != "*");
+    if let Some(name) = &named {
+        may_read(caller, name)?;
+    }
+    Ok(named)
 }
 
-fn list_filter(query: &Fields, headers: &HeaderMap) -> ApiResult<Filter> {
+fn list_filter(caller: &Caller, query: &Fields, headers: &HeaderMap) -> ApiResult<Filter> {
     let search = query.text("search", LABEL_BYTES_MAX)?.filter(|text| !text.trim().is_empty());
     Ok(Filter {
         memory_type: query.memory_type()?,
-        namespace: read_namespace(query, headers)?,
+        namespace: read_namespace(caller, query, headers)?,
+        access: caller.access.clone(),
         pinned: query.boolean("pinned")?,
         flagged: query.boolean("flagged")?,
         words: search.map(|text| words(std::iter::once(text.as_str()))),

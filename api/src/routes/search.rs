@@ -5,7 +5,6 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-use storage::model::vector::Vector;
 use storage::{Filter, SearchRequest};
 
 use crate::app::App;
@@ -16,7 +15,7 @@ use crate::extract::Body;
 use crate::limits::{QUERY_BYTES_MAX, SEARCH_DEFAULT};
 use crate::routes::memories::read_namespace;
 use crate::wire;
-use crate::write::{embed, header_namespace};
+use crate::write::{embed, header_namespace, unit};
 
 /// Search memories by meaning, heat, words and namespace. An empty query is
 /// answered by heat.
@@ -33,7 +32,8 @@ pub(crate) async fn memory_search(
     let explain = fields.boolean("explain")?.unwrap_or(false);
     let filter = Filter {
         memory_type: fields.memory_type()?,
-        namespace: read_namespace(fields, &headers)?,
+        namespace: read_namespace(&caller, fields, &headers)?,
+        access: caller.access.clone(),
         tier: fields.one_of("tier", wire::tier, "hot, cold, all")?.unwrap_or_default(),
         ..Filter::default()
     };
@@ -45,16 +45,9 @@ pub(crate) async fn memory_search(
     };
     let request = SearchRequest { query, vector, filter, home_namespace, limit };
     let found = app.read(move |reader| reader.search(caller.tenant, &request)).await?;
+    app.observed().recalled(caller.tenant, found.hits.iter().map(|hit| hit.record.id));
     let window = found.window.as_ref();
     let hits = found.hits.iter().map(|hit| wire::hit(hit, explain.then_some(window)));
     let hits: Vec<Value> = hits.collect();
     Ok((freshness, Json(hits)).into_response())
-}
-
-/// The query as memories are compared with it: through the same rounding.
-fn unit(vector: &Vector) -> ApiResult<Vec<f32>> {
-    vector.components().map_err(|fault| {
-        tracing::error!(%fault, "the model made an unusable vector");
-        ApiError::internal()
-    })
 }

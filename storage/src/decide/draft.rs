@@ -2,16 +2,19 @@
 //! far are applied. An overlay of rows, filled by the same translation that
 //! `apply` uses, so a later command sees what an earlier one did.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::change::{Batch, Change, RowWrite};
+use crate::decide::tick::judge;
 use crate::engine::Reader;
 use crate::error::Result;
 use crate::model::cluster::{BatchId, Position};
+use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::journal::{Cursor, EventKind};
-use crate::model::memory::MemoryRecord;
+use crate::model::journal::{Cursor, Event, EventKind};
+use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
+use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -31,7 +34,7 @@ pub struct Draft<'a> {
     now: Timestamp,
     changes: Vec<Change>,
     /// Rows as the changes leave them.
-    rows: HashMap<Vec<u8>, RowState>,
+    rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced, so that a refused command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
@@ -63,7 +66,7 @@ impl<'a> Draft<'a> {
             base,
             now,
             changes: Vec::new(),
-            rows: HashMap::new(),
+            rows: BTreeMap::new(),
             undo: Vec::new(),
             bytes: 0,
             stamp_wanted: false,
@@ -164,6 +167,47 @@ impl<'a> Draft<'a> {
         Ok(self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default())
     }
 
+    /// Clock of the batch before this one: nothing in the state is younger.
+    pub(crate) fn clock(&self) -> Timestamp {
+        self.position.clock
+    }
+
+    /// Has a memory anchored as of now. `before` is the memory as it is without that: a
+    /// tick that is under way judges it by that first.
+    pub(crate) fn anchor(
+        &mut self,
+        tenant: TenantId,
+        before: &MemoryRecord,
+        anchor: Anchor,
+    ) -> Result<()> {
+        let Some(tick) = self.tick(tenant)? else { return Ok(()) };
+        if tick.is_before(before.id) {
+            judge(self, tenant, &tick, before);
+        }
+        let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
+        self.push(Change::AnchorPut(
+            tenant,
+            before.id,
+            Anchor { at: self.now, tick_heat, ..anchor },
+        ));
+        Ok(())
+    }
+
+    /// Appends what happened to a memory.
+    pub(crate) fn append(
+        &mut self,
+        tenant: TenantId,
+        actor: Option<KeyId>,
+        kind: EventKind,
+        (subject, memory): (MemoryId, &Memory),
+        details: Vec<String>,
+    ) {
+        let namespace = memory.namespace.clone();
+        let subject = Some(subject);
+        let event = Event { at: self.now, kind, actor, subject, namespace, details };
+        self.push(Change::EventAppended(tenant, event));
+    }
+
     /// A memory as it is now, earlier commands of this draft included.
     pub(crate) fn present(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryRecord>> {
         self.memory_record(tenant, id, &self.thermo(tenant)?, self.now)
@@ -178,7 +222,7 @@ impl<'a> Draft<'a> {
                 Change::EventAppended(of, event) if *of == tenant => match event.kind {
                     EventKind::Created => memories += 1,
                     EventKind::Deleted => memories = memories.saturating_sub(1),
-                    EventKind::Updated => {}
+                    _ => {}
                 },
                 _ => {}
             }
@@ -209,5 +253,20 @@ impl View for Draft<'_> {
             Some(row) => Ok(row.clone()),
             None => self.base.bytes(key),
         }
+    }
+
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let drafted = self.rows.range(prefix.to_vec()..);
+        let drafted: Vec<_> = drafted.take_while(|(key, _)| key.starts_with(prefix)).collect();
+        // As many more as the draft may have deleted.
+        let stored = self.base.rows(prefix, most + drafted.len())?;
+        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = stored.into_iter().collect();
+        for (key, row) in drafted {
+            match row {
+                Some(row) => rows.insert(key.clone(), row.clone()),
+                None => rows.remove(key),
+            };
+        }
+        Ok(rows.into_iter().take(most).collect())
     }
 }

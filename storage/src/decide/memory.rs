@@ -2,15 +2,21 @@
 
 use crate::change::Change;
 use crate::command::{Decision, MemoryPatch, NewMemory, Refusal, Reply};
-use crate::decide::Draft;
+use crate::decide::tenant::may_touch;
+use crate::decide::{Draft, edge};
 use crate::error::Result;
 use crate::model::heat::{Anchor, cools_differently};
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::journal::{Event, EventKind};
+use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::tenant::KeyId;
 use crate::model::vector::Vector;
 use crate::table::view::View;
+
+/// Heat that a memory has at least when it is brought back from the cold tier.
+const RESTORED_HEAT: f64 = 0.3;
+/// Characters of a deleted memory's label that the journal keeps.
+const DELETED_LABEL_CHARS: usize = 120;
 
 pub(super) fn create(
     draft: &mut Draft<'_>,
@@ -26,6 +32,9 @@ pub(super) fn create(
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
+        if let Err(refusal) = may_touch(draft, tenant, actor, &new.namespace)? {
+            return Ok(Err(refusal));
+        }
         if draft.memory(tenant, new.id)?.is_some() {
             return Ok(Err(Refusal::IdTaken));
         }
@@ -62,7 +71,8 @@ fn create_one(
     draft.push(Change::MemoryPut(tenant, new.id, memory.clone()));
     draft.push(Change::AnchorPut(tenant, new.id, anchor));
     draft.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
-    append(draft, tenant, actor, new.id, EventKind::Created, Vec::new());
+    draft.append(tenant, actor, EventKind::Created, (new.id, &memory), Vec::new());
+    edge::suggested(draft, tenant, new)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }
 
@@ -76,6 +86,12 @@ pub(super) fn update(
     let Some(present) = draft.present(tenant, id)? else {
         return Ok(Err(Refusal::NotFound));
     };
+    let moved = patch.namespace.as_ref();
+    for namespace in [Some(&present.memory.namespace), moved].into_iter().flatten() {
+        if let Err(refusal) = may_touch(draft, tenant, actor, namespace)? {
+            return Ok(Err(refusal));
+        }
+    }
     if let Some((_, vector)) = &patch.label
         && !of_this_model(draft, vector)?
     {
@@ -86,22 +102,24 @@ pub(super) fn update(
     if fields.is_empty() {
         return Ok(Ok(Reply::Memories(vec![present])));
     }
-    let now = draft.now();
-    let memory = Memory { updated_at: now, ..changed };
+    let memory = Memory { updated_at: draft.now(), ..changed };
+    if memory.archived_at != present.memory.archived_at {
+        draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
+    }
     // Whatever changes how a memory cools first anchors it at its present heat.
     let heat = match patch.current_heat {
         Some(heat) => Some(heat),
         None if cools_differently(&present.memory, &memory) => Some(present.heat as f32),
         None => None,
     };
-    draft.push(Change::MemoryPut(tenant, id, memory));
     if let Some(heat) = heat {
-        draft.push(Change::AnchorPut(tenant, id, present.anchor.moved(heat, now)));
+        draft.anchor(tenant, &present, present.anchor.with_heat(heat))?;
     }
+    draft.append(tenant, actor, EventKind::Updated, (id, &memory), fields);
+    draft.push(Change::MemoryPut(tenant, id, memory));
     if let Some((_, vector)) = &patch.label {
         draft.push(Change::VectorPut(tenant, id, vector.clone()));
     }
-    append(draft, tenant, actor, id, EventKind::Updated, fields);
     Ok(Ok(Reply::Memories(draft.present(tenant, id)?.into_iter().collect())))
 }
 
@@ -114,12 +132,40 @@ pub(super) fn delete(
     match draft.memory(tenant, id)? {
         None => Ok(Err(Refusal::NotFound)),
         Some(memory) if memory.is_locked => Ok(Err(Refusal::Locked)),
-        Some(_) => {
+        Some(memory) => {
+            if let Err(refusal) = may_touch(draft, tenant, actor, &memory.namespace)? {
+                return Ok(Err(refusal));
+            }
+            edge::forget(draft, tenant, id)?;
+            let said = vec![memory.label.chars().take(DELETED_LABEL_CHARS).collect()];
+            draft.append(tenant, actor, EventKind::Deleted, (id, &memory), said);
             draft.push(Change::MemoryRemoved(tenant, id));
-            append(draft, tenant, actor, id, EventKind::Deleted, Vec::new());
             Ok(Ok(Reply::Deleted(id)))
         }
     }
+}
+
+/// Brings a memory back from the cold tier, warm enough to be found; one of the hot tier
+/// stays as it is.
+pub(super) fn restore(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    id: MemoryId,
+) -> Result<Decision> {
+    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Refusal::NotFound)) };
+    if let Err(refusal) = may_touch(draft, tenant, actor, &present.memory.namespace)? {
+        return Ok(Err(refusal));
+    }
+    if present.memory.archived_at.is_none() {
+        return Ok(Ok(Reply::Done));
+    }
+    let memory = Memory { archived_at: None, updated_at: draft.now(), ..present.memory.clone() };
+    let heat = present.heat.max(RESTORED_HEAT) as f32;
+    draft.anchor(tenant, &present, present.anchor.with_heat(heat))?;
+    draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
+    draft.push(Change::MemoryPut(tenant, id, memory));
+    Ok(Ok(Reply::Done))
 }
 
 fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
@@ -132,6 +178,11 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
         is_pinned: patch.is_pinned.unwrap_or(memory.is_pinned),
         is_locked: patch.is_locked.unwrap_or(memory.is_locked),
         min_heat: patch.min_heat.unwrap_or(memory.min_heat),
+        // Whoever sets its heat or pins it wants it at hand.
+        archived_at: match (patch.current_heat, patch.is_pinned) {
+            (Some(_), _) | (_, Some(true)) => None,
+            _ => memory.archived_at,
+        },
         ..memory.clone()
     }
 }
@@ -161,16 +212,4 @@ fn of_this_model(draft: &Draft<'_>, vector: &Vector) -> Result<bool> {
     Ok(draft.cluster()?.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
     }))
-}
-
-fn append(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    subject: MemoryId,
-    kind: EventKind,
-    details: Vec<String>,
-) {
-    let event = Event { at: draft.now(), kind, actor, subject, details };
-    draft.push(Change::EventAppended(tenant, event));
 }

@@ -4,16 +4,21 @@
 
 mod cluster;
 mod draft;
+mod edge;
+mod feedback;
 mod memory;
-mod settings;
+mod recall;
+mod tenant;
+mod tick;
 mod upkeep;
 
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
 
-use crate::command::{Action, Command, Decision, Refusal, Reply};
+use crate::command::{Action, BULK_MAX, Command, Decision, Refusal, Reply};
 use crate::error::Result;
-use crate::model::id::TenantId;
+use crate::model::id::{MemoryId, TenantId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest};
+use crate::model::tenant::KeyId;
 
 /// Decides `command` on top of what `draft` holds so far. A refusal leaves the
 /// draft as it was.
@@ -64,8 +69,13 @@ fn once(
     let ids = match &reply {
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
         Reply::Deleted(id) => vec![*id],
+        Reply::Feedback(feedback) => vec![feedback.id],
         Reply::Replayed { .. }
         | Reply::Configured(_)
+        | Reply::Each(_)
+        | Reply::Related { .. }
+        | Reply::ApiKey(..)
+        | Reply::Rule(_)
         | Reply::Done
         | Reply::Unfinished
         | Reply::Marked(_) => Vec::new(),
@@ -87,14 +97,6 @@ fn replay(draft: &Draft<'_>, tenant: TenantId, receipt: Receipt) -> Result<Decis
 
 fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     match (&command.action, command.tenant) {
-        (Action::Create(memories), Some(tenant)) => {
-            memory::create(draft, tenant, command.actor, memories)
-        }
-        (Action::Update(id, patch), Some(tenant)) => {
-            memory::update(draft, tenant, command.actor, *id, patch)
-        }
-        (Action::Delete(id), Some(tenant)) => memory::delete(draft, tenant, command.actor, *id),
-        (Action::Configure(changes), Some(tenant)) => settings::configure(draft, tenant, changes),
         (Action::Form { cluster, tenant, key_id, key }, _) => {
             cluster::form(draft, cluster, tenant, *key_id, key)
         }
@@ -103,12 +105,80 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
             Ok(Ok(Reply::Done))
         }
         (Action::Housekeep, _) => upkeep::housekeep(draft),
+        (Action::Observed(report), _) => recall::observed(draft, report),
         (Action::Admit { node, incarnation }, _) => cluster::admit(draft, *node, *incarnation),
         (Action::Dismiss { node }, _) => cluster::dismiss(draft, *node),
         (Action::Verify, _) => Ok(Ok(upkeep::verify(draft))),
-        (
-            Action::Create(_) | Action::Update(..) | Action::Delete(_) | Action::Configure(_),
-            None,
-        ) => Ok(Err(Refusal::WrongState("the command names no tenant".into()))),
+        (action, Some(tenant)) => act_for(draft, tenant, command.actor, action),
+        (_, None) => Ok(Err(Refusal::WrongState("the command names no tenant".into()))),
     }
+}
+
+/// Acts on what belongs to a tenant.
+fn act_for(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    action: &Action,
+) -> Result<Decision> {
+    match action {
+        Action::Create(memories) => memory::create(draft, tenant, actor, memories),
+        Action::Update(id, patch) => memory::update(draft, tenant, actor, *id, patch),
+        Action::Delete(id) => memory::delete(draft, tenant, actor, *id),
+        Action::UpdateEach(ids, patch) => {
+            each(draft, ids, |draft, id| memory::update(draft, tenant, actor, id, patch))
+        }
+        Action::DeleteEach(ids) => {
+            each(draft, ids, |draft, id| memory::delete(draft, tenant, actor, id))
+        }
+        Action::RestoreEach(ids) => {
+            each(draft, ids, |draft, id| memory::restore(draft, tenant, actor, id))
+        }
+        Action::Feedback(id, signal) => feedback::feedback(draft, tenant, actor, *id, *signal),
+        Action::Relate(source, target, relation) => {
+            edge::relate(draft, tenant, actor, (*source, *target), relation)
+        }
+        Action::Unrelate(source, target, relation) => {
+            edge::unrelate(draft, tenant, actor, (*source, *target), relation)
+        }
+        Action::Configure(changes) => tenant::configure(draft, tenant, changes),
+        Action::KeyCreate(id, key) => tenant::create_key(draft, tenant, *id, key),
+        Action::KeyDelete(id) => tenant::delete_key(draft, tenant, *id),
+        Action::KeyNamespace(id, namespace) => {
+            tenant::set_key_namespace(draft, tenant, *id, namespace.as_deref())
+        }
+        Action::RulePut { agent, namespace, policy } => {
+            tenant::put_rule(draft, tenant, (agent, namespace), *policy)
+        }
+        Action::RuleDelete(number) => tenant::delete_rule(draft, tenant, *number),
+        Action::Rename(name) => tenant::rename(draft, tenant, name),
+        Action::Note(details) => Ok(tenant::note(draft, tenant, actor, details)),
+        Action::Tick => tick::tick(draft, tenant),
+        Action::Form { .. }
+        | Action::Stamp
+        | Action::Housekeep
+        | Action::Observed(_)
+        | Action::Verify
+        | Action::Admit { .. }
+        | Action::Dismiss { .. } => {
+            Ok(Err(Refusal::WrongState("the command belongs to no tenant".into())))
+        }
+    }
+}
+
+/// Does the same to several memories, as far as one command may go.
+fn each(
+    draft: &mut Draft<'_>,
+    ids: &[MemoryId],
+    mut act: impl FnMut(&mut Draft<'_>, MemoryId) -> Result<Decision>,
+) -> Result<Decision> {
+    let mark = draft.mark();
+    let mut outcomes = Vec::new();
+    for id in ids.iter().take(BULK_MAX) {
+        outcomes.push(act(draft, *id)?.map(drop));
+        if draft.bytes_since(mark) > BATCH_BYTES {
+            break;
+        }
+    }
+    Ok(Ok(Reply::Each(outcomes)))
 }

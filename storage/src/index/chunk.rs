@@ -20,6 +20,7 @@ pub(crate) struct Row {
     pub(crate) id: MemoryId,
     pub(crate) properties: Properties,
     pub(crate) min_heat: f32,
+    pub(crate) label_bytes: u32,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
 }
@@ -42,6 +43,10 @@ impl Properties {
 
     pub(crate) fn is_pinned(self) -> bool {
         self.0 & PINNED != 0
+    }
+
+    pub(crate) fn is_flagged(self) -> bool {
+        self.0 & FLAGGED != 0
     }
 
     pub(crate) fn tier(self) -> Tier {
@@ -118,7 +123,8 @@ impl Row {
                 | flag(memory.archived_at.is_some(), ARCHIVED),
         );
         let (created_at, updated_at) = (memory.created_at, memory.updated_at);
-        Self { id, properties, min_heat: memory.min_heat, created_at, updated_at }
+        let label_bytes = u32::try_from(memory.label.len()).unwrap_or(u32::MAX);
+        Self { id, properties, min_heat: memory.min_heat, label_bytes, created_at, updated_at }
     }
 }
 
@@ -197,7 +203,9 @@ pub(crate) struct Chunk {
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
     min_heats: Vec<f32>,
+    label_bytes: Vec<u32>,
     stabilities: Vec<f32>,
+    tick_heats: Vec<f32>,
     vectors: Vec<f32>,
     /// The same vectors in 8 bits, with scale and error of each.
     codes: Vec<i8>,
@@ -215,7 +223,9 @@ impl Chunk {
             created: vec![Timestamp::default(); CHUNK_ROWS],
             updated: vec![Timestamp::default(); CHUNK_ROWS],
             min_heats: vec![0.0; CHUNK_ROWS],
+            label_bytes: vec![0; CHUNK_ROWS],
             stabilities: vec![0.0; CHUNK_ROWS],
+            tick_heats: vec![0.0; CHUNK_ROWS],
             vectors: vec![0.0; CHUNK_ROWS * dimension],
             codes: vec![0; CHUNK_ROWS * dimension],
             code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
@@ -276,6 +286,22 @@ impl Chunk {
         cooled(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
+    /// Bytes of the label in row `at`, and of its vector as it is stored.
+    pub(crate) fn bytes(&self, at: usize) -> u64 {
+        const HALF_BYTES: usize = 2;
+        u64::from(self.label_bytes[at]) + (self.dimension * HALF_BYTES) as u64
+    }
+
+    /// When the memory in row `at` was anchored.
+    pub(crate) fn anchored_at(&self, at: usize) -> Timestamp {
+        self.heats[at].at
+    }
+
+    /// Heat that its anchor carries of the tick before.
+    pub(crate) fn tick_heat(&self, at: usize) -> f32 {
+        self.tick_heats[at]
+    }
+
     /// Its heat if `thermo` were the configuration.
     pub(crate) fn heat_under(&self, at: usize, thermo: &Thermo, now: Timestamp) -> f64 {
         let (cell, cooling) = (&self.heats[at], self.cooling(at, thermo));
@@ -298,13 +324,14 @@ impl Chunk {
         self.properties[at] = row.properties;
         self.ids[at] = row.id;
         (self.created[at], self.updated[at]) = (row.created_at, row.updated_at);
-        self.min_heats[at] = row.min_heat;
+        (self.min_heats[at], self.label_bytes[at]) = (row.min_heat, row.label_bytes);
         self.recool(at, thermo);
     }
 
     pub(crate) fn set_anchor(&mut self, at: usize, anchor: &Anchor, thermo: &Thermo) {
         (self.heats[at].heat, self.heats[at].at) = (anchor.heat, anchor.at);
         self.stabilities[at] = anchor.stability;
+        self.tick_heats[at] = anchor.tick_heat;
         self.recool(at, thermo);
     }
 

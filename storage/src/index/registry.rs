@@ -11,6 +11,7 @@ use crate::change::all_of;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::index::tenant::{IndexChange, TenantIndex};
+use crate::model::access::{Access, Rules};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::Memory;
@@ -30,6 +31,7 @@ pub(crate) struct Registry {
     exact_max: usize,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
+    rules: RwLock<HashMap<TenantId, Rules>>,
     /// Tenants whose graph is behind.
     behind: Mutex<BTreeSet<TenantId>>,
 }
@@ -41,6 +43,7 @@ impl Registry {
             exact_max,
             tenants: RwLock::default(),
             keys: RwLock::default(),
+            rules: RwLock::default(),
             behind: Mutex::default(),
         };
         let dimension = dimension(state)?;
@@ -52,6 +55,10 @@ impl Registry {
             let (key, value) = row?;
             let (tenant, rest) = split(&key)?;
             registry.put_key(tenant, KeyId(fixed(rest)?), codec::decode(&value)?);
+        }
+        for row in state.range(&[Kind::Rules as u8], &[Kind::Rules as u8 + 1]) {
+            let (key, value) = row?;
+            registry.put_rules(split(&key)?.0, codec::decode(&value)?);
         }
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
@@ -107,6 +114,14 @@ impl Registry {
         self.keys.write().insert(id, (tenant, key));
     }
 
+    pub(crate) fn remove_key(&self, id: KeyId) {
+        self.keys.write().remove(&id);
+    }
+
+    pub(crate) fn put_rules(&self, tenant: TenantId, rules: Rules) {
+        self.rules.write().insert(tenant, rules);
+    }
+
     /// Who presents `text`, if it is a key of this state.
     pub(crate) fn authenticate(&self, text: &str) -> Option<Caller> {
         let id = KeyText::id_of(text)?;
@@ -118,7 +133,16 @@ impl Registry {
             role: key.role,
             name: key.name.clone(),
             namespace: key.namespace.clone(),
+            access: self.access(*tenant, id, key),
         })
+    }
+}
+
+impl Registry {
+    /// What a key may touch.
+    fn access(&self, tenant: TenantId, id: KeyId, key: &ApiKey) -> Access {
+        let rules = self.rules.read();
+        rules.get(&tenant).map(|rules| rules.of(id, &key.name, key.role)).unwrap_or_default()
     }
 }
 
@@ -172,6 +196,14 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
         let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
         index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
     }
+    let (start, end) = all_of(Kind::Edge, tenant);
+    let mut ends = 0;
+    for row in state.range(&start, &end) {
+        row?;
+        ends += 1;
+    }
+    // Each edge has a row at both its ends.
+    index.apply((0..ends / 2).map(|_| IndexChange::EdgeAppended));
     let (start, end) = all_of(Kind::Event, tenant);
     for row in state.range(&start, &end) {
         row?;

@@ -11,6 +11,7 @@ use crate::index::chunk::{CHUNK_ROWS, Chunk, Row, Slot};
 use crate::index::coverage::{Coverage, GraphCounts, Task};
 use crate::index::graph::Graph;
 use crate::index::words::{QueryWords, Words};
+use crate::model::access::Access;
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::memory::Memory;
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     free: Vec<Slot>,
     chunks: Vec<Chunk>,
     words: Words,
+    /// Key points as they stand, in the place of words.
+    key_points: Words,
     coverage: Coverage,
     /// Largest error of a code that was ever held.
     code_error_max: f32,
@@ -38,6 +41,8 @@ pub(crate) struct Inner {
     receipts: BTreeMap<u32, u64>,
     /// Events kept.
     events: u64,
+    /// Edges between memories.
+    edges: u64,
 }
 
 /// A change to the index, with everything slow (words, conversions) done before
@@ -47,11 +52,13 @@ pub(crate) enum IndexChange {
     Memory { id: MemoryId, memory: Memory, words_before: Vec<String>, words: Vec<String> },
     Anchor(MemoryId, Anchor),
     Vector(MemoryId, Vec<f32>, Code),
-    Removed { id: MemoryId, words_before: Vec<String> },
+    Removed { id: MemoryId, words_before: Vec<String>, key_points_before: Vec<String> },
     ReceiptPut(u32),
     ReceiptsDropped(u32),
     EventAppended,
     EventsTrimmed(u64),
+    EdgeAppended,
+    EdgeRemoved,
 }
 
 impl TenantIndex {
@@ -64,11 +71,13 @@ impl TenantIndex {
                 free: Vec::new(),
                 chunks: Vec::new(),
                 words: Words::default(),
+                key_points: Words::default(),
                 coverage: Coverage::default(),
                 code_error_max: 0.0,
                 namespaces: Namespaces::default(),
                 receipts: BTreeMap::new(),
                 events: 0,
+                edges: 0,
             }),
         }
     }
@@ -164,8 +173,27 @@ impl Inner {
         self.receipts.keys().next().copied()
     }
 
+    pub(crate) fn edges(&self) -> u64 {
+        self.edges
+    }
+
     pub(crate) fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Name of the namespace of this number, if any memory is in it.
+    pub(crate) fn namespace_name(&self, number: u32) -> Option<&str> {
+        let used = self.namespaces.used.get(number as usize);
+        used.filter(|(_, memories)| *memories > 0).map(|(name, _)| &**name)
+    }
+
+    /// Numbers of the namespaces that are not open.
+    pub(crate) fn closed(&self, access: &Access) -> Vec<u32> {
+        if access.is_whole() {
+            return Vec::new();
+        }
+        let numbers = self.namespaces.numbers.iter();
+        numbers.filter(|(name, _)| !access.allows(name)).map(|(_, number)| *number).collect()
     }
 
     /// Number of a namespace, if any memory is in it.
@@ -179,6 +207,22 @@ impl Inner {
 
     pub(crate) fn overlaps(&self, query: &QueryWords, chunk: usize, overlaps: &mut [f64]) {
         self.words.overlaps(query, chunk, overlaps);
+    }
+
+    /// Slots that hold a word, if they are no more than `most`.
+    pub(crate) fn few_holding(&self, word: &str, most: u64) -> Option<&RoaringBitmap> {
+        self.words.holding(word).filter(|slots| slots.len() <= most)
+    }
+
+    /// Slots that share a key point, if they are no more than `most`.
+    pub(crate) fn few_sharing(&self, key_point: &str, most: u64) -> Option<&RoaringBitmap> {
+        self.key_points.holding(key_point).filter(|slots| slots.len() <= most)
+    }
+
+    /// Id and vector of the memory in a slot that holds one.
+    pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, &[f32]) {
+        let (chunk, at) = (&self.chunks[slot as usize / CHUNK_ROWS], slot as usize % CHUNK_ROWS);
+        (chunk.id(at), chunk.vector(at))
     }
 
     pub(crate) fn holding_all(&self, words: &[String]) -> RoaringBitmap {
@@ -197,6 +241,7 @@ impl Inner {
                 self.words.remove(slot, &words_before);
                 self.words.insert(slot, &words);
                 let (chunk, at) = (slot as usize / CHUNK_ROWS, slot as usize % CHUNK_ROWS);
+                self.key_points.insert(slot, &memory.shared_key_points());
                 let row = Row::of(id, &memory, namespace);
                 self.chunks[chunk].set_row(at, row, &self.tenant.thermo);
             }
@@ -212,9 +257,10 @@ impl Inner {
                     self.code_error_max = self.code_error_max.max(code.error);
                 }
             }
-            IndexChange::Removed { id, words_before } => {
+            IndexChange::Removed { id, words_before, key_points_before } => {
                 if let Some(slot) = self.slots.remove(&id) {
                     self.words.remove(slot, &words_before);
+                    self.key_points.remove(slot, &key_points_before);
                     self.coverage.remove(slot);
                     let chunk = &mut self.chunks[slot as usize / CHUNK_ROWS];
                     self.namespaces.leave(chunk.namespace(slot as usize % CHUNK_ROWS));
@@ -227,6 +273,8 @@ impl Inner {
                 self.receipts = self.receipts.split_off(&before);
             }
             IndexChange::EventAppended => self.events += 1,
+            IndexChange::EdgeAppended => self.edges += 1,
+            IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
             IndexChange::EventsTrimmed(count) => {
                 self.events = self.events.saturating_sub(count);
             }

@@ -49,6 +49,11 @@ impl Words {
         }
     }
 
+    /// Slots that hold a word.
+    pub(crate) fn holding(&self, word: &str) -> Option<&RoaringBitmap> {
+        self.postings.get(word)
+    }
+
     /// Slots that hold every one of `words`.
     pub(crate) fn holding_all(&self, words: &[String]) -> RoaringBitmap {
         let mut found: Option<RoaringBitmap> = None;

@@ -45,10 +45,10 @@ impl Anchor {
         Self { heat, at, stability: 1.0, last_recall: None, recall_count: 0, tick_heat: heat }
     }
 
-    /// The same memory anchored anew at `heat` as of `at`.
+    /// The same memory at another heat.
     #[must_use]
-    pub fn moved(self, heat: f32, at: Timestamp) -> Self {
-        Self { heat, at, ..self }
+    pub fn with_heat(self, heat: f32) -> Self {
+        Self { heat, ..self }
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
             let cooling = Cooling::of(&memory, &Thermo::default());
             let anchor = Anchor::fresh(0.9, Timestamp(0));
             let at = Timestamp(hours * HOUR);
-            let moved = anchor.moved(heat(&anchor, cooling, at) as f32, at);
+            let moved = Anchor { at, ..anchor.with_heat(heat(&anchor, cooling, at) as f32) };
             let end = Timestamp((hours + later) * HOUR);
             prop_assert!((heat(&anchor, cooling, end) - heat(&moved, cooling, end)).abs() < 1e-6);
         }

@@ -51,6 +51,13 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0).max(0)
     }
 
+    /// Number of the calendar month in UTC: year · 12 + month − 1.
+    pub fn month(self) -> u32 {
+        let at = jiff::Timestamp::from_microsecond(self.0).unwrap_or_default();
+        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        u32::try_from(i32::from(date.year()) * 12 + i32::from(date.month()) - 1).unwrap_or(0)
+    }
+
     /// Days since 1970-01-01 UTC; names a generation of receipts.
     pub fn day(self) -> u32 {
         u32::try_from(self.0.div_euclid(Self::DAY_MICROS).max(0)).unwrap_or(u32::MAX)

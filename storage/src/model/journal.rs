@@ -31,6 +31,22 @@ pub enum EventKind {
     Updated,
     /// A memory was deleted.
     Deleted,
+    /// A memory moved to the cold tier.
+    Archived,
+    /// A memory came back from it.
+    Restored,
+    /// A memory fell below `cold_threshold` between two ticks.
+    Cooled,
+    /// A memory rose to it.
+    Warmed,
+    /// Somebody said what a memory was worth.
+    Feedback,
+    /// Two memories were related.
+    Related,
+    /// They are no more.
+    Unrelated,
+    /// Something that an agent wants to be remembered as having happened.
+    Noted,
 }
 
 /// One row of the journal.
@@ -42,9 +58,14 @@ pub struct Event {
     pub kind: EventKind,
     /// By which key; `None` is the service itself.
     pub actor: Option<KeyId>,
-    /// To which memory.
-    pub subject: MemoryId,
-    /// Names of the fields that changed, for [`EventKind::Updated`].
+    /// To which memory, if to one.
+    pub subject: Option<MemoryId>,
+    /// Where that one lay; empty without one.
+    pub namespace: String,
+    /// The fields that changed, for [`EventKind::Updated`]; the signal, for
+    /// [`EventKind::Feedback`]; the other memory and the relation, for edges; the
+    /// beginning of what it said, for [`EventKind::Deleted`]; action, target, label and more
+    /// as JSON, for [`EventKind::Noted`].
     pub details: Vec<String>,
 }
 

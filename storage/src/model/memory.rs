@@ -141,6 +141,11 @@ impl Memory {
         std::iter::once(self.label.as_str()).chain(self.key_points.iter().map(String::as_str))
     }
 
+    /// Its key points as memories that share them are found by.
+    pub fn shared_key_points(&self) -> Vec<String> {
+        self.key_points.iter().map(|key_point| shared_key_point(key_point)).collect()
+    }
+
     #[cfg(test)]
     pub(crate) fn example(label: &str) -> Self {
         Self {
@@ -158,6 +163,11 @@ impl Memory {
             archived_at: None,
         }
     }
+}
+
+/// A key point as memories that share it are found by: case and space around do not count.
+pub fn shared_key_point(key_point: &str) -> String {
+    key_point.trim().to_lowercase()
 }
 
 /// A memory as of an instant: its row, its anchor, and its heat then.

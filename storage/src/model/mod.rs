@@ -1,7 +1,10 @@
 //! Pure values and rules: what a memory is, how it cools, how it scores.
 //! Nothing here reads a disk, a clock or the network.
 
+pub mod access;
+pub mod analytics;
 pub mod cluster;
+pub mod edge;
 pub mod heat;
 pub mod id;
 pub mod journal;
@@ -12,5 +15,6 @@ pub mod sq8;
 pub mod temporal;
 pub mod tenant;
 pub mod thermo;
+pub mod tick;
 pub mod vector;
 pub mod words;

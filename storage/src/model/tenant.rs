@@ -1,11 +1,16 @@
 //! Tenants and their API keys: who may ask, and for what. The check of a
 //! presented key is here; where keys are looked up is the index's business.
 
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::codec::Record;
+use crate::model::access::Access;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::thermo::Thermo;
 
@@ -20,6 +25,21 @@ pub struct Tenant {
     pub memories_max: Option<u64>,
     /// Its configuration.
     pub thermo: Box<Thermo>,
+}
+
+impl Role {
+    /// The roles that keys of a tenant may have.
+    pub const OF_KEYS: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
+
+    /// The name used in JSON and docs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reader => "reader",
+            Self::Agent => "agent",
+            Self::Admin => "admin",
+            Self::Operator => "operator",
+        }
+    }
 }
 
 impl Record for Tenant {
@@ -44,6 +64,25 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyId(pub [u8; 8]);
 
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+    }
+}
+
+impl FromStr for KeyId {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        u64::from_str_radix(text, 16).map(|id| Self(id.to_be_bytes()))
+    }
+}
+
+/// Most keys of a tenant.
+pub const KEYS_MAX: usize = 1_000;
+/// Longest name of a key, in bytes.
+pub const KEY_NAME_BYTES_MAX: usize = 128;
+
 /// An API key's row. The secret itself is nowhere, only its hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApiKey {
@@ -57,6 +96,8 @@ pub struct ApiKey {
     pub namespace: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
+    /// When it was last used, to some minutes.
+    pub last_used_at: Option<Timestamp>,
 }
 
 impl Record for ApiKey {
@@ -120,6 +161,8 @@ pub struct Caller {
     pub name: String,
     /// Namespace of the key, if it has one.
     pub namespace: Option<String>,
+    /// What it may touch.
+    pub access: Access,
 }
 
 #[cfg(test)]
@@ -139,6 +182,7 @@ mod tests {
             hash: KeyText::hash(text.as_str()),
             namespace: None,
             created_at: Timestamp(0),
+            last_used_at: None,
         };
         assert!(row.matches(text.as_str()));
         assert!(!row.matches(&format!("{}0", text.as_str())));

@@ -2,7 +2,7 @@
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
-use crate::model::id::{TenantId, Timestamp};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::search::best::{Best, Rank, lowest_ceiling, of_heat, of_i64};
 use crate::search::scan::{Filter, Seen, scan};
@@ -69,6 +69,8 @@ pub struct HotRequest {
     pub pinned_first: bool,
     /// Most memories to return.
     pub limit: usize,
+    /// Most characters of their labels together; the first is returned whatever it has.
+    pub budget_chars: Option<usize>,
 }
 
 impl Reader {
@@ -96,12 +98,43 @@ impl Reader {
     /// # Errors
     /// When the state cannot be read.
     pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
+        Ok(self.hottest_of(tenant, request)?.0)
+    }
+
+    /// The same, with how many pass the filter in all.
+    pub(crate) fn hottest_of(
+        &self,
+        tenant: TenantId,
+        request: &HotRequest,
+    ) -> Result<(Vec<MemoryRecord>, usize)> {
         let rank = |seen: &Seen<'_>, now| {
             let pinned = request.pinned_first && seen.properties().is_pinned();
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
-        let page = self.ranked(tenant, &request.filter, 0, request.limit, true, rank)?;
-        Ok(page.memories)
+        let mut page = self.ranked(tenant, &request.filter, 0, request.limit, true, rank)?;
+        if let Some(mut left) = request.budget_chars {
+            let mut kept = 0;
+            for record in &page.memories {
+                let chars = record.memory.label.chars().count();
+                if chars > left && kept > 0 {
+                    break;
+                }
+                (left, kept) = (left.saturating_sub(chars), kept + 1);
+            }
+            page.memories.truncate(kept);
+        }
+        Ok((page.memories, page.total))
+    }
+
+    /// Ids of all memories that pass, in no order.
+    pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
+        let mut ids = Vec::new();
+        if let Some(index) = self.engine().registry.tenant(tenant) {
+            scan(&index, filter, None, None, Timestamp::default(), |glance| {
+                ids.extend(glance.each().map(|(_, seen)| seen.id()));
+            });
+        }
+        ids
     }
 
     /// A page of what passes, by `rank`; `by_heat` if its second number is the heat, and

@@ -2,13 +2,14 @@
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
-use crate::model::id::TenantId;
+use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::MemoryRecord;
 use crate::model::score::Factors;
 use crate::model::temporal::Window;
 use crate::model::thermo::RecallWeights;
 use crate::search::plan::Search;
-use crate::search::scan::Filter;
+use crate::search::scan::{Filter, TierFilter};
+use crate::search::traverse::traverse;
 use crate::table::view::View;
 
 /// A search.
@@ -33,10 +34,25 @@ pub struct Hit {
     pub record: MemoryRecord,
     /// Its score, rounded to 1e-6.
     pub score: f64,
-    /// What the score is made of.
-    pub factors: Factors,
-    /// The weights it was made with.
+    /// What its own score is made of; `None` for one that only an edge brought in.
+    pub factors: Option<Factors>,
+    /// The weights that was made with.
     pub weights: RecallWeights,
+    /// The edge that gave it its score, if one did.
+    pub via: Option<Via>,
+}
+
+/// An edge from another result that gave a result its score: the product of the numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Via {
+    /// The other result.
+    pub seed: MemoryId,
+    /// Its own score.
+    pub seed_score: f64,
+    /// Weight of the edge.
+    pub edge_weight: f64,
+    /// Share that an edge of weight 1 hands on.
+    pub damping: f64,
 }
 
 /// What a search found.
@@ -70,7 +86,11 @@ impl Reader {
             let record = rows.memory_record(tenant, id, &thermo, now)?;
             let score = factors.fused(&weights);
             let record = record.filter(|record| request.filter.still_passes(&record.memory));
-            hits.extend(record.map(|record| Hit { record, score, factors, weights }));
+            let (factors, via) = (Some(factors), None);
+            hits.extend(record.map(|record| Hit { record, score, factors, weights, via }));
+        }
+        if request.filter.tier == TierFilter::Cold {
+            traverse(&rows, tenant, request, (&thermo, now), &mut hits)?;
         }
         Ok(Found { hits, window: search.window().cloned() })
     }

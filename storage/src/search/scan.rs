@@ -7,6 +7,7 @@ use roaring::RoaringBitmap;
 use crate::index::chunk::{CHUNK_ROWS, Chunk, Pattern, Properties, Slot};
 use crate::index::tenant::{Inner, TenantIndex};
 use crate::index::words::{QUERY_WORDS_MAX, QueryWords};
+use crate::model::access::Access;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
 use crate::model::thermo::Thermo;
@@ -41,6 +42,8 @@ pub struct Filter {
     pub memory_type: Option<MemoryType>,
     /// In this namespace only.
     pub namespace: Option<String>,
+    /// In namespaces that are open to whoever asks.
+    pub access: Access,
     /// Pinned ones only, or unpinned ones only.
     pub pinned: Option<bool>,
     /// Flagged for review only, or the others only.
@@ -57,6 +60,8 @@ pub(crate) struct Resolved {
     pattern: Pattern,
     /// Nothing but these, if given.
     within: Option<RoaringBitmap>,
+    /// Namespaces that are not open.
+    closed: Vec<u32>,
 }
 
 impl Filter {
@@ -65,6 +70,7 @@ impl Filter {
     pub(crate) fn still_passes(&self, memory: &Memory) -> bool {
         self.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
             && self.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
+            && self.access.allows(&memory.namespace)
             && self.pinned.is_none_or(|wanted| wanted == memory.is_pinned)
             && self.flagged.is_none_or(|wanted| wanted == memory.is_flagged)
             && self.tier.holds(memory.tier())
@@ -99,7 +105,7 @@ impl Filter {
             (Some(holding), Some(within)) => Some(holding & within),
             (holding, within) => holding.or_else(|| within.cloned()),
         };
-        Some(Resolved { pattern, within })
+        Some(Resolved { pattern, within, closed: inner.closed(&self.access) })
     }
 }
 
@@ -130,6 +136,19 @@ impl Seen<'_> {
     #[inline]
     pub(crate) fn heat(&self, now: Timestamp) -> f64 {
         self.chunk.heat(self.at, now)
+    }
+
+    /// Bytes of its label and of its vector as it is stored.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.chunk.bytes(self.at)
+    }
+
+    pub(crate) fn anchored_at(&self) -> Timestamp {
+        self.chunk.anchored_at(self.at)
+    }
+
+    pub(crate) fn tick_heat(&self) -> f32 {
+        self.chunk.tick_heat(self.at)
     }
 
     /// Heat at `now` if `thermo` were the configuration.
@@ -220,7 +239,7 @@ fn each_chunk_passing(
 ) {
     // Bound to a name first, so that the lock is released before the chunks' own.
     let resolved = filter.resolve(&index.read(), within);
-    let Some(Resolved { pattern, within }) = resolved else { return };
+    let Some(Resolved { pattern, within, closed }) = resolved else { return };
     let mut rows = Vec::new();
     // A memory that moves to another slot between two chunks was deleted and made
     // anew, with another id: no id is met twice.
@@ -231,6 +250,9 @@ fn each_chunk_passing(
             slots.map(move |slot| (slot - first) as usize)
         });
         chunk.rows(pattern, within, &mut rows);
+        if !closed.is_empty() {
+            rows.retain(|at| !closed.contains(&chunk.namespace(usize::from(*at))));
+        }
         rows.is_empty() || visit(inner, number, chunk, &mut rows)
     });
 }

@@ -21,6 +21,7 @@
 //! | 0x50–0x53 | reserved: trigger, outbox, tick, tenant statistics | |
 
 use crate::error::{Error, Result};
+use crate::model::edge::RelationKey;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::receipt::ReceiptKey;
@@ -38,12 +39,24 @@ pub enum Kind {
     Tenant = 0x10,
     /// An API key.
     ApiKey = 0x11,
+    /// A tenant's last tick.
+    Tick = 0x12,
+    /// What is known of a tenant's recalls.
+    RecallStats = 0x13,
+    /// What a tenant used in a month.
+    Usage = 0x14,
+    /// The last report of a node.
+    LastReport = 0x15,
+    /// A tenant's access rules.
+    Rules = 0x16,
     /// A memory's text row.
     Memory = 0x20,
     /// A memory's anchor.
     Anchor = 0x21,
     /// A memory's vector.
     Vector = 0x22,
+    /// An edge, at each of its two ends.
+    Edge = 0x23,
     /// A receipt.
     Receipt = 0x30,
     /// A journal event.
@@ -61,12 +74,24 @@ pub enum Key {
     Tenant(TenantId),
     /// See [`Kind::ApiKey`].
     ApiKey(TenantId, KeyId),
+    /// See [`Kind::Tick`].
+    Tick(TenantId),
+    /// See [`Kind::RecallStats`].
+    RecallStats(TenantId),
+    /// See [`Kind::Usage`]; the number is that of the month, year · 12 + month − 1.
+    Usage(TenantId, u32),
+    /// See [`Kind::LastReport`].
+    LastReport(u64),
+    /// See [`Kind::Rules`].
+    Rules(TenantId),
     /// See [`Kind::Memory`].
     Memory(TenantId, MemoryId),
     /// See [`Kind::Anchor`].
     Anchor(TenantId, MemoryId),
     /// See [`Kind::Vector`].
     Vector(TenantId, MemoryId),
+    /// See [`Kind::Edge`]: at which end, to which other, by which relation.
+    Edge(TenantId, MemoryId, MemoryId, RelationKey),
     /// See [`Kind::Receipt`]; the number is the day of its generation.
     Receipt(TenantId, u32, ReceiptKey),
     /// See [`Kind::Event`].
@@ -81,9 +106,19 @@ impl Key {
             Self::Cluster => vec![Kind::Cluster as u8],
             Self::Tenant(tenant) => prefix(Kind::Tenant, *tenant),
             Self::ApiKey(tenant, key) => [&prefix(Kind::ApiKey, *tenant)[..], &key.0].concat(),
+            Self::Tick(tenant) => prefix(Kind::Tick, *tenant),
+            Self::RecallStats(tenant) => prefix(Kind::RecallStats, *tenant),
+            Self::Usage(tenant, month) => {
+                [&prefix(Kind::Usage, *tenant)[..], &month.to_be_bytes()].concat()
+            }
+            Self::LastReport(node) => [&[Kind::LastReport as u8][..], &node.to_be_bytes()].concat(),
+            Self::Rules(tenant) => prefix(Kind::Rules, *tenant),
             Self::Memory(tenant, id) => [&prefix(Kind::Memory, *tenant)[..], &id.0].concat(),
             Self::Anchor(tenant, id) => [&prefix(Kind::Anchor, *tenant)[..], &id.0].concat(),
             Self::Vector(tenant, id) => [&prefix(Kind::Vector, *tenant)[..], &id.0].concat(),
+            Self::Edge(tenant, end, other, relation) => {
+                [&edges_of(*tenant, *end)[..], &other.0, relation].concat()
+            }
             Self::Receipt(tenant, day, key) => {
                 [&prefix(Kind::Receipt, *tenant)[..], &day.to_be_bytes(), key].concat()
             }
@@ -100,6 +135,11 @@ impl Key {
 /// The bytes that all keys of one kind and tenant begin with.
 pub fn prefix(kind: Kind, tenant: TenantId) -> Vec<u8> {
     [&[kind as u8][..], &tenant.0.to_be_bytes()].concat()
+}
+
+/// The bytes that the keys of all edges at one end begin with.
+pub fn edges_of(tenant: TenantId, end: MemoryId) -> Vec<u8> {
+    [&prefix(Kind::Edge, tenant)[..], &end.0].concat()
 }
 
 /// The first bytes above every key that begins with `prefix`.
@@ -155,6 +195,13 @@ mod tests {
         assert_eq!(Key::Memory(tenant, id).bytes(), [&[0x20][..], &t, &aa].concat());
         assert_eq!(Key::Anchor(tenant, id).bytes(), [&[0x21][..], &t, &aa].concat());
         assert_eq!(Key::Vector(tenant, id).bytes(), [&[0x22][..], &t, &aa].concat());
+        assert_eq!(Key::Tick(tenant).bytes(), [&[0x12][..], &t].concat());
+        assert_eq!(Key::RecallStats(tenant).bytes(), [&[0x13][..], &t].concat());
+        assert_eq!(Key::Usage(tenant, 5).bytes(), [&[0x14][..], &t, &[0, 0, 0, 5]].concat());
+        assert_eq!(Key::LastReport(6).bytes(), [0x15, 0, 0, 0, 0, 0, 0, 0, 6]);
+        assert_eq!(Key::Rules(tenant).bytes(), [&[0x16][..], &t].concat());
+        let edge = Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]);
+        assert_eq!(edge.bytes(), [&[0x23][..], &t, &aa, &[0xbb; 16], &[8; 8]].concat());
         let receipt = Key::Receipt(tenant, 5, [7; 32]);
         assert_eq!(receipt.bytes(), [&[0x30][..], &t, &[0, 0, 0, 5], &[7; 32]].concat());
         let event = Key::Event(tenant, Cursor { index: 6, ordinal: 8 });

@@ -13,7 +13,7 @@ use rocksdb::{
 
 use crate::change::RowWrite;
 use crate::error::{Error, Result};
-use crate::table::key::Key;
+use crate::table::key::{Key, after};
 use crate::table::view::View;
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
@@ -102,12 +102,21 @@ impl State {
         start: &[u8],
         end: &[u8],
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
-        let mut options = ReadOptions::default();
-        if !end.is_empty() {
-            options.set_iterate_upper_bound(end.to_vec());
-        }
         self.db
-            .iterator_opt(IteratorMode::From(start, Direction::Forward), options)
+            .iterator_opt(from(start), below(end))
+            .map(|row| row.map_err(Error::engine("read state")))
+    }
+
+    /// Rows before `end` that are not before `start`, the last first.
+    pub(crate) fn range_back<'a>(
+        &'a self,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        let mut options = below(end);
+        options.set_iterate_lower_bound(start.to_vec());
+        self.db
+            .iterator_opt(IteratorMode::End, options)
             .map(|row| row.map_err(Error::engine("read state")))
     }
 
@@ -139,11 +148,41 @@ impl View for Frozen<'_> {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.0.get(key.bytes()).map_err(Error::engine("read state"))
     }
+
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let rows = self.0.iterator_opt(from(prefix), below(&after(prefix)));
+        plain(rows, most)
+    }
+}
+
+fn from(start: &[u8]) -> IteratorMode<'_> {
+    IteratorMode::From(start, Direction::Forward)
+}
+
+/// Options of an iterator that ends before `end`; empty is no end.
+fn below(end: &[u8]) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    if !end.is_empty() {
+        options.set_iterate_upper_bound(end.to_vec());
+    }
+    options
+}
+
+fn plain(
+    rows: impl Iterator<Item = std::result::Result<Row, rocksdb::Error>>,
+    most: usize,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let plain = |(key, value): Row| (key.into_vec(), value.into_vec());
+    rows.take(most).map(|row| row.map(plain).map_err(Error::engine("read state"))).collect()
 }
 
 impl View for State {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.db.get(key.bytes()).map_err(Error::engine("read state"))
+    }
+
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        plain(self.db.iterator_opt(from(prefix), below(&after(prefix))), most)
     }
 }
 

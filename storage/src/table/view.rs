@@ -3,14 +3,18 @@
 
 use crate::codec::{self, Record};
 use crate::error::Result;
+use crate::model::access::Rules;
+use crate::model::analytics::{RecallStats, Usage};
 use crate::model::cluster::Cluster;
+use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::heat::{Anchor, Cooling, heat};
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
-use crate::model::tenant::Tenant;
+use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Tenant};
 use crate::model::thermo::Thermo;
-use crate::table::key::Key;
+use crate::model::tick::Tick;
+use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
 /// A consistent set of rows.
 pub trait View {
@@ -19,6 +23,12 @@ pub trait View {
     /// # Errors
     /// When the engine fails.
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>>;
+
+    /// Rows whose keys begin with `prefix`, in key order, `most` of them at most.
+    ///
+    /// # Errors
+    /// When the engine fails.
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
     /// The record under `key`.
     ///
@@ -46,6 +56,49 @@ pub trait View {
     /// A memory's anchor.
     fn anchor(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Anchor>> {
         self.record(&Key::Anchor(tenant, id))
+    }
+
+    /// A tenant's last tick, as of its present configuration if there was none yet.
+    fn tick(&self, id: TenantId) -> Result<Option<Tick>> {
+        if let Some(tick) = self.record(&Key::Tick(id))? {
+            return Ok(Some(tick));
+        }
+        let tenant = self.tenant(id)?;
+        Ok(tenant.map(|tenant| Tick::none(tenant.created_at, &tenant.thermo)))
+    }
+
+    /// What is known of a tenant's recalls.
+    fn recall_stats(&self, tenant: TenantId) -> Result<RecallStats> {
+        Ok(self.record(&Key::RecallStats(tenant))?.unwrap_or_default())
+    }
+
+    /// What a tenant used in a month.
+    fn usage(&self, tenant: TenantId, month: u32) -> Result<Usage> {
+        Ok(self.record(&Key::Usage(tenant, month))?.unwrap_or_default())
+    }
+
+    /// A tenant's access rules.
+    fn access_rules(&self, tenant: TenantId) -> Result<Rules> {
+        Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
+    }
+
+    /// A tenant's keys in order of their ids.
+    fn api_keys(&self, tenant: TenantId) -> Result<Vec<(KeyId, ApiKey)>> {
+        let rows = self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?;
+        let key = |(key, row): &(Vec<u8>, Vec<u8>)| {
+            Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?))
+        };
+        rows.iter().map(key).collect()
+    }
+
+    /// The edges of a memory, the strongest first.
+    fn edges(&self, tenant: TenantId, id: MemoryId) -> Result<Vec<Edge>> {
+        let rows = self.rows(&edges_of(tenant, id), EDGES_MAX)?;
+        let edges = rows.iter().map(|(_, row)| codec::decode(row));
+        let mut edges = edges.collect::<Result<Vec<Edge>>>()?;
+        // A stable sort of rows in key order: the same everywhere.
+        edges.sort_by(|left, right| right.weight.total_cmp(&left.weight));
+        Ok(edges)
     }
 
     /// The receipt of a key hash: today's generation or yesterday's.

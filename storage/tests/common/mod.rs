@@ -40,6 +40,7 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         initial_heat: 1.0,
         key_points: Vec::new(),
         vector: vector(label),
+        suggestions: Vec::new(),
     }
 }
 
@@ -53,6 +54,7 @@ pub fn form(dimension: usize) -> Command {
         hash: [0; 32],
         namespace: None,
         created_at: Timestamp(0),
+        last_used_at: None,
     };
     let action = Action::Form { cluster, tenant: "default".into(), key_id: KeyId([0; 8]), key };
     Command { tenant: None, actor: None, receipt: None, action }

@@ -1,0 +1,144 @@
+//! What happened, the latest first: the journal as its tenant sees it, and what agents add
+//! to it.
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::tenant::{ApiKey, Caller, KeyId};
+use storage::{Action, View};
+
+use crate::app::App;
+use crate::auth::{AgentCaller, ReaderCaller};
+use crate::consistency::Freshness;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Body, Fields};
+use crate::limits::{ACTIVITY_DEFAULT, NOTE_BYTES_MAX, NOTE_METADATA_BYTES_MAX};
+use crate::wire;
+use crate::write::ask;
+
+/// List what happened: `limit`, and `cursor` of the page before.
+pub(crate) async fn activity_list(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+    RawQuery(query): RawQuery,
+) -> ApiResult<Response> {
+    let query = Fields::of_query(&query.unwrap_or_default());
+    let limit = query.limit(ACTIVITY_DEFAULT)?;
+    let cursor = query.text("cursor", 64)?;
+    let before = cursor.map(|text| parsed(&text)).transpose()?;
+    let events = recent(&app, &caller, before, limit).await?;
+    let names = app.read(move |reader| reader.api_keys(caller.tenant)).await?;
+    let next = (events.len() == limit).then(|| events.last().map(|(cursor, _)| named(*cursor)));
+    let items: Vec<Value> = events.iter().map(|event| shown(event, &names)).collect();
+    let body = json!({ "items": items, "next_cursor": next.flatten() });
+    Ok((freshness, Json(body)).into_response())
+}
+
+/// Note something that an agent did: `{action, target_id?, target_label?, metadata?}`.
+pub(crate) async fn activity_create(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    body: Body,
+) -> ApiResult<Response> {
+    let fields = &body.fields;
+    let action = fields.full_text("action", NOTE_BYTES_MAX)?;
+    let action = action.ok_or_else(|| ApiError::invalid("action", "is required"))?;
+    let text = |name| fields.text(name, NOTE_BYTES_MAX).map(Option::unwrap_or_default);
+    let metadata = fields.all().get("metadata").cloned().unwrap_or(Value::Null);
+    let metadata = metadata.to_string();
+    if metadata.len() > NOTE_METADATA_BYTES_MAX {
+        let message = format!("may have {NOTE_METADATA_BYTES_MAX} bytes of JSON at most");
+        return Err(ApiError::invalid("metadata", message));
+    }
+    let details = vec![action, text("target_id")?, text("target_label")?, metadata];
+    let (freshness, _) = ask(&app, &caller, None, Action::Note(details)).await?;
+    Ok((StatusCode::CREATED, freshness, Json(json!({ "ok": true }))).into_response())
+}
+
+/// Events before `before` that the caller may know of, the latest first.
+pub(crate) async fn recent(
+    app: &App,
+    caller: &Caller,
+    before: Option<Cursor>,
+    limit: usize,
+) -> ApiResult<Vec<(Cursor, Event)>> {
+    let (tenant, access) = (caller.tenant, caller.access.clone());
+    app.read(move |reader| {
+        reader.journal(tenant, before, limit, |event| {
+            event.namespace.is_empty() || access.allows(&event.namespace)
+        })
+    })
+    .await
+}
+
+/// An event as published clients read it.
+pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)]) -> Value {
+    let actor = match event.actor {
+        None => "system".to_owned(),
+        Some(id) => {
+            let key = keys.iter().find(|(known, _)| *known == id);
+            key.map_or_else(|| id.to_string(), |(_, key)| key.name.clone())
+        }
+    };
+    let detail =
+        |at: usize| event.details.get(at).map(String::as_str).filter(|text| !text.is_empty());
+    let (mut target, mut label) = (event.subject.map(|id| id.to_string()), None);
+    let mut metadata = json!({ "namespace": event.namespace });
+    let action = match event.kind {
+        EventKind::Created => "memory.add",
+        EventKind::Updated => {
+            metadata["fields"] = event.details.clone().into();
+            if event.details == ["is_pinned"] { "memory.pin" } else { "memory.patch" }
+        }
+        EventKind::Deleted => {
+            label = detail(0);
+            "memory.delete"
+        }
+        EventKind::Archived => "memory.archive",
+        EventKind::Restored => "memory.restore",
+        EventKind::Cooled => "memory.cool",
+        EventKind::Warmed => "memory.warm",
+        EventKind::Feedback => {
+            metadata["signal"] = detail(0).into();
+            "memory.feedback"
+        }
+        EventKind::Related | EventKind::Unrelated => {
+            metadata["other_id"] = detail(0).into();
+            metadata["relation"] = detail(1).into();
+            if event.kind == EventKind::Related { "edge.add" } else { "edge.delete" }
+        }
+        EventKind::Noted => {
+            target = detail(1).map(str::to_owned);
+            label = detail(2);
+            metadata =
+                detail(3).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            detail(0).unwrap_or_default()
+        }
+    };
+    json!({
+        "id": named(*cursor),
+        "actor": actor,
+        "action": action,
+        "target_id": target,
+        "target_label": label,
+        "metadata": metadata,
+        "created_at": wire::timestamp(event.at),
+    })
+}
+
+fn named(cursor: Cursor) -> String {
+    format!("{}.{}", cursor.index, cursor.ordinal)
+}
+
+fn parsed(text: &str) -> ApiResult<Cursor> {
+    let parts = text.split_once('.');
+    let parts =
+        parts.and_then(|(index, ordinal)| Some((index.parse().ok()?, ordinal.parse().ok()?)));
+    let (index, ordinal) =
+        parts.ok_or_else(|| ApiError::invalid("cursor", "must be the next_cursor of a page"))?;
+    Ok(Cursor { index, ordinal })
+}

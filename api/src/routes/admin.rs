@@ -1,0 +1,226 @@
+//! Views for whoever administers a tenant: dashboard, usage, recall analytics. Their counts
+//! are replicated, so every node at one index shows the same.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use storage::model::analytics::{RecallStats, TypeStats, Usage};
+use storage::model::memory::MemoryType;
+use storage::model::score::rounded;
+use storage::model::tenant::Caller;
+use storage::{Filter, HEAT_BANDS, HotRequest, Overview, View};
+
+use crate::app::App;
+use crate::auth::{AdminCaller, ReaderCaller};
+use crate::consistency::Freshness;
+use crate::error::ApiResult;
+use crate::routes::activity::{recent, shown};
+use crate::wire;
+
+/// Names of the bands of heat, from the hottest down.
+const BAND_NAMES: [&str; HEAT_BANDS.len()] = ["blazing", "hot", "warm", "cool", "frozen"];
+/// Events of the dashboard.
+const RECENT_EVENTS: usize = 10;
+/// Feedback from which a type is judged by it.
+const FEEDBACK_MIN: u64 = 10;
+/// Searches from which the hit rate is judged.
+const SEARCHES_MIN: u64 = 20;
+
+/// Get counts, distributions and recent activity.
+pub(crate) async fn dashboard_get(
+    State(app): State<App>,
+    AdminCaller(caller): AdminCaller,
+    freshness: Freshness,
+) -> ApiResult<Response> {
+    let tenant = caller.tenant;
+    let (overview, hottest, coldest, usage, tick, edges) = app
+        .read(move |reader| {
+            let overview = reader.overview(tenant, &Filter::default());
+            let request = HotRequest { limit: 1, ..HotRequest::default() };
+            let hottest = reader.hottest(tenant, &request)?.into_iter().next();
+            let coldest = overview.coldest.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+            let usage = reader.usage(tenant, reader.position().clock.month())?;
+            let tick = reader.tick(tenant)?;
+            Ok((overview, hottest, coldest, usage, tick, reader.counts(tenant).edges))
+        })
+        .await?;
+    let events = recent(&app, &caller, None, RECENT_EVENTS).await?;
+    let names = app.read(move |reader| reader.api_keys(tenant)).await?;
+    let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
+    let bands: Vec<Value> = bands
+        .map(|((name, least), count)| json!({ "band": name, "min_heat": least, "count": count }))
+        .collect();
+    let total = overview.hot + overview.cold;
+    let body = json!({
+        "total_nodes": total,
+        "total_memories": total,
+        "hot_nodes": overview.hot,
+        "active_memories": overview.hot,
+        "cold_nodes": overview.cold,
+        "pinned_count": overview.pinned,
+        "flagged_count": overview.flagged,
+        "edge_count": edges,
+        "average_heat": rounded(overview.average_heat),
+        "avg_heat": rounded(overview.average_heat),
+        "heat_distribution": bands,
+        "memory_types": types(&overview),
+        "type_distribution": wire::type_counts(&overview),
+        "namespace_counts": overview.namespaces,
+        "namespace_count": overview.namespaces.len(),
+        "storage_usage_bytes": overview.bytes,
+        "hottest": hottest.as_ref().map(wire::memory),
+        "coldest": coldest.as_ref().map(wire::memory),
+        "sync_requests": usage.requests,
+        "avg_latency_ms": average_ms(&usage),
+        "tick": tick.map(|tick| json!({
+            "number": tick.number, "until": wire::timestamp(tick.until),
+        })),
+        "recent_activity": events.iter().map(|event| shown(event, &names)).collect::<Vec<_>>(),
+    });
+    Ok((freshness, Json(body)).into_response())
+}
+
+/// Get what the tenant used in the present calendar month.
+pub(crate) async fn usage_get(
+    State(app): State<App>,
+    AdminCaller(caller): AdminCaller,
+    freshness: Freshness,
+) -> ApiResult<Response> {
+    let (usage, month) = app
+        .read(move |reader| {
+            let month = reader.position().clock.month();
+            Ok((reader.usage(caller.tenant, month)?, month))
+        })
+        .await?;
+    let (first, last) = wire::days_of(month);
+    let body = json!({
+        "billing_period_start": first,
+        "billing_period_end": last,
+        "sync_requests": usage.requests,
+        "nodes_added": usage.nodes_added,
+        "avg_latency_ms": average_ms(&usage),
+        "max_latency_ms": rounded(usage.latency_max_micros as f64 / 1e3),
+    });
+    Ok((freshness, Json(body)).into_response())
+}
+
+/// Get recall patterns, hit rates and suggestions for tuning.
+pub(crate) async fn recall_analytics_get(
+    State(app): State<App>,
+    AdminCaller(caller): AdminCaller,
+    freshness: Freshness,
+) -> ApiResult<Response> {
+    recall_analytics(&app, &caller, freshness).await
+}
+
+/// The same, where published clients ask for it.
+pub(crate) async fn analytics_recall_get(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    freshness: Freshness,
+) -> ApiResult<Response> {
+    recall_analytics(&app, &caller, freshness).await
+}
+
+async fn recall_analytics(app: &App, caller: &Caller, freshness: Freshness) -> ApiResult<Response> {
+    let tenant = caller.tenant;
+    let (stats, since) = app
+        .read(move |reader| {
+            let since = reader.tenant(tenant)?.map(|tenant| tenant.created_at);
+            Ok((reader.recall_stats(tenant)?, since))
+        })
+        .await?;
+    let types: Vec<Value> = MemoryType::ALL
+        .into_iter()
+        .zip(&*stats.types)
+        .map(|(name, of)| of_type(name, of))
+        .collect();
+    let body = json!({
+        "stats": types,
+        "searches": stats.searches,
+        "searches_with_results": stats.searches_with_results,
+        "hit_rate": ratio(stats.searches_with_results, stats.searches),
+        "suggestions": suggestions(&stats),
+        "period": since.map(|since| format!("since {}", wire::timestamp(since))),
+    });
+    Ok((freshness, Json(body)).into_response())
+}
+
+fn of_type(memory_type: MemoryType, stats: &TypeStats) -> Value {
+    let average = |sum: f64| match stats.warmings {
+        0 => Value::Null,
+        warmings => rounded(sum / warmings as f64).into(),
+    };
+    json!({
+        "memory_type": memory_type.name(),
+        "total_recalls": stats.recalls,
+        "relevant_count": stats.relevant,
+        "irrelevant_count": stats.irrelevant,
+        "outdated_count": stats.outdated,
+        "wrong_count": stats.wrong,
+        "relevance_ratio": ratio(stats.relevant, feedback(stats)),
+        "avg_heat_before": average(stats.heat_before),
+        "avg_heat_after": average(stats.heat_after),
+    })
+}
+
+fn feedback(stats: &TypeStats) -> u64 {
+    stats.relevant + stats.irrelevant + stats.outdated + stats.wrong
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| rounded(part as f64 / whole as f64))
+}
+
+/// What the counts suggest to change.
+fn suggestions(stats: &RecallStats) -> Vec<String> {
+    let mut suggestions = Vec::new();
+    let hits = ratio(stats.searches_with_results, stats.searches);
+    if stats.searches >= SEARCHES_MIN && hits.is_some_and(|hits| hits < 0.5) {
+        suggestions.push(
+            "more than half of all searches find nothing: look at the namespaces and types that \
+             they filter by, or search with tier all"
+                .into(),
+        );
+    }
+    for (memory_type, of_type) in MemoryType::ALL.into_iter().zip(&*stats.types) {
+        let (name, all) = (memory_type.name(), feedback(of_type));
+        if all < FEEDBACK_MIN {
+            continue;
+        }
+        if of_type.outdated * 3 > all {
+            suggestions.push(format!(
+                "more than a third of the feedback on {name} memories says that they are \
+                 outdated: shorten decay_profiles.{name}.half_life"
+            ));
+        }
+        if of_type.irrelevant * 2 > all {
+            suggestions.push(format!(
+                "more than half of the feedback on {name} memories says that they do not help: \
+                 lower recall.heat_weight, so that similarity counts for more"
+            ));
+        }
+        if of_type.wrong * 4 > all {
+            suggestions.push(format!(
+                "more than a quarter of the feedback on {name} memories says that they are \
+                 wrong: review what GET /agent/nodes?flagged=true lists"
+            ));
+        }
+    }
+    suggestions
+}
+
+fn types(overview: &Overview) -> Value {
+    let counts = MemoryType::ALL.into_iter().zip(overview.types);
+    Value::Object(
+        counts.map(|(name, count)| (name.name().into(), count.into())).collect::<Map<_, _>>(),
+    )
+}
+
+fn average_ms(usage: &Usage) -> f64 {
+    match usage.requests {
+        0 => 0.0,
+        requests => rounded(usage.latency_micros as f64 / 1e3 / requests as f64),
+    }
+}

@@ -1,0 +1,137 @@
+//! Bulk commands: the same to many memories, each by itself. Loops of bounded commands
+//! run by the node that was asked; what cannot be done to one keeps no other from it.
+
+use std::collections::VecDeque;
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use storage::model::id::MemoryId;
+use storage::model::tenant::Caller;
+use storage::{Action, BULK_MAX, Filter, Refusal, Reply, TierFilter};
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::auth::AgentCaller;
+use crate::consistency::Freshness;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Body, Fields};
+use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE};
+use crate::routes::memories::patch;
+use crate::write::ask;
+
+/// What became of a bulk command.
+struct Each {
+    freshness: Freshness,
+    done: usize,
+    /// What was refused, the first of them, as texts.
+    errors: Vec<String>,
+    refused: usize,
+    /// Memories that time did not suffice for.
+    left: usize,
+}
+
+/// Change several memories alike.
+pub(crate) async fn memory_update_bulk(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    body: Body,
+) -> ApiResult<Response> {
+    let ids = body.fields.memory_ids("ids", BULK_MAX)?;
+    let ids = ids.ok_or_else(|| ApiError::invalid("ids", "is required"))?;
+    let patch = patch(&app, &body.fields).await?;
+    let update = |ids| Action::UpdateEach(ids, patch.clone());
+    let each = for_each(&app, &caller, ids, update).await?;
+    let body = json!({ "updated": each.done, "errors": each.errors, "left": each.left });
+    Ok((each.freshness, Json(body)).into_response())
+}
+
+/// Delete several memories: those named, or all of a type and namespace. One of these must
+/// be said.
+pub(crate) async fn memory_delete_bulk(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    body: Body,
+) -> ApiResult<Response> {
+    let ids = match body.fields.memory_ids("ids", BULK_MAX)? {
+        Some(ids) => ids,
+        None => matching(&app, &caller, &body.fields).await?,
+    };
+    let each = for_each(&app, &caller, ids, Action::DeleteEach).await?;
+    let body = json!({
+        "deleted": each.done, "errors": each.errors, "refused": each.refused, "left": each.left,
+    });
+    Ok((each.freshness, Json(body)).into_response())
+}
+
+/// Bring several memories back from the cold tier.
+pub(crate) async fn memory_restore(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    body: Body,
+) -> ApiResult<Response> {
+    let ids = body.fields.memory_ids("ids", BULK_MAX)?;
+    let ids = ids.ok_or_else(|| ApiError::invalid("ids", "is required"))?;
+    let each = for_each(&app, &caller, ids, Action::RestoreEach).await?;
+    let body = json!({ "restored": each.done, "errors": each.errors, "left": each.left });
+    Ok((each.freshness, Json(body)).into_response())
+}
+
+/// All memories that a body's filter names, as of everything acknowledged so far.
+async fn matching(app: &App, caller: &Caller, fields: &Fields) -> ApiResult<Vec<MemoryId>> {
+    let (memory_type, namespace) = (fields.memory_type()?, fields.namespace()?);
+    if memory_type.is_none() && namespace.is_none() {
+        let message = "is required, unless memory_type or namespace says which memories";
+        return Err(ApiError::invalid("ids", message));
+    }
+    app.raft().read_index(Instant::now() + DEADLINE).await?;
+    let namespace = namespace.filter(|name| name != "*");
+    let access = caller.access.clone();
+    let tier = TierFilter::All;
+    let filter = Filter { memory_type, namespace, access, tier, ..Filter::default() };
+    let tenant = caller.tenant;
+    app.read(move |reader| Ok(reader.ids(tenant, &filter))).await
+}
+
+/// Has the cluster do the same to each memory, in as many commands as it takes.
+async fn for_each(
+    app: &App,
+    caller: &Caller,
+    ids: Vec<MemoryId>,
+    action: impl Fn(Vec<MemoryId>) -> Action,
+) -> ApiResult<Each> {
+    let until = Instant::now() + BULK_DEADLINE;
+    let mut left = VecDeque::from(ids);
+    let mut each = Each {
+        freshness: Freshness::of_write(app.reader().position().index),
+        done: 0,
+        errors: Vec::new(),
+        refused: 0,
+        left: 0,
+    };
+    while !left.is_empty() && Instant::now() < until {
+        let some: Vec<MemoryId> = left.iter().take(BULK_MAX).copied().collect();
+        let (freshness, reply) = ask(app, caller, None, action(some)).await?;
+        let Reply::Each(outcomes) = reply else { return Err(ApiError::internal()) };
+        each.freshness = freshness;
+        for outcome in outcomes {
+            let id = left.pop_front().unwrap_or(MemoryId([0; 16]));
+            match outcome {
+                Ok(()) => each.done += 1,
+                Err(refusal) => each.refuse(id, &refusal),
+            }
+        }
+    }
+    each.left = left.len();
+    Ok(each)
+}
+
+impl Each {
+    fn refuse(&mut self, id: MemoryId, refusal: &Refusal) {
+        self.refused += 1;
+        if self.errors.len() < BULK_ERRORS_MAX {
+            self.errors.push(format!("{id}: {refusal}"));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What somebody says of a memory.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use storage::model::id::MemoryId;
+use storage::model::score::rounded;
+use storage::model::tenant::Caller;
+use storage::{Action, Reply, Signal};
+
+use crate::app::App;
+use crate::auth::AgentCaller;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::{Body, Fields, Id};
+use crate::wire;
+use crate::write::ask;
+
+/// Say what a memory was worth: `{node_id, signal}`.
+pub(crate) async fn feedback_create(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    body: Body,
+) -> ApiResult<Response> {
+    let id = body.fields.memory_id("node_id")?;
+    told(&app, &caller, id, &body.fields).await
+}
+
+/// The same, with the memory in the path.
+pub(crate) async fn memory_feedback(
+    State(app): State<App>,
+    AgentCaller(caller): AgentCaller,
+    Id(id): Id,
+    body: Body,
+) -> ApiResult<Response> {
+    told(&app, &caller, id, &body.fields).await
+}
+
+async fn told(app: &App, caller: &Caller, id: MemoryId, fields: &Fields) -> ApiResult<Response> {
+    let signal = signal(fields)?;
+    let (freshness, reply) = ask(app, caller, None, Action::Feedback(id, signal)).await?;
+    let Reply::Feedback(done) = reply else { return Err(ApiError::internal()) };
+    let body = json!({
+        "ok": true,
+        "node_id": id.to_string(),
+        "signal": signal.name(),
+        "heat_before": rounded(done.heat_before),
+        "heat_after": rounded(done.heat_after),
+        "stability_before": rounded(f64::from(done.stability_before)),
+        "stability_after": rounded(f64::from(done.stability_after)),
+    });
+    Ok((freshness, Json(body)).into_response())
+}
+
+fn signal(fields: &Fields) -> ApiResult<Signal> {
+    let signal = fields.one_of("signal", wire::signal, wire::SIGNALS)?;
+    signal.ok_or_else(|| ApiError::invalid("signal", "is required"))
+}

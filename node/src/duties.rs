@@ -1,0 +1,87 @@
+//! What a node does by itself: every node reports what it saw; the leader ticks and
+//! forgets what is past its time. What these do is decided in `storage`.
+
+use std::time::Duration;
+
+use api::App;
+use raft::{Handle, NodeId, Outcome, SubmitError};
+use storage::model::analytics::Report;
+use storage::{Action, Command, Reader, Reply};
+use tokio::time::Instant;
+
+/// How often a node reports: a node that dies loses no more recalls than those since.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a report may wait for the cluster.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the leader looks whether a tick is due.
+const TICK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often the leader forgets what is past its time.
+const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Starts all of them.
+pub(crate) fn start(app: &App, raft: &Handle, reader: &Reader, node: NodeId, boot: u64) {
+    tokio::spawn(report(app.clone(), raft.clone(), node, boot));
+    tokio::spawn(tick(raft.clone(), reader.clone()));
+    tokio::spawn(housekeep(raft.clone()));
+}
+
+/// Reports what this node saw. A report whose fate is unknown is sent again under its
+/// number: it counts once.
+async fn report(app: App, raft: Handle, node: NodeId, boot: u64) {
+    for number in 1.. {
+        let tenants = loop {
+            tokio::time::sleep(REPORT_INTERVAL).await;
+            let tenants = app.report();
+            if !tenants.is_empty() {
+                break tenants;
+            }
+        };
+        let report = Report { node, boot, number, tenants };
+        loop {
+            let command = Command::duty(Action::Observed(report.clone()));
+            match raft.submit(command, Instant::now() + REPORT_TIMEOUT).await {
+                Ok(Outcome { decision: Ok(_), .. }) => break,
+                Ok(Outcome { decision: Err(refusal), .. }) => {
+                    tracing::warn!(%refusal, "a report was refused");
+                    break;
+                }
+                Err(SubmitError::Quarantined) => return,
+                Err(error) => tracing::debug!(%error, "a report waits"),
+            }
+            tokio::time::sleep(REPORT_INTERVAL).await;
+        }
+    }
+}
+
+/// Ticks for every tenant, while this node leads.
+async fn tick(raft: Handle, reader: Reader) {
+    loop {
+        tokio::time::sleep(TICK_INTERVAL).await;
+        for tenant in reader.tick_due() {
+            let mut unfinished = true;
+            while unfinished {
+                let command = Command { tenant: Some(tenant), ..Command::duty(Action::Tick) };
+                let submitted = raft.submit_here(command, Instant::now() + REPORT_TIMEOUT).await;
+                unfinished = match submitted {
+                    Ok(outcome) => outcome.decision == Ok(Reply::Unfinished),
+                    // Another node leads, and goes on where the state says.
+                    Err(_) => false,
+                };
+            }
+        }
+    }
+}
+
+/// Forgets what is past its time, while this node leads.
+async fn housekeep(raft: Handle) {
+    let mut pause = HOUSEKEEP_INTERVAL;
+    loop {
+        tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
+        let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
+        match raft.submit_here(Command::duty(Action::Housekeep), deadline).await {
+            Ok(Outcome { decision: Ok(Reply::Unfinished), .. }) => pause = Duration::ZERO,
+            Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
+            Err(error) => tracing::debug!(%error, "housekeeping not done here"),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A tenant at a glance: counts, averages, bands of heat. One scan over the columns.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Reader;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::memory::Tier;
+use crate::search::scan::{Filter, TierFilter, scan};
+
+/// Lower bounds of the bands of heat, from the hottest down.
+pub const HEAT_BANDS: [f64; 5] = [0.80, 0.50, 0.25, 0.10, 0.0];
+
+/// What a tenant holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Overview {
+    /// Memories in the hot tier.
+    pub hot: u64,
+    /// Memories in the cold tier.
+    pub cold: u64,
+    /// Pinned ones.
+    pub pinned: u64,
+    /// Flagged for review.
+    pub flagged: u64,
+    /// Mean heat of the hot tier, 0 without one.
+    pub average_heat: f64,
+    /// Memories of the hot tier in each band of [`HEAT_BANDS`].
+    pub bands: [u64; HEAT_BANDS.len()],
+    /// Memories of each type, both tiers, in the order of `MemoryType::ALL`.
+    pub types: [u64; 6],
+    /// Memories in each namespace, both tiers.
+    pub namespaces: BTreeMap<String, u64>,
+    /// Bytes of all labels, and of vectors as they are stored.
+    pub bytes: u64,
+    /// When the oldest memory was stored.
+    pub oldest: Option<Timestamp>,
+    /// And the newest.
+    pub newest: Option<Timestamp>,
+    /// The coldest memory of the hot tier.
+    pub coldest: Option<MemoryId>,
+}
+
+impl Reader {
+    /// What passes `filter` of what a tenant holds, both tiers.
+    pub fn overview(&self, tenant: TenantId, filter: &Filter) -> Overview {
+        let engine = self.engine();
+        let mut overview = Overview::default();
+        let Some(index) = engine.registry.tenant(tenant) else { return overview };
+        let now = engine.position.read().clock;
+        let filter = Filter { tier: TierFilter::All, ..filter.clone() };
+        let (mut heats, mut coldest) = (0.0, f64::INFINITY);
+        let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
+        scan(&index, &filter, None, None, now, |glance| {
+            for (_, seen) in glance.each() {
+                let row = seen.properties();
+                overview.types[row.memory_type() as usize] += 1;
+                overview.pinned += u64::from(row.is_pinned());
+                overview.flagged += u64::from(row.is_flagged());
+                overview.bytes += seen.bytes();
+                *namespaces.entry(row.namespace()).or_default() += 1;
+                let at = seen.created_at();
+                overview.oldest = Some(overview.oldest.map_or(at, |oldest| oldest.min(at)));
+                overview.newest = overview.newest.max(Some(at));
+                if row.tier() == Tier::Cold {
+                    overview.cold += 1;
+                    continue;
+                }
+                let heat = seen.heat(now);
+                overview.hot += 1;
+                heats += heat;
+                let band = HEAT_BANDS.iter().position(|least| heat >= *least);
+                overview.bands[band.unwrap_or(HEAT_BANDS.len() - 1)] += 1;
+                if heat < coldest {
+                    (coldest, overview.coldest) = (heat, Some(seen.id()));
+                }
+            }
+        });
+        overview.average_heat = if overview.hot > 0 { heats / overview.hot as f64 } else { 0.0 };
+        let inner = index.read();
+        for (number, count) in namespaces {
+            // One that ended meanwhile has no name any more.
+            if let Some(name) = inner.namespace_name(number) {
+                overview.namespaces.insert(name.to_owned(), count);
+            }
+        }
+        overview
+    }
+}

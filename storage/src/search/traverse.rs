@@ -1,0 +1,73 @@
+//! The cold tier is searched along edges too: what a result is related to comes in by a
+//! share of that result's score, where that is more than its own.
+
+use std::collections::HashMap;
+
+use crate::error::Result;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::score::rounded;
+use crate::model::thermo::Thermo;
+use crate::search::query::{Hit, SearchRequest, Via};
+use crate::table::view::View;
+
+/// Results whose edges are followed, the best ones.
+const SEEDS_MAX: usize = 10;
+/// Edges of each that are, the strongest ones.
+const EDGES_MAX: usize = 16;
+/// Share of a result's score that an edge of weight 1 hands on.
+const DAMPING: f64 = 0.5;
+
+/// Adds to `hits` what edges lead to, each memory once, and keeps the best.
+pub(crate) fn traverse(
+    rows: &impl View,
+    tenant: TenantId,
+    request: &SearchRequest,
+    (thermo, now): (&Thermo, Timestamp),
+    hits: &mut Vec<Hit>,
+) -> Result<()> {
+    let mut led: HashMap<MemoryId, Via> = HashMap::new();
+    for seed in hits.iter().take(SEEDS_MAX) {
+        for edge in rows.edges(tenant, seed.record.id)?.into_iter().take(EDGES_MAX) {
+            let via = Via {
+                seed: seed.record.id,
+                seed_score: seed.score,
+                edge_weight: f64::from(edge.weight),
+                damping: DAMPING,
+            };
+            let best = led.entry(edge.other(seed.record.id)).or_insert(via);
+            if via.score() > best.score() {
+                *best = via;
+            }
+        }
+    }
+    for hit in hits.iter_mut() {
+        if let Some(via) = led.remove(&hit.record.id)
+            && via.score() > hit.score
+        {
+            (hit.score, hit.via) = (via.score(), Some(via));
+        }
+    }
+    for (id, via) in led {
+        let record = rows.memory_record(tenant, id, thermo, now)?;
+        let record = record.filter(|record| request.filter.still_passes(&record.memory));
+        hits.extend(record.map(|record| Hit {
+            record,
+            score: via.score(),
+            factors: None,
+            weights: thermo.recall,
+            via: Some(via),
+        }));
+    }
+    hits.sort_by(|left, right| {
+        right.score.total_cmp(&left.score).then(left.record.id.cmp(&right.record.id))
+    });
+    hits.truncate(request.limit);
+    Ok(())
+}
+
+impl Via {
+    /// The score that it gives.
+    pub fn score(&self) -> f64 {
+        rounded(self.seed_score * self.edge_weight * self.damping)
+    }
+}

@@ -1,0 +1,256 @@
+//! The naive model that the engine is compared with: what memories are, as simply as can
+//! be said, and random commands with what they must answer.
+
+use std::collections::BTreeMap;
+
+use storage::model::analytics::{Report, TenantReport, Usage};
+use storage::model::heat::{Anchor, Cooling, heat};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::model::memory::{DecayClass, Memory, MemoryType};
+use storage::model::receipt::ReceiptRequest;
+use storage::model::thermo::Thermo;
+use storage::{Action, Command, MemoryPatch, Signal};
+
+use crate::common::{Engine, TENANT, command, new_memory, vector};
+
+pub const WORDS: [&str; 12] = [
+    "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
+    "train", "the",
+];
+pub const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+
+    pub fn text(&mut self) -> String {
+        let count = 1 + self.below(5);
+        (0..count).map(|_| self.pick(&WORDS)).collect::<Vec<_>>().join(" ")
+    }
+
+    pub fn heat(&mut self) -> f32 {
+        self.below(101) as f32 / 100.0
+    }
+}
+
+/// What a memory is, as simply as can be said.
+#[derive(Clone)]
+pub struct Naive {
+    pub memory: Memory,
+    pub anchor: Anchor,
+    pub text_for_vector: String,
+}
+
+#[derive(Default)]
+pub struct World {
+    pub memories: BTreeMap<MemoryId, Naive>,
+    pub receipts: BTreeMap<u8, (u8, MemoryId)>,
+    pub next: u64,
+}
+
+impl World {
+    pub fn heat(naive: &Naive, now: Timestamp) -> f64 {
+        heat(&naive.anchor, Cooling::of(&naive.memory, &Thermo::default()), now)
+    }
+
+    pub fn command(&mut self, random: &mut Random) -> Command {
+        let known: Vec<MemoryId> = self.memories.keys().copied().collect();
+        let id = if known.is_empty() || random.chance(5) {
+            MemoryId([0xff; 16])
+        } else {
+            random.pick(&known)
+        };
+        match random.below(14) {
+            0..=4 => {
+                self.next += 1;
+                let mut bytes = [0; 16];
+                // Ids in no order, as those of several nodes are.
+                bytes[..8].copy_from_slice(&random.next().to_be_bytes());
+                bytes[8..].copy_from_slice(&self.next.to_be_bytes());
+                let mut new = new_memory(MemoryId(bytes), &random.text());
+                new.memory_type = random.pick(&MemoryType::ALL);
+                new.decay_class = random.pick(&DecayClass::ALL);
+                new.namespace = random.pick(&NAMESPACES).into();
+                new.is_pinned = random.chance(20);
+                new.min_heat = if random.chance(20) { random.heat() } else { 0.0 };
+                new.initial_heat = random.heat();
+                new.key_points = if random.chance(30) { vec![random.text()] } else { Vec::new() };
+                let receipt = random.chance(30).then(|| ReceiptRequest {
+                    key: [random.below(6) as u8; 32],
+                    body_hash: [random.below(2) as u8; 32],
+                    status: 201,
+                });
+                Command { receipt, ..command(Action::Create(vec![new])) }
+            }
+            5..=7 => {
+                let label = random.chance(30).then(|| random.text());
+                let patch = MemoryPatch {
+                    label: label.map(|label| (label.clone(), vector(&label))),
+                    memory_type: random.chance(20).then(|| random.pick(&MemoryType::ALL)),
+                    namespace: random.chance(20).then(|| random.pick(&NAMESPACES).into()),
+                    decay_class: random.chance(20).then(|| random.pick(&DecayClass::ALL)),
+                    is_pinned: random.chance(20).then(|| random.chance(50)),
+                    is_locked: random.chance(20).then(|| random.chance(50)),
+                    min_heat: random.chance(10).then(|| random.heat()),
+                    current_heat: random.chance(20).then(|| random.heat()),
+                };
+                command(Action::Update(id, patch))
+            }
+            8..=9 => command(Action::Delete(id)),
+            _ => self.warming(random, &known, id),
+        }
+    }
+
+    /// A command whose effect the model takes from the engine: see [`World::learn`].
+    pub fn warming(&mut self, random: &mut Random, known: &[MemoryId], id: MemoryId) -> Command {
+        let other = if known.is_empty() { id } else { random.pick(known) };
+        match random.below(5) {
+            0 => command(Action::Tick),
+            1 => {
+                let signals =
+                    [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
+                command(Action::Feedback(id, random.pick(&signals)))
+            }
+            2 if other != id => {
+                command(Action::Relate(id, other, random.pick(&["uses", "needs"]).into()))
+            }
+            3 => command(Action::RestoreEach(vec![id, other])),
+            _ => {
+                self.next += 1;
+                let tenant = TenantReport {
+                    tenant: TENANT,
+                    recalls: vec![(id, 1), (other, 2)],
+                    searches: 2,
+                    searches_with_results: 1,
+                    usage: Usage { requests: 3, ..Usage::default() },
+                    keys: Vec::new(),
+                };
+                let (node, number) = (1, self.next);
+                let report = Report { node, boot: 7, number, tenants: vec![tenant] };
+                Command::duty(Action::Observed(report))
+            }
+        }
+    }
+
+    /// Takes over what the engine says of every memory: after commands that the model does
+    /// not follow. What they do stands in the golden scripts; here all replicas must agree.
+    pub fn learn(&mut self, engine: &Engine) {
+        for (id, naive) in &mut self.memories {
+            let found = engine.reader.get(TENANT, *id).unwrap().expect("it is in the model");
+            (naive.memory, naive.anchor) = (found.memory, found.anchor);
+        }
+    }
+
+    /// What a command must answer, told in a word, and its effect on the model.
+    pub fn expect(&mut self, command: &Command, now: Timestamp) -> &'static str {
+        if let Some(receipt) = &command.receipt
+            && let Some((body, _)) = self.receipts.get(&receipt.key[0])
+        {
+            return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
+        }
+        match &command.action {
+            Action::Create(new) => {
+                let new = &new[0];
+                let memory = Memory {
+                    label: new.label.clone(),
+                    memory_type: new.memory_type,
+                    namespace: new.namespace.clone(),
+                    decay_class: new.decay_class,
+                    is_pinned: new.is_pinned,
+                    is_locked: false,
+                    is_flagged: false,
+                    min_heat: new.min_heat,
+                    key_points: new.key_points.clone(),
+                    created_at: now,
+                    updated_at: now,
+                    archived_at: None,
+                };
+                let anchor = Anchor::fresh(new.initial_heat, now);
+                let naive = Naive { memory, anchor, text_for_vector: new.label.clone() };
+                self.memories.insert(new.id, naive);
+                if let Some(receipt) = &command.receipt {
+                    self.receipts.insert(receipt.key[0], (receipt.body_hash[0], new.id));
+                }
+                "done"
+            }
+            Action::Update(id, patch) => match self.memories.get_mut(id) {
+                None => "not found",
+                Some(naive) => {
+                    update(naive, patch, now);
+                    "done"
+                }
+            },
+            Action::Delete(id) => match self.memories.get(id) {
+                None => "not found",
+                Some(naive) if naive.memory.is_locked => "locked",
+                Some(_) => {
+                    self.memories.remove(id);
+                    "deleted"
+                }
+            },
+            Action::Feedback(id, _) if !self.memories.contains_key(id) => "not found",
+            Action::Relate(one, other, _)
+                if !self.memories.contains_key(one) || !self.memories.contains_key(other) =>
+            {
+                "not found"
+            }
+            _ => "done",
+        }
+    }
+}
+
+fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
+    let (before, present) = (naive.memory.clone(), World::heat(naive, now));
+    let memory = &mut naive.memory;
+    if let Some((label, _)) = &patch.label {
+        memory.label.clone_from(label);
+        naive.text_for_vector.clone_from(label);
+    }
+    memory.memory_type = patch.memory_type.unwrap_or(memory.memory_type);
+    memory.namespace = patch.namespace.clone().unwrap_or_else(|| memory.namespace.clone());
+    memory.decay_class = patch.decay_class.unwrap_or(memory.decay_class);
+    memory.is_pinned = patch.is_pinned.unwrap_or(memory.is_pinned);
+    memory.is_locked = patch.is_locked.unwrap_or(memory.is_locked);
+    memory.min_heat = patch.min_heat.unwrap_or(memory.min_heat);
+    if patch.current_heat.is_some() || patch.is_pinned == Some(true) {
+        memory.archived_at = None;
+    }
+    if *memory == before && patch.current_heat.is_none() {
+        return;
+    }
+    memory.updated_at = now;
+    let cooling = |memory: &Memory| {
+        (
+            memory.memory_type,
+            memory.decay_class,
+            memory.is_pinned,
+            memory.min_heat.to_bits(),
+            memory.archived_at,
+        )
+    };
+    if let Some(heat) = patch.current_heat {
+        naive.anchor = Anchor { heat, at: now, ..naive.anchor };
+    } else if cooling(memory) != cooling(&before) {
+        naive.anchor = Anchor { heat: present as f32, at: now, ..naive.anchor };
+    }
+}

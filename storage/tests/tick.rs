@@ -1,0 +1,147 @@
+//! A tick of many steps, interrupted by everything: each crossing is told once, by what a
+//! memory was at the tick before and is at this one.
+
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use storage::model::analytics::{Report, TenantReport, Usage};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::model::journal::{Event, EventKind};
+use storage::model::thermo::SettingValue;
+use storage::{Action, Change, Command, MemoryPatch, Options, Reply};
+
+const SECOND: i64 = Timestamp::SECOND_MICROS;
+const DAY: i64 = Timestamp::DAY_MICROS;
+const THRESHOLD: f64 = 0.10;
+
+fn id(number: u16) -> MemoryId {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    MemoryId(bytes)
+}
+
+/// Decides and applies; what crossed in between is added to `told`.
+fn run(
+    engine: &mut Engine,
+    now: i64,
+    commands: &[Command],
+    told: &mut Vec<(MemoryId, EventKind)>,
+) -> Vec<Reply> {
+    let (decisions, batch) = engine.decide(Timestamp(now), commands);
+    engine.apply(&batch);
+    for change in &batch.changes {
+        if let Change::EventAppended(_, Event { kind, subject: Some(id), .. }) = change
+            && matches!(kind, EventKind::Cooled | EventKind::Warmed)
+        {
+            told.push((*id, *kind));
+        }
+    }
+    decisions.into_iter().map(Result::unwrap).collect()
+}
+
+fn heats(engine: &Engine) -> BTreeMap<MemoryId, f64> {
+    let found = (0..2_000).filter_map(|number| {
+        let found = engine.reader.get(TENANT, id(number)).unwrap()?;
+        Some((id(number), found.heat))
+    });
+    found.collect()
+}
+
+/// What crossed between two looks, in order of ids.
+fn crossed(
+    before: &BTreeMap<MemoryId, f64>,
+    after: &BTreeMap<MemoryId, f64>,
+) -> Vec<(MemoryId, EventKind)> {
+    let one = |(id, heat): (&MemoryId, &f64)| match (before[id] >= THRESHOLD, *heat >= THRESHOLD) {
+        (true, false) => Some((*id, EventKind::Cooled)),
+        (false, true) => Some((*id, EventKind::Warmed)),
+        _ => None,
+    };
+    after.iter().filter_map(one).collect()
+}
+
+fn tick() -> Command {
+    command(Action::Tick)
+}
+
+fn stamp() -> Command {
+    Command::duty(Action::Stamp)
+}
+
+/// Warms, cools and recalls memories ahead of a tick's step and behind it.
+fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, EventKind)>) {
+    for (number, heat) in [(1_990, 0.9), (1_980, 0.01), (3, 0.9)] {
+        let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
+        run(engine, now, &[command(Action::Update(id(number - step), patch))], told);
+    }
+    let tenant = TenantReport {
+        tenant: TENANT,
+        recalls: vec![(id(1_970), 1), (id(4), 1)],
+        searches: 1,
+        searches_with_results: 1,
+        usage: Usage::default(),
+        keys: Vec::new(),
+    };
+    let report = Report { node: 1, boot: 1, number: step.into(), tenants: vec![tenant] };
+    run(engine, now, &[Command::duty(Action::Observed(report))], told);
+}
+
+/// Two thousand memories, half of which cross within a day and a half; no cold tier, which
+/// would take away what is counted.
+fn fill(engine: &mut Engine, told: &mut Vec<(MemoryId, EventKind)>) {
+    run(engine, 0, &[form(DIMENSION)], told);
+    for number in 0..2_000_u16 {
+        let mut new = new_memory(id(number), "x");
+        new.initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
+        run(engine, 1, &[command(Action::Create(vec![new]))], told);
+    }
+    let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
+    run(engine, 2, &[command(Action::Configure(vec![never]))], told);
+}
+
+#[test]
+fn a_tick_of_many_steps_tells_each_crossing_once_whatever_comes_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = Engine::open(folder.path(), Options::default());
+    let mut told = Vec::new();
+    fill(&mut engine, &mut told);
+    let mut now = 61 * SECOND;
+    run(&mut engine, now, &[stamp()], &mut told);
+    let before = heats(&engine);
+    run(&mut engine, now + 1, &[tick()], &mut told);
+    assert!(told.is_empty());
+
+    now += DAY + DAY / 2;
+    run(&mut engine, now, &[stamp()], &mut told);
+    let at_tick = heats(&engine);
+    let mut step = 1;
+    while run(&mut engine, now + i64::from(step) * SECOND, &[tick()], &mut told)[0] != Reply::Done {
+        // The leader dies, and another goes on.
+        if step % 2 == 0 {
+            drop(engine);
+            engine = Engine::open(folder.path(), Options::default());
+        }
+        disturb(&mut engine, now + i64::from(step) * SECOND, step, &mut told);
+        step += 1;
+    }
+    assert!(step > 3, "a tick of several steps");
+    let expected = crossed(&before, &at_tick);
+    assert_eq!(expected.len(), 1_000);
+    told.sort_by_key(|(id, _)| *id);
+    assert_eq!(told, expected);
+
+    // The next one tells what came of all that in between, and nothing twice.
+    told.clear();
+    now += 200 * SECOND;
+    run(&mut engine, now, &[stamp()], &mut told);
+    let after = heats(&engine);
+    while run(&mut engine, now + 1, &[tick()], &mut told)[0] != Reply::Done {}
+    let expected = crossed(&at_tick, &after);
+    assert!(!expected.is_empty());
+    told.sort_by_key(|(id, _)| *id);
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,196 @@
+"""The published Python client and its LangChain integration, unmodified, against a
+cluster: what they are told is compared with what was done, not only that nothing failed.
+
+    published.py CLUSTER.json spread|one
+
+CLUSTER.json is what `hearth dev --json` prints. With `spread` each call goes to the next
+node, which first has to show what was written before; with `one` all go to one node, and
+nothing is waited for. SSL_CERT_FILE names the cluster's authority.
+"""
+
+import asyncio
+import inspect
+import json
+import sys
+import time
+import urllib.request
+
+from langchain_core.messages import AIMessage, HumanMessage
+from sulcus import AsyncSulcus, Sulcus, SulcusError
+from sulcus_langchain import SulcusChatMessageHistory, SulcusMemory, SulcusRetriever
+
+PATIENCE_SECONDS = 20
+
+
+class Spread:
+    """A client whose calls go to the nodes in turn."""
+
+    def __init__(self, make, urls, key, namespace):
+        self.clients = [make(api_key=key, base_url=url, namespace=namespace) for url in urls]
+        self.urls, self.turn, self.namespace = urls, 0, namespace
+
+    def __getattr__(self, name):
+        client, url = self.clients[self.turn % len(self.clients)], self.urls[self.turn % len(self.urls)]
+        self.turn += 1
+        if len(self.urls) > 1:
+            caught_up(url, max(applied(other) for other in self.urls))
+        return getattr(client, name)
+
+
+def applied(url):
+    with urllib.request.urlopen(f"{url}/api/v1/status", timeout=10) as answer:
+        return json.load(answer)["applied_index"]
+
+
+def caught_up(url, index):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while applied(url) < index:
+        assert time.monotonic() < deadline, f"{url} does not reach {index}"
+        time.sleep(0.005)
+
+
+async def run(value):
+    """Waits for what the asynchronous client returns; the other's is there."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def eventually(holds):
+    """For what is reported a moment later."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come to hold"
+        time.sleep(0.05)
+
+
+async def fails(status, call):
+    try:
+        await run(call())
+    except SulcusError as error:
+        assert error.status == status, error
+    except Exception as error:  # httpx's own, which tells the status
+        assert error.response.status_code == status, error
+    else:
+        raise AssertionError(f"no error {status}")
+
+
+async def memories(client):
+    stored = await run(client.remember("The user prefers metric units.", memory_type="preference"))
+    assert stored.id and stored.pointer_summary == "The user prefers metric units."
+    assert (stored.memory_type, stored.namespace, stored.is_pinned) == ("preference", client.namespace, False)
+    assert abs(stored.current_heat - 0.8) < 1e-6
+    kept = await run(client.remember("Deploys happen on Tuesdays.", heat=0.5, decay_class="slow", is_pinned=True, min_heat=0.1, key_points=["release", "calendar"], train_on_this=True))
+    assert kept.is_pinned and kept.memory_type == "episodic"
+    got = await run(client.get(stored.id))
+    assert (got.id, got.pointer_summary) == (stored.id, stored.pointer_summary)
+    found = await run(client.search("which units should I use?", limit=5))
+    assert {memory.id for memory in found} == {stored.id, kept.id}
+    typed = await run(client.search("units", memory_type="preference", namespace=client.namespace))
+    assert [memory.id for memory in typed] == [stored.id]
+    listed = await run(client.list())
+    assert [memory.id for memory in listed] == [stored.id, kept.id], "the hottest first"
+    options = dict(page=1, page_size=1, memory_type="episodic", namespace=client.namespace, pinned=True, search="deploys", sort="updated_at", order="asc")
+    accepted = inspect.signature(Sulcus.list).parameters
+    options = {name: value for name, value in options.items() if name in accepted}
+    assert [memory.id for memory in await run(client.list(**options))] == [kept.id]
+    changed = await run(client.update(stored.id, label="The user prefers imperial units.", heat=0.3))
+    assert changed.pointer_summary == "The user prefers imperial units." and abs(changed.current_heat - 0.3) < 1e-6
+    assert (await run(client.pin(stored.id))).is_pinned
+    assert not (await run(client.unpin(stored.id))).is_pinned
+    hot = await run(client.hot_nodes(limit=1))
+    assert [memory.id for memory in hot] == [kept.id]
+    both = await run(client.bulk_update([stored.id, kept.id], memory_type="fact", heat=0.9))
+    assert both["updated"] == 2 and both["errors"] == []
+    assert all(memory.memory_type == "fact" for memory in await run(client.list()))
+    feedback = await run(client.feedback(stored.id, "relevant"))
+    assert feedback["ok"] and feedback["heat_after"] > feedback["heat_before"]
+    assert await run(client.forget(stored.id))
+    await fails(404, lambda: client.get(stored.id))
+    assert await run(client.bulk_delete(namespace=client.namespace)) == 1
+    assert await run(client.list(namespace=client.namespace)) == []
+    await fails(400, lambda: client.bulk_delete())
+
+
+async def administration(client, key):
+    shown = await run(client.get_thermo())
+    assert shown["config"]["recall"]["similarity_weight"] == 0.7 and not shown["custom"]
+    changed = await run(client.update_thermo({"recall": {"heat_weight": 0.4}}))
+    assert changed["ok"] and changed["config"]["recall"]["heat_weight"] == 0.4
+    assert (await run(client.get_thermo_config()))["custom"]
+    await run(client.set_thermo_config({"recall": {"heat_weight": None}}))
+    one = await run(client.remember("alpha of the graph", key_points=["greek"]))
+    two = await run(client.remember("beta of the graph", key_points=["greek"]))
+    graph = await run(client.graph())
+    assert graph["total_nodes"] == 2 and len(graph["links"]) == 1
+    assert {graph["links"][0]["source"], graph["links"][0]["target"]} == {one.id, two.id}
+    assert (await run(client.graph_status()))["total_edges"] == 1
+    assert (await run(client.graph_verify(one.id)))["verified"]
+    neighbours = (await run(client.graph_neighbors(one.id)))["neighbors"]
+    assert [neighbour["id"] for neighbour in neighbours] == [two.id]
+    dashboard = await run(client.dashboard())
+    assert dashboard["total_nodes"] == 2 and dashboard["edge_count"] == 1
+    assert (await run(client.usage()))["sync_requests"] >= 0
+    analytics = await run(client.recall_analytics())
+    assert {of_type["memory_type"] for of_type in analytics["stats"]} >= {"fact", "episodic"}
+    assert (await run(client.memory_status()))["stats"]["total_memories"] == 2
+    assert (await run(client.storage_status()))["total_nodes"] == 2
+    assert (await run(client.metrics()))["memories"] == 2
+    assert (await run(client.verify()))["authenticated"]
+    assert (await run(client.status()))["status"] == "ok"
+    assert (await run(client.whoami()))["org_name"]
+    made = await run(client.create_key("helper"))
+    keys = await run(client.list_keys())
+    assert made["key"].startswith("sk-") and made["id"] in {entry["id"] for entry in keys}
+    rule = await run(client.upsert_acl("helper", "closed", "deny"))
+    assert [entry["policy"] for entry in await run(client.list_acl())] == ["deny"]
+    assert await run(client.delete_acl(rule["id"]))
+    assert await run(client.list_acl()) == []
+    assert await run(client.revoke_key(made["id"]))
+    await run(client.record_activity("export", target_label="all", metadata={"count": 2}))
+    activity = await run(client.activity(limit=1))
+    assert activity["items"][0]["action"] == "export"
+    assert activity["items"][0]["metadata"] == {"count": 2}
+    await run(client.bulk_delete(namespace=client.namespace))
+
+
+def langchain(client):
+    history = SulcusChatMessageHistory.model_construct(client=client, session_id="s", namespace=None, heat=0.7, max_messages=None) if hasattr(SulcusChatMessageHistory, "model_construct") else SulcusChatMessageHistory()
+    if not hasattr(history, "session_id"):
+        # The published class declares its fields and has no constructor for them.
+        history.client, history.session_id = client, "s"
+        history.namespace, history.heat, history.max_messages = None, 0.7, None
+    history.add_message(HumanMessage(content="Which units do I like?"))
+    history.add_message(AIMessage(content="Metric ones."))
+    assert [message.content for message in history.messages] == ["Which units do I like?", "Metric ones."]
+    documents = SulcusRetriever(client=client, search_limit=1).invoke("metric units")
+    assert len(documents) == 1 and documents[0].metadata["memory_id"]
+    memory = SulcusMemory(client=client, memory_type="facts")
+    memory.save_context({"input": "I live in Berlin"}, {"output": "Noted."})
+    assert "Berlin" in str(memory.load_memory_variables({"input": "Where do I live?"}))
+    history.clear()
+    assert history.messages == []
+
+
+def main():
+    cluster = json.load(open(sys.argv[1]))
+    urls, key = [node["url"] for node in cluster["nodes"]], cluster["key"]
+    urls = urls if sys.argv[2] == "spread" else urls[:1]
+
+    async def both():
+        for make, name in [(Sulcus, "sync"), (AsyncSulcus, "async")]:
+            client = Spread(make, urls, key, f"{sys.argv[2]}-{name}")
+            await memories(client)
+            await administration(client, key)
+
+    asyncio.run(both())
+    langchain(Spread(Sulcus, urls, key, f"{sys.argv[2]}-langchain"))
+    bad = Sulcus(api_key="sk-0000", base_url=urls[0])
+    try:
+        bad.list()
+    except SulcusError as error:
+        assert error.status == 401
+    else:
+        raise AssertionError("a wrong key was taken")
+    print("all is as it was told")
+
+
+main()
