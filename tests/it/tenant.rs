@@ -62,10 +62,9 @@ async fn keys_are_made_shown_once_used_by_their_role_and_deleted() {
     let last = format!("/keys/{}", own["id"].as_str().unwrap());
     let refused = cluster.ask(Method::DELETE, &last).send().await;
     assert_eq!(refused.status, StatusCode::CONFLICT, "the last key that may administer stays");
-    for (body, field) in [
-        (json!({"name": 5}), "name"),
-        (json!({"name": "x", "role": "operator"}), "role"),
-    ] {
+    for (body, field) in
+        [(json!({"name": 5}), "name"), (json!({"name": "x", "role": "operator"}), "role")]
+    {
         let refused = cluster.ask(Method::POST, "/keys").json(&body).send().await;
         assert_eq!(refused.body["field"], field);
     }
