@@ -1,6 +1,8 @@
 //! Columns of 1,024 memories: what a scan reads, side by side in memory. Which
 //! memory sits in which row is the tenant index's business.
 
+use parking_lot::Mutex;
+
 use crate::model::heat::{Anchor, Cooling, ceiling, cooled};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Tier};
@@ -194,11 +196,38 @@ fn seconds(at: Timestamp, base: Timestamp) -> f32 {
     ((at.0 - base.0) as f64 / Timestamp::SECOND_MICROS as f64) as f32
 }
 
+/// For how long a limit is good enough: it cools with the row that cools most slowly.
+const LIMIT_MICROS: i64 = 60 * Timestamp::SECOND_MICROS;
+
+/// What every heat of a chunk is at most, from an instant on: heats only fall unless their
+/// anchors are set, and then there is none until it is computed again.
+#[derive(Debug, Clone, Copy)]
+struct HeatLimit {
+    at: Timestamp,
+    /// Highest heat at `at` of rows that cool.
+    heat: f64,
+    /// Rate of the one that cools most slowly.
+    slowest: f64,
+    /// Highest heat of the others, and highest floor of all.
+    rest: f64,
+}
+
+impl HeatLimit {
+    fn heat(&self, now: Timestamp) -> f64 {
+        let cooled = self.heat * libm::exp2(-(now.since(self.at) as f64) * self.slowest);
+        cooled.max(self.rest)
+    }
+}
+
 /// 1,024 rows, a column a field; a row without a memory has no `LIVE` flag.
 pub(crate) struct Chunk {
     properties: Vec<Properties>,
     heats: Vec<HeatCell>,
     heat_bounds: HeatBounds,
+    /// Computed by readers, forgotten by writers.
+    heat_limit: Mutex<Option<HeatLimit>>,
+    updated_last: Timestamp,
+    pinned: usize,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
@@ -219,6 +248,9 @@ impl Chunk {
             properties: vec![Properties::NOBODY; CHUNK_ROWS],
             heats: vec![HeatCell::default(); CHUNK_ROWS],
             heat_bounds: HeatBounds::new(),
+            heat_limit: Mutex::new(None),
+            updated_last: Timestamp::default(),
+            pinned: 0,
             ids: vec![MemoryId([0; 16]); CHUNK_ROWS],
             created: vec![Timestamp::default(); CHUNK_ROWS],
             updated: vec![Timestamp::default(); CHUNK_ROWS],
@@ -314,6 +346,44 @@ impl Chunk {
         self.heat_bounds.ceilings(now, ceilings);
     }
 
+    /// What the heat of each memory here is at most at `now`, and the last change of any, if
+    /// that is known.
+    pub(crate) fn limit(&self, now: Timestamp) -> Option<(f64, Timestamp)> {
+        let limit = (*self.heat_limit.lock()).filter(|limit| limit.at <= now)?;
+        Some((limit.heat(now), self.updated_last))
+    }
+
+    /// Whether a pinned memory is here.
+    pub(crate) fn has_pinned(&self) -> bool {
+        self.pinned > 0
+    }
+
+    /// Finds out what the heat of each memory here is at most from `now` on, unless that was
+    /// done lately: as costly as computing all of them.
+    pub(crate) fn find_limit(&self, now: Timestamp) {
+        let mut limit = self.heat_limit.lock();
+        if limit.is_some_and(|limit| now.since(limit.at) < LIMIT_MICROS) {
+            return;
+        }
+        let mut found = HeatLimit { at: now, heat: 0.0, slowest: f64::INFINITY, rest: 0.0 };
+        for (row, cell) in self.properties.iter().zip(&self.heats) {
+            if Pattern::LIVE.matches(*row) {
+                let heat = cooled(cell.heat, cell.at, cell.rate, cell.floor, now);
+                found.rest = found.rest.max(f64::from(cell.floor.min(cell.heat)));
+                if cell.rate > 0.0 {
+                    found.heat = found.heat.max(heat);
+                    found.slowest = found.slowest.min(cell.rate);
+                } else {
+                    found.rest = found.rest.max(heat);
+                }
+            }
+        }
+        if found.heat == 0.0 {
+            found.slowest = 0.0;
+        }
+        *limit = Some(found);
+    }
+
     /// Unit vector of the memory in row `at`.
     #[inline]
     pub(crate) fn vector(&self, at: usize) -> &[f32] {
@@ -321,6 +391,9 @@ impl Chunk {
     }
 
     pub(crate) fn set_row(&mut self, at: usize, row: Row, thermo: &Thermo) {
+        self.pinned -= usize::from(self.properties[at].is_pinned());
+        self.pinned += usize::from(row.properties.is_pinned());
+        self.updated_last = self.updated_last.max(row.updated_at);
         self.properties[at] = row.properties;
         self.ids[at] = row.id;
         (self.created[at], self.updated[at]) = (row.created_at, row.updated_at);
@@ -366,6 +439,8 @@ impl Chunk {
     }
 
     pub(crate) fn clear(&mut self, at: usize) {
+        self.pinned -= usize::from(self.properties[at].is_pinned());
+        *self.heat_limit.get_mut() = None;
         self.properties[at] = Properties::NOBODY;
         self.heats[at] = HeatCell::default();
         self.stabilities[at] = 0.0;
@@ -381,6 +456,7 @@ impl Chunk {
     /// Reads the row's cooling anew: its properties or the configuration changed.
     pub(crate) fn recool(&mut self, at: usize, thermo: &Thermo) {
         let cooling = self.cooling(at, thermo);
+        *self.heat_limit.get_mut() = None;
         let (cell, stability) = (&mut self.heats[at], self.stabilities[at]);
         cell.floor = cooling.floor;
         // Before its anchor arrives a row's stability is 0; its heat is 0 as well.

@@ -2,12 +2,15 @@
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
+use crate::index::chunk::CHUNK_ROWS;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::search::best::{Best, Rank, lowest_ceiling, of_heat, of_i64};
-use crate::search::scan::{Filter, Seen, scan};
+use crate::search::scan::{Filter, Glance, Seen, each_chunk_passing, scan};
 use crate::table::view::View;
 
+/// Rows that must be looked at closely for a chunk's limit to be worth finding.
+const LIMIT_ROWS: usize = 128;
 /// How often a page is looked for that comes back short, since what was found has
 /// gone in between.
 const SCANS_MAX: usize = 3;
@@ -157,14 +160,32 @@ impl Reader {
         loop {
             let now = engine.position.read().clock;
             let (mut best, mut total) = (Best::new(offset.saturating_add(limit)), 0_usize);
-            scan(&index, filter, None, None, now, |mut glance| {
-                total += glance.rows.len();
+            let (overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
+            each_chunk_passing(&index, filter, None, |_, number, chunk, rows| {
+                total += rows.len();
+                let limit = chunk.limit(now).filter(|_| by_heat);
+                if limit.is_some_and(|limit| best.refuses(highest(limit))) {
+                    // Pinned ones may come first whatever their heat.
+                    if !chunk.has_pinned() {
+                        return true;
+                    }
+                    rows.retain(|at| chunk.properties(usize::from(*at)).is_pinned());
+                }
+                chunk.heat_ceilings(now, &mut heat_ceilings);
+                let heat_ceilings = &heat_ceilings;
+                let mut glance = Glance { chunk, number, rows, overlaps: &overlaps, heat_ceilings };
                 if let Some(least) = least_heat(&best).filter(|_| by_heat) {
                     glance.keep_hotter_or_pinned(least);
+                }
+                // So many heats are computed now that all may be, once: the next reader
+                // passes over the chunk.
+                if by_heat && glance.rows.len() > LIMIT_ROWS {
+                    chunk.find_limit(now);
                 }
                 for (_, seen) in glance.each() {
                     best.offer(rank(&seen, now), seen.id(), || ());
                 }
+                true
             });
             let rows = engine.state.at_once();
             let mut memories = Vec::new();
@@ -181,6 +202,12 @@ impl Reader {
             }
         }
     }
+}
+
+/// The rank that no memory of a chunk exceeds with this highest heat and last change.
+fn highest((heat, updated_at): (f64, Timestamp)) -> Rank {
+    // A limit is computed in another way than a heat, and may differ from it in the last bits.
+    [0, of_heat(heat + 1e-9), of_i64(updated_at.0)]
 }
 
 /// The heat ceiling below which no memory would be kept that is not pinned.

@@ -165,7 +165,7 @@ impl Seen<'_> {
 /// The memories of one chunk that pass, and what is known of them at a glance.
 pub(crate) struct Glance<'a> {
     pub(crate) chunk: &'a Chunk,
-    number: usize,
+    pub(crate) number: usize,
     /// Rows of those that pass, the newest first; the visitor may strike some off.
     pub(crate) rows: &'a mut Vec<u16>,
     /// Keyword overlap with the query by row, 0 without one.
@@ -231,7 +231,7 @@ pub(crate) fn more_pass(index: &TenantIndex, filter: &Filter, most: usize) -> bo
 
 /// Calls `visit` with each chunk that holds memories that pass and their rows, until it
 /// says false.
-fn each_chunk_passing(
+pub(crate) fn each_chunk_passing(
     index: &TenantIndex,
     filter: &Filter,
     within: Option<&RoaringBitmap>,

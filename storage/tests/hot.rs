@@ -1,0 +1,100 @@
+//! The hottest of thousands are those that a look at every single memory puts first: what
+//! a chunk's heats are at most is remembered between reads, and must never hide one.
+
+#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+
+mod common;
+
+use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use storage::model::id::{MemoryId, Timestamp};
+use storage::model::memory::{DecayClass, MemoryType};
+use storage::model::score::rounded;
+use storage::{Action, Command, HotRequest, ListRequest, MemoryPatch, Options};
+
+const COUNT: u16 = 3_000;
+const MINUTE: i64 = 60 * Timestamp::SECOND_MICROS;
+
+fn id(number: u16) -> MemoryId {
+    let mut bytes = [0; 16];
+    // In no order of age.
+    bytes[..2].copy_from_slice(&number.wrapping_mul(40_503).to_be_bytes());
+    bytes[2..4].copy_from_slice(&number.to_be_bytes());
+    MemoryId(bytes)
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014), as a function.
+fn random(seed: u64) -> u64 {
+    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn apply(engine: &mut Engine, now: i64, commands: &[Command]) {
+    let (decisions, batch) = engine.decide(Timestamp(now), commands);
+    decisions.into_iter().for_each(|decision| drop(decision.unwrap()));
+    engine.apply(&batch);
+}
+
+fn expected(engine: &Engine, pinned_first: bool) -> Vec<MemoryId> {
+    let mut all: Vec<_> = (0..COUNT)
+        .filter_map(|number| engine.reader.get(TENANT, id(number)).unwrap())
+        .map(|found| {
+            let pinned = pinned_first && found.memory.is_pinned;
+            (pinned, rounded(found.heat), found.memory.updated_at, found.id)
+        })
+        .collect();
+    all.sort_by(|l, r| {
+        let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
+        by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
+    });
+    all.into_iter().take(10).map(|(.., id)| id).collect()
+}
+
+fn compare(engine: &Engine, what: &str) {
+    for pinned_first in [false, true] {
+        let request = HotRequest { pinned_first, limit: 10, ..HotRequest::default() };
+        let found = engine.reader.hottest(TENANT, &request).unwrap();
+        let found: Vec<_> = found.into_iter().map(|found| found.id).collect();
+        assert_eq!(found, expected(engine, pinned_first), "{what}, pinned first: {pinned_first}");
+    }
+    let request = ListRequest { limit: 10, ..ListRequest::default() };
+    let page = engine.reader.list(TENANT, &request).unwrap();
+    assert_eq!(page.total, usize::from(COUNT), "{what}");
+}
+
+#[test]
+fn the_hottest_are_found_however_time_passes_and_whatever_is_warmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = Engine::open(folder.path(), Options::default());
+    apply(&mut engine, 0, &[form(DIMENSION)]);
+    for number in 0..COUNT {
+        let mut new = new_memory(id(number), "x");
+        let of = random(u64::from(number));
+        // Many alike, so that no ceiling dismisses them.
+        new.initial_heat = if of.is_multiple_of(2) { 0.9 } else { 0.8 };
+        new.memory_type = MemoryType::ALL[(of >> 8) as usize % 6];
+        new.decay_class = DecayClass::ALL[(of >> 16) as usize % 4];
+        new.is_pinned = (of >> 24).is_multiple_of(200);
+        apply(&mut engine, i64::from(number) + 1, &[command(Action::Create(vec![new]))]);
+    }
+    let mut now = i64::from(COUNT) + 1;
+    for round in 0..40_u64 {
+        compare(&engine, &format!("round {round}"));
+        now += [1, MINUTE / 2, 5 * MINUTE, 300 * MINUTE][random(round) as usize % 4];
+        let change = |salt: u64| random(round * 7 + salt);
+        let patch = match change(1) % 4 {
+            0 => MemoryPatch { current_heat: Some(0.95), ..MemoryPatch::default() },
+            1 => MemoryPatch { current_heat: Some(0.1), ..MemoryPatch::default() },
+            2 => MemoryPatch { is_pinned: Some(change(2) % 2 == 0), ..MemoryPatch::default() },
+            _ => MemoryPatch { namespace: Some("other".into()), ..MemoryPatch::default() },
+        };
+        // Several, all over the chunks, so that the hottest do not lie in the newest alone.
+        let update = |salt| {
+            let chosen = id((change(salt) % u64::from(COUNT)) as u16);
+            command(Action::Update(chosen, patch.clone()))
+        };
+        apply(&mut engine, now, &(3..9).map(update).collect::<Vec<_>>());
+        compare(&engine, &format!("round {round}, changed"));
+    }
+}
