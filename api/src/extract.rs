@@ -64,7 +64,7 @@ impl Fields {
     }
 
     /// The fields of a query string, as strings.
-    pub(crate) fn of_query(query: &str) -> Self {
+    fn of_query(query: &str) -> Self {
         // `?namespace=` says as little as no `namespace` at all.
         let pairs = query_pairs(query).into_iter().filter(|(_, value)| !value.is_empty());
         Self(pairs.map(|(name, value)| (name, Value::String(value))).collect())
@@ -257,6 +257,17 @@ impl Fields {
         }
         let numbered = items.iter().enumerate();
         numbered.map(|(at, item)| Self::of_value(item.clone(), &format!("{name}[{at}]"))).collect()
+    }
+}
+
+/// The fields of the query string.
+pub(crate) struct Query(pub(crate) Fields);
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(Fields::of_query(parts.uri.query().unwrap_or_default())))
     }
 }
 

@@ -2,7 +2,7 @@
 //! to it.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields};
+use crate::extract::{Body, Query};
 use crate::limits::{ACTIVITY_DEFAULT, NOTE_BYTES_MAX, NOTE_METADATA_BYTES_MAX};
 use crate::wire;
 use crate::write::ask;
@@ -24,9 +24,8 @@ pub(crate) async fn activity_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let limit = query.limit(ACTIVITY_DEFAULT)?;
     let cursor = query.text("cursor", 64)?;
     let before = cursor.map(|text| parsed(&text)).transpose()?;

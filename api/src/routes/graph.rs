@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::auth::{AdminCaller, AgentCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields, Id};
+use crate::extract::{Body, Fields, Id, Query};
 use crate::limits::{GRAPH_DEFAULT, GRAPH_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT};
 use crate::routes::memories::read_namespace;
 use crate::wire;
@@ -42,10 +42,9 @@ pub(crate) async fn edge_create(
 pub(crate) async fn edge_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
     body: Body,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let in_query = query.alias(&["source_id"]).is_some();
     let (source, target, relation) = ends(if in_query { &query } else { &body.fields })?;
     let action = Action::Unrelate(source, target, relation);
@@ -62,9 +61,8 @@ pub(crate) async fn neighbours_get(
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     Id(id): Id,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let limit = query.limit(NEIGHBOURS_DEFAULT)?;
     let depth = query.clamped("depth", 1, 1, NEIGHBOUR_DEPTH_MAX)? as u32;
     let found = app.read(move |reader| reader.neighbours(caller.tenant, id, depth, limit)).await?;
@@ -91,9 +89,8 @@ pub(crate) async fn graph_get(
     AdminCaller(caller): AdminCaller,
     freshness: Freshness,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let filter = Filter {
         namespace: read_namespace(&caller, &query, &headers)?,
         access: caller.access.clone(),

@@ -1,7 +1,7 @@
 //! The hottest memories: hot context for an agent's turn, and the plain list.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::auth::ReaderCaller;
 use crate::consistency::Freshness;
 use crate::error::ApiResult;
-use crate::extract::{Body, Fields};
+use crate::extract::{Body, Fields, Query};
 use crate::limits::{HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT};
 use crate::routes::memories::read_namespace;
 use crate::wire;
@@ -43,9 +43,8 @@ pub(crate) async fn hot_nodes(
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let limit = query.limit(HOT_NODES_DEFAULT)?;
     let request = request(&caller, &query, &headers, false, limit)?;
     hottest(&app, caller.tenant, freshness, request).await

@@ -1,7 +1,7 @@
 //! The five memory endpoints.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Fields, Id};
+use crate::extract::{Fields, Id, Query};
 use crate::limits::{DEADLINE, PAGE_DEFAULT, PAGE_MAX};
 use crate::wire;
 use crate::write::{Done, Write, embed, header_namespace, unit};
@@ -83,7 +83,7 @@ pub(crate) async fn memory_list(
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
     list(&app, &caller, freshness, &headers, query, TierFilter::Hot).await
 }
@@ -94,7 +94,7 @@ pub(crate) async fn archive_list(
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
     list(&app, &caller, freshness, &headers, query, TierFilter::Cold).await
 }
@@ -104,10 +104,9 @@ async fn list(
     caller: &Caller,
     freshness: Freshness,
     headers: &HeaderMap,
-    query: Option<String>,
+    query: Fields,
     tier: TierFilter,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let size_name = query.alias(&["page_size", "limit"]).unwrap_or("page_size");
     let page_size = query.clamped(size_name, PAGE_DEFAULT, 1, PAGE_MAX)?;
     let mut page = query.clamped("page", 1, 1, usize::MAX)?;

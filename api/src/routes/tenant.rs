@@ -2,7 +2,7 @@
 //! read. A service of one's own has no plans: limits are `null`, everything is included.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::{AdminCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields};
+use crate::extract::{Body, Query};
 use crate::routes::memories::read_namespace;
 use crate::wire;
 use crate::write::ask;
@@ -107,9 +107,8 @@ pub(crate) async fn memory_status(
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
     headers: HeaderMap,
-    RawQuery(query): RawQuery,
+    Query(query): Query,
 ) -> ApiResult<Response> {
-    let query = Fields::of_query(&query.unwrap_or_default());
     let namespace = read_namespace(&caller, &query, &headers)?;
     let (tenant, access) = (caller.tenant, caller.access.clone());
     let of = Filter { namespace: namespace.clone(), access: access.clone(), ..Filter::default() };
