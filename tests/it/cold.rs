@@ -1,6 +1,7 @@
 //! The tick moves what is cold to the cold tier, once there is enough of it; it is found
 //! there, cools no further, and comes back when somebody wants it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
@@ -106,4 +107,54 @@ async fn the_next_leader_ticks_on() {
         rest.create(&json!({"label": label, "initial_heat": 0.05})).await;
     }
     archived(&rest, 4).await;
+}
+
+/// How often each memory cooled, as the activity tells.
+async fn coolings(node: &At<'_>) -> BTreeMap<String, u32> {
+    let mut coolings = BTreeMap::new();
+    let page = list(node, "/activity?limit=100").await;
+    for item in page["items"].as_array().unwrap() {
+        if item["action"] == "memory.cool" {
+            *coolings.entry(item["target_id"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+    }
+    coolings
+}
+
+#[tokio::test]
+async fn a_leader_that_is_held_ticks_for_nobody_when_it_goes_on() {
+    let cluster = options().nodes(3).start();
+    let patch = json!({"tick": {"interval": 1}, "half_lives": {"episodic": 1}});
+    cluster.ask(Method::PATCH, "/settings/thermo").json(&patch).send().await.ok();
+    let leader = cluster.leader().await;
+    let (held, rest) = (cluster.at(leader), cluster.at((leader + 1) % 3));
+    // Pinned ones do not cool; they do from when they are let go.
+    let mut ids = Vec::new();
+    for number in 0..15 {
+        let body = json!({"label": format!("memory {number}"), "is_pinned": true});
+        ids.push(rest.create(&body).await["id"].as_str().unwrap().to_owned());
+    }
+    let body = json!({"ids": ids, "is_pinned": false});
+    rest.ask(Method::POST, "/agent/nodes/bulk-patch").json(&body).send().await.ok();
+    // It is held while they cross, with ticks of its own due and perhaps under way.
+    tests::signal(held.pid(), "STOP");
+    let stopped = Instant::now();
+    while coolings(&rest).await.len() < ids.len() || stopped.elapsed() < Duration::from_secs(5) {
+        assert!(stopped.elapsed() < PATIENCE, "the next leader does not tick");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tests::signal(held.pid(), "CONT");
+    settled(&cluster).await;
+    // Ticks go on; none tells again what was told.
+    let number = async || list(&rest, "/admin/dashboard").await["tick"]["number"].as_u64();
+    let (before, started) = (number().await, Instant::now());
+    while number().await <= before {
+        assert!(started.elapsed() < PATIENCE, "nobody ticks any more");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    settled(&cluster).await;
+    let coolings = coolings(&held).await;
+    assert_eq!(coolings.len(), ids.len());
+    assert!(coolings.values().all(|times| *times == 1), "{coolings:?}");
+    assert_equal_states(&rest).await;
 }
