@@ -63,6 +63,17 @@ pub struct Page {
     pub total: usize,
 }
 
+/// What the numbers of a rank are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Zero, the heat, and the last change or less.
+    Heat,
+    /// Whether a memory is pinned, its heat, and its last change or less.
+    PinnedThenHeat,
+    /// Anything.
+    Other,
+}
+
 /// The hottest memories.
 #[derive(Debug, Clone, Default)]
 pub struct HotRequest {
@@ -92,8 +103,11 @@ impl Reader {
             Order::Descending => [0, key(seen, now), 0],
             Order::Ascending => [0, !key(seen, now), 0],
         };
-        let by_heat = (request.sort, request.order) == (Sort::Heat, Order::Descending);
-        self.ranked(tenant, &request.filter, request.offset, request.limit, by_heat, rank)
+        let by = match (request.sort, request.order) {
+            (Sort::Heat, Order::Descending) => By::Heat,
+            _ => By::Other,
+        };
+        self.ranked(tenant, &request.filter, request.offset, request.limit, by, rank)
     }
 
     /// The hottest memories of a tenant: ordered by heat, then by last change.
@@ -114,7 +128,8 @@ impl Reader {
             let pinned = request.pinned_first && seen.properties().is_pinned();
             [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
         };
-        let mut page = self.ranked(tenant, &request.filter, 0, request.limit, true, rank)?;
+        let by = if request.pinned_first { By::PinnedThenHeat } else { By::Heat };
+        let mut page = self.ranked(tenant, &request.filter, 0, request.limit, by, rank)?;
         if let Some(mut left) = request.budget_chars {
             let mut kept = 0;
             for record in &page.memories {
@@ -140,15 +155,14 @@ impl Reader {
         ids
     }
 
-    /// A page of what passes, by `rank`; `by_heat` if its second number is the heat, and
-    /// its first one at most whether a memory is pinned.
+    /// A page of what passes, by `rank`.
     fn ranked(
         &self,
         tenant: TenantId,
         filter: &Filter,
         offset: usize,
         limit: usize,
-        by_heat: bool,
+        by: By,
         rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
@@ -163,23 +177,24 @@ impl Reader {
             let (overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
             each_chunk_passing(&index, filter, None, |_, number, chunk, rows| {
                 total += rows.len();
-                let limit = chunk.limit(now).filter(|_| by_heat);
-                if limit.is_some_and(|limit| best.refuses(highest(limit))) {
-                    // Pinned ones may come first whatever their heat.
-                    if !chunk.has_pinned() {
+                if let Some(limit) = chunk.limit(now).filter(|_| by != By::Other) {
+                    let pinned = by == By::PinnedThenHeat && chunk.has_pinned();
+                    if best.refuses(highest(pinned, limit)) {
                         return true;
                     }
-                    rows.retain(|at| chunk.properties(usize::from(*at)).is_pinned());
+                    if best.refuses(highest(false, limit)) {
+                        rows.retain(|at| chunk.properties(usize::from(*at)).is_pinned());
+                    }
                 }
                 chunk.heat_ceilings(now, &mut heat_ceilings);
                 let heat_ceilings = &heat_ceilings;
                 let mut glance = Glance { chunk, number, rows, overlaps: &overlaps, heat_ceilings };
-                if let Some(least) = least_heat(&best).filter(|_| by_heat) {
+                if let Some(least) = least_heat(&best).filter(|_| by != By::Other) {
                     glance.keep_hotter_or_pinned(least);
                 }
                 // So many heats are computed now that all may be, once: the next reader
                 // passes over the chunk.
-                if by_heat && glance.rows.len() > LIMIT_ROWS {
+                if by != By::Other && glance.rows.len() > LIMIT_ROWS {
                     chunk.find_limit(now);
                 }
                 for (_, seen) in glance.each() {
@@ -204,10 +219,11 @@ impl Reader {
     }
 }
 
-/// The rank that no memory of a chunk exceeds with this highest heat and last change.
-fn highest((heat, updated_at): (f64, Timestamp)) -> Rank {
+/// The rank that no memory of a chunk exceeds with this highest heat and last change, if
+/// one is pinned where that comes first, or none is.
+fn highest(pinned: bool, (heat, updated_at): (f64, Timestamp)) -> Rank {
     // A limit is computed in another way than a heat, and may differ from it in the last bits.
-    [0, of_heat(heat + 1e-9), of_i64(updated_at.0)]
+    [u64::from(pinned), of_heat(heat + 1e-9), of_i64(updated_at.0)]
 }
 
 /// The heat ceiling below which no memory would be kept that is not pinned.
