@@ -13,6 +13,7 @@ if [ "$(cat "$folder/installed" 2>/dev/null)" = "$wanted" ]; then
 fi
 echo 'setup: installing the published clients'
 rm -rf "$folder"
-python3 -m venv "$folder"
-"$folder/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
+# Without a pip of its own: Debian's python3 has no ensurepip.
+python3 -m venv --without-pip "$folder"
+python3 -m pip --python "$folder/bin/python" install --quiet --disable-pip-version-check "${packages[@]}"
 echo "$wanted" > "$folder/installed"
