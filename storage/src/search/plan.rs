@@ -12,7 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::CHUNK_ROWS;
+use crate::index::chunk::{CHUNK_ROWS, Slot};
+use crate::index::graph::Graph;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryWords;
 use crate::model::heat::ceiling;
@@ -30,6 +31,22 @@ use crate::simd::dispatch;
 
 /// Memories that the graph is asked for.
 const GRAPH_NEAREST: usize = 200;
+
+/// What a graph names; `None` if it failed, and is given up then: its crate panics on what
+/// it did not expect.
+pub(crate) fn nearest(
+    index: &TenantIndex,
+    graph: &Graph,
+    code: &Code,
+    count: usize,
+) -> Option<Vec<(Slot, f32)>> {
+    let nearest = catch_unwind(AssertUnwindSafe(|| graph.nearest(code, count)));
+    if nearest.is_err() {
+        tracing::error!("a graph failed: its tenant is scanned");
+        drop(index.abandon_graph());
+    }
+    nearest.ok()
+}
 
 /// A search with everything looked up once.
 pub(crate) struct Search<'a> {
@@ -99,13 +116,7 @@ impl<'a> Search<'a> {
         if !more_pass(self.index, &self.request.filter, exact_max) {
             return None;
         }
-        // The graph's crate panics on what it did not expect.
-        let nearest = catch_unwind(AssertUnwindSafe(|| graph.nearest(code, GRAPH_NEAREST)));
-        let Ok(nearest) = nearest else {
-            tracing::error!("a graph failed: its tenant is scanned");
-            drop(self.index.abandon_graph());
-            return None;
-        };
+        let nearest = nearest(self.index, &graph, code, GRAPH_NEAREST)?;
         // Fewer than asked for: what else there is may be anywhere.
         let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
         let rest_at_most = farthest

@@ -15,6 +15,7 @@ use crate::model::memory::shared_key_point;
 use crate::model::sq8::Code;
 use crate::model::vector::dot;
 use crate::model::words::subject_words;
+use crate::search::plan::nearest;
 
 /// Memories that may share a key point for it to relate them: beyond, it says little.
 const SHARING_MAX: u64 = 200;
@@ -65,8 +66,8 @@ impl Reader {
 /// The nearest that a graph names, if there is one.
 fn near(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
     let Some((graph, _)) = index.read().graph() else { return Vec::new() };
-    let code = Code::of(vector);
-    graph.nearest(&code, SUGGESTIONS_MAX).into_iter().map(|(slot, _)| slot).collect()
+    let named = nearest(index, &graph, &Code::of(vector), SUGGESTIONS_MAX);
+    named.into_iter().flatten().map(|(slot, _)| slot).collect()
 }
 
 /// Memories that share the rarest words.
