@@ -1,5 +1,5 @@
 # Hearth's commands. `make demo` and `make test` need nothing but Rust, a C++
-# compiler, Python 3 and make: they fetch and build what is missing first.
+# compiler, Python 3.11 or later, and make: they fetch and build what is missing first.
 
 CACHE ?= $(or $(HEARTH_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/hearth)
 ROCKSDB_VERSION := $(shell sed -n 's/^rocksdb = { version = "=\([0-9.]*\)".*/\1/p' Cargo.toml)

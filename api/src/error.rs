@@ -5,11 +5,11 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use raft::{ReadError, SubmitError};
-use serde_json::json;
 use storage::Refusal;
 
 use crate::embed::EmbedError;
 use crate::middleware::request_id;
+use crate::openapi::Error;
 
 /// An answer that is an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +70,12 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut body = json!({
-            "error": self.code,
-            "message": self.message,
-            "request_id": request_id(),
-        });
-        if let Some(field) = self.field {
-            body["field"] = field.into();
-        }
+        let body = Error {
+            error: self.code,
+            message: self.message,
+            request_id: request_id(),
+            field: self.field,
+        };
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after_seconds {

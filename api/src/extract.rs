@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use serde_json::{Map, Value};
 use storage::model::id::MemoryId;
 use storage::model::memory::{MemoryType, NAMESPACE_BYTES_MAX};
+use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::error::{ApiError, ApiResult};
@@ -272,7 +273,9 @@ impl<S: Sync> FromRequestParts<S> for Query {
 }
 
 /// A memory's id from the path.
-pub(crate) struct Id(pub(crate) MemoryId);
+#[derive(IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct Id(#[param(value_type = uuid::Uuid)] pub(crate) MemoryId);
 
 impl FromRequestParts<App> for Id {
     type Rejection = ApiError;

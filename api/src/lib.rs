@@ -3,7 +3,7 @@
 //! rule of the domain and no writer.
 //!
 //! [`public`] is the router of the HTTPS listener, [`operator`] that of the
-//! operator's own.
+//! operator's own, [`openapi`] the description of the former.
 
 mod app;
 mod auth;
@@ -15,6 +15,7 @@ mod limits;
 mod metrics;
 mod middleware;
 mod observed;
+mod openapi;
 mod routes;
 mod wire;
 mod write;
@@ -23,4 +24,4 @@ pub use app::{App, Identity};
 pub use embed::{EmbedError, Embedder, Embedding};
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use metrics::{Gauges, Metrics};
-pub use routes::{operator, public};
+pub use routes::{openapi, operator, public};

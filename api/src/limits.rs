@@ -30,6 +30,8 @@ pub(crate) const STALENESS_MAX: Duration = Duration::from_secs(10);
 pub(crate) const PAGE_MAX: usize = 100;
 /// Page size of a list when nobody says.
 pub(crate) const PAGE_DEFAULT: usize = 25;
+/// Longest `search` of a list, in bytes.
+pub(crate) const LIST_WORDS_BYTES_MAX: usize = 4 << 10;
 /// Results of a search when nobody says.
 pub(crate) const SEARCH_DEFAULT: usize = 20;
 /// Memories of a hot context when nobody says.

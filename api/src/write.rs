@@ -3,8 +3,8 @@
 
 use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request};
 use axum::http::{HeaderMap, Method, StatusCode};
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use storage::model::id::MemoryId;
 use storage::model::memory::{MemoryRecord, NAMESPACE_BYTES_MAX};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::Caller;
@@ -18,7 +18,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields};
 use crate::limits::{APPLY_WAIT, DEADLINE, IDEMPOTENCY_KEY_BYTES_MAX};
 use crate::middleware::note_added;
-use crate::wire;
+use crate::wire::memory::Written;
 
 /// A request to change something, with everything that its receipt covers.
 pub(crate) struct Write {
@@ -32,8 +32,8 @@ pub(crate) struct Write {
 pub(crate) struct Done {
     pub(crate) freshness: Freshness,
     pub(crate) status: StatusCode,
-    /// The memories it touched; one that is gone is `{id, deleted: true}`.
-    pub(crate) memories: Vec<Value>,
+    /// The memories it touched.
+    pub(crate) memories: Vec<Written>,
 }
 
 impl FromRequest<App> for Write {
@@ -74,17 +74,17 @@ impl Write {
                 if status == StatusCode::CREATED {
                     note_added(records.len());
                 }
-                (status, records.iter().map(wire::memory).collect())
+                (status, records.iter().map(present).collect())
             }
-            Reply::Deleted(id) => (status, vec![gone(&id.to_string())]),
+            Reply::Deleted(id) => (status, vec![Written::Gone(id.into())]),
             Reply::Replayed { status: first, memories } => {
-                let present = |(id, record): &(_, Option<MemoryRecord>)| {
-                    record.as_ref().map_or_else(|| gone(&ToString::to_string(id)), wire::memory)
+                let written = |(id, record): &(MemoryId, Option<MemoryRecord>)| {
+                    record.as_ref().map_or_else(|| Written::Gone((*id).into()), present)
                 };
-                let memories = memories.iter().map(present).collect::<Vec<_>>();
+                let memories = memories.iter().map(written).collect();
                 (StatusCode::from_u16(first).unwrap_or(status), memories)
             }
-            _ => (status, Vec::new()),
+            _ => return Err(ApiError::internal()),
         };
         Ok(Done { freshness, status, memories })
     }
@@ -130,8 +130,8 @@ pub(crate) async fn ask(
     Ok((Freshness::of_write(outcome.index), outcome.decision?))
 }
 
-fn gone(id: &str) -> Value {
-    json!({ "id": id, "deleted": true })
+fn present(record: &MemoryRecord) -> Written {
+    Written::Memory(Box::new(record.into()))
 }
 
 /// The meaning of `text`, ready to be stored.

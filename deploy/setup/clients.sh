@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs the published clients that the tests run, in a virtual environment of the cache.
+# Installs what the tests run of PyPI, in a virtual environment of the cache: the published
+# clients, and schemathesis. Every file is checked by its hash.
 #
 #   deploy/setup/clients.sh CACHE
 set -euo pipefail
 
-packages=('sulcus[async]==1.0.0' 'langchain-core>=0.3.86,<1' 'sulcus-langchain==0.1.0')
+packages="$(dirname "$0")/clients.txt"
 folder="$1/clients"
-wanted="$(python3 --version) ${packages[*]}"
+wanted="$(python3 --version) $(sha256sum < "$packages")"
 
 if [ "$(cat "$folder/installed" 2>/dev/null)" = "$wanted" ]; then
     exit 0
@@ -15,5 +16,6 @@ echo 'setup: installing the published clients'
 rm -rf "$folder"
 # Without a pip of its own: Debian's python3 has no ensurepip.
 python3 -m venv --without-pip "$folder"
-python3 -m pip --python "$folder/bin/python" install --quiet --disable-pip-version-check "${packages[@]}"
+python3 -m pip --python "$folder/bin/python" install --quiet --disable-pip-version-check \
+    --require-hashes --requirement "$packages"
 echo "$wanted" > "$folder/installed"

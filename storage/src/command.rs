@@ -189,6 +189,9 @@ pub enum Signal {
 }
 
 impl Signal {
+    /// All signals.
+    pub const ALL: [Self; 4] = [Self::Relevant, Self::Irrelevant, Self::Outdated, Self::Wrong];
+
     /// The name used in JSON, the journal and docs.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use crate::options;
 
-/// Where `deploy/setup/clients.sh` puts the clients.
-fn python() -> PathBuf {
+/// A program of what `deploy/setup/clients.sh` installs.
+pub(crate) fn installed(program: &str) -> PathBuf {
     let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let cache = from("HEARTH_CACHE")
         .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
         .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")));
-    cache.unwrap().join("clients/bin/python")
+    cache.unwrap().join("clients/bin").join(program)
 }
 
 fn run(calls: &str) {
@@ -20,7 +20,7 @@ fn run(calls: &str) {
     let info = cluster.folder().join("cluster.json");
     std::fs::write(&info, cluster.info.to_string()).unwrap();
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/published.py");
-    let ran = Command::new(python())
+    let ran = Command::new(installed("python"))
         .arg(script)
         .arg(&info)
         .arg(calls)

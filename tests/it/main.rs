@@ -17,6 +17,7 @@ mod group_commit;
 mod house;
 mod idempotency;
 mod memories;
+mod openapi;
 mod partitions;
 mod peers;
 mod recall;

@@ -5,10 +5,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::tenant::{ApiKey, Caller, KeyId};
 use storage::{Action, View};
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller};
@@ -16,10 +18,49 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query};
 use crate::limits::{ACTIVITY_DEFAULT, NOTE_BYTES_MAX, NOTE_METADATA_BYTES_MAX};
+use crate::openapi::{Reading, Writing};
 use crate::wire;
+use crate::wire::requests::{self, Fresh};
 use crate::write::ask;
 
-/// List what happened: `limit`, and `cursor` of the page before.
+/// A page of what happened.
+#[derive(Serialize, ToSchema)]
+struct Events {
+    items: Vec<ShownEvent>,
+    /// Where the next page begins; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ShownEvent {
+    id: String,
+    /// Name of a key, or `system`.
+    actor: String,
+    /// `memory.add` and the like, or what an agent noted.
+    action: String,
+    #[schema(required)]
+    target_id: Option<String>,
+    #[schema(required)]
+    target_label: Option<String>,
+    /// What else is known.
+    metadata: Value,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+/// Something was done.
+#[derive(Serialize, ToSchema)]
+struct Noted {
+    /// Always true.
+    ok: bool,
+}
+
+/// List what happened, the latest first.
+#[utoipa::path(get, path = "/api/v1/activity", tag = "activity",
+    params(requests::ActivityQuery, Fresh),
+    responses((status = OK, body = Events), Reading))]
 pub(crate) async fn activity_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -32,12 +73,15 @@ pub(crate) async fn activity_list(
     let events = recent(&app, &caller, before, limit).await?;
     let names = app.read(move |reader| reader.api_keys(caller.tenant)).await?;
     let next = (events.len() == limit).then(|| events.last().map(|(cursor, _)| named(*cursor)));
-    let items: Vec<Value> = events.iter().map(|event| shown(event, &names)).collect();
-    let body = json!({ "items": items, "next_cursor": next.flatten() });
+    let items = events.iter().map(|event| shown(event, &names)).collect();
+    let body = Events { items, next_cursor: next.flatten() };
     Ok((freshness, Json(body)).into_response())
 }
 
-/// Note something that an agent did: `{action, target_id?, target_label?, metadata?}`.
+/// Note something that an agent did.
+#[utoipa::path(post, path = "/api/v1/activity", tag = "activity",
+    request_body = requests::Note,
+    responses((status = CREATED, body = Noted), Writing))]
 pub(crate) async fn activity_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -55,7 +99,7 @@ pub(crate) async fn activity_create(
     }
     let details = vec![action, text("target_id")?, text("target_label")?, metadata];
     let (freshness, _) = ask(&app, &caller, None, Action::Note(details)).await?;
-    Ok((StatusCode::CREATED, freshness, Json(json!({ "ok": true }))).into_response())
+    Ok((StatusCode::CREATED, freshness, Json(Noted { ok: true })).into_response())
 }
 
 /// Events before `before` that the caller may know of, the latest first.
@@ -75,7 +119,7 @@ pub(crate) async fn recent(
 }
 
 /// An event as published clients read it.
-pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)]) -> Value {
+pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)]) -> ShownEvent {
     let actor = match event.actor {
         None => "system".to_owned(),
         Some(id) => {
@@ -118,15 +162,15 @@ pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)])
             detail(0).unwrap_or_default()
         }
     };
-    json!({
-        "id": named(*cursor),
-        "actor": actor,
-        "action": action,
-        "target_id": target,
-        "target_label": label,
-        "metadata": metadata,
-        "created_at": wire::timestamp(event.at),
-    })
+    ShownEvent {
+        id: named(*cursor),
+        actor,
+        action: action.to_owned(),
+        target_id: target,
+        target_label: label.map(str::to_owned),
+        metadata,
+        created_at: wire::timestamp(event.at),
+    }
 }
 
 fn named(cursor: Cursor) -> String {

@@ -5,17 +5,39 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Value, json};
+use serde::Serialize;
 use storage::{Action, CREATE_MAX};
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::AgentCaller;
 use crate::error::ApiResult;
 use crate::limits::BATCH_EMBED_AHEAD;
+use crate::openapi::WritingOnce;
 use crate::routes::memories::new_memory;
+use crate::wire::memory::Written;
+use crate::wire::requests::{self, Home, Once};
 use crate::write::Write;
 
-/// Create several memories.
+/// A memory of a batch.
+#[derive(Serialize, ToSchema)]
+struct Created {
+    #[serde(flatten)]
+    memory: Written,
+    /// `created`, or `deleted` since.
+    status: &'static str,
+}
+
+/// All memories of a batch, in its order.
+#[derive(Serialize, ToSchema)]
+struct Batch {
+    results: Vec<Created>,
+}
+
+/// Create several memories: all or none.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(Home, Once),
+    request_body = requests::NewMemories,
+    responses((status = CREATED, body = Batch), WritingOnce))]
 pub(crate) async fn memory_create_batch(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -30,13 +52,10 @@ pub(crate) async fn memory_create_batch(
     });
     let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
     let done = write.submit(&app, &caller, StatusCode::CREATED, Action::Create(new)).await?;
-    let results: Vec<Value> = done
-        .memories
-        .into_iter()
-        .map(|mut memory| {
-            memory["status"] = if memory["deleted"] == true { "deleted" } else { "created" }.into();
-            memory
-        })
-        .collect();
-    Ok((done.status, done.freshness, Json(json!({ "results": results }))).into_response())
+    let created = |memory| match memory {
+        Written::Memory(_) => Created { memory, status: "created" },
+        Written::Gone(_) => Created { memory, status: "deleted" },
+    };
+    let results = done.memories.into_iter().map(created).collect();
+    Ok((done.status, done.freshness, Json(Batch { results })).into_response())
 }

@@ -6,11 +6,12 @@ use std::collections::VecDeque;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::tenant::Caller;
 use storage::{Action, BULK_MAX, Filter, Refusal, Reply, TierFilter};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::AgentCaller;
@@ -18,7 +19,9 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields};
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE};
+use crate::openapi::Writing;
 use crate::routes::memories::patch;
+use crate::wire::requests;
 use crate::write::ask;
 
 /// What became of a bulk command.
@@ -32,7 +35,41 @@ struct Each {
     left: usize,
 }
 
+/// Memories that were changed.
+#[derive(Serialize, ToSchema)]
+struct Updated {
+    updated: usize,
+    /// Id and reason of each that was refused.
+    errors: Vec<String>,
+    /// Those that time did not suffice for.
+    left: usize,
+}
+
+/// Memories that were deleted.
+#[derive(Serialize, ToSchema)]
+struct Deleted {
+    deleted: usize,
+    /// Id and reason of the first 500 that were refused.
+    errors: Vec<String>,
+    refused: usize,
+    /// Those that time did not suffice for.
+    left: usize,
+}
+
+/// Memories that were brought back.
+#[derive(Serialize, ToSchema)]
+struct Restored {
+    restored: usize,
+    /// Id and reason of each that was refused.
+    errors: Vec<String>,
+    /// Those that time did not suffice for.
+    left: usize,
+}
+
 /// Change several memories alike.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
+    request_body = requests::BulkChanges,
+    responses((status = OK, body = Updated), Writing))]
 pub(crate) async fn memory_update_bulk(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -43,12 +80,15 @@ pub(crate) async fn memory_update_bulk(
     let patch = patch(&app, &body.fields).await?;
     let update = |ids| Action::UpdateEach(ids, patch.clone());
     let each = for_each(&app, &caller, ids, update).await?;
-    let body = json!({ "updated": each.done, "errors": each.errors, "left": each.left });
+    let body = Updated { updated: each.done, errors: each.errors, left: each.left };
     Ok((each.freshness, Json(body)).into_response())
 }
 
 /// Delete several memories: those named, or all of a type and namespace. One of these must
 /// be said.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories",
+    request_body = requests::BulkDeletion,
+    responses((status = OK, body = Deleted), Writing))]
 pub(crate) async fn memory_delete_bulk(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -59,13 +99,15 @@ pub(crate) async fn memory_delete_bulk(
         None => matching(&app, &caller, &body.fields).await?,
     };
     let each = for_each(&app, &caller, ids, Action::DeleteEach).await?;
-    let body = json!({
-        "deleted": each.done, "errors": each.errors, "refused": each.refused, "left": each.left,
-    });
-    Ok((each.freshness, Json(body)).into_response())
+    let Each { freshness, done: deleted, errors, refused, left } = each;
+    let body = Deleted { deleted, errors, refused, left };
+    Ok((freshness, Json(body)).into_response())
 }
 
 /// Bring several memories back from the cold tier.
+#[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories",
+    request_body = requests::Ids,
+    responses((status = OK, body = Restored), Writing))]
 pub(crate) async fn memory_restore(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -74,7 +116,7 @@ pub(crate) async fn memory_restore(
     let ids = body.fields.memory_ids("ids", BULK_MAX)?;
     let ids = ids.ok_or_else(|| ApiError::invalid("ids", "is required"))?;
     let each = for_each(&app, &caller, ids, Action::RestoreEach).await?;
-    let body = json!({ "restored": each.done, "errors": each.errors, "left": each.left });
+    let body = Restored { restored: each.done, errors: each.errors, left: each.left };
     Ok((each.freshness, Json(body)).into_response())
 }
 

@@ -3,20 +3,42 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::score::rounded;
 use storage::model::tenant::Caller;
 use storage::{Action, Reply, Signal};
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::AgentCaller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields, Id};
-use crate::wire;
+use crate::openapi::{Missing, Writing};
+use crate::wire::{self, requests, schema};
 use crate::write::ask;
 
-/// Say what a memory was worth: `{node_id, signal}`.
+/// What feedback did to a memory.
+#[derive(Serialize, ToSchema)]
+struct Judged {
+    /// Always true.
+    ok: bool,
+    #[schema(format = Uuid)]
+    node_id: String,
+    #[schema(schema_with = schema::signal)]
+    signal: &'static str,
+    #[schema(schema_with = schema::heat)]
+    heat_before: f64,
+    #[schema(schema_with = schema::heat)]
+    heat_after: f64,
+    stability_before: f64,
+    stability_after: f64,
+}
+
+/// Say what a memory was worth.
+#[utoipa::path(post, path = "/api/v1/feedback", tag = "memories",
+    request_body = requests::Feedback,
+    responses((status = OK, body = Judged), Writing, Missing))]
 pub(crate) async fn feedback_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -26,7 +48,10 @@ pub(crate) async fn feedback_create(
     told(&app, &caller, id, &body.fields).await
 }
 
-/// The same, with the memory in the path.
+/// Say what a memory, named in the path, was worth.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/feedback", tag = "memories", params(Id),
+    request_body = requests::Judgement,
+    responses((status = OK, body = Judged), Writing, Missing))]
 pub(crate) async fn memory_feedback(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -40,15 +65,15 @@ async fn told(app: &App, caller: &Caller, id: MemoryId, fields: &Fields) -> ApiR
     let signal = signal(fields)?;
     let (freshness, reply) = ask(app, caller, None, Action::Feedback(id, signal)).await?;
     let Reply::Feedback(done) = reply else { return Err(ApiError::internal()) };
-    let body = json!({
-        "ok": true,
-        "node_id": id.to_string(),
-        "signal": signal.name(),
-        "heat_before": rounded(done.heat_before),
-        "heat_after": rounded(done.heat_after),
-        "stability_before": rounded(f64::from(done.stability_before)),
-        "stability_after": rounded(f64::from(done.stability_after)),
-    });
+    let body = Judged {
+        ok: true,
+        node_id: id.to_string(),
+        signal: signal.name(),
+        heat_before: rounded(done.heat_before),
+        heat_after: rounded(done.heat_after),
+        stability_before: rounded(f64::from(done.stability_before)),
+        stability_after: rounded(f64::from(done.stability_after)),
+    };
     Ok((freshness, Json(body)).into_response())
 }
 

@@ -6,10 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 use storage::model::edge::{EDGES_MAX, Edge, RELATION_BYTES_MAX};
 use storage::model::id::MemoryId;
 use storage::{Action, Filter, HotRequest, Neighbour, Reply, View};
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::{AdminCaller, AgentCaller, ReaderCaller};
@@ -17,14 +18,99 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields, Id, Query};
 use crate::limits::{GRAPH_DEFAULT, GRAPH_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT};
+use crate::openapi::{Missing, Reading, Writing};
 use crate::routes::memories::read_namespace;
 use crate::wire;
+use crate::wire::memory::Memory;
+use crate::wire::requests::{self, Fresh, Home};
 use crate::write::ask;
 
 /// Relation of memories when nobody says.
 const RELATION_DEFAULT: &str = "related_to";
 
-/// Relate two memories: `{source_id, target_id, relation}`. 200 if they were already.
+/// An edge.
+#[derive(Serialize, ToSchema)]
+struct Related {
+    id: String,
+    #[schema(format = Uuid)]
+    source_id: String,
+    #[schema(format = Uuid)]
+    target_id: String,
+    relation: String,
+    weight: f64,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// True, if it is no more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    deleted: bool,
+}
+
+/// A memory that another is related to.
+#[derive(Serialize, ToSchema)]
+struct NeighbourMemory {
+    #[serde(flatten)]
+    memory: Memory,
+    /// Of the last edge on the way.
+    relation: String,
+    weight: f64,
+    /// Edges on the way.
+    hops: u32,
+}
+
+/// The memories that one is related to.
+#[derive(Serialize, ToSchema)]
+struct Neighbours {
+    #[schema(format = Uuid)]
+    node_id: String,
+    neighbors: Vec<NeighbourMemory>,
+}
+
+/// Memories and the edges between them.
+#[derive(Serialize, ToSchema)]
+struct Graph {
+    nodes: Vec<Memory>,
+    links: Vec<Link>,
+    /// Memories of the hot tier.
+    total_nodes: usize,
+}
+
+/// An edge of the graph view.
+#[derive(Serialize, ToSchema)]
+struct Link {
+    #[schema(format = Uuid)]
+    source: String,
+    #[schema(format = Uuid)]
+    target: String,
+    relation: String,
+    /// The relation, by another name.
+    edge_type: String,
+    weight: f64,
+}
+
+/// How the graph of edges stands.
+#[derive(Serialize, ToSchema)]
+struct GraphStatus {
+    /// Always `ok`.
+    status: &'static str,
+    total_nodes: u64,
+    total_edges: u64,
+}
+
+/// Whether a memory's edges lead somewhere.
+#[derive(Serialize, ToSchema)]
+struct Verified {
+    #[schema(format = Uuid)]
+    node_id: String,
+    edges: usize,
+    neighbors: usize,
+    verified: bool,
+}
+
+/// Relate two memories. 200 if they were already.
+#[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
+    request_body = requests::Relation,
+    responses((status = CREATED, body = Related), (status = OK, body = Related), Writing, Missing))]
 pub(crate) async fn edge_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -38,7 +124,10 @@ pub(crate) async fn edge_create(
     Ok((status, freshness, Json(shown(&edge))).into_response())
 }
 
-/// Undo that: the same fields, in the body or in the query.
+/// Take an edge away: the same fields, in the query or in the body.
+#[utoipa::path(delete, path = "/api/v1/agent/graph/relate", tag = "graph",
+    params(requests::Relation),
+    responses((status = OK, body = Related), Writing, Missing))]
 pub(crate) async fn edge_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -50,12 +139,14 @@ pub(crate) async fn edge_delete(
     let action = Action::Unrelate(source, target, relation);
     let (freshness, reply) = ask(&app, &caller, None, action).await?;
     let Reply::Related { edge, .. } = reply else { return Err(ApiError::internal()) };
-    let mut body = shown(&edge);
-    body["deleted"] = true.into();
+    let body = Related { deleted: true, ..shown(&edge) };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// List the memories that one is related to, the nearest first.
+#[utoipa::path(get, path = "/api/v1/agent/graph/neighbors/{id}", tag = "graph",
+    params(Id, requests::NeighbourQuery, Fresh),
+    responses((status = OK, body = Neighbours), Reading, Missing))]
 pub(crate) async fn neighbours_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -68,22 +159,21 @@ pub(crate) async fn neighbours_get(
     let found = app.read(move |reader| reader.neighbours(caller.tenant, id, depth, limit)).await?;
     let found = found.ok_or(storage::Refusal::NotFound)?;
     let open = |neighbour: &&Neighbour| caller.access.allows(&neighbour.record.memory.namespace);
-    let neighbours: Vec<Value> = found
-        .iter()
-        .filter(open)
-        .map(|neighbour| {
-            let mut value = wire::memory(&neighbour.record);
-            value["relation"] = neighbour.edge.relation.as_str().into();
-            value["weight"] = f64::from(neighbour.edge.weight).into();
-            value["hops"] = neighbour.hops.into();
-            value
-        })
-        .collect();
-    let body = json!({ "node_id": id.to_string(), "neighbors": neighbours });
+    let shown = |neighbour: &Neighbour| NeighbourMemory {
+        memory: (&neighbour.record).into(),
+        relation: neighbour.edge.relation.clone(),
+        weight: neighbour.edge.weight.into(),
+        hops: neighbour.hops,
+    };
+    let neighbors = found.iter().filter(open).map(shown).collect();
+    let body = Neighbours { node_id: id.to_string(), neighbors };
     Ok((freshness, Json(body)).into_response())
 }
 
-/// The hottest memories and the edges between them.
+/// Get the hottest memories and the edges between them.
+#[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
+    params(requests::GraphQuery, Home, Fresh),
+    responses((status = OK, body = Graph), Reading))]
 pub(crate) async fn graph_get(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -99,38 +189,38 @@ pub(crate) async fn graph_get(
     let limit = query.clamped("limit", GRAPH_DEFAULT, 1, GRAPH_MAX)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let view = app.read(move |reader| reader.graph_view(caller.tenant, &request)).await?;
-    let nodes: Vec<Value> = view.memories.iter().map(wire::memory).collect();
-    let links: Vec<Value> = view
-        .edges
-        .iter()
-        .map(|edge| {
-            json!({
-                "source": edge.source.to_string(),
-                "target": edge.target.to_string(),
-                "relation": edge.relation,
-                "edge_type": edge.relation,
-                "weight": f64::from(edge.weight),
-            })
-        })
-        .collect();
-    let body = json!({ "nodes": nodes, "links": links, "total_nodes": view.total });
+    let link = |edge: &Edge| Link {
+        source: edge.source.to_string(),
+        target: edge.target.to_string(),
+        relation: edge.relation.clone(),
+        edge_type: edge.relation.clone(),
+        weight: edge.weight.into(),
+    };
+    let body = Graph {
+        nodes: view.memories.iter().map(Memory::from).collect(),
+        links: view.edges.iter().map(link).collect(),
+        total_nodes: view.total,
+    };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// Tell how the graph of edges stands.
+#[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(Fresh),
+    responses((status = OK, body = GraphStatus), Reading))]
 pub(crate) async fn graph_status(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
     freshness: Freshness,
 ) -> ApiResult<Response> {
     let counts = app.read(move |reader| Ok(reader.counts(caller.tenant))).await?;
-    let body = json!({
-        "status": "ok", "total_nodes": counts.memories, "total_edges": counts.edges,
-    });
+    let body =
+        GraphStatus { status: "ok", total_nodes: counts.memories, total_edges: counts.edges };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// Tell whether a memory's edges lead to memories that are there.
+#[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph", params(Id, Fresh),
+    responses((status = OK, body = Verified), Reading, Missing))]
 pub(crate) async fn graph_verify(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -145,12 +235,12 @@ pub(crate) async fn graph_verify(
         .await?;
     let found = found.ok_or(storage::Refusal::NotFound)?;
     let others: HashSet<MemoryId> = edges.iter().map(|edge| edge.other(id)).collect();
-    let body = json!({
-        "node_id": id.to_string(),
-        "edges": edges.len(),
-        "neighbors": found.len(),
-        "verified": others.len() == found.len(),
-    });
+    let body = Verified {
+        node_id: id.to_string(),
+        edges: edges.len(),
+        neighbors: found.len(),
+        verified: others.len() == found.len(),
+    };
     Ok((freshness, Json(body)).into_response())
 }
 
@@ -163,13 +253,14 @@ fn ends(fields: &Fields) -> ApiResult<(MemoryId, MemoryId, String)> {
     Ok((source, target, relation.unwrap_or_else(|| RELATION_DEFAULT.to_owned())))
 }
 
-fn shown(edge: &Edge) -> Value {
-    json!({
-        "id": format!("{}~{}~{}", edge.source, edge.relation, edge.target),
-        "source_id": edge.source.to_string(),
-        "target_id": edge.target.to_string(),
-        "relation": edge.relation,
-        "weight": f64::from(edge.weight),
-        "created_at": wire::timestamp(edge.created_at),
-    })
+fn shown(edge: &Edge) -> Related {
+    Related {
+        id: format!("{}~{}~{}", edge.source, edge.relation, edge.target),
+        source_id: edge.source.to_string(),
+        target_id: edge.target.to_string(),
+        relation: edge.relation.clone(),
+        weight: edge.weight.into(),
+        created_at: wire::timestamp(edge.created_at),
+        deleted: false,
+    }
 }

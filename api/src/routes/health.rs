@@ -1,11 +1,11 @@
 //! `/livez`: whether to restart this node. `/readyz`: whether to send it
 //! requests. With `?verbose`, one line a check.
 
-use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::routing::get;
 use storage::View;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::limits::STALENESS_MAX;
@@ -53,10 +53,14 @@ pub(crate) fn health(app: &App) -> Health {
     Health { live: fault.is_none(), ready: checks.iter().all(|(_, check)| check.is_ok()), checks }
 }
 
-pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz))
+pub(crate) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz))
 }
 
+/// Tell whether this node should go on.
+#[utoipa::path(get, path = "/livez", tag = "health", security(()), responses(
+    (status = OK, description = "It should.", body = String),
+    (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
 async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     match health(&app).live {
         true => (StatusCode::OK, "ok\n"),
@@ -64,6 +68,10 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     }
 }
 
+/// Tell whether this node should be sent requests; with `?verbose`, check by check.
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
+    (status = OK, description = "It should.", body = String),
+    (status = SERVICE_UNAVAILABLE, description = "It should not.", body = String)))]
 async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let health = health(&app);
     let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

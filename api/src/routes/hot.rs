@@ -4,9 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
 use storage::model::id::TenantId;
-use storage::model::score::rounded;
 use storage::model::tenant::Caller;
 use storage::{Filter, HotRequest};
 
@@ -16,11 +14,16 @@ use crate::consistency::Freshness;
 use crate::error::ApiResult;
 use crate::extract::{Body, Fields, Query};
 use crate::limits::{HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT};
+use crate::openapi::{Asking, Reading};
 use crate::routes::memories::read_namespace;
-use crate::wire;
+use crate::wire::memory::Scored;
+use crate::wire::requests::{self, Fresh, Home};
 
 /// Load a small context of the highest value: pinned first, then the hottest,
 /// then the most recently updated.
+#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(Home, Fresh),
+    request_body = requests::HotContext,
+    responses((status = OK, body = Vec<Scored>), Asking))]
 pub(crate) async fn hot_context(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -38,6 +41,9 @@ pub(crate) async fn hot_context(
 }
 
 /// List the hottest memories.
+#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search",
+    params(requests::HotQuery, Home, Fresh),
+    responses((status = OK, body = Vec<Scored>), Reading))]
 pub(crate) async fn hot_nodes(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -73,7 +79,6 @@ async fn hottest(
     request: HotRequest,
 ) -> ApiResult<Response> {
     let records = app.read(move |reader| reader.hottest(tenant, &request)).await?;
-    let items: Vec<Value> =
-        records.iter().map(|record| wire::scored(record, rounded(record.heat))).collect();
+    let items: Vec<Scored> = records.iter().map(Scored::by_heat).collect();
     Ok((freshness, Json(items)).into_response())
 }

@@ -5,12 +5,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 use storage::model::access::{AGENT_BYTES_MAX, ANY, Policy, Rule};
 use storage::model::id::Timestamp;
 use storage::model::memory::NAMESPACE_BYTES_MAX;
 use storage::model::tenant::{ApiKey, KEY_NAME_BYTES_MAX, KeyId, KeyText, Role};
 use storage::{Action, Refusal, Reply, View};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -18,24 +19,100 @@ use crate::auth::{AdminCaller, AgentCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Body;
-use crate::wire;
+use crate::openapi::{Missing, Reading, Writing};
+use crate::wire::requests::{self, Fresh};
+use crate::wire::{self, schema};
 use crate::write::ask;
 
 /// Name of a key that nobody named.
 const UNNAMED: &str = "unnamed";
 
+/// A key, without its text.
+#[derive(Serialize, ToSchema)]
+struct ShownKey {
+    id: String,
+    name: String,
+    /// The name, by another name.
+    label: String,
+    #[schema(schema_with = schema::role)]
+    role: &'static str,
+    #[schema(required)]
+    namespace: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(required, format = DateTime)]
+    last_used_at: Option<String>,
+}
+
+/// A key that was made.
+#[derive(Serialize, ToSchema)]
+struct CreatedKey {
+    #[serde(flatten)]
+    key_row: ShownKey,
+    /// Its text, shown this once.
+    key: String,
+}
+
+/// A key that is no more.
+#[derive(Serialize, ToSchema)]
+struct DeletedKey {
+    #[serde(flatten)]
+    key_row: ShownKey,
+    /// Always true.
+    deleted: bool,
+}
+
+/// All keys of a tenant.
+#[derive(Serialize, ToSchema)]
+struct KeyList {
+    keys: Vec<ShownKey>,
+}
+
+/// The caller's own namespace.
+#[derive(Serialize, ToSchema)]
+struct Moved {
+    /// Always true.
+    ok: bool,
+    #[schema(required)]
+    namespace: Option<String>,
+}
+
+/// A rule.
+#[derive(Serialize, ToSchema)]
+struct ShownRule {
+    id: String,
+    agent_id: String,
+    namespace: String,
+    /// `default`, when it holds no longer.
+    #[schema(schema_with = schema::policy)]
+    policy: &'static str,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+/// All rules of a tenant.
+#[derive(Serialize, ToSchema)]
+struct RuleList {
+    items: Vec<ShownRule>,
+}
+
 /// List the keys.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(Fresh),
+    responses((status = OK, body = KeyList), Reading))]
 pub(crate) async fn key_list(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
     freshness: Freshness,
 ) -> ApiResult<Response> {
     let keys = app.read(move |reader| reader.api_keys(caller.tenant)).await?;
-    let keys: Vec<Value> = keys.iter().map(|(id, key)| shown_key(*id, key)).collect();
-    Ok((freshness, Json(json!({ "keys": keys }))).into_response())
+    let keys = keys.iter().map(|(id, key)| shown_key(*id, key)).collect();
+    Ok((freshness, Json(KeyList { keys })).into_response())
 }
 
-/// Create a key: `{name, role?, namespace?}`.
+/// Create a key.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "access",
+    request_body = requests::NewKey,
+    responses((status = CREATED, body = CreatedKey), Writing))]
 pub(crate) async fn key_create(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -60,12 +137,14 @@ pub(crate) async fn key_create(
     };
     let (freshness, reply) = ask(&app, &caller, None, Action::KeyCreate(id, key)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
-    let mut body = shown_key(id, &key);
-    body["key"] = text.as_str().into();
+    let body = CreatedKey { key_row: shown_key(id, &key), key: text.as_str().to_owned() };
     Ok((StatusCode::CREATED, freshness, Json(body)).into_response())
 }
 
-/// Delete a key: from then on nobody gets in with it.
+/// Delete a key: from then on nobody gets in with it. One that may administer the tenant stays.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access",
+    params(("id" = String, Path, pattern = "^[0-9a-f]{16}$")),
+    responses((status = OK, body = DeletedKey), Writing, Missing))]
 pub(crate) async fn key_delete(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -74,12 +153,14 @@ pub(crate) async fn key_delete(
     let id = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a key"))?;
     let (freshness, reply) = ask(&app, &caller, None, Action::KeyDelete(id)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
-    let mut body = shown_key(id, &key);
-    body["deleted"] = true.into();
+    let body = DeletedKey { key_row: shown_key(id, &key), deleted: true };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// Make a namespace the caller's own: searches boost what lies in it.
+#[utoipa::path(put, path = "/api/v1/namespaces/default", tag = "access",
+    request_body = requests::OwnNamespace,
+    responses((status = OK, body = Moved), Writing, Missing))]
 pub(crate) async fn namespace_default(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -89,21 +170,26 @@ pub(crate) async fn namespace_default(
     let action = Action::KeyNamespace(caller.key, namespace);
     let (freshness, reply) = ask(&app, &caller, None, action).await?;
     let Reply::ApiKey(_, key) = reply else { return Err(ApiError::internal()) };
-    Ok((freshness, Json(json!({ "ok": true, "namespace": key.namespace }))).into_response())
+    Ok((freshness, Json(Moved { ok: true, namespace: key.namespace })).into_response())
 }
 
 /// List the access rules.
+#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(Fresh),
+    responses((status = OK, body = RuleList), Reading))]
 pub(crate) async fn rule_list(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
     freshness: Freshness,
 ) -> ApiResult<Response> {
     let rules = app.read(move |reader| reader.access_rules(caller.tenant)).await?;
-    let items: Vec<Value> = rules.rules.iter().map(|rule| shown_rule(rule, true)).collect();
-    Ok((freshness, Json(json!({ "items": items }))).into_response())
+    let items = rules.rules.iter().map(|rule| shown_rule(rule, true)).collect();
+    Ok((freshness, Json(RuleList { items })).into_response())
 }
 
-/// Make a rule: `{agent_id, namespace, policy}`; policy `default` takes it away.
+/// Make a rule; policy `default` takes it away.
+#[utoipa::path(post, path = "/api/v1/namespaces/acl", tag = "access",
+    request_body = requests::NewRule,
+    responses((status = CREATED, body = ShownRule), (status = OK, body = ShownRule), Writing, Missing))]
 pub(crate) async fn rule_create(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -129,6 +215,9 @@ pub(crate) async fn rule_create(
 }
 
 /// Take a rule away.
+#[utoipa::path(delete, path = "/api/v1/namespaces/acl/{id}", tag = "access",
+    params(("id" = String, Path, pattern = "^[0-9]{1,18}$")),
+    responses((status = OK, body = ShownRule), Writing, Missing))]
 pub(crate) async fn rule_delete(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -144,31 +233,31 @@ fn no_rule() -> Refusal {
     Refusal::NoSuch("rule".into())
 }
 
-fn shown_key(id: KeyId, key: &ApiKey) -> Value {
-    json!({
-        "id": id.to_string(),
-        "name": key.name,
-        "label": key.name,
-        "role": key.role.name(),
-        "namespace": key.namespace,
-        "created_at": wire::timestamp(key.created_at),
-        "last_used_at": key.last_used_at.map(wire::timestamp),
-    })
+fn shown_key(id: KeyId, key: &ApiKey) -> ShownKey {
+    ShownKey {
+        id: id.to_string(),
+        name: key.name.clone(),
+        label: key.name.clone(),
+        role: key.role.name(),
+        namespace: key.namespace.clone(),
+        created_at: wire::timestamp(key.created_at),
+        last_used_at: key.last_used_at.map(wire::timestamp),
+    }
 }
 
-fn shown_rule(rule: &Rule, stands: bool) -> Value {
+fn shown_rule(rule: &Rule, stands: bool) -> ShownRule {
     let policy = match (stands, rule.policy) {
         (false, _) => "default",
         (true, Policy::Allow) => "allow",
         (true, Policy::Deny) => "deny",
     };
-    json!({
-        "id": rule.number.to_string(),
-        "agent_id": rule.agent,
-        "namespace": rule.namespace,
-        "policy": policy,
-        "created_at": wire::timestamp(rule.created_at),
-    })
+    ShownRule {
+        id: rule.number.to_string(),
+        agent_id: rule.agent.clone(),
+        namespace: rule.namespace.clone(),
+        policy,
+        created_at: wire::timestamp(rule.created_at),
+    }
 }
 
 fn random() -> [u8; 32] {

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
 use storage::model::edge::Suggestion;
 use storage::model::id::{MemoryId, TenantId};
 use storage::model::memory::{
@@ -14,6 +14,7 @@ use storage::model::tenant::Caller;
 use storage::model::words::words;
 use storage::{Action, Filter, ListRequest, MemoryPatch, NewMemory, Order, Sort, TierFilter};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -21,11 +22,27 @@ use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Fields, Id, Query};
-use crate::limits::{DEADLINE, PAGE_DEFAULT, PAGE_MAX};
+use crate::limits::{DEADLINE, LIST_WORDS_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::openapi::{Missing, Reading, WritingOnce};
 use crate::wire;
+use crate::wire::memory::{Memory, Written};
+use crate::wire::requests::{self, Fresh, Home, Once};
 use crate::write::{Done, Write, embed, header_namespace, unit};
 
+/// A page of a list.
+#[derive(Serialize, ToSchema)]
+struct Page {
+    items: Vec<Memory>,
+    /// Memories on all pages.
+    total: usize,
+    page: usize,
+    page_size: usize,
+}
+
 /// Create a memory.
+#[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(Home, Once),
+    request_body = requests::NewMemory,
+    responses((status = CREATED, body = Written), WritingOnce))]
 pub(crate) async fn memory_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -34,10 +51,12 @@ pub(crate) async fn memory_create(
     let namespace = write.header_namespace()?;
     let new = new_memory(&app, caller.tenant, write.fields(), namespace.as_deref()).await?;
     let action = Action::Create(vec![new]);
-    Ok(one(write.submit(&app, &caller, StatusCode::CREATED, action).await?))
+    one(write.submit(&app, &caller, StatusCode::CREATED, action).await?)
 }
 
 /// Get a memory.
+#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(Id, Fresh),
+    responses((status = OK, body = Memory), Reading, Missing))]
 pub(crate) async fn memory_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -53,10 +72,13 @@ pub(crate) async fn memory_get(
     }
     let record = record.ok_or(storage::Refusal::NotFound)?;
     may_read(&caller, &record.memory.namespace)?;
-    Ok((freshness, Json(wire::memory(&record))).into_response())
+    Ok((freshness, Json(Memory::from(&record))).into_response())
 }
 
 /// Update a memory.
+#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(Id, Once),
+    request_body = requests::MemoryChanges,
+    responses((status = OK, body = Written), WritingOnce, Missing))]
 pub(crate) async fn memory_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -64,20 +86,25 @@ pub(crate) async fn memory_update(
     write: Write,
 ) -> ApiResult<Response> {
     let patch = patch(&app, write.fields()).await?;
-    Ok(one(write.submit(&app, &caller, StatusCode::OK, Action::Update(id, patch)).await?))
+    one(write.submit(&app, &caller, StatusCode::OK, Action::Update(id, patch)).await?)
 }
 
 /// Delete a memory. Refused while it is locked.
+#[utoipa::path(delete, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(Id, Once),
+    responses((status = OK, body = Written), WritingOnce, Missing))]
 pub(crate) async fn memory_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     Id(id): Id,
     write: Write,
 ) -> ApiResult<Response> {
-    Ok(one(write.submit(&app, &caller, StatusCode::OK, Action::Delete(id)).await?))
+    one(write.submit(&app, &caller, StatusCode::OK, Action::Delete(id)).await?)
 }
 
 /// List memories of the hot tier, by default the hottest first.
+#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
+    params(requests::ListQuery, Home, Fresh),
+    responses((status = OK, body = Page), Reading))]
 pub(crate) async fn memory_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -89,6 +116,9 @@ pub(crate) async fn memory_list(
 }
 
 /// List archived memories: the cold tier.
+#[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
+    params(requests::ListQuery, Home, Fresh),
+    responses((status = OK, body = Page), Reading))]
 pub(crate) async fn archive_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -124,17 +154,15 @@ async fn list(
     };
     let tenant = caller.tenant;
     let found = app.read(move |reader| reader.list(tenant, &request)).await?;
-    let items: Vec<Value> = found.memories.iter().map(wire::memory).collect();
-    let body = json!({
-        "items": items, "total": found.total, "page": page, "page_size": page_size,
-    });
+    let items = found.memories.iter().map(Memory::from).collect();
+    let body = Page { items, total: found.total, page, page_size };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// The answer to a write of one memory.
-fn one(done: Done) -> Response {
-    let memory = done.memories.into_iter().next().unwrap_or_else(|| json!({}));
-    (done.status, done.freshness, Json(memory)).into_response()
+fn one(done: Done) -> ApiResult<Response> {
+    let memory = done.memories.into_iter().next().ok_or_else(ApiError::internal)?;
+    Ok((done.status, done.freshness, Json(memory)).into_response())
 }
 
 /// A new memory from the fields of a request; embeds its text.
@@ -233,7 +261,7 @@ pub(crate) fn read_namespace(
 }
 
 fn list_filter(caller: &Caller, query: &Fields, headers: &HeaderMap) -> ApiResult<Filter> {
-    let search = query.text("search", LABEL_BYTES_MAX)?.filter(|text| !text.trim().is_empty());
+    let search = query.text("search", LIST_WORDS_BYTES_MAX)?.filter(|text| !text.trim().is_empty());
     Ok(Filter {
         memory_type: query.memory_type()?,
         namespace: read_namespace(caller, query, headers)?,

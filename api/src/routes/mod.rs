@@ -23,84 +23,111 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::{delete, get, post, put};
+use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
 use crate::metrics::Gauges;
 use crate::middleware::{around, bounded, panicked};
+use crate::openapi::complete;
 
 /// The router of the public HTTPS listener.
 pub fn public(app: &App) -> Router {
-    let routes = Router::new()
-        .route("/api/v1/agent/nodes", post(memories::memory_create).get(memories::memory_list))
-        .route(
-            "/api/v1/agent/nodes/{id}",
-            get(memories::memory_get)
-                .patch(memories::memory_update)
-                .delete(memories::memory_delete),
-        )
-        .route("/api/v1/agent/nodes/batch", post(batch::memory_create_batch))
-        .route("/api/v1/agent/nodes/bulk-patch", post(bulk::memory_update_bulk))
-        .route("/api/v1/agent/nodes/bulk", post(bulk::memory_delete_bulk))
+    let aliases = Router::new()
         .route("/api/v1/agent/nodes/bulk-delete", post(bulk::memory_delete_bulk))
-        .route("/api/v1/agent/nodes/{id}/feedback", post(feedback::memory_feedback))
-        .route("/api/v1/agent/memory", post(memories::memory_create))
+        .route("/api/v1/agent/memory", post(memories::memory_create).get(memories::memory_list))
         .route(
             "/api/v1/agent/memory/{id}",
             get(memories::memory_get)
                 .patch(memories::memory_update)
                 .delete(memories::memory_delete),
-        )
-        .route("/api/v1/agent/archive", get(memories::archive_list))
-        .route("/api/v1/agent/restore", post(bulk::memory_restore))
-        .route("/api/v1/feedback", post(feedback::feedback_create))
-        .route("/api/v1/agent/graph/relate", post(graph::edge_create).delete(graph::edge_delete))
-        .route("/api/v1/agent/graph/neighbors/{id}", get(graph::neighbours_get))
-        .route("/api/v1/agent/graph/status", get(graph::graph_status))
-        .route("/api/v1/agent/graph/verify/{id}", get(graph::graph_verify))
-        .route("/api/v1/admin/visualize/graph", get(graph::graph_get))
+        );
+    let (routes, _) = agents().split_for_parts();
+    let routes = routes.merge(aliases).layer(from_fn_with_state(app.clone(), bounded));
+    let (open, _) = open_to_all().split_for_parts();
+    let page = SwaggerUi::new("/docs").url("/api/v1/openapi.json", document());
+    finish(routes.merge(open).merge(page), app)
+}
+
+/// The public interface as OpenAPI 3.1, in JSON.
+pub fn openapi() -> String {
+    let json = document().to_pretty_json();
+    json.expect("the document has text for names, and no infinite number") + "\n"
+}
+
+fn document() -> OpenApi {
+    let (_, operations) = agents().merge(open_to_all()).split_for_parts();
+    complete(
+        operations,
+        &[
+            ("/api/v1/agent/nodes", "/api/v1/agent/memory"),
+            ("/api/v1/agent/nodes/{id}", "/api/v1/agent/memory/{id}"),
+            ("/api/v1/agent/nodes/bulk", "/api/v1/agent/nodes/bulk-delete"),
+        ],
+    )
+}
+
+/// What agents and administrators call, with a key.
+fn agents() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(memories::memory_create, memories::memory_list))
+        .routes(routes!(memories::memory_get, memories::memory_update, memories::memory_delete))
+        .routes(routes!(batch::memory_create_batch))
+        .routes(routes!(bulk::memory_update_bulk))
+        .routes(routes!(bulk::memory_delete_bulk))
+        .routes(routes!(bulk::memory_restore))
+        .routes(routes!(memories::archive_list))
+        .routes(routes!(feedback::memory_feedback))
+        .routes(routes!(feedback::feedback_create))
+        .routes(routes!(search::memory_search))
+        .routes(routes!(hot::hot_context))
+        .routes(routes!(hot::hot_nodes))
+        .routes(routes!(graph::edge_create, graph::edge_delete))
+        .routes(routes!(graph::neighbours_get))
+        .routes(routes!(graph::graph_status))
+        .routes(routes!(graph::graph_verify))
+        .routes(routes!(graph::graph_get))
+        .routes(routes!(settings::thermo_get, settings::thermo_update))
+        .routes(routes!(settings::thermo_preview))
         .merge(of_tenant())
-        .route("/api/v1/agent/search", post(search::memory_search))
-        .route("/api/v1/agent/hot-context", post(hot::hot_context))
-        .route("/api/v1/agent/hot_nodes", get(hot::hot_nodes))
-        .route("/api/v1/settings/thermo", get(settings::thermo_get).patch(settings::thermo_update))
-        .route("/api/v1/settings/thermo/preview", post(settings::thermo_preview))
-        .layer(from_fn_with_state(app.clone(), bounded))
-        .route("/api/v1/status", get(status::status_get))
-        .merge(health::routes());
-    finish(routes, app)
 }
 
 /// What belongs to a tenant as a whole.
-fn of_tenant() -> Router<App> {
-    Router::new()
-        .route("/api/v1/admin/dashboard", get(admin::dashboard_get))
-        .route("/api/v1/admin/usage", get(admin::usage_get))
-        .route("/api/v1/admin/recall-analytics", get(admin::recall_analytics_get))
-        .route("/api/v1/analytics/recall", get(admin::analytics_recall_get))
-        .route("/api/v1/activity", get(activity::activity_list).post(activity::activity_create))
-        .route("/api/v1/keys", get(keys::key_list).post(keys::key_create))
-        .route("/api/v1/keys/{id}", delete(keys::key_delete))
-        .route("/api/v1/namespaces/acl", get(keys::rule_list).post(keys::rule_create))
-        .route("/api/v1/namespaces/acl/{id}", delete(keys::rule_delete))
-        .route("/api/v1/namespaces/default", put(keys::namespace_default))
-        .route("/api/v1/auth/verify", get(tenant::auth_verify))
-        .route("/api/v1/org", get(tenant::org_get).patch(tenant::org_update))
-        .route("/api/v1/agent/memory/status", get(tenant::memory_status))
-        .route("/api/v1/agent/storage", get(tenant::storage_get))
-        .route("/api/v1/metrics", get(tenant::metrics_json))
+fn of_tenant() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(admin::dashboard_get))
+        .routes(routes!(admin::usage_get))
+        .routes(routes!(admin::recall_analytics_get))
+        .routes(routes!(admin::analytics_recall_get))
+        .routes(routes!(activity::activity_list, activity::activity_create))
+        .routes(routes!(keys::key_list, keys::key_create))
+        .routes(routes!(keys::key_delete))
+        .routes(routes!(keys::rule_list, keys::rule_create))
+        .routes(routes!(keys::rule_delete))
+        .routes(routes!(keys::namespace_default))
+        .routes(routes!(tenant::auth_verify))
+        .routes(routes!(tenant::org_get, tenant::org_update))
+        .routes(routes!(tenant::memory_status))
+        .routes(routes!(tenant::storage_get))
+        .routes(routes!(tenant::metrics_json))
+}
+
+/// What needs no key.
+fn open_to_all() -> OpenApiRouter<App> {
+    health::routes().routes(routes!(status::status_get))
 }
 
 /// The router of the operator's listener: health, metrics, the cluster; no key.
 pub fn operator(app: &App, gauges: impl Fn() -> Gauges + Clone + Send + Sync + 'static) -> Router {
     let metrics = move |state| operator::metrics_get(state, gauges());
-    let routes = health::routes()
-        .merge(cluster::routes())
-        .route("/metrics", get(metrics))
-        .route("/api/v1/status", get(status::status_get));
+    let (open, _) = open_to_all().split_for_parts();
+    let routes = open.merge(cluster::routes()).route("/metrics", get(metrics));
     finish(routes, app).layer(map_response(name_process))
 }
 

@@ -4,7 +4,6 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
 use storage::{Filter, SearchRequest};
 
 use crate::app::App;
@@ -13,12 +12,18 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Body;
 use crate::limits::{QUERY_BYTES_MAX, SEARCH_DEFAULT};
+use crate::openapi::Asking;
 use crate::routes::memories::read_namespace;
 use crate::wire;
+use crate::wire::memory::Found;
+use crate::wire::requests::{self, Fresh, Home};
 use crate::write::{embed, header_namespace, unit};
 
 /// Search memories by meaning, heat, words and namespace. An empty query is
 /// answered by heat.
+#[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(Home, Fresh),
+    request_body = requests::Search,
+    responses((status = OK, body = Vec<Found>), Asking))]
 pub(crate) async fn memory_search(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -47,7 +52,7 @@ pub(crate) async fn memory_search(
     let found = app.read(move |reader| reader.search(caller.tenant, &request)).await?;
     app.observed().recalled(caller.tenant, found.hits.iter().map(|hit| hit.record.id));
     let window = found.window.as_ref();
-    let hits = found.hits.iter().map(|hit| wire::hit(hit, explain.then_some(window)));
-    let hits: Vec<Value> = hits.collect();
+    let hits = found.hits.iter().map(|hit| Found::new(hit, explain.then_some(window)));
+    let hits: Vec<Found> = hits.collect();
     Ok((freshness, Json(hits)).into_response())
 }

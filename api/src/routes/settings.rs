@@ -3,22 +3,76 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use storage::model::memory::MemoryType;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::{Action, Reply};
+use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::{AdminCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Body;
+use crate::openapi::{Asking, Reading, Writing};
+use crate::wire::requests::{self, Fresh};
+use crate::wire::schema;
 use crate::write::ask;
 
 /// Days ahead that a preview looks.
 const PREVIEW_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
 
+/// A configuration beside the defaults.
+#[derive(Serialize, ToSchema)]
+struct Settings {
+    #[schema(schema_with = schema::configuration)]
+    config: Value,
+    #[schema(schema_with = schema::configuration)]
+    defaults: Value,
+    /// Whether they differ.
+    custom: bool,
+}
+
+/// A configuration that was changed.
+#[derive(Serialize, ToSchema)]
+struct Configured {
+    /// Always true.
+    ok: bool,
+    #[schema(schema_with = schema::configuration)]
+    config: Value,
+    /// Names in the request that are no settings.
+    ignored: Vec<String>,
+}
+
+/// What a configuration would do.
+#[derive(Serialize, ToSchema)]
+struct Preview {
+    /// Days ahead.
+    days: [u32; PREVIEW_DAYS.len()],
+    types: Vec<TypePreview>,
+    #[schema(schema_with = schema::configuration)]
+    config: Value,
+    /// Names in the request that are no settings.
+    ignored: Vec<String>,
+}
+
+/// What a configuration would do to memories of a type.
+#[derive(Serialize, ToSchema)]
+struct TypePreview {
+    #[schema(schema_with = schema::memory_type)]
+    memory_type: &'static str,
+    /// All in the hot tier.
+    total: u64,
+    /// Those that would be cold, one count for each of `days`.
+    cold: Vec<u64>,
+    /// The same under the present configuration.
+    cold_as_configured: Vec<u64>,
+}
+
 /// Get the configuration, beside the defaults.
+#[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(Fresh),
+    responses((status = OK, body = Settings), Reading))]
 pub(crate) async fn thermo_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -27,11 +81,14 @@ pub(crate) async fn thermo_get(
     let thermo = app.read(move |reader| Ok(reader.thermo(caller.tenant))).await?;
     let defaults = Thermo::default();
     let custom = thermo != defaults;
-    let body = json!({ "config": shown(thermo), "defaults": shown(defaults), "custom": custom });
+    let body = Settings { config: shown(thermo), defaults: shown(defaults), custom };
     Ok((freshness, Json(body)).into_response())
 }
 
 /// Change the settings that are named; `null` sets one back to its default.
+#[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings",
+    request_body = requests::Configuration,
+    responses((status = OK, body = Configured), Writing))]
 pub(crate) async fn thermo_update(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
@@ -40,11 +97,14 @@ pub(crate) async fn thermo_update(
     let asked = Asked::of(body.fields.all())?;
     let (freshness, reply) = ask(&app, &caller, None, Action::Configure(asked.changes)).await?;
     let Reply::Configured(thermo) = reply else { return Err(ApiError::internal()) };
-    let body = json!({ "ok": true, "config": shown(*thermo), "ignored": asked.ignored });
+    let body = Configured { ok: true, config: shown(*thermo), ignored: asked.ignored };
     Ok((freshness, Json(body)).into_response())
 }
 
-/// How many memories of each type would be cold in some days under a configuration.
+/// Tell how many memories of each type would be cold in some days under a configuration.
+#[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(Fresh),
+    request_body = requests::Configuration,
+    responses((status = OK, body = Preview), Asking))]
 pub(crate) async fn thermo_preview(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -61,22 +121,19 @@ pub(crate) async fn thermo_preview(
         })
         .await?;
     let (present, proposed, thermo) = preview.ok_or_else(ApiError::internal)?;
-    let types: Vec<Value> = MemoryType::ALL
-        .into_iter()
-        .map(|memory_type| {
-            let (present, proposed) =
-                (&present[memory_type as usize], &proposed[memory_type as usize]);
-            json!({
-                "memory_type": memory_type.name(),
-                "total": proposed.total,
-                "cold": proposed.cold,
-                "cold_as_configured": present.cold,
-            })
-        })
-        .collect();
-    let body = json!({
-        "days": PREVIEW_DAYS, "types": types, "config": shown(thermo), "ignored": asked.ignored,
+    let types = MemoryType::ALL.into_iter().zip(present.into_iter().zip(proposed));
+    let types = types.map(|(memory_type, (present, proposed))| TypePreview {
+        memory_type: memory_type.name(),
+        total: proposed.total,
+        cold: proposed.cold,
+        cold_as_configured: present.cold,
     });
+    let body = Preview {
+        days: PREVIEW_DAYS,
+        types: types.collect(),
+        config: shown(thermo),
+        ignored: asked.ignored,
+    };
     Ok((freshness, Json(body)).into_response())
 }
 
@@ -166,6 +223,8 @@ fn canonical(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn asked(body: Value) -> ApiResult<Asked> {

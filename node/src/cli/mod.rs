@@ -6,6 +6,7 @@ mod cluster;
 mod demo;
 mod dev;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -45,6 +46,8 @@ enum Command {
     Certs(certs::Certs),
     /// Start a development cluster, show what it does, and leave it running.
     Demo,
+    /// Print the interface as OpenAPI 3.1.
+    Openapi,
 }
 
 /// Does what the command line says.
@@ -74,6 +77,7 @@ pub fn run() -> ExitCode {
             Command::Certs(certs) => certs.run(),
             Command::Dev(dev) => dev.run().await,
             Command::Demo => demo::run().await,
+            Command::Openapi => print(&api::openapi()),
         }
     });
     // Reading standard input cannot be interrupted: leave it behind.
@@ -82,6 +86,11 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
+}
+
+fn print(text: &str) -> Result<(), String> {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    written.map_err(|error| format!("standard output: {error}"))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {

@@ -193,7 +193,8 @@ pub struct Setting<'a> {
     /// Its name, sections first: `recall.heat_weight`.
     pub name: String,
     place: Place<'a>,
-    range: RangeInclusive<f64>,
+    /// What it may be set to, if it is a number.
+    pub range: RangeInclusive<f64>,
 }
 
 enum Place<'a> {
@@ -223,6 +224,11 @@ pub struct SettingFault {
 }
 
 impl Setting<'_> {
+    /// Whether it is a whole number.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.place, Place::Whole(_))
+    }
+
     /// What it is set to.
     pub fn value(&self) -> SettingValue {
         match &self.place {

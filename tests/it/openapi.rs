@@ -1,0 +1,97 @@
+//! The interface is what its description says: committed, served, and tried operation by
+//! operation.
+
+use std::process::Command;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tests::Cluster;
+
+use crate::clients::installed;
+use crate::options;
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+
+#[tokio::test]
+async fn the_committed_description_is_the_one_that_a_node_serves() {
+    let cluster = options().start();
+    let served = cluster.ask_bare(Method::GET, "/api/v1/openapi.json").send().await.ok();
+    let committed: Value =
+        serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
+    assert!(served == committed, "run: hearth openapi > docs/openapi.json");
+    assert_eq!(served["openapi"], "3.1.0");
+}
+
+#[tokio::test]
+async fn the_reference_page_and_all_that_it_loads_come_from_the_node() {
+    let cluster = options().start();
+    let page = format!("{}/docs/", cluster.url());
+    let text = async |path: &str| {
+        let answer = cluster.client().get(format!("{page}{path}")).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        answer.text().await.unwrap()
+    };
+    let html = text("").await;
+    assert!(!html.contains("//"), "it loads nothing from elsewhere: {html}");
+    for part in html.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
+        text(part).await;
+    }
+    assert!(text("swagger-initializer.js").await.contains("/api/v1/openapi.json"));
+}
+
+#[tokio::test]
+async fn every_operation_answers_as_it_is_described_whatever_it_is_asked() {
+    let cluster = options().start();
+    let mut config = include_str!("../clients/schemathesis.toml").to_owned();
+    let memories = related_memories(&cluster).await;
+    config += &format!("\n[dictionaries]\nmemories.values = {memories:?}\n");
+    config += &format!("rules.values = {:?}\n", rules(&cluster).await);
+    let file = cluster.folder().join("schemathesis.toml");
+    std::fs::write(&file, config).unwrap();
+    let ran = Command::new(installed("schemathesis"))
+        .arg("--config-file")
+        .arg(&file)
+        .args(["run", DOCUMENT, "--url", cluster.url(), "--tls-verify"])
+        .arg(cluster.folder().join("ca.pem"))
+        .args(["--header", &format!("Authorization: Bearer {}", cluster.key())])
+        .args(["--max-examples", "20", "--seed", "7", "--no-color"])
+        .current_dir(cluster.folder())
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    let document: Value =
+        serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
+    assert!(out.contains(&format!("Tested: {operations}\n")), "not all were tried: {out}");
+}
+
+/// Memories that nothing deletes by its type, each related to the next.
+async fn related_memories(cluster: &Cluster) -> Vec<String> {
+    let mut ids: Vec<String> = Vec::new();
+    for number in 0..8 {
+        let body = json!({ "label": format!("a memory, number {number}") });
+        let memory = cluster.ask(Method::POST, "/agent/nodes").json(&body).send().await.ok();
+        let id = memory["id"].as_str().unwrap().to_owned();
+        let lock = cluster.ask(Method::PATCH, &format!("/agent/nodes/{id}"));
+        lock.json(&json!({ "is_locked": true })).send().await.ok();
+        if let Some(last) = ids.last() {
+            let edge = json!({ "source_id": last, "target_id": id, "relation": "follows" });
+            cluster.ask(Method::POST, "/agent/graph/relate").json(&edge).send().await.ok();
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+async fn rules(cluster: &Cluster) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in 0..8 {
+        let rule =
+            json!({ "agent_id": "*", "namespace": format!("place-{number}"), "policy": "deny" });
+        let rule = cluster.ask(Method::POST, "/namespaces/acl").json(&rule).send().await.ok();
+        ids.push(rule["id"].as_str().unwrap().to_owned());
+    }
+    ids
+}
