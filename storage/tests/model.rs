@@ -5,22 +5,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
 
+#[path = "common/brute.rs"]
+mod brute;
 mod common;
 #[path = "common/world.rs"]
 mod world;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
+use brute::{Brute, Known};
 use common::{DIMENSION, Engine, MODEL, TENANT, command, form, vector};
 use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::MemoryType;
-use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, rounded};
-use storage::model::temporal::window;
-use storage::model::thermo::{RecallWeights, SettingValue};
-use storage::model::vector::dot;
-use storage::model::words::{subject_words, words};
+use storage::model::memory::{Memory, MemoryType};
+use storage::model::score::rounded;
+use storage::model::thermo::{SettingValue, Thermo};
+use storage::model::words::words;
 use storage::{
     Action, Applied, Command, Filter, HotRequest, ListRequest, Options, Refusal, Reply,
     SearchRequest, codec,
@@ -73,7 +73,7 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
         .collect();
     compare_list(engine, &passing, &filter, now);
     compare_hot(engine, &passing, &filter, now);
-    compare_search(engine, world, &passing, &filter, now, random);
+    compare_search(engine, world, &filter, now, random);
     let wanted = words(std::iter::once(random.text().as_str()));
     let holding = passing.iter().filter(|(_, naive)| {
         let held = words(naive.memory.texts());
@@ -118,68 +118,34 @@ fn compare_hot(engine: &Engine, passing: &[(&MemoryId, &Naive)], filter: &Filter
 fn compare_search(
     engine: &Engine,
     world: &World,
-    passing: &[(&MemoryId, &Naive)],
     filter: &Filter,
     now: Timestamp,
     random: &mut Random,
 ) {
-    let (mut query, weights) = (random.text(), RecallWeights::default());
+    let mut query = random.text();
     if random.chance(30) {
         query += random.pick(&[" today", " yesterday", " 3 days ago"]);
     }
-    let window = window(&query, now);
-    let subject = window.as_ref().map_or(query.as_str().into(), |window| window.subject(&query));
-    let home = random.pick(&NAMESPACES);
-    let vector = vector(&query).components().unwrap();
-    let held: BTreeMap<_, Vec<String>> =
-        world.memories.iter().map(|(id, naive)| (*id, words(naive.memory.texts()))).collect();
-    let idf = |word: &String| {
-        let holding = held.values().filter(|words| words.contains(word)).count() as f64;
-        libm::log(1.0 + (held.len() as f64 - holding + 0.5) / (holding + 0.5))
-    };
-    let query_words: Vec<(String, f64)> =
-        subject_words(&subject).into_iter().map(|word| (word.clone(), idf(&word))).collect();
-    let total: f64 = query_words.iter().map(|(_, idf)| idf).sum();
-    let mut expected: Vec<(f64, MemoryId)> = passing
-        .iter()
-        .map(|(id, naive)| {
-            let found = query_words.iter().filter(|(word, _)| held[*id].contains(word));
-            let found: f64 = found.map(|(_, idf)| idf).sum();
-            let own = common::vector(&naive.text_for_vector).components().unwrap();
-            let at_home = naive.memory.namespace == home;
-            let factors = Factors {
-                similarity: f64::from(dot(&vector, &own).clamp(-1.0, 1.0)),
-                heat: World::heat(naive, now),
-                keyword_overlap: if total > 0.0 {
-                    KEYWORD_OVERLAP_MAX * found / total
-                } else {
-                    0.0
-                },
-                temporal_boost: window.as_ref().map_or(0.0, |window| {
-                    let days = window.days_outside(naive.memory.created_at);
-                    weights.temporal_max_boost * libm::exp2(-days / weights.temporal_decay_days)
-                }),
-                namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
-            };
-            (factors.fused(&weights), **id)
-        })
-        .collect();
-    expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
-    expected.truncate(10);
     let request = SearchRequest {
+        vector: Some(vector(&query).components().unwrap()),
         query,
-        vector: Some(vector),
         filter: filter.clone(),
-        home_namespace: Some(home.into()),
+        home_namespace: Some(random.pick(&NAMESPACES).into()),
         limit: 10,
     };
+    let known = world.memories.iter().map(|(id, naive)| {
+        let vector = vector(&naive.text_for_vector).components().unwrap();
+        (*id, Known::new(naive.memory.clone(), naive.anchor, vector))
+    });
+    let brute = Brute(known.collect());
+    let passes = |memory: &Memory| {
+        filter.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
+            && filter.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
+            && memory.archived_at.is_none()
+    };
+    let expected = brute.best(&request, &Thermo::default(), now, passes);
     let found = engine.reader.search(TENANT, &request).unwrap().hits;
-    assert_eq!(found.len(), expected.len());
-    for (hit, (score, id)) in found.iter().zip(&expected) {
-        // Sums in another order may differ in the last digit that counts.
-        assert!((hit.score - score).abs() <= 2e-6, "{} {score}", hit.score);
-        assert!(hit.record.id == *id || (hit.score - score).abs() < 2e-6);
-    }
+    brute::compare(&found, &expected, &request.query);
 }
 
 fn hash(engine: &mut Engine, now: i64) -> [u8; 32] {

@@ -11,8 +11,9 @@ use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
 use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::journal::{Event, EventKind};
+use storage::model::memory::DecayClass;
 use storage::model::thermo::SettingValue;
-use storage::{Action, Change, Command, MemoryPatch, Options, Reply};
+use storage::{Action, Change, Command, MemoryPatch, NewMemory, Options, Reply};
 
 const SECOND: i64 = Timestamp::SECOND_MICROS;
 const DAY: i64 = Timestamp::DAY_MICROS;
@@ -144,4 +145,40 @@ fn a_tick_of_many_steps_tells_each_crossing_once_whatever_comes_between() {
     assert!(!expected.is_empty());
     told.sort_by_key(|(id, _)| *id);
     assert_eq!(told, expected);
+}
+
+/// Changes that a tick writes over `count` memories of which 100 have cooled.
+fn changes_of_a_tick(count: u16) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = Engine::open(folder.path(), Options::default());
+    let mut told = Vec::new();
+    run(&mut engine, 0, &[form(DIMENSION)], &mut told);
+    for first in (0..count).step_by(50) {
+        let new = (first..first + 50).map(|number| {
+            let cools = number % (count / 100) == 0;
+            let decay_class = if cools { DecayClass::Volatile } else { DecayClass::Permanent };
+            NewMemory { decay_class, ..new_memory(id(number), "x") }
+        });
+        run(&mut engine, 1, &[command(Action::Create(new.collect()))], &mut told);
+    }
+    let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
+    run(&mut engine, 2, &[command(Action::Configure(vec![never]))], &mut told);
+    run(&mut engine, 30 * DAY, &[stamp()], &mut told);
+    let mut changes = 0;
+    for step in 1.. {
+        let (decisions, batch) = engine.decide(Timestamp(30 * DAY + step), &[tick()]);
+        changes += batch.changes.len();
+        engine.apply(&batch);
+        if decisions[0] == Ok(Reply::Done) {
+            break;
+        }
+    }
+    changes
+}
+
+#[test]
+fn a_tick_writes_some_200_changes_for_100_crossings_however_many_memories_there_are() {
+    let changes = changes_of_a_tick(1_000);
+    assert!((100..=210).contains(&changes), "{changes}");
+    assert_eq!(changes_of_a_tick(20_000), changes);
 }
