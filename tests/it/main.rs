@@ -1,5 +1,6 @@
 //! Promises to users, one file each, kept by real processes of the real binary.
 
+mod bad_fields;
 mod bad_input;
 mod bulk;
 mod clients;

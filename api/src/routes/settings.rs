@@ -178,6 +178,18 @@ impl Asked {
                 }
                 continue;
             }
+            let within = |outer: &str, inner: &str| {
+                inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+            };
+            if known.iter().any(|setting| within(&canonical, setting)) {
+                match value {
+                    Value::Null | Value::Object(_) => continue,
+                    _ => return Err(ApiError::invalid(name, "must be an object of settings")),
+                }
+            }
+            if let Some(setting) = known.iter().find(|setting| within(setting, &canonical)) {
+                return Err(ApiError::invalid(setting, "must be a number, true or false"));
+            }
             if !known.contains(&canonical) {
                 asked.ignored.push(name);
                 continue;
@@ -198,7 +210,7 @@ impl Asked {
     }
 }
 
-/// Every value within `fields`, by its dotted name.
+/// Every value within `fields` that has none in it, by its dotted name.
 fn flatten<'a>(
     within: &str,
     fields: &'a Map<String, Value>,
@@ -207,7 +219,7 @@ fn flatten<'a>(
     for (name, value) in fields {
         let name = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
         match value {
-            Value::Object(inner) => flatten(&name, inner, leaves),
+            Value::Object(inner) if !inner.is_empty() => flatten(&name, inner, leaves),
             value => leaves.push((name, value)),
         }
     }
@@ -261,6 +273,9 @@ mod tests {
             (json!({ "recall": { "heat_weight": -1 } }), "recall.heat_weight"),
             (json!({ "half_lives": { "fact": "long" } }), "half_lives.fact"),
             (json!({ "decay_classes": { "permanent": 2 } }), "decay_classes.permanent"),
+            (json!({ "recall": 7 }), "recall"),
+            (json!({ "recall": { "heat_weight": {} } }), "recall.heat_weight"),
+            (json!({ "recall": { "heat_weight": { "x": 1 } } }), "recall.heat_weight"),
         ] {
             let refused = format!("{:?}", asked(body).err());
             assert!(refused.contains(&format!("field: Some({field:?})")), "{refused}");
