@@ -180,6 +180,14 @@ impl At<'_> {
         value.unwrap_or_else(|| panic!("no metric {name}"))
     }
 
+    /// Sum of the metrics of the node whose names and labels begin so.
+    pub async fn metrics(&self, beginning: &str) -> f64 {
+        let answer = self.cluster.client.get(format!("{}/metrics", self.ops())).send().await;
+        let text = answer.expect("the operator's listener answers").text().await.expect("text");
+        let lines = text.lines().filter(|line| line.starts_with(beginning));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
     /// Kills the process that `hearth dev` started, as a power cut would.
     pub fn kill(&self) {
         self.cluster.killed[self.at].store(true, Ordering::Relaxed);
