@@ -94,10 +94,14 @@ impl App {
         &self.0.observed
     }
 
-    /// What this node saw since it was asked last, for the cluster to know.
-    pub fn report(&self) -> Vec<TenantReport> {
+    /// What this node saw since it was asked last, for the cluster to know; `all` of it, or
+    /// what is due.
+    pub fn report(&self, all: bool) -> Vec<TenantReport> {
         let reader = &self.0.reader;
         let interval = |tenant| {
+            if all {
+                return Duration::ZERO;
+            }
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             Duration::from_secs(seconds.into())
         };

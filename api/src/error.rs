@@ -102,6 +102,7 @@ impl From<Refusal> for ApiError {
             }
             Refusal::NoSuch(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             Refusal::TooMany { .. } => Self::new(StatusCode::CONFLICT, "too_many", message),
+            Refusal::NotOfThese => Self::new(StatusCode::CONFLICT, "not_of_these", message),
             Refusal::NoEdge => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             Refusal::EdgesFull { .. } => Self::new(StatusCode::CONFLICT, "edges_full", message),
             Refusal::Setting(fault) => Self::invalid(fault.name, fault.message),
@@ -132,7 +133,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::Unknown => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "outcome_unknown",
-                "the write may or may not have been done: repeat it with the same Idempotency-Key",
+                "the write may or may not have been done: with an Idempotency-Key repeat it, without one look first",
             ),
         }
     }

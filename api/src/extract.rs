@@ -1,7 +1,7 @@
 //! Reading requests: JSON bodies and query strings field by field, so that every
 //! complaint names its field, and what is not known is ignored.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -18,9 +18,24 @@ use crate::error::{ApiError, ApiResult};
 use crate::limits::{BODY_TIME, PAGE_MAX};
 use crate::wire;
 
-/// A JSON object of a request; an absent body is an empty one.
+/// A JSON object of a request, an absent body being an empty one; or a query string, whose
+/// values are all texts.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fields(Map<String, Value>);
+pub(crate) struct Fields {
+    map: Map<String, Value>,
+    is_query: bool,
+}
+
+/// Memories that a bulk command names.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    pub(crate) known: VecDeque<MemoryId>,
+    /// What is the id of nothing.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Characters that are told of a text that is no id.
+const UNKNOWN_ID_CHARS: usize = 64;
 
 /// The body of a request as it came, and read.
 pub(crate) struct Body {
@@ -55,7 +70,7 @@ impl Fields {
             return Ok(Self::default());
         }
         match serde_json::from_slice(bytes) {
-            Ok(Value::Object(fields)) => Ok(Self(fields)),
+            Ok(Value::Object(map)) => Ok(Self { map, is_query: false }),
             Ok(_) => Err(ApiError::bad_request("bad_json", "the body must be a JSON object")),
             Err(error) => {
                 let message = format!("the body is not valid JSON: {error}");
@@ -68,30 +83,44 @@ impl Fields {
     fn of_query(query: &str) -> Self {
         // `?namespace=` says as little as no `namespace` at all.
         let pairs = query_pairs(query).into_iter().filter(|(_, value)| !value.is_empty());
-        Self(pairs.map(|(name, value)| (name, Value::String(value))).collect())
+        let map = pairs.map(|(name, value)| (name, Value::String(value))).collect();
+        Self { map, is_query: true }
     }
 
     pub(crate) fn of_value(value: Value, field: &str) -> ApiResult<Self> {
         match value {
-            Value::Object(fields) => Ok(Self(fields)),
+            Value::Object(map) => Ok(Self { map, is_query: false }),
             _ => Err(ApiError::invalid(field, "must be an object")),
         }
     }
 
     /// All fields, as they came.
     pub(crate) fn all(&self) -> &Map<String, Value> {
-        &self.0
+        &self.map
     }
 
     /// A field that is there and not null.
     fn get(&self, name: &str) -> Option<&Value> {
-        self.0.get(name).filter(|value| !value.is_null())
+        self.map.get(name).filter(|value| !value.is_null())
     }
 
     /// The first of several names that says something: aliases, the one that wins first.
     pub(crate) fn alias<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         let says = |name: &&str| self.get(name).is_some_and(|value| value.as_str() != Some(""));
         names.iter().copied().find(says)
+    }
+
+    /// The first of several names that says something, read; what the others say is read as
+    /// well, so that nothing wrong passes behind an alias.
+    pub(crate) fn either<T>(
+        &self,
+        names: &[&str],
+        read: impl Fn(&Self, &str) -> ApiResult<Option<T>>,
+    ) -> ApiResult<Option<T>> {
+        let says = |name: &&&str| self.alias(&[**name]).is_some();
+        let read: Vec<Option<T>> =
+            names.iter().filter(says).map(|name| read(self, name)).collect::<ApiResult<_>>()?;
+        Ok(read.into_iter().flatten().next())
     }
 
     pub(crate) fn text(&self, name: &str, bytes_max: usize) -> ApiResult<Option<String>> {
@@ -119,8 +148,8 @@ impl Fields {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Bool(value)) => Ok(Some(*value)),
-            Some(Value::String(text)) if text == "true" => Ok(Some(true)),
-            Some(Value::String(text)) if text == "false" => Ok(Some(false)),
+            Some(Value::String(text)) if self.is_query && text == "true" => Ok(Some(true)),
+            Some(Value::String(text)) if self.is_query && text == "false" => Ok(Some(false)),
             Some(_) => Err(ApiError::invalid(name, "must be true or false")),
         }
     }
@@ -145,7 +174,7 @@ impl Fields {
         let number = match self.get(name) {
             None => return Ok(default),
             Some(Value::Number(number)) => number.as_f64(),
-            Some(Value::String(text)) => text.parse().ok(),
+            Some(Value::String(text)) if self.is_query => text.parse().ok(),
             Some(_) => None,
         };
         match number {
@@ -162,12 +191,9 @@ impl Fields {
         id.ok_or_else(|| ApiError::invalid(name, "must be the id of a memory, a UUID"))
     }
 
-    /// Ids of memories, each once, in the order of their first appearance.
-    pub(crate) fn memory_ids(
-        &self,
-        name: &str,
-        count_max: usize,
-    ) -> ApiResult<Option<Vec<MemoryId>>> {
+    /// Ids of memories, each once, in the order of their first appearance; and texts in
+    /// their place that are none.
+    pub(crate) fn memory_ids(&self, name: &str, count_max: usize) -> ApiResult<Option<Ids>> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let Value::Array(items) = value else {
             return Err(ApiError::invalid(name, "must be an array of ids"));
@@ -175,14 +201,19 @@ impl Fields {
         if items.is_empty() || items.len() > count_max {
             return Err(ApiError::invalid(name, format!("must have 1 to {count_max} items")));
         }
-        let id = |(at, item): (usize, &Value)| {
-            let id = item.as_str().and_then(|text| text.parse().ok());
-            let field = format!("{name}[{at}]");
-            id.ok_or_else(|| ApiError::invalid(field, "must be the id of a memory, a UUID"))
-        };
-        let mut seen = HashSet::new();
-        let ids = items.iter().enumerate().map(id).collect::<ApiResult<Vec<MemoryId>>>()?;
-        Ok(Some(ids.into_iter().filter(|id| seen.insert(*id)).collect()))
+        let (mut seen, mut ids) = (HashSet::new(), Ids::default());
+        for (at, item) in items.iter().enumerate() {
+            let Value::String(text) = item else {
+                let field = format!("{name}[{at}]");
+                return Err(ApiError::invalid(field, "must be the id of a memory, a UUID"));
+            };
+            match text.parse() {
+                Ok(id) if seen.insert(id) => ids.known.push_back(id),
+                Ok(_) => {}
+                Err(_) => ids.unknown.push(text.chars().take(UNKNOWN_ID_CHARS).collect()),
+            }
+        }
+        Ok(Some(ids))
     }
 
     /// Id of a node.
@@ -335,13 +366,14 @@ mod tests {
         assert_eq!(fields.limit(20), Ok(100));
         assert_eq!(fields.clamped("a", 1, 1, 9), Ok(1));
         assert!(fields.clamped("b", 1, 1, 9).is_err());
-        assert_eq!(fields.clamped("c", 1, 1, 9), Ok(7));
+        assert!(fields.clamped("c", 1, 1, 9).is_err(), "a text is no number in a body");
+        assert_eq!(Fields::of_query("c=7").clamped("c", 1, 1, 9), Ok(7));
         assert_eq!(fields.clamped("absent", 3, 1, 9), Ok(3));
     }
 
     #[test]
     fn an_absent_body_is_an_empty_object() {
-        assert!(Fields::parse(b" \n").unwrap().0.is_empty());
+        assert!(Fields::parse(b" \n").unwrap().all().is_empty());
         assert!(Fields::parse(b"[]").is_err());
         assert!(Fields::parse(b"{\"a\": NaN}").is_err());
     }

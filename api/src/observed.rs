@@ -13,7 +13,9 @@ use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::tenant::KeyId;
 
-/// Memories whose recalls are remembered at once, of all tenants; more are dropped.
+/// Memories whose recalls are remembered at once, of all tenants. When it is reached, those
+/// that wait for no report are forgotten: they may go out again before their interval is
+/// over, and are then counted only. If all wait, more are dropped.
 const RECALLS_MAX: usize = 50_000;
 /// A key's use is reported once in so long.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
@@ -26,6 +28,8 @@ pub(crate) struct Observed(Mutex<Seen>);
 struct Seen {
     tenants: BTreeMap<TenantId, OfTenant>,
     recalls: usize,
+    /// Whether those that wait for no report were forgotten since the last one.
+    swept: bool,
     dropped: u64,
 }
 
@@ -60,7 +64,10 @@ impl Observed {
     /// A search returned these memories.
     pub(crate) fn recalled(&self, tenant: TenantId, ids: impl ExactSizeIterator<Item = MemoryId>) {
         let mut seen = self.seen();
-        let Seen { tenants, recalls, dropped } = &mut *seen;
+        if seen.recalls + ids.len() > RECALLS_MAX && !seen.swept {
+            seen.sweep();
+        }
+        let Seen { tenants, recalls, dropped, .. } = &mut *seen;
         let of_tenant = tenants.entry(tenant).or_default();
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(ids.len() > 0);
@@ -112,7 +119,18 @@ impl Observed {
             reports.extend(report);
         }
         seen.recalls = seen.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        seen.swept = false;
         reports
+    }
+}
+
+impl Seen {
+    fn sweep(&mut self) {
+        for of_tenant in self.tenants.values_mut() {
+            of_tenant.recalls.retain(|_, known| known.waiting > 0);
+        }
+        self.recalls = self.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        self.swept = true;
     }
 }
 
@@ -147,7 +165,8 @@ impl OfTenant {
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
         let searches_with_results = std::mem::take(&mut self.searches_with_results);
-        let something = !recalls.is_empty() || searches > 0 || usage.requests > 0;
+        let something =
+            !recalls.is_empty() || !keys.is_empty() || searches > 0 || usage.requests > 0;
         // In an order of its own, so that a test can tell what a report says.
         recalls.sort_unstable();
         something.then_some(TenantReport {
@@ -202,6 +221,35 @@ mod tests {
         observed.recalled(TENANT, ids);
         assert_eq!(observed.dropped(), 5);
         assert_eq!(recalls(&observed, Instant::now()).len(), REPORT_RECALLS_MAX);
+    }
+
+    #[test]
+    fn what_was_reported_gives_way_when_there_is_no_room() {
+        let (observed, start) = (Observed::default(), Instant::now());
+        let ids = |first: u64| {
+            (first..first + RECALLS_MAX as u64)
+                .map(|number| MemoryId(u128::from(number).to_be_bytes()))
+        };
+        let recalled = |first| {
+            let ids: Vec<_> = ids(first).collect();
+            observed.recalled(TENANT, ids.into_iter());
+        };
+        recalled(0);
+        while !recalls(&observed, start).is_empty() {}
+        recalled(1 << 40);
+        assert_eq!(observed.dropped(), 0);
+    }
+
+    #[test]
+    fn a_key_that_alone_is_due_is_reported() {
+        let (observed, start) = (Observed::default(), Instant::now());
+        let key = KeyId([7; 8]);
+        let report = |at| observed.take(at, Timestamp(9), |_| SECOND).pop();
+        observed.answered(TENANT, key, Duration::ZERO, 0);
+        assert_eq!(report(start).map(|report| report.keys.len()), Some(1));
+        observed.answered(TENANT, key, Duration::ZERO, 0);
+        assert_eq!(report(start + SECOND).map(|report| report.keys.len()), Some(0));
+        assert_eq!(report(start + KEY_INTERVAL).map(|report| report.keys.len()), Some(1));
     }
 
     #[test]

@@ -88,7 +88,10 @@ impl IntoResponses for Writing {
     fn responses() -> Responses {
         let own = errors([
             (409, "What there is does not permit this."),
-            (504, "It may have happened, or not: repeat it with the same `Idempotency-Key`."),
+            (
+                504,
+                "It may have happened, or not: with an `Idempotency-Key` repeat it, without one look first.",
+            ),
         ]);
         own.into_iter().chain(Asking::responses()).collect()
     }

@@ -7,6 +7,8 @@ use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
 use storage::model::analytics::Report;
 use storage::{Action, Command, Reader, Reply};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How often a node reports: a node that dies loses no more recalls than those since.
@@ -18,22 +20,66 @@ const TICK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the leader forgets what is past its time.
 const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Starts all of them.
-pub(crate) fn start(app: &App, raft: &Handle, reader: &Reader, node: NodeId, boot: u64) {
-    tokio::spawn(report(app.clone(), raft.clone(), node, boot));
-    tokio::spawn(tick(raft.clone(), reader.clone()));
-    tokio::spawn(housekeep(raft.clone()));
+/// Longest that a node which stops waits for its last report.
+const LAST_REPORT: Duration = Duration::from_secs(2);
+
+/// The duties of a node that serves.
+pub(crate) struct Duties {
+    stop: oneshot::Sender<()>,
+    report: JoinHandle<()>,
+}
+
+impl Duties {
+    /// Starts all of them.
+    pub(crate) fn start(
+        app: &App,
+        raft: &Handle,
+        reader: &Reader,
+        node: NodeId,
+        boot: u64,
+    ) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let report = tokio::spawn(report(app.clone(), raft.clone(), (node, boot), stopped));
+        tokio::spawn(tick(raft.clone(), reader.clone()));
+        tokio::spawn(housekeep(raft.clone()));
+        Self { stop, report }
+    }
+
+    /// Has the node report all that it still holds back.
+    pub(crate) async fn report_the_rest(self) {
+        // One that has ended has nothing to say.
+        let _: Result<(), ()> = self.stop.send(());
+        if tokio::time::timeout(LAST_REPORT, self.report).await.is_err() {
+            tracing::warn!(
+                "the last report found no leader: recalls since the one before are lost"
+            );
+        }
+    }
 }
 
 /// Reports what this node saw. A report whose fate is unknown is sent again under its
-/// number: it counts once.
-async fn report(app: App, raft: Handle, node: NodeId, boot: u64) {
+/// number: it counts once. Once `stopped`, it reports what waits for its time as well, and ends.
+async fn report(
+    app: App,
+    raft: Handle,
+    (node, boot): (NodeId, u64),
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut last = false;
     for number in 1.. {
         let tenants = loop {
-            tokio::time::sleep(REPORT_INTERVAL).await;
-            let tenants = app.report();
+            if !last {
+                tokio::select! {
+                    () = tokio::time::sleep(REPORT_INTERVAL) => {}
+                    _ = &mut stopped => last = true,
+                }
+            }
+            let tenants = app.report(last);
             if !tenants.is_empty() {
                 break tenants;
+            }
+            if last {
+                return;
             }
         };
         let report = Report { node, boot, number, tenants };

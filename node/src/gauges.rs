@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use api::Gauges;
+use api::{App, Gauges};
 use raft::Handle;
 use storage::{GraphCounts, Reader};
 
 use crate::embed::Counters;
 
 /// Reads everything once.
-pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) -> Gauges {
+pub(crate) fn read(app: &App, raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) -> Gauges {
     let status = raft.status();
     let totals = raft.totals();
     let graphs = reader.tenants().into_iter().map(|tenant| reader.graph_counts(tenant));
@@ -52,6 +52,11 @@ pub(crate) fn read(raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) ->
             counter("hearth_executor_accepted_total", "Commands done.", totals.accepted),
             counter("hearth_executor_refused_total", "Commands refused.", totals.refused),
             counter("hearth_executor_busy_total", "Commands turned away.", totals.busy),
+            counter(
+                "hearth_recalls_dropped_total",
+                "Recalls that no report had room for.",
+                app.recalls_dropped(),
+            ),
             counter("hearth_forwarded_total", "Commands sent to the leader.", totals.forwarded),
             counter("hearth_log_wal_syncs_total", "Syncs of the log.", totals.wal_syncs),
             gauge("hearth_log_bytes", "Bytes of the log, roughly.", totals.log_bytes as f64),

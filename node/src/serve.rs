@@ -14,10 +14,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::config::Config;
+use crate::duties::Duties;
 use crate::embed::{self, Pool};
 use crate::identity::Identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
-use crate::{duties, form, gauges, identity, telemetry, tls};
+use crate::{form, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -80,8 +81,8 @@ pub async fn serve(
         Metrics::default(),
     );
     let gauges = {
-        let (raft, reader) = (raft.clone(), reader.clone());
-        move || gauges::read(&raft, &reader, &counters)
+        let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
+        move || gauges::read(&app, &raft, &reader, &counters)
     };
     let servers = ServerHandle::new();
     let fault = raft.fault().clone();
@@ -97,7 +98,7 @@ pub async fn serve(
         found(&config, &raft, &reader, &embedder).await?;
     }
     tokio::spawn(keep_checking_model(raft.clone(), reader.clone(), Arc::clone(&embedder)));
-    duties::start(&app, &raft, &reader, config.node.id, boot);
+    let duties = Duties::start(&app, &raft, &reader, config.node.id, boot);
 
     let ended = tokio::select! {
         cause = raft.fault().closed() => Err(ServeError::Fault(cause)),
@@ -105,6 +106,7 @@ pub async fn serve(
     };
     app.drain();
     if ended.is_ok() {
+        duties.report_the_rest().await;
         raft.hand_over(Instant::now() + HAND_OVER).await;
     }
     servers.graceful_shutdown(Some(if ended.is_ok() { DRAIN } else { Duration::ZERO }));

@@ -1,5 +1,5 @@
 //! Commands that wait for the executor: bounded, tenants in turn by bytes,
-//! clients before the service's own duties. Decides nothing.
+//! clients before the service's own duties, which are never starved. Decides nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ pub const COMMANDS_MAX: usize = 8_192;
 pub const BYTES_MAX: usize = 64 << 20;
 /// Bytes that a tenant may send before it is the next one's turn.
 const QUANTUM_BYTES: usize = 64 << 10;
+
+/// Commands of clients after which a duty that waits goes first.
+const CLIENTS_A_DUTY: usize = 64;
 
 /// A command with whoever waits for it.
 pub(crate) struct Waiting {
@@ -54,6 +57,7 @@ impl Claim {
 pub(crate) struct Queue {
     clients: Lanes,
     duties: Lanes,
+    clients_since_duty: usize,
     count: usize,
     bytes: usize,
 }
@@ -93,9 +97,15 @@ impl Queue {
         Ok(())
     }
 
-    /// The next command.
+    /// The next command: clients before duties, but for one in [`CLIENTS_A_DUTY`].
     pub(crate) fn pop(&mut self) -> Option<Waiting> {
-        let waiting = self.clients.pop().or_else(|| self.duties.pop())?;
+        let due = if self.clients_since_duty >= CLIENTS_A_DUTY { self.duties.pop() } else { None };
+        let client = if due.is_none() { self.clients.pop() } else { None };
+        self.clients_since_duty = match client {
+            Some(_) => self.clients_since_duty.saturating_add(1),
+            None => 0,
+        };
+        let waiting = due.or(client).or_else(|| self.duties.pop())?;
         self.count -= 1;
         self.bytes -= waiting.command.size_bytes();
         Some(waiting)
@@ -174,6 +184,18 @@ mod tests {
         assert!(queue.push(waiting(1)).is_ok());
         assert_eq!(order(&mut queue), [1, 0]);
         assert_eq!((queue.len(), queue.bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_duty_waits_for_so_many_clients_and_no_more() {
+        let mut queue = Queue::default();
+        assert!(queue.push(duty()).is_ok());
+        for _ in 0..2 * CLIENTS_A_DUTY {
+            assert!(queue.push(waiting(1)).is_ok());
+        }
+        let order = order(&mut queue);
+        assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_A_DUTY));
+        assert_eq!(order.len(), 2 * CLIENTS_A_DUTY + 1);
     }
 
     #[test]

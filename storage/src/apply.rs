@@ -20,7 +20,7 @@ use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
-use crate::model::words::words;
+use crate::model::words::held_words;
 use crate::table::key::{Key, Kind};
 use crate::table::state::stage;
 use crate::table::view::View;
@@ -354,5 +354,5 @@ impl Texts<'_> {
 }
 
 fn words_of(memory: Option<&Memory>) -> Vec<String> {
-    memory.map(|memory| words(memory.texts())).unwrap_or_default()
+    memory.map(|memory| held_words(memory.texts())).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::edge::{EDGES_MAX, Edge, Suggestion};
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::memory::{DecayClass, MemoryRecord, MemoryType};
+use crate::model::memory::{DecayClass, Memory, MemoryRecord, MemoryType};
 use crate::model::receipt::ReceiptRequest;
 use crate::model::tenant::{ApiKey, KeyId};
 use crate::model::thermo::{SettingFault, SettingValue, Thermo};
@@ -71,7 +71,7 @@ pub enum Action {
     /// Change several memories alike, each by itself.
     UpdateEach(Vec<MemoryId>, MemoryPatch),
     /// Delete several memories, each by itself.
-    DeleteEach(Vec<MemoryId>),
+    DeleteEach(Vec<MemoryId>, Matching),
     /// Bring several memories back from the cold tier, each by itself.
     RestoreEach(Vec<MemoryId>),
     /// Say what a memory was worth.
@@ -169,10 +169,29 @@ pub struct MemoryPatch {
     pub is_pinned: Option<bool>,
     /// Cannot be deleted.
     pub is_locked: Option<bool>,
+    /// To be reviewed.
+    pub is_flagged: Option<bool>,
     /// Its own floor, 0 to 1.
     pub min_heat: Option<f32>,
     /// Heat from now on, 0 to 1.
     pub current_heat: Option<f32>,
+}
+
+/// Which memories a bulk command is about, of those that it names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matching {
+    /// Of this type only.
+    pub memory_type: Option<MemoryType>,
+    /// In this namespace only.
+    pub namespace: Option<String>,
+}
+
+impl Matching {
+    /// Whether it is about `memory`.
+    pub fn holds_for(&self, memory: &Memory) -> bool {
+        self.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
+            && self.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
+    }
 }
 
 /// What somebody says of a memory.
@@ -220,7 +239,7 @@ impl Command {
             | Action::Admit { .. }
             | Action::Dismiss { .. } => Class::Client,
             Action::UpdateEach(..)
-            | Action::DeleteEach(_)
+            | Action::DeleteEach(..)
             | Action::RestoreEach(_)
             | Action::Feedback(..)
             | Action::Relate(..)
@@ -248,7 +267,7 @@ impl Command {
                 Action::Create(memories) => memories.iter().map(NewMemory::size_bytes).sum(),
                 Action::Update(_, patch) => patch.size_bytes(),
                 Action::UpdateEach(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
-                Action::DeleteEach(ids) | Action::RestoreEach(ids) => size_of_val(&ids[..]),
+                Action::DeleteEach(ids, _) | Action::RestoreEach(ids) => size_of_val(&ids[..]),
                 Action::Note(details) => details.iter().map(String::len).sum(),
                 Action::Observed(report) => {
                     let recalls = report.tenants.iter().map(|tenant| &tenant.recalls);
@@ -334,6 +353,9 @@ pub enum Refusal {
     /// No such memory in this tenant.
     #[error("no memory has this id")]
     NotFound,
+    /// The memory is not one of those that were named by type or namespace.
+    #[error("the memory is of another type or namespace than was named")]
+    NotOfThese,
     /// No such edge.
     #[error("no edge of this relation lies between these memories")]
     NoEdge,

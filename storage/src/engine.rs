@@ -57,6 +57,18 @@ impl Engine {
     }
 }
 
+/// A page of a journal, the latest first.
+#[derive(Debug, Clone, Default)]
+pub struct Events {
+    /// What was wanted.
+    pub events: Vec<(Cursor, Event)>,
+    /// Before what the next page begins, unless this is the last one.
+    pub next: Option<Cursor>,
+}
+
+/// Events that one look at a journal reads. Who may see few of them goes on with the next.
+const EVENTS_LOOKED_AT: usize = 10_000;
+
 /// Default of [`Options::exact_max`]: as many rows as are scanned in a few milliseconds.
 const EXACT_MAX: usize = 50_000;
 
@@ -188,7 +200,7 @@ impl Reader {
     }
 
     /// Events of a tenant's journal before `before`, the latest first, `limit` at most, of
-    /// those that `wanted` takes.
+    /// those that `wanted` takes. Looks at [`EVENTS_LOOKED_AT`] at most.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -198,21 +210,23 @@ impl Reader {
         before: Option<Cursor>,
         limit: usize,
         wanted: impl Fn(&Event) -> bool,
-    ) -> Result<Vec<(Cursor, Event)>> {
+    ) -> Result<Events> {
         let (start, end) = all_of(Kind::Event, tenant);
         let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
         let engine = self.engine();
-        let mut events = Vec::new();
-        for row in engine.state.range_back(&start, &end) {
-            if events.len() == limit {
-                break;
-            }
+        let (mut events, mut last) = (Vec::new(), None);
+        for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
             let (cursor, event) = event_row(&row?)?;
-            if wanted(&event) {
+            let is_wanted = wanted(&event);
+            if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
+                return Ok(Events { events, next: last });
+            }
+            if is_wanted {
                 events.push((cursor, event));
             }
+            last = Some(cursor);
         }
-        Ok(events)
+        Ok(Events { events, next: None })
     }
 
     /// Tenants whose tick is due by the cluster clock, or under way.

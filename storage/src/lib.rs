@@ -39,11 +39,11 @@ use std::path::Path;
 pub use apply::{Applied, Body, Entry, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, CREATE_MAX, Class, Command, Decision, FeedbackReply, MemoryPatch, NewMemory,
-    Refusal, Reply, Signal,
+    Action, BULK_MAX, CREATE_MAX, Class, Command, Decision, FeedbackReply, Matching, MemoryPatch,
+    NewMemory, Refusal, Reply, Signal,
 };
 pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, decide};
-pub use engine::{Counts, Options, Reader, Searches};
+pub use engine::{Counts, Events, Options, Reader, Searches};
 pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
 pub use log::{Log, LogWrite, Name};

@@ -20,8 +20,8 @@ use storage::model::score::rounded;
 use storage::model::thermo::SettingValue;
 use storage::model::tick::Stage;
 use storage::{
-    Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, MemoryPatch,
-    Options, Reply, SearchRequest, Signal, TierFilter,
+    Action, Applied, Change, Command, Decision, Filter, HotRequest, ListRequest, Matching,
+    MemoryPatch, Options, Reply, SearchRequest, Signal, TierFilter,
 };
 
 #[test]
@@ -118,7 +118,10 @@ impl Line {
             "delete" => Action::Delete(self.id()),
             "tick" => Action::Tick,
             "restore" => Action::RestoreEach(self.ids()),
-            "delete-each" => Action::DeleteEach(self.ids()),
+            "delete-each" => {
+                let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));
+                Action::DeleteEach(self.ids(), Matching { memory_type, namespace })
+            }
             "update-each" => Action::UpdateEach(self.ids(), self.patch()),
             "feedback" => Action::Feedback(self.id(), self.signal()),
             "relate" => Action::Relate(self.ids()[0], self.ids()[1], self.words[3].clone()),
@@ -197,6 +200,7 @@ impl Line {
             decay_class: self.decay_class(),
             is_pinned: self.get("pinned"),
             is_locked: self.get("locked"),
+            is_flagged: self.get("flagged"),
             min_heat: self.get("min"),
             current_heat: self.get("heat"),
         }

@@ -18,6 +18,8 @@ use storage::{Action, Change, Command, MemoryPatch, NewMemory, Options, Reply};
 const SECOND: i64 = Timestamp::SECOND_MICROS;
 const DAY: i64 = Timestamp::DAY_MICROS;
 const THRESHOLD: f64 = 0.10;
+/// Memories of the test of many steps.
+const COUNT: u16 = 8_000;
 
 fn id(number: u16) -> MemoryId {
     let mut bytes = [0; 16];
@@ -45,7 +47,7 @@ fn run(
 }
 
 fn heats(engine: &Engine) -> BTreeMap<MemoryId, f64> {
-    let found = (0..2_000).filter_map(|number| {
+    let found = (0..COUNT).filter_map(|number| {
         let found = engine.reader.get(TENANT, id(number)).unwrap()?;
         Some((id(number), found.heat))
     });
@@ -75,13 +77,13 @@ fn stamp() -> Command {
 
 /// Warms, cools and recalls memories ahead of a tick's step and behind it.
 fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, EventKind)>) {
-    for (number, heat) in [(1_990, 0.9), (1_980, 0.01), (3, 0.9)] {
+    for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
         let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
         run(engine, now, &[command(Action::Update(id(number - step), patch))], told);
     }
     let tenant = TenantReport {
         tenant: TENANT,
-        recalls: vec![(id(1_970), 1), (id(4), 1)],
+        recalls: vec![(id(COUNT - 30), 1), (id(4), 1)],
         searches: 1,
         searches_with_results: 1,
         usage: Usage::default(),
@@ -91,11 +93,11 @@ fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, E
     run(engine, now, &[Command::duty(Action::Observed(report))], told);
 }
 
-/// Two thousand memories, half of which cross within a day and a half; no cold tier, which
+/// Thousands of memories, half of which cross within a day and a half; no cold tier, which
 /// would take away what is counted.
 fn fill(engine: &mut Engine, told: &mut Vec<(MemoryId, EventKind)>) {
     run(engine, 0, &[form(DIMENSION)], told);
-    for number in 0..2_000_u16 {
+    for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
         new.initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
         run(engine, 1, &[command(Action::Create(vec![new]))], told);
@@ -131,7 +133,7 @@ fn a_tick_of_many_steps_tells_each_crossing_once_whatever_comes_between() {
     }
     assert!(step > 3, "a tick of several steps");
     let expected = crossed(&before, &at_tick);
-    assert_eq!(expected.len(), 1_000);
+    assert_eq!(expected.len(), usize::from(COUNT) / 2);
     told.sort_by_key(|(id, _)| *id);
     assert_eq!(told, expected);
 
@@ -144,6 +146,38 @@ fn a_tick_of_many_steps_tells_each_crossing_once_whatever_comes_between() {
     let expected = crossed(&at_tick, &after);
     assert!(!expected.is_empty());
     told.sort_by_key(|(id, _)| *id);
+    assert_eq!(told, expected);
+}
+
+/// A time long after the chunk's first anchor is coarse where heats are bounded; the
+/// crossing of what cools within minutes must be told all the same, and once.
+#[test]
+fn what_cools_within_minutes_is_told_in_an_old_chunk_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = Engine::open(folder.path(), Options::default());
+    let mut told = Vec::new();
+    run(&mut engine, 0, &[form(DIMENSION)], &mut told);
+    let kept = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
+    run(&mut engine, 1, &[command(Action::Create(vec![kept]))], &mut told);
+    let fast = ("decay_profiles.episodic.half_life".to_owned(), SettingValue::Number(60.0));
+    run(&mut engine, 2, &[command(Action::Configure(vec![fast]))], &mut told);
+    let mut now = 400 * DAY;
+    // Each ends up somewhere else between two ticks.
+    let new = (1..=200).map(|number| NewMemory {
+        initial_heat: 0.3 + f32::from(number) / 300.0,
+        ..new_memory(id(number), "x")
+    });
+    let new: Vec<_> = new.collect();
+    for some in new.chunks(50) {
+        run(&mut engine, now, &[command(Action::Create(some.to_vec()))], &mut told);
+    }
+    for _ in 0..20 {
+        now += 61 * SECOND;
+        run(&mut engine, now, &[stamp()], &mut told);
+        while run(&mut engine, now + 1, &[tick()], &mut told)[0] != Reply::Done {}
+    }
+    told.sort_by_key(|(id, _)| *id);
+    let expected: Vec<_> = (1..=200).map(|number| (id(number), EventKind::Cooled)).collect();
     assert_eq!(told, expected);
 }
 

@@ -54,14 +54,6 @@ async def run(value):
     return await value if inspect.isawaitable(value) else value
 
 
-def eventually(holds):
-    """For what is reported a moment later."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come to hold"
-        time.sleep(0.05)
-
-
 async def fails(status, call):
     try:
         await run(call())
@@ -88,10 +80,15 @@ async def memories(client):
     assert [memory.id for memory in typed] == [stored.id]
     listed = await run(client.list())
     assert [memory.id for memory in listed] == [stored.id, kept.id], "the hottest first"
-    options = dict(page=1, page_size=1, memory_type="episodic", namespace=client.namespace, pinned=True, search="deploys", sort="updated_at", order="asc")
-    accepted = inspect.signature(Sulcus.list).parameters
-    options = {name: value for name, value in options.items() if name in accepted}
-    assert [memory.id for memory in await run(client.list(**options))] == [kept.id]
+    assert [memory.id for memory in await run(client.list(page=2, page_size=1))] == [kept.id]
+    filters = dict(memory_type="episodic", namespace=client.namespace, pinned=True, search="deploys", sort="updated_at", order="asc")
+    accepted = set(inspect.signature(type(client.clients[0]).list).parameters) - {"self", "page", "page_size"}
+    assert accepted <= set(filters), f"an option that is not tried: {accepted - set(filters)}"
+    for option in accepted:
+        listed = await run(client.list(**{option: filters[option]}))
+        both = option in ("namespace", "sort", "order")
+        assert {memory.id for memory in listed} == ({stored.id, kept.id} if both else {kept.id}), option
+    assert [memory.id for memory in await run(client.list(**{name: filters[name] for name in accepted}))] == [kept.id]
     changed = await run(client.update(stored.id, label="The user prefers imperial units.", heat=0.3))
     assert changed.pointer_summary == "The user prefers imperial units." and abs(changed.current_heat - 0.3) < 1e-6
     assert (await run(client.pin(stored.id))).is_pinned
@@ -103,11 +100,40 @@ async def memories(client):
     assert all(memory.memory_type == "fact" for memory in await run(client.list()))
     feedback = await run(client.feedback(stored.id, "relevant"))
     assert feedback["ok"] and feedback["heat_after"] > feedback["heat_before"]
+    assert feedback["stability_after"] >= feedback["stability_before"]
+    for signal in ["irrelevant", "outdated"]:
+        feedback = await run(client.feedback(stored.id, signal))
+        assert (feedback["node_id"], feedback["signal"]) == (stored.id, signal)
+        assert feedback["heat_after"] < feedback["heat_before"], signal
+    await fails(400, lambda: client.feedback(stored.id, "nonsense"))
     assert await run(client.forget(stored.id))
     await fails(404, lambda: client.get(stored.id))
+    assert await run(client.bulk_delete(ids=[kept.id])) == 1
+    for kind in ["fact", "semantic"]:
+        await run(client.remember(f"Something {kind}.", memory_type=kind))
+    assert await run(client.bulk_delete(memory_type="fact", namespace=client.namespace)) == 1
     assert await run(client.bulk_delete(namespace=client.namespace)) == 1
     assert await run(client.list(namespace=client.namespace)) == []
     await fails(400, lambda: client.bulk_delete())
+
+
+async def counts(client):
+    usage, recalls = await run(client.usage()), await run(client.recall_analytics())
+    assert usage["billing_period_start"] < usage["billing_period_end"]
+    relevant = {of["memory_type"]: of["relevant_count"] for of in recalls["stats"]}["fact"]
+    return [usage["sync_requests"], usage["nodes_added"], recalls["searches"], relevant]
+
+
+async def counted(client, before, requests, *gains):
+    """What was asked, stored, searched and judged comes to be counted, and no more than that
+    but for requests: reports are a moment late."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        gained = [now - then for now, then in zip(await counts(client), before)]
+        if gained[0] >= requests and tuple(gained[1:]) == gains:
+            return
+        assert time.monotonic() < deadline, (gained, requests, gains)
+        await asyncio.sleep(0.1)
 
 
 async def administration(client, key):
@@ -128,27 +154,37 @@ async def administration(client, key):
     assert [neighbour["id"] for neighbour in neighbours] == [two.id]
     dashboard = await run(client.dashboard())
     assert dashboard["total_nodes"] == 2 and dashboard["edge_count"] == 1
-    assert (await run(client.usage()))["sync_requests"] >= 0
-    analytics = await run(client.recall_analytics())
-    assert {of_type["memory_type"] for of_type in analytics["stats"]} >= {"fact", "episodic"}
+    assert dashboard["type_distribution"][0] == {"type": "episodic", "count": 2}
+    assert {event["action"] for event in dashboard["recent_activity"]} >= {"memory.add", "edge.add"}
     assert (await run(client.memory_status()))["stats"]["total_memories"] == 2
     assert (await run(client.storage_status()))["total_nodes"] == 2
     assert (await run(client.metrics()))["memories"] == 2
-    assert (await run(client.verify()))["authenticated"]
+    verified, org = await run(client.verify()), await run(client.whoami())
+    assert verified["authenticated"] and verified["role"] == "admin" and verified["tenant_id"] == org["tenant_id"]
     assert (await run(client.status()))["status"] == "ok"
-    assert (await run(client.whoami()))["org_name"]
+    renamed = await run(client.update_org(org_name=f"{client.namespace} and company"))
+    assert renamed["org_name"] == (await run(client.whoami()))["org_name"] == f"{client.namespace} and company"
+    await run(client.update_org(org_name=org["org_name"]))
     made = await run(client.create_key("helper"))
-    keys = await run(client.list_keys())
-    assert made["key"].startswith("sk-") and made["id"] in {entry["id"] for entry in keys}
+    keys = {entry["id"]: entry for entry in await run(client.list_keys())}
+    assert made["key"].startswith("sk-") and keys[made["id"]]["name"] == "helper" and "key" not in keys[made["id"]]
+    helper = Sulcus(api_key=made["key"], base_url=client.urls[0])
+    await run(client.set_default_namespace(client.namespace))
     rule = await run(client.upsert_acl("helper", "closed", "deny"))
-    assert [entry["policy"] for entry in await run(client.list_acl())] == ["deny"]
+    rules = await run(client.list_acl())
+    assert [(entry["id"], entry["agent_id"], entry["namespace"], entry["policy"]) for entry in rules] == [(rule["id"], "helper", "closed", "deny")]
+    caught_up(client.urls[0], max(applied(other) for other in client.urls))
+    await fails(403, lambda: helper.list(namespace="closed"))
     assert await run(client.delete_acl(rule["id"]))
     assert await run(client.list_acl()) == []
     assert await run(client.revoke_key(made["id"]))
     await run(client.record_activity("export", target_label="all", metadata={"count": 2}))
     activity = await run(client.activity(limit=1))
-    assert activity["items"][0]["action"] == "export"
+    assert activity["items"][0]["action"] == "export" and activity["items"][0]["target_label"] == "all"
     assert activity["items"][0]["metadata"] == {"count": 2}
+    older = await run(client.activity(limit=1, cursor=activity["next_cursor"]))
+    assert older["items"][0]["created_at"] <= activity["items"][0]["created_at"]
+    assert older["items"][0]["id"] != activity["items"][0]["id"]
     await run(client.bulk_delete(namespace=client.namespace))
 
 
@@ -166,6 +202,7 @@ def langchain(client):
     memory = SulcusMemory(client=client, memory_type="facts")
     memory.save_context({"input": "I live in Berlin"}, {"output": "Noted."})
     assert "Berlin" in str(memory.load_memory_variables({"input": "Where do I live?"}))
+    memory.clear()
     history.clear()
     assert history.messages == []
 
@@ -178,8 +215,12 @@ def main():
     async def both():
         for make, name in [(Sulcus, "sync"), (AsyncSulcus, "async")]:
             client = Spread(make, urls, key, f"{sys.argv[2]}-{name}")
+            before = await counts(client)
             await memories(client)
+            await counted(client, before, 30, 4, 2, 1)
+            before = await counts(client)
             await administration(client, key)
+            await counted(client, before, 30, 2, 0, 0)
 
     asyncio.run(both())
     langchain(Spread(Sulcus, urls, key, f"{sys.argv[2]}-langchain"))

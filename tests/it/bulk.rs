@@ -69,6 +69,30 @@ async fn several_memories_are_deleted_by_id_or_by_filter_but_locked_ones_stay() 
 }
 
 #[tokio::test]
+async fn a_deletion_takes_nothing_but_what_all_of_it_names() {
+    let cluster = options().start();
+    let fact = |namespace| json!({"label": "x", "memory_type": "fact", "namespace": namespace});
+    let ids = several(&cluster, 1, fact("one")).await;
+    several(&cluster, 1, fact("two")).await;
+    several(&cluster, 1, json!({"label": "x", "namespace": "one"})).await;
+    let delete = |body: Value| cluster.ask(Method::POST, "/agent/nodes/bulk").json(&body);
+    let facts = json!({"memory_type": "fact"});
+    let done = delete(facts).header("X-Namespace", "two").send().await.ok();
+    assert_eq!((&done["deleted"], total(&cluster, "namespace=one").await), (&json!(1), 2));
+    let both = json!({"ids": ids, "namespace": "two"});
+    let done = delete(both).send().await.ok();
+    assert_eq!((&done["deleted"], &done["refused"]), (&json!(0), &json!(1)), "{done}");
+    let refused = delete(json!({"ids": ids, "memory_type": "dream"})).send().await;
+    assert_eq!(
+        (refused.status, &refused.body["field"]),
+        (StatusCode::BAD_REQUEST, &json!("memory_type"))
+    );
+    let odd = delete(json!({"ids": ["no-id", ids[0]]})).send().await.ok();
+    assert_eq!(odd["deleted"], 1, "what is no id keeps no other from it");
+    assert_eq!(odd["errors"], json!(["no-id: no memory has this id"]));
+}
+
+#[tokio::test]
 async fn nothing_said_deletes_nothing() {
     let cluster = options().start();
     several(&cluster, 2, json!({"label": "keep"})).await;
@@ -82,7 +106,7 @@ async fn nothing_said_deletes_nothing() {
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{body:?}");
         assert_eq!(refused.body["field"], "ids");
     }
-    let bad = json!({"ids": ["x"]});
+    let bad = json!({"ids": [7]});
     let refused = cluster.ask(Method::POST, "/agent/nodes/bulk").json(&bad).send().await;
     assert_eq!(refused.body["field"], "ids[0]");
     let many = json!({"ids": vec!["01936d5e-0000-7000-8000-000000000000"; 501]});

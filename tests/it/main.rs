@@ -1,5 +1,6 @@
 //! Promises to users, one file each, kept by real processes of the real binary.
 
+mod access;
 mod bad_fields;
 mod bad_input;
 mod bulk;
@@ -9,6 +10,7 @@ mod cold;
 mod consistency;
 mod damage;
 mod dev;
+mod document;
 mod durability;
 mod embedder;
 mod failover;

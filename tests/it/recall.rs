@@ -75,3 +75,23 @@ async fn a_search_warms_what_it_returns_and_a_share_goes_to_what_is_related() {
     settled(&cluster).await;
     assert_equal_states(&node).await;
 }
+
+#[tokio::test]
+async fn a_node_that_is_stopped_reports_what_it_held_back() {
+    let cluster = options().start();
+    cluster.kill_node();
+    let mut node = cluster.serve();
+    cluster.ready().await;
+    let id = cluster.create(&json!({"label": "red fox"})).await["id"].as_str().unwrap().to_owned();
+    for _ in 0..2 {
+        search(&cluster.at(0), "red fox").await;
+        recalled(&cluster.at(0), &id, 1).await;
+    }
+    for _ in 0..3 {
+        search(&cluster.at(0), "red fox").await;
+    }
+    assert!(node.stop(), "{}", node.log());
+    let _node = cluster.serve();
+    cluster.ready().await;
+    assert_eq!(get(&cluster.at(0), &id).await["recall_count"], 5);
+}

@@ -7,9 +7,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
+use storage::model::id::MemoryId;
 use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, Caller, KeyId};
-use storage::{Action, View};
+use storage::{Action, Events, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -23,9 +25,12 @@ use crate::wire;
 use crate::wire::requests::{self, Fresh};
 use crate::write::ask;
 
+/// Characters of a memory's text beside an event.
+const LABEL_CHARS: usize = 120;
+
 /// A page of what happened.
 #[derive(Serialize, ToSchema)]
-struct Events {
+struct ActivityPage {
     items: Vec<ShownEvent>,
     /// Where the next page begins; null on the last.
     #[schema(required)]
@@ -60,7 +65,7 @@ struct Noted {
 /// List what happened, the latest first.
 #[utoipa::path(get, path = "/api/v1/activity", tag = "activity",
     params(requests::ActivityQuery, Fresh),
-    responses((status = OK, body = Events), Reading))]
+    responses((status = OK, body = ActivityPage), Reading))]
 pub(crate) async fn activity_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
@@ -70,11 +75,8 @@ pub(crate) async fn activity_list(
     let limit = query.limit(ACTIVITY_DEFAULT)?;
     let cursor = query.text("cursor", 64)?;
     let before = cursor.map(|text| parsed(&text)).transpose()?;
-    let events = recent(&app, &caller, before, limit).await?;
-    let names = app.read(move |reader| reader.api_keys(caller.tenant)).await?;
-    let next = (events.len() == limit).then(|| events.last().map(|(cursor, _)| named(*cursor)));
-    let items = events.iter().map(|event| shown(event, &names)).collect();
-    let body = Events { items, next_cursor: next.flatten() };
+    let (items, next) = recent(&app, &caller, before, limit).await?;
+    let body = ActivityPage { items, next_cursor: next.map(named) };
     Ok((freshness, Json(body)).into_response())
 }
 
@@ -102,24 +104,49 @@ pub(crate) async fn activity_create(
     Ok((StatusCode::CREATED, freshness, Json(Noted { ok: true })).into_response())
 }
 
-/// Events before `before` that the caller may know of, the latest first.
+/// Events before `before` that the caller may know of, the latest first, and where the next
+/// page begins.
 pub(crate) async fn recent(
     app: &App,
     caller: &Caller,
     before: Option<Cursor>,
     limit: usize,
-) -> ApiResult<Vec<(Cursor, Event)>> {
+) -> ApiResult<(Vec<ShownEvent>, Option<Cursor>)> {
     let (tenant, access) = (caller.tenant, caller.access.clone());
     app.read(move |reader| {
-        reader.journal(tenant, before, limit, |event| {
-            event.namespace.is_empty() || access.allows(&event.namespace)
-        })
+        let label = |id: MemoryId| Ok(reader.get(tenant, id)?.map(|found| found.memory));
+        let may_know = |event: &Event| {
+            (event.namespace.is_empty() || access.allows(&event.namespace))
+                && (access.is_whole()
+                    || other_end(event).is_none_or(|id| {
+                        let other = reader.get(tenant, id).ok().flatten();
+                        other.is_none_or(|found| access.allows(&found.memory.namespace))
+                    }))
+        };
+        let Events { events, next } = reader.journal(tenant, before, limit, may_know)?;
+        let keys = reader.api_keys(tenant)?;
+        let shown = events.iter().map(|event| {
+            let present = event.1.subject.map(label).transpose()?.flatten();
+            let present = present.filter(|memory| access.allows(&memory.namespace));
+            Ok(shown(event, &keys, present.as_ref()))
+        });
+        Ok((shown.collect::<storage::Result<_>>()?, next))
     })
     .await
 }
 
-/// An event as published clients read it.
-pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)]) -> ShownEvent {
+/// The other end of an edge that an event is about.
+fn other_end(event: &Event) -> Option<MemoryId> {
+    let is_edge = matches!(event.kind, EventKind::Related | EventKind::Unrelated);
+    event.details.first().filter(|_| is_edge)?.parse().ok()
+}
+
+/// An event as published clients read it, with the memory that it is about as it is now.
+fn shown(
+    (cursor, event): &(Cursor, Event),
+    keys: &[(KeyId, ApiKey)],
+    present: Option<&Memory>,
+) -> ShownEvent {
     let actor = match event.actor {
         None => "system".to_owned(),
         Some(id) => {
@@ -129,7 +156,8 @@ pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)])
     };
     let detail =
         |at: usize| event.details.get(at).map(String::as_str).filter(|text| !text.is_empty());
-    let (mut target, mut label) = (event.subject.map(|id| id.to_string()), None);
+    let target = event.subject.map(|id| id.to_string());
+    let (mut target, mut label) = (target, present.map(|memory| memory.label.as_str()));
     let mut metadata = json!({ "namespace": event.namespace });
     let action = match event.kind {
         EventKind::Created => "memory.add",
@@ -167,7 +195,7 @@ pub(crate) fn shown((cursor, event): &(Cursor, Event), keys: &[(KeyId, ApiKey)])
         actor,
         action: action.to_owned(),
         target_id: target,
-        target_label: label.map(str::to_owned),
+        target_label: label.map(|label| label.chars().take(LABEL_CHARS).collect()),
         metadata,
         created_at: wire::timestamp(event.at),
     }

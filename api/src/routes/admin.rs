@@ -19,7 +19,7 @@ use crate::auth::{AdminCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::ApiResult;
 use crate::openapi::Reading;
-use crate::routes::activity::{ShownEvent, recent, shown};
+use crate::routes::activity::{ShownEvent, recent};
 use crate::wire::memory::Memory;
 use crate::wire::requests::Fresh;
 use crate::wire::{self, TypeCount, schema};
@@ -151,8 +151,7 @@ pub(crate) async fn dashboard_get(
             Ok((overview, hottest, coldest, usage, tick, reader.counts(tenant).edges))
         })
         .await?;
-    let events = recent(&app, &caller, None, RECENT_EVENTS).await?;
-    let names = app.read(move |reader| reader.api_keys(tenant)).await?;
+    let (recent_activity, _) = recent(&app, &caller, None, RECENT_EVENTS).await?;
     let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
     let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
     let total = overview.hot + overview.cold;
@@ -179,7 +178,7 @@ pub(crate) async fn dashboard_get(
         sync_requests: usage.requests,
         avg_latency_ms: average_ms(&usage),
         tick: tick.map(|tick| LastTick { number: tick.number, until: wire::timestamp(tick.until) }),
-        recent_activity: events.iter().map(|event| shown(event, &names)).collect(),
+        recent_activity,
     };
     Ok((freshness, Json(body)).into_response())
 }

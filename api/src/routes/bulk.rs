@@ -1,15 +1,14 @@
 //! Bulk commands: the same to many memories, each by itself. Loops of bounded commands
 //! run by the node that was asked; what cannot be done to one keeps no other from it.
 
-use std::collections::VecDeque;
-
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::tenant::Caller;
-use storage::{Action, BULK_MAX, Filter, Refusal, Reply, TierFilter};
+use storage::{Action, BULK_MAX, Filter, Matching, Refusal, Reply, TierFilter};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -17,12 +16,12 @@ use crate::app::App;
 use crate::auth::AgentCaller;
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields};
+use crate::extract::{Body, Ids};
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE};
 use crate::openapi::Writing;
-use crate::routes::memories::patch;
-use crate::wire::requests;
-use crate::write::ask;
+use crate::routes::memories::{patch, read_namespace};
+use crate::wire::requests::{self, Home};
+use crate::write::{ask, header_namespace};
 
 /// What became of a bulk command.
 struct Each {
@@ -31,7 +30,7 @@ struct Each {
     /// What was refused, the first of them, as texts.
     errors: Vec<String>,
     refused: usize,
-    /// Memories that time did not suffice for.
+    /// Memories that it did not come to, or was not told what became of.
     left: usize,
 }
 
@@ -41,7 +40,7 @@ struct Updated {
     updated: usize,
     /// Id and reason of each that was refused.
     errors: Vec<String>,
-    /// Those that time did not suffice for.
+    /// Those that it did not come to: ask again.
     left: usize,
 }
 
@@ -52,7 +51,7 @@ struct Deleted {
     /// Id and reason of the first 500 that were refused.
     errors: Vec<String>,
     refused: usize,
-    /// Those that time did not suffice for.
+    /// Those that it did not come to: ask again.
     left: usize,
 }
 
@@ -62,7 +61,7 @@ struct Restored {
     restored: usize,
     /// Id and reason of each that was refused.
     errors: Vec<String>,
-    /// Those that time did not suffice for.
+    /// Those that it did not come to: ask again.
     left: usize,
 }
 
@@ -85,20 +84,36 @@ pub(crate) async fn memory_update_bulk(
 }
 
 /// Delete several memories: those named, or all of a type and namespace. One of these must
-/// be said.
-#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories",
+/// be said; of both, what both name.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(Home),
     request_body = requests::BulkDeletion,
     responses((status = OK, body = Deleted), Writing))]
 pub(crate) async fn memory_delete_bulk(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
+    headers: HeaderMap,
     body: Body,
 ) -> ApiResult<Response> {
-    let ids = match body.fields.memory_ids("ids", BULK_MAX)? {
-        Some(ids) => ids,
-        None => matching(&app, &caller, &body.fields).await?,
+    let fields = &body.fields;
+    header_namespace(&headers)?;
+    let ids = fields.memory_ids("ids", BULK_MAX)?;
+    let mut of = Matching { memory_type: fields.memory_type()?, namespace: fields.namespace()? };
+    if ids.is_none() && of == Matching::default() {
+        let message = "is required, unless memory_type or namespace says which memories";
+        return Err(ApiError::invalid("ids", message));
+    }
+    let ids = match ids {
+        Some(ids) => {
+            of.namespace = of.namespace.filter(|name| name != "*");
+            ids
+        }
+        None => {
+            of.namespace = read_namespace(&caller, fields, &headers)?;
+            matching(&app, &caller, of.clone()).await?
+        }
     };
-    let each = for_each(&app, &caller, ids, Action::DeleteEach).await?;
+    let delete = |ids| Action::DeleteEach(ids, of.clone());
+    let each = for_each(&app, &caller, ids, delete).await?;
     let Each { freshness, done: deleted, errors, refused, left } = each;
     let body = Deleted { deleted, errors, refused, left };
     Ok((freshness, Json(body)).into_response())
@@ -120,31 +135,27 @@ pub(crate) async fn memory_restore(
     Ok((each.freshness, Json(body)).into_response())
 }
 
-/// All memories that a body's filter names, as of everything acknowledged so far.
-async fn matching(app: &App, caller: &Caller, fields: &Fields) -> ApiResult<Vec<MemoryId>> {
-    let (memory_type, namespace) = (fields.memory_type()?, fields.namespace()?);
-    if memory_type.is_none() && namespace.is_none() {
-        let message = "is required, unless memory_type or namespace says which memories";
-        return Err(ApiError::invalid("ids", message));
-    }
+/// All memories of a type and namespace, as of everything acknowledged so far.
+async fn matching(app: &App, caller: &Caller, of: Matching) -> ApiResult<Ids> {
     app.raft().read_index(Instant::now() + DEADLINE).await?;
-    let namespace = namespace.filter(|name| name != "*");
+    let Matching { memory_type, namespace } = of;
     let access = caller.access.clone();
     let tier = TierFilter::All;
     let filter = Filter { memory_type, namespace, access, tier, ..Filter::default() };
     let tenant = caller.tenant;
-    app.read(move |reader| Ok(reader.ids(tenant, &filter))).await
+    let known = app.read(move |reader| Ok(reader.ids(tenant, &filter))).await?;
+    Ok(Ids { known: known.into(), unknown: Vec::new() })
 }
 
 /// Has the cluster do the same to each memory, in as many commands as it takes.
 async fn for_each(
     app: &App,
     caller: &Caller,
-    ids: Vec<MemoryId>,
+    ids: Ids,
     action: impl Fn(Vec<MemoryId>) -> Action,
 ) -> ApiResult<Each> {
     let until = Instant::now() + BULK_DEADLINE;
-    let mut left = VecDeque::from(ids);
+    let Ids { known: mut left, unknown } = ids;
     let mut each = Each {
         freshness: Freshness::of_write(app.reader().position().index),
         done: 0,
@@ -152,16 +163,23 @@ async fn for_each(
         refused: 0,
         left: 0,
     };
+    unknown.iter().for_each(|text| each.refuse(text, &Refusal::NotFound));
     while !left.is_empty() && Instant::now() < until {
         let some: Vec<MemoryId> = left.iter().take(BULK_MAX).copied().collect();
-        let (freshness, reply) = ask(app, caller, None, action(some)).await?;
+        let asked = ask(app, caller, None, action(some)).await;
+        let (freshness, reply) = match asked {
+            Ok(asked) => asked,
+            // What is done is told; the rest may be asked for again.
+            Err(_) if each.done + each.refused > 0 => break,
+            Err(error) => return Err(error),
+        };
         let Reply::Each(outcomes) = reply else { return Err(ApiError::internal()) };
         each.freshness = freshness;
         for outcome in outcomes {
             let id = left.pop_front().unwrap_or(MemoryId([0; 16]));
             match outcome {
                 Ok(()) => each.done += 1,
-                Err(refusal) => each.refuse(id, &refusal),
+                Err(refusal) => each.refuse(&id.to_string(), &refusal),
             }
         }
     }
@@ -170,7 +188,7 @@ async fn for_each(
 }
 
 impl Each {
-    fn refuse(&mut self, id: MemoryId, refusal: &Refusal) {
+    fn refuse(&mut self, id: &str, refusal: &Refusal) {
         self.refused += 1;
         if self.errors.len() < BULK_ERRORS_MAX {
             self.errors.push(format!("{id}: {refusal}"));

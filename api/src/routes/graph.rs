@@ -7,13 +7,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use storage::model::edge::{EDGES_MAX, Edge, RELATION_BYTES_MAX};
+use storage::model::edge::{Edge, RELATION_BYTES_MAX};
 use storage::model::id::MemoryId;
+use storage::model::tenant::Caller;
 use storage::{Action, Filter, HotRequest, Neighbour, Reply, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::auth::{AdminCaller, AgentCaller, ReaderCaller};
+use crate::auth::{AdminCaller, AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields, Id, Query};
@@ -156,16 +157,18 @@ pub(crate) async fn neighbours_get(
 ) -> ApiResult<Response> {
     let limit = query.limit(NEIGHBOURS_DEFAULT)?;
     let depth = query.clamped("depth", 1, 1, NEIGHBOUR_DEPTH_MAX)? as u32;
-    let found = app.read(move |reader| reader.neighbours(caller.tenant, id, depth, limit)).await?;
+    open_to(&app, &caller, id).await?;
+    let found = app
+        .read(move |reader| reader.neighbours(caller.tenant, id, &caller.access, depth, limit))
+        .await?;
     let found = found.ok_or(storage::Refusal::NotFound)?;
-    let open = |neighbour: &&Neighbour| caller.access.allows(&neighbour.record.memory.namespace);
     let shown = |neighbour: &Neighbour| NeighbourMemory {
         memory: (&neighbour.record).into(),
         relation: neighbour.edge.relation.clone(),
         weight: neighbour.edge.weight.into(),
         hops: neighbour.hops,
     };
-    let neighbors = found.iter().filter(open).map(shown).collect();
+    let neighbors = found.iter().map(shown).collect();
     let body = Neighbours { node_id: id.to_string(), neighbors };
     Ok((freshness, Json(body)).into_response())
 }
@@ -227,21 +230,35 @@ pub(crate) async fn graph_verify(
     freshness: Freshness,
     Id(id): Id,
 ) -> ApiResult<Response> {
-    let (edges, found) = app
+    open_to(&app, &caller, id).await?;
+    let node_id = id.to_string();
+    let mut body = Verified { node_id, edges: 0, neighbors: 0, verified: true };
+    let body = app
         .read(move |reader| {
-            let found = reader.neighbours(caller.tenant, id, 1, EDGES_MAX)?;
-            Ok((reader.edges(caller.tenant, id)?, found))
+            let mut others = HashSet::new();
+            for edge in reader.edges(caller.tenant, id)? {
+                let other = edge.other(id);
+                match reader.get(caller.tenant, other)? {
+                    None => body.verified = false,
+                    // An edge to what is closed is not there for this caller.
+                    Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
+                    Some(_) => drop(others.insert(other)),
+                }
+                body.edges += 1;
+            }
+            body.neighbors = others.len();
+            Ok(body)
         })
         .await?;
-    let found = found.ok_or(storage::Refusal::NotFound)?;
-    let others: HashSet<MemoryId> = edges.iter().map(|edge| edge.other(id)).collect();
-    let body = Verified {
-        node_id: id.to_string(),
-        edges: edges.len(),
-        neighbors: found.len(),
-        verified: others.len() == found.len(),
-    };
     Ok((freshness, Json(body)).into_response())
+}
+
+/// Refuses a memory that is not there, or not open to the caller.
+async fn open_to(app: &App, caller: &Caller, id: MemoryId) -> ApiResult<()> {
+    let tenant = caller.tenant;
+    let found = app.read(move |reader| reader.get(tenant, id)).await?;
+    let found = found.ok_or(storage::Refusal::NotFound)?;
+    may_read(caller, &found.memory.namespace)
 }
 
 fn ends(fields: &Fields) -> ApiResult<(MemoryId, MemoryId, String)> {

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::{AdminCaller, AgentCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::Body;
+use crate::extract::{Body, Fields};
 use crate::openapi::{Missing, Reading, Writing};
 use crate::wire::requests::{self, Fresh};
 use crate::wire::{self, schema};
@@ -119,9 +119,9 @@ pub(crate) async fn key_create(
     body: Body,
 ) -> ApiResult<Response> {
     let fields = &body.fields;
-    let name = fields.alias(&["name", "label"]).unwrap_or("name");
     // Published clients send an empty one when nobody names it.
-    let name = fields.text(name, KEY_NAME_BYTES_MAX)?.filter(|name| !name.trim().is_empty());
+    let read = |fields: &Fields, name: &str| fields.text(name, KEY_NAME_BYTES_MAX);
+    let name = fields.either(&["name", "label"], read)?.filter(|name| !name.trim().is_empty());
     let name = name.unwrap_or_else(|| UNNAMED.to_owned());
     let role = |name: &str| Role::OF_KEYS.into_iter().find(|role| role.name() == name);
     let role = fields.one_of("role", role, "reader, agent, admin")?.unwrap_or(Role::Agent);

@@ -173,7 +173,7 @@ pub(crate) async fn new_memory(
     namespace: Option<&str>,
 ) -> ApiResult<NewMemory> {
     let label = label(fields)?.ok_or_else(|| ApiError::invalid("label", "is required"))?;
-    let heat = fields.alias(&["initial_heat", "heat"]).unwrap_or("initial_heat");
+    let heat = fields.either(&["initial_heat", "heat"], Fields::heat)?;
     let namespace = match fields.namespace()? {
         Some(named) => concrete(named)?,
         None => concrete(namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
@@ -186,7 +186,7 @@ pub(crate) async fn new_memory(
         decay_class: decay_class(fields)?.unwrap_or(DecayClass::Normal),
         is_pinned: fields.boolean("is_pinned")?.unwrap_or(false),
         min_heat: fields.heat("min_heat")?.unwrap_or(0.0),
-        initial_heat: fields.heat(heat)?.unwrap_or(1.0),
+        initial_heat: heat.unwrap_or(1.0),
         key_points,
         suggestions: Vec::new(),
         // Last: everything cheap was checked before.
@@ -205,7 +205,6 @@ async fn suggestions(app: &App, tenant: TenantId, new: &NewMemory) -> ApiResult<
 }
 
 pub(crate) async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> {
-    let heat = fields.alias(&["current_heat", "heat"]).unwrap_or("current_heat");
     let patch = MemoryPatch {
         label: None,
         memory_type: fields.memory_type()?,
@@ -214,7 +213,8 @@ pub(crate) async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> 
         is_pinned: fields.boolean("is_pinned")?,
         is_locked: fields.boolean("is_locked")?,
         min_heat: fields.heat("min_heat")?,
-        current_heat: fields.heat(heat)?,
+        is_flagged: fields.boolean("flagged_for_review")?,
+        current_heat: fields.either(&["current_heat", "heat"], Fields::heat)?,
     };
     match label(fields)? {
         Some(label) => {
@@ -227,8 +227,10 @@ pub(crate) async fn patch(app: &App, fields: &Fields) -> ApiResult<MemoryPatch> 
 
 /// `pointer_summary` is the full text where clients send both.
 fn label(fields: &Fields) -> ApiResult<Option<String>> {
-    let name = fields.alias(&["pointer_summary", "label", "content"]).unwrap_or("label");
-    fields.full_text(name, LABEL_BYTES_MAX)
+    let read = |fields: &Fields, name: &str| fields.full_text(name, LABEL_BYTES_MAX);
+    let text = fields.either(&["pointer_summary", "label", "content"], read)?;
+    // An empty one alone is refused.
+    if text.is_none() { fields.full_text("label", LABEL_BYTES_MAX) } else { Ok(text) }
 }
 
 fn decay_class(fields: &Fields) -> ApiResult<Option<DecayClass>> {

@@ -181,11 +181,16 @@ impl Asked {
             let within = |outer: &str, inner: &str| {
                 inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
             };
-            if known.iter().any(|setting| within(&canonical, setting)) {
+            let mut inner = known.iter().filter(|setting| within(&canonical, setting)).peekable();
+            if inner.peek().is_some() {
                 match value {
-                    Value::Null | Value::Object(_) => continue,
+                    Value::Null => asked
+                        .changes
+                        .extend(inner.map(|setting| (setting.clone(), SettingValue::Default))),
+                    Value::Object(_) => {}
                     _ => return Err(ApiError::invalid(name, "must be an object of settings")),
                 }
+                continue;
             }
             if let Some(setting) = known.iter().find(|setting| within(setting, &canonical)) {
                 return Err(ApiError::invalid(setting, "must be a number, true or false"));
@@ -265,6 +270,14 @@ mod tests {
             ]
         );
         assert_eq!(asked.ignored, ["tick.mode"]);
+    }
+
+    #[test]
+    fn null_sets_a_setting_or_a_whole_section_back() {
+        let all = asked(json!({ "resonance": null, "recall.heat_weight": null }))
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(all.changes.len(), 5);
+        assert!(all.changes.iter().all(|(_, value)| *value == SettingValue::Default));
     }
 
     #[test]

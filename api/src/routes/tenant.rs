@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::{AdminCaller, ReaderCaller};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Query};
+use crate::extract::{Body, Fields, Query};
 use crate::openapi::{Reading, Writing};
 use crate::routes::memories::read_namespace;
 use crate::wire::requests::{self, Fresh, Home};
@@ -197,8 +197,8 @@ pub(crate) async fn org_update(
     AdminCaller(caller): AdminCaller,
     body: Body,
 ) -> ApiResult<Response> {
-    let name = body.fields.alias(&["org_name", "name"]).unwrap_or("org_name");
-    let freshness = match body.fields.full_text(name, KEY_NAME_BYTES_MAX)? {
+    let read = |fields: &Fields, name: &str| fields.full_text(name, KEY_NAME_BYTES_MAX);
+    let freshness = match body.fields.either(&["org_name", "name"], read)? {
         Some(name) => ask(&app, &caller, None, Action::Rename(name)).await?.0,
         // Nothing named is nothing changed.
         None => Freshness::of_write(app.reader().position().index),
@@ -240,8 +240,12 @@ pub(crate) async fn memory_status(
     let of = Filter { namespace: namespace.clone(), access: access.clone(), ..Filter::default() };
     let (here, all) = app
         .read(move |reader| {
-            let all = Filter { access, ..Filter::default() };
-            Ok((reader.overview(tenant, &of), reader.overview(tenant, &all)))
+            let here = reader.overview(tenant, &of);
+            let all = match of.namespace {
+                None => here.clone(),
+                Some(_) => reader.overview(tenant, &Filter { access, ..Filter::default() }),
+            };
+            Ok((here, all))
         })
         .await?;
     let total = all.hot + all.cold;

@@ -43,6 +43,8 @@ pub(crate) struct MemoryChanges {
     is_pinned: Option<bool>,
     /// A locked memory can be changed, but not deleted.
     is_locked: Option<bool>,
+    /// Feedback `wrong` flags it; whoever has reviewed it sets this to false.
+    flagged_for_review: Option<bool>,
     #[schema(schema_with = schema::decay_class)]
     decay_class: Option<String>,
     #[schema(minimum = 0, maximum = 1)]

@@ -8,6 +8,7 @@ use crate::change::{Batch, Change, RowWrite};
 use crate::decide::tick::judge;
 use crate::engine::Reader;
 use crate::error::Result;
+use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
@@ -39,6 +40,8 @@ pub struct Draft<'a> {
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
     stamp_wanted: bool,
+    /// What the actor of the present command may touch, once it was looked up.
+    pub(super) access: Option<Access>,
 }
 
 /// A point of a draft to go back to.
@@ -70,6 +73,7 @@ impl<'a> Draft<'a> {
             undo: Vec::new(),
             bytes: 0,
             stamp_wanted: false,
+            access: None,
         }
     }
 

@@ -68,13 +68,21 @@ pub(super) fn unrelate(
     Ok(Ok(Reply::Related { edge, is_new: false }))
 }
 
-/// Relates a new memory to those that its node found, where they are still there and have
-/// room.
-pub(super) fn suggested(draft: &mut Draft<'_>, tenant: TenantId, new: &NewMemory) -> Result<()> {
+/// Relates a new memory to those that its node found, where they are still there, open to
+/// whoever stores it, and have room.
+pub(super) fn suggested(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    new: &NewMemory,
+) -> Result<()> {
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
         let key = Key::Edge(tenant, new.id, suggestion.other, relation_key(&suggestion.relation));
-        let fits = suggestion.other != new.id
-            && draft.memory(tenant, suggestion.other)?.is_some()
+        let Some(other) = draft.memory(tenant, suggestion.other)? else { continue };
+        // An edge tells of both its ends.
+        let open = may_touch(draft, tenant, actor, &other.namespace)?.is_ok();
+        let fits = open
+            && suggestion.other != new.id
             && draft.bytes(&key)?.is_none()
             && draft.edges(tenant, suggestion.other)?.len() < EDGES_MAX;
         if fits {

@@ -72,7 +72,7 @@ fn create_one(
     draft.push(Change::AnchorPut(tenant, new.id, anchor));
     draft.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
     draft.append(tenant, actor, EventKind::Created, (new.id, &memory), Vec::new());
-    edge::suggested(draft, tenant, new)?;
+    edge::suggested(draft, tenant, actor, new)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }
 
@@ -177,6 +177,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
         decay_class: patch.decay_class.unwrap_or(memory.decay_class),
         is_pinned: patch.is_pinned.unwrap_or(memory.is_pinned),
         is_locked: patch.is_locked.unwrap_or(memory.is_locked),
+        is_flagged: patch.is_flagged.unwrap_or(memory.is_flagged),
         min_heat: patch.min_heat.unwrap_or(memory.min_heat),
         // Whoever sets its heat or pins it wants it at hand.
         archived_at: match (patch.current_heat, patch.is_pinned) {
@@ -197,6 +198,7 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<S
         ("decay_class", before.decay_class != after.decay_class),
         ("is_pinned", before.is_pinned != after.is_pinned),
         ("is_locked", before.is_locked != after.is_locked),
+        ("flagged_for_review", before.is_flagged != after.is_flagged),
         ("min_heat", before.min_heat != after.min_heat),
         ("current_heat", patch.current_heat.is_some()),
     ]

@@ -19,6 +19,7 @@ use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest};
 use crate::model::tenant::KeyId;
+use crate::table::view::View;
 
 /// Decides `command` on top of what `draft` holds so far. A refusal leaves the
 /// draft as it was.
@@ -27,6 +28,7 @@ use crate::model::tenant::KeyId;
 /// Only when this machine cannot read its state.
 pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     let mark = draft.mark();
+    draft.access = None;
     let decision = match (&command.receipt, command.tenant) {
         (Some(request), Some(tenant)) => once(draft, command, tenant, request)?,
         _ => act(draft, command)?,
@@ -54,7 +56,7 @@ fn once(
 ) -> Result<Decision> {
     if let Some(receipt) = draft.receipt(tenant, request.key)? {
         return if receipt.body_hash == request.body_hash {
-            replay(draft, tenant, receipt)
+            replay(draft, tenant, command.actor, receipt)
         } else {
             Ok(Err(Refusal::KeyReused))
         };
@@ -86,12 +88,24 @@ fn once(
     Ok(Ok(reply))
 }
 
-fn replay(draft: &Draft<'_>, tenant: TenantId, receipt: Receipt) -> Result<Decision> {
-    let memories = receipt
-        .ids
-        .into_iter()
-        .map(|id| Ok((id, draft.present(tenant, id)?)))
-        .collect::<Result<_>>()?;
+/// What became of the memories of an earlier request, if they still are where whoever asks
+/// may look.
+fn replay(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    receipt: Receipt,
+) -> Result<Decision> {
+    let mut memories = Vec::with_capacity(receipt.ids.len());
+    for id in receipt.ids {
+        let present = draft.present(tenant, id)?;
+        if let Some(record) = &present
+            && let Err(refusal) = tenant::may_touch(draft, tenant, actor, &record.memory.namespace)?
+        {
+            return Ok(Err(refusal));
+        }
+        memories.push((id, present));
+    }
     Ok(Ok(Reply::Replayed { status: receipt.status, memories }))
 }
 
@@ -128,9 +142,12 @@ fn act_for(
         Action::UpdateEach(ids, patch) => {
             each(draft, ids, |draft, id| memory::update(draft, tenant, actor, id, patch))
         }
-        Action::DeleteEach(ids) => {
-            each(draft, ids, |draft, id| memory::delete(draft, tenant, actor, id))
-        }
+        Action::DeleteEach(ids, of) => each(draft, ids, |draft, id| {
+            match draft.memory(tenant, id)?.is_some_and(|memory| !of.holds_for(&memory)) {
+                true => Ok(Err(Refusal::NotOfThese)),
+                false => memory::delete(draft, tenant, actor, id),
+            }
+        }),
         Action::RestoreEach(ids) => {
             each(draft, ids, |draft, id| memory::restore(draft, tenant, actor, id))
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::change::Change;
 use crate::command::{Decision, Reply};
+use crate::decide::draft::Mark;
 use crate::decide::{BATCH_BYTES, Draft};
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
@@ -31,15 +32,16 @@ pub(super) fn observed(draft: &mut Draft<'_>, report: &Report) -> Result<Decisio
     if last.is_some_and(|last| last.boot == report.boot && last.number >= report.number) {
         return Ok(Ok(Reply::Done));
     }
+    let mark = draft.mark();
     for of_tenant in &report.tenants {
-        observed_of(draft, of_tenant)?;
+        observed_of(draft, of_tenant, mark)?;
     }
     let last = LastReport { boot: report.boot, number: report.number };
     draft.push(Change::LastReportPut(report.node, last));
     Ok(Ok(Reply::Done))
 }
 
-fn observed_of(draft: &mut Draft<'_>, report: &TenantReport) -> Result<()> {
+fn observed_of(draft: &mut Draft<'_>, report: &TenantReport, mark: Mark) -> Result<()> {
     let tenant = report.tenant;
     // One that is gone meanwhile.
     if draft.tenant(tenant)?.is_none() {
@@ -48,7 +50,6 @@ fn observed_of(draft: &mut Draft<'_>, report: &TenantReport) -> Result<()> {
     let thermo = draft.thermo(tenant)?;
     let known = draft.recall_stats(tenant)?;
     let mut stats = known.clone();
-    let mark = draft.mark();
     for (id, times) in &report.recalls {
         // What one command may write is bounded: what comes after is counted only.
         let warm = draft.bytes_since(mark) < BATCH_BYTES;
@@ -144,11 +145,16 @@ fn resonate(
         }
         let mut next = Vec::new();
         for from in ring {
-            for edge in draft.edges(tenant, from)?.into_iter().take(NEIGHBOURS_MAX) {
+            let mut neighbours = 0;
+            for edge in draft.edges(tenant, from)? {
                 let other = edge.other(from);
-                if met.len() > RESONANCE_MAX || !met.insert(other) {
+                if met.len() > RESONANCE_MAX || neighbours == NEIGHBOURS_MAX {
+                    break;
+                }
+                if !met.insert(other) {
                     continue;
                 }
+                neighbours += 1;
                 if warmed(draft, tenant, other, increment, resonance.thermal_gate)? {
                     next.push(other);
                 }
@@ -173,6 +179,9 @@ fn warmed(
         return Ok(false);
     }
     let heat = (present.heat + increment).min(1.0);
+    if heat - present.heat < INCREMENT_MIN {
+        return Ok(true);
+    }
     draft.anchor(tenant, &present, present.anchor.with_heat(heat as f32))?;
     Ok(true)
 }

@@ -5,7 +5,7 @@ use crate::change::Change;
 use crate::command::{Decision, Refusal, Reply};
 use crate::decide::Draft;
 use crate::error::Result;
-use crate::model::access::{Policy, RULES_MAX, Rule};
+use crate::model::access::{Access, Policy, RULES_MAX, Rule};
 use crate::model::id::TenantId;
 use crate::model::journal::{Event, EventKind};
 use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Role, Tenant};
@@ -143,19 +143,28 @@ pub(super) fn note(
 
 /// Whether whoever asks may touch `namespace`. The service itself may.
 pub(super) fn may_touch(
-    draft: &Draft<'_>,
+    draft: &mut Draft<'_>,
     tenant: TenantId,
     actor: Option<KeyId>,
     namespace: &str,
 ) -> Result<std::result::Result<(), Refusal>> {
     let Some(id) = actor else { return Ok(Ok(())) };
+    let access = match draft.access.take() {
+        Some(access) => access,
+        None => access_of(draft, tenant, id)?,
+    };
+    let allowed = access.allows(namespace);
+    draft.access = Some(access);
+    Ok(if allowed { Ok(()) } else { Err(Refusal::NamespaceForbidden(namespace.to_owned())) })
+}
+
+fn access_of(draft: &Draft<'_>, tenant: TenantId, id: KeyId) -> Result<Access> {
     let rules = draft.access_rules(tenant)?;
     if rules.rules.is_empty() {
-        return Ok(Ok(()));
+        return Ok(Access::default());
     }
     let key: Option<ApiKey> = draft.record(&crate::table::key::Key::ApiKey(tenant, id))?;
-    let allowed = key.is_some_and(|key| rules.of(id, &key.name, key.role).allows(namespace));
-    Ok(if allowed { Ok(()) } else { Err(Refusal::NamespaceForbidden(namespace.to_owned())) })
+    Ok(key.map_or_else(Access::nothing, |key| rules.of(id, &key.name, key.role)))
 }
 
 fn no(what: &str) -> Refusal {

@@ -13,7 +13,7 @@ use crate::model::tick::{Crossing, Stage, Tick};
 use crate::table::view::View;
 
 /// Most memories that one step judges or archives.
-const STEP_MAX: usize = 250;
+const STEP_MAX: usize = 1_000;
 
 /// One step of a tenant's tick, if one is due or under way. Answers `Unfinished` as long
 /// as it is not done.
@@ -92,7 +92,7 @@ fn archive_some(
     for id in &found.cold {
         if let Some(present) = draft.present(tenant, *id)?
             && may_be_archived(&present.memory)
-            && present.heat < tick.thermo.consolidation.cold_threshold
+            && tick.thermo.is_cold(present.heat)
         {
             archive(draft, tenant, &present)?;
         }

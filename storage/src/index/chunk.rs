@@ -149,7 +149,16 @@ struct HeatBounds {
     half_lives_a_second: Vec<f32>,
     heats: Vec<f32>,
     floors: Vec<f32>,
+    /// Most seconds between the base and an anchor, and most half-lives a second, of all
+    /// rows that ever were.
+    farthest: f32,
+    fastest: f32,
 }
+
+/// Relative error of a time in f32, with room to spare.
+const COARSE: f32 = 5e-7;
+/// Half-lives that a time may be wrong by for a ceiling to be sharp: heats are 0.1 % lower.
+const SHARP: f32 = 1e-3;
 
 impl HeatBounds {
     fn new() -> Self {
@@ -161,6 +170,8 @@ impl HeatBounds {
             half_lives_a_second,
             heats: column(),
             floors: column(),
+            farthest: 0.0,
+            fastest: 0.0,
         }
     }
 
@@ -169,12 +180,19 @@ impl HeatBounds {
         self.anchored_seconds[at] = seconds(cell.at, base);
         self.half_lives_a_second[at] = (cell.rate * Timestamp::SECOND_MICROS as f64) as f32;
         (self.heats[at], self.floors[at]) = (cell.heat, cell.floor);
+        self.farthest = self.farthest.max(self.anchored_seconds[at].abs());
+        self.fastest = self.fastest.max(self.half_lives_a_second[at]);
+    }
+
+    /// Whether every heat at `now` is 99 % of its ceiling at least: times are coarse far from
+    /// the base, which tells where heats fall fast.
+    fn are_sharp(&self, now: Timestamp) -> bool {
+        let now = self.base.map_or(0.0, |base| seconds(now, base));
+        (now.abs() + self.farthest) * COARSE * self.fastest * 2.0 < SHARP
     }
 
     /// What each row's heat is at most at `now`, into `ceilings`.
     fn ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
-        /// Relative error of a time in f32, with room to spare.
-        const COARSE: f32 = 5e-7;
         let now = self.base.map_or(0.0, |base| seconds(now, base));
         let (anchored, rates) =
             (&self.anchored_seconds[..CHUNK_ROWS], &self.half_lives_a_second[..CHUNK_ROWS]);
@@ -339,6 +357,11 @@ impl Chunk {
         let (cell, cooling) = (&self.heats[at], self.cooling(at, thermo));
         let rate = cooling.rate / f64::from(self.stabilities[at]);
         cooled(cell.heat, cell.at, rate, cooling.floor, now)
+    }
+
+    /// Whether each heat is 99 % of its ceiling at least.
+    pub(crate) fn ceilings_are_sharp(&self, now: Timestamp) -> bool {
+        self.heat_bounds.are_sharp(now)
     }
 
     /// What the heat of each row is at most, at a fraction of the cost.

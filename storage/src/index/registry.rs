@@ -18,7 +18,7 @@ use crate::model::memory::Memory;
 use crate::model::sq8::Code;
 use crate::model::tenant::{ApiKey, Caller, KeyId, KeyText, Tenant};
 use crate::model::vector::Vector;
-use crate::model::words::words;
+use crate::model::words::held_words;
 use crate::table::key::{Kind, fixed, split};
 use crate::table::state::{Row, State};
 use crate::table::view::View;
@@ -166,7 +166,7 @@ fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Res
         let memory: Memory = codec::decode(&value)?;
         let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
         let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
-        let words = words(memory.texts());
+        let words = held_words(memory.texts());
         changes.push(IndexChange::Memory { id, memory, words_before: Vec::new(), words });
         changes.push(IndexChange::Anchor(id, anchor));
         changes.push(vector_shown(id, &vector)?);

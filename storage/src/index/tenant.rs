@@ -187,13 +187,16 @@ impl Inner {
         used.filter(|(_, memories)| *memories > 0).map(|(name, _)| &**name)
     }
 
-    /// Numbers of the namespaces that are not open.
+    /// Numbers of the namespaces that are not open, in order.
     pub(crate) fn closed(&self, access: &Access) -> Vec<u32> {
         if access.is_whole() {
             return Vec::new();
         }
         let numbers = self.namespaces.numbers.iter();
-        numbers.filter(|(name, _)| !access.allows(name)).map(|(_, number)| *number).collect()
+        let closed = numbers.filter(|(name, _)| !access.allows(name)).map(|(_, number)| *number);
+        let mut closed: Vec<u32> = closed.collect();
+        closed.sort_unstable();
+        closed
     }
 
     /// Number of a namespace, if any memory is in it.
@@ -282,7 +285,7 @@ impl Inner {
     }
 
     fn set_tenant(&mut self, tenant: Tenant) {
-        let recool = tenant.thermo != self.tenant.thermo;
+        let recool = tenant.thermo.cools_differently(&self.tenant.thermo);
         self.tenant = tenant;
         if recool {
             for chunk in &mut self.chunks {

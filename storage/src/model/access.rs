@@ -78,6 +78,11 @@ impl Rules {
 }
 
 impl Access {
+    /// No namespace at all.
+    pub fn nothing() -> Self {
+        Self { rules: vec![(ANY.to_owned(), Policy::Deny)] }
+    }
+
     /// Whether every namespace is open.
     pub fn is_whole(&self) -> bool {
         self.rules.iter().all(|(_, policy)| *policy == Policy::Allow)

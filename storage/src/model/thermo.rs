@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use crate::model::memory::{DecayClass, MemoryType};
+use crate::model::score::rounded;
 
 const HOUR_SECONDS: f64 = 3_600.0;
 const DAY_SECONDS: f64 = 24.0 * HOUR_SECONDS;
@@ -111,6 +112,17 @@ impl Thermo {
     /// Half-life factor of a class; `None` never cools.
     pub fn class_factor(&self, class: DecayClass) -> Option<f64> {
         self.class_factors.get(class as usize).copied()
+    }
+
+    /// Whether memories cool otherwise under it than under `other`.
+    pub fn cools_differently(&self, other: &Self) -> bool {
+        self.profiles != other.profiles || self.class_factors != other.class_factors
+    }
+
+    /// Whether a heat counts as cold, in the resolution in which heats are shown: what rests
+    /// on a floor at the threshold is not.
+    pub fn is_cold(&self, heat: f64) -> bool {
+        rounded(heat) < self.consolidation.cold_threshold
     }
 
     /// Every setting by its name, with the values it may take: the one list that reading,

@@ -105,8 +105,8 @@ impl Tick {
     /// moved past a heat was crossed as well.
     pub fn crossing(&self, memory: &Memory, anchor: &Anchor) -> Option<Crossing> {
         let (before, now) = self.heats(memory, anchor)?;
-        let was_cold = before < self.thermo_from.consolidation.cold_threshold;
-        let is_cold = now < self.thermo.consolidation.cold_threshold;
+        let was_cold = self.thermo_from.is_cold(before);
+        let is_cold = self.thermo.is_cold(now);
         match (was_cold, is_cold) {
             (false, true) => Some(Crossing::Cooled),
             (true, false) => Some(Crossing::Warmed),

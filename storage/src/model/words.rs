@@ -2,8 +2,9 @@
 //!
 //! - Unicode word boundaries (UAX #29), lower-cased.
 //! - English stems for words in Latin letters; other scripts as they stand.
-//! - Han, Hiragana, Katakana and Hangul runs as overlapping pairs of characters,
-//!   since those scripts put no spaces between words.
+//! - Scripts that put no spaces between words (Han, Hiragana, Katakana, Hangul, Thai, Lao,
+//!   Khmer, Burmese) as overlapping pairs of characters. A memory holds the single characters
+//!   as well: a query may be of one.
 //! - UUID-like tokens whole, so that an id is found by itself only.
 
 use std::cell::RefCell;
@@ -33,12 +34,21 @@ thread_local! {
     static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Distinct words of all `texts`, in order of first appearance.
+/// Distinct words of all `texts`, in order of first appearance, as they are asked for.
 pub fn words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    distinct(texts, false)
+}
+
+/// Distinct words that a memory of all `texts` is found by.
+pub fn held_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    distinct(texts, true)
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a str>, singles: bool) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut words = Vec::new();
     for text in texts {
-        each_word(text, &mut |word| {
+        each_word(text, singles, &mut |word| {
             if !seen.contains(word) {
                 seen.insert(word.to_owned());
                 words.push(word.to_owned());
@@ -55,10 +65,10 @@ pub fn subject_words(query: &str) -> Vec<String> {
     words
 }
 
-fn each_word(text: &str, emit: &mut impl FnMut(&str)) {
+fn each_word(text: &str, singles: bool, emit: &mut impl FnMut(&str)) {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
-        each_plain_word(&rest[..start], emit);
+        each_plain_word(&rest[..start], singles, emit);
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.clear();
             scratch.extend(rest[start..end].chars().map(|c| c.to_ascii_lowercase()));
@@ -66,26 +76,43 @@ fn each_word(text: &str, emit: &mut impl FnMut(&str)) {
         });
         rest = &rest[end..];
     }
-    each_plain_word(rest, emit);
+    each_plain_word(rest, singles, emit);
 }
 
-fn each_plain_word(text: &str, emit: &mut impl FnMut(&str)) {
+fn each_plain_word(text: &str, singles: bool, emit: &mut impl FnMut(&str)) {
     let mut run: Vec<char> = Vec::new();
     let mut run_end = 0;
     for (start, word) in text.unicode_word_indices() {
-        let unspaced = word.chars().all(is_unspaced);
-        if !run.is_empty() && (!unspaced || start != run_end) {
-            emit_pairs(&run, emit);
-            run.clear();
-        }
-        if unspaced {
-            run.extend(word.chars());
-            run_end = start + word.len();
-        } else {
-            emit_stem(word, emit);
+        let mut at = start;
+        for part in parts(word) {
+            let unspaced = part.starts_with(is_unspaced);
+            if !run.is_empty() && (!unspaced || at != run_end) {
+                emit_pairs(&run, singles, emit);
+                run.clear();
+            }
+            at += part.len();
+            if unspaced {
+                run.extend(part.chars());
+                run_end = at;
+            } else {
+                emit_stem(part, emit);
+            }
         }
     }
-    emit_pairs(&run, emit);
+    emit_pairs(&run, singles, emit);
+}
+
+/// A word cut where it changes from a script without spaces to one with them, or back: a
+/// particle follows a foreign word or a number at once, as in "rust로".
+fn parts(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let first = is_unspaced(rest.chars().next()?);
+        let end = rest.find(|c| is_unspaced(c) != first).unwrap_or(rest.len());
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        Some(part)
+    })
 }
 
 fn emit_stem(word: &str, emit: &mut impl FnMut(&str)) {
@@ -102,25 +129,23 @@ fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-fn emit_pairs(run: &[char], emit: &mut impl FnMut(&str)) {
+fn emit_pairs(run: &[char], singles: bool, emit: &mut impl FnMut(&str)) {
     let mut pair = String::with_capacity(8);
-    match run {
-        [] => {}
-        [single] => emit(single.encode_utf8(&mut [0; 4])),
-        _ => {
-            for two in run.windows(2) {
-                pair.clear();
-                pair.extend(two);
-                emit(&pair);
-            }
-        }
+    for two in run.windows(2) {
+        pair.clear();
+        pair.extend(two);
+        emit(&pair);
+    }
+    if singles || run.len() == 1 {
+        run.iter().for_each(|single| emit(single.encode_utf8(&mut [0; 4])));
     }
 }
 
 /// Scripts written without spaces between words.
 fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c),
-        0x3005..=0x3007 | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
+        0x0E00..=0x0EFF | 0x1000..=0x109F | 0x1780..=0x17FF
+        | 0x3005..=0x3007 | 0x3040..=0x30FF | 0x31F0..=0x31FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF
         | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF66..=0xFF9F | 0x1B000..=0x1B16F | 0x20000..=0x3FFFF)
 }
 
@@ -169,6 +194,20 @@ mod tests {
     #[test]
     fn stop_words_are_sorted_for_binary_search() {
         assert!(STOP_WORDS.is_sorted());
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_held_as_pairs_and_single_characters() {
+        let held = |text: &str| held_words(std::iter::once(text));
+        assert_eq!(of("黒い猫"), ["黒い", "い猫"]);
+        assert_eq!(held("黒い猫"), ["黒い", "い猫", "黒", "い", "猫"]);
+        assert_eq!(of("猫"), ["猫"]);
+        assert_eq!(held("5月に"), ["5", "月に", "月", "に"]);
+        // A particle follows at once.
+        assert_eq!(of("rust로 작성"), ["rust", "로", "작성"]);
+        assert!(held("ฉันรักแมว").contains(&"แม".to_owned()));
+        assert!(of("แมว").iter().all(|word| held("ฉันรักแมว").contains(word)));
+        assert!(!held("ฉันรักหมา").contains(&"แม".to_owned()));
     }
 
     #[test]

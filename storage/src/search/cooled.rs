@@ -41,12 +41,15 @@ impl Reader {
             let mut before = [0.0; CHUNK_ROWS];
             scan(&index, &Filter::default(), None, None, tick.until, |glance| {
                 glance.chunk.heat_ceilings(tick.from, &mut before);
+                let sharp = |at| glance.chunk.ceilings_are_sharp(at);
+                let tells = (bounded.0 && sharp(tick.from), bounded.1 && sharp(tick.until));
                 for (at, seen) in glance.each() {
-                    let then = bounded.0.then_some(before[at]);
-                    let now = bounded.1.then_some(glance.heat_ceilings[at]);
+                    let then = tells.0.then_some(before[at]);
+                    let now = tells.1.then_some(glance.heat_ceilings[at]);
                     let sides = Sides { tick, seen, then, now };
                     // Anchored since: it was judged when that was written.
-                    if seen.anchored_at() <= tick.until && sides.was_cold() != sides.is_cold() {
+                    let to_judge = seen.anchored_at() <= tick.until && crossed.takes(seen.id());
+                    if to_judge && sides.was_cold() != sides.is_cold() {
                         crossed.offer(seen.id());
                     }
                     let row = seen.properties();
@@ -75,28 +78,28 @@ struct Sides<'a> {
 impl Sides<'_> {
     #[inline]
     fn was_cold(&self) -> bool {
-        let (tick, bound) = (self.tick, self.tick.thermo_from.consolidation.cold_threshold);
-        if self.seen.anchored_at() > tick.from {
-            return f64::from(self.seen.tick_heat()) < bound;
+        let (thermo, from) = (&self.tick.thermo_from, self.tick.from);
+        if self.seen.anchored_at() > from {
+            return thermo.is_cold(self.seen.tick_heat().into());
         }
-        below(self.then, bound)
-            .unwrap_or_else(|| self.seen.heat_under(&tick.thermo_from, tick.from) < bound)
+        below(self.then, thermo.consolidation.cold_threshold)
+            .unwrap_or_else(|| thermo.is_cold(self.seen.heat_under(thermo, from)))
     }
 
     #[inline]
     fn is_cold(&self) -> bool {
-        let (tick, bound) = (self.tick, self.tick.thermo.consolidation.cold_threshold);
-        below(self.now, bound)
-            .unwrap_or_else(|| self.seen.heat_under(&tick.thermo, tick.until) < bound)
+        let (thermo, until) = (&self.tick.thermo, self.tick.until);
+        below(self.now, thermo.consolidation.cold_threshold)
+            .unwrap_or_else(|| thermo.is_cold(self.seen.heat_under(thermo, until)))
     }
 }
 
 /// Whether a heat with this ceiling lies below `bound`, where the ceiling tells: the heat is
-/// 99 % of it at least.
+/// 99 % of it at least, and the threshold is looked at in steps of 1e-6.
 #[inline]
 fn below(ceiling: Option<f32>, bound: f64) -> Option<bool> {
     let ceiling = f64::from(ceiling?);
-    match (ceiling < bound, ceiling * 0.99 >= bound) {
+    match (ceiling < bound - 1e-6, ceiling * 0.989 >= bound) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
@@ -115,17 +118,20 @@ impl Least {
         Self { most, above, kept: BinaryHeap::new() }
     }
 
+    /// Whether it would keep `id`.
+    fn takes(&self, id: MemoryId) -> bool {
+        let room = self.kept.len() < self.most;
+        self.above.is_none_or(|above| id > above)
+            && (room || self.kept.peek().is_some_and(|largest| id < *largest))
+    }
+
     fn offer(&mut self, id: MemoryId) {
-        if self.above.is_some_and(|above| id <= above) {
-            return;
+        if self.takes(id) {
+            if self.kept.len() == self.most {
+                self.kept.pop();
+            }
+            self.kept.push(id);
         }
-        if self.kept.len() == self.most {
-            match self.kept.peek() {
-                Some(largest) if id < *largest => self.kept.pop(),
-                _ => return,
-            };
-        }
-        self.kept.push(id);
     }
 
     fn into_sorted(self) -> Vec<MemoryId> {

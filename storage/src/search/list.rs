@@ -173,7 +173,10 @@ impl Reader {
         let mut scans = 0;
         loop {
             let now = engine.position.read().clock;
-            let (mut best, mut total) = (Best::new(offset.saturating_add(limit)), 0_usize);
+            // A page beyond the last memory needs none: only their number.
+            let wanted =
+                if offset < index.read().live() { offset.saturating_add(limit) } else { 0 };
+            let (mut best, mut total) = (Best::new(wanted), 0_usize);
             let (overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
             each_chunk_passing(&index, filter, None, |_, number, chunk, rows| {
                 total += rows.len();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::engine::Reader;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::Tier;
+use crate::search::best::of_f64;
 use crate::search::scan::{Filter, TierFilter, scan};
 
 /// Lower bounds of the bands of heat, from the hottest down.
@@ -47,7 +48,8 @@ impl Reader {
         let Some(index) = engine.registry.tenant(tenant) else { return overview };
         let now = engine.position.read().clock;
         let filter = Filter { tier: TierFilter::All, ..filter.clone() };
-        let (mut heats, mut coldest) = (0.0, f64::INFINITY);
+        // Ties by id: slots differ from node to node.
+        let (mut heats, mut coldest) = (0.0, None);
         let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
         scan(&index, &filter, None, None, now, |glance| {
             for (_, seen) in glance.each() {
@@ -69,11 +71,11 @@ impl Reader {
                 heats += heat;
                 let band = HEAT_BANDS.iter().position(|least| heat >= *least);
                 overview.bands[band.unwrap_or(HEAT_BANDS.len() - 1)] += 1;
-                if heat < coldest {
-                    (coldest, overview.coldest) = (heat, Some(seen.id()));
-                }
+                let candidate = (of_f64(heat), seen.id());
+                coldest = Some(coldest.map_or(candidate, |least: (u64, _)| least.min(candidate)));
             }
         });
+        overview.coldest = coldest.map(|(_, id)| id);
         overview.average_heat = if overview.hot > 0 { heats / overview.hot as f64 } else { 0.0 };
         let inner = index.read();
         for (number, count) in namespaces {

@@ -23,14 +23,13 @@ impl Reader {
         let mut types = std::array::from_fn(|_| none.clone());
         let Some(index) = engine.registry.tenant(tenant) else { return types };
         let now = engine.position.read().clock;
-        let bound = thermo.consolidation.cold_threshold;
         scan(&index, &Filter::default(), None, None, now, |glance| {
             for (_, seen) in glance.each() {
                 let counts = &mut types[seen.properties().memory_type() as usize];
                 counts.total += 1;
                 for (days, cold) in days.iter().zip(&mut counts.cold) {
                     let then = Timestamp(now.0 + i64::from(*days) * Timestamp::DAY_MICROS);
-                    *cold += u64::from(seen.heat_under(thermo, then) < bound);
+                    *cold += u64::from(thermo.is_cold(seen.heat_under(thermo, then)));
                 }
             }
         });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::{Reader, thermo};
 use crate::error::Result;
+use crate::model::access::Access;
 use crate::model::edge::Edge;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::MemoryRecord;
@@ -34,7 +35,7 @@ pub struct GraphView {
 
 impl Reader {
     /// Memories related to `id`, the nearest first, then the strongest; `None` if it is not
-    /// there. Each is named once, by the shortest way.
+    /// there. Each is named once, by the shortest way over what is open to whoever asks.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -42,6 +43,7 @@ impl Reader {
         &self,
         tenant: TenantId,
         id: MemoryId,
+        access: &Access,
         depth: u32,
         limit: usize,
     ) -> Result<Option<Vec<Neighbour>>> {
@@ -65,7 +67,9 @@ impl Reader {
                     if !met.insert(other) {
                         continue;
                     }
-                    if let Some(record) = rows.memory_record(tenant, other, &thermo, now)? {
+                    let record = rows.memory_record(tenant, other, &thermo, now)?;
+                    let open = |record: &MemoryRecord| access.allows(&record.memory.namespace);
+                    if let Some(record) = record.filter(open) {
                         found.push(Neighbour { record, edge, hops });
                         next.push(other);
                     }

@@ -11,7 +11,7 @@ use crate::model::access::Access;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryType, Tier};
 use crate::model::thermo::Thermo;
-use crate::model::words::words;
+use crate::model::words::held_words;
 
 /// Which tiers to look in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Filter {
             && self.flagged.is_none_or(|wanted| wanted == memory.is_flagged)
             && self.tier.holds(memory.tier())
             && self.words().is_none_or(|wanted| {
-                let held: HashSet<String> = words(memory.texts()).into_iter().collect();
+                let held: HashSet<String> = held_words(memory.texts()).into_iter().collect();
                 wanted.iter().all(|word| held.contains(word))
             })
     }
@@ -251,7 +251,8 @@ pub(crate) fn each_chunk_passing(
         });
         chunk.rows(pattern, within, &mut rows);
         if !closed.is_empty() {
-            rows.retain(|at| !closed.contains(&chunk.namespace(usize::from(*at))));
+            let is_open = |at: usize| closed.binary_search(&chunk.namespace(at)).is_err();
+            rows.retain(|at| is_open(usize::from(*at)));
         }
         rows.is_empty() || visit(inner, number, chunk, &mut rows)
     });

@@ -44,7 +44,7 @@ pub(crate) fn traverse(
         if let Some(via) = led.remove(&hit.record.id)
             && via.score() > hit.score
         {
-            (hit.score, hit.via) = (via.score(), Some(via));
+            (hit.score, hit.factors, hit.via) = (via.score(), None, Some(via));
         }
     }
     for (id, via) in led {

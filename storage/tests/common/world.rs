@@ -111,6 +111,7 @@ impl World {
                     decay_class: random.chance(20).then(|| random.pick(&DecayClass::ALL)),
                     is_pinned: random.chance(20).then(|| random.chance(50)),
                     is_locked: random.chance(20).then(|| random.chance(50)),
+                    is_flagged: random.chance(10).then(|| random.chance(50)),
                     min_heat: random.chance(10).then(|| random.heat()),
                     current_heat: random.chance(20).then(|| random.heat()),
                 };
@@ -231,6 +232,7 @@ fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
     memory.decay_class = patch.decay_class.unwrap_or(memory.decay_class);
     memory.is_pinned = patch.is_pinned.unwrap_or(memory.is_pinned);
     memory.is_locked = patch.is_locked.unwrap_or(memory.is_locked);
+    memory.is_flagged = patch.is_flagged.unwrap_or(memory.is_flagged);
     memory.min_heat = patch.min_heat.unwrap_or(memory.min_heat);
     if patch.current_heat.is_some() || patch.is_pinned == Some(true) {
         memory.archived_at = None;

@@ -49,6 +49,10 @@ struct Args {
     /// Measure when a finished graph serves the searches.
     #[arg(long)]
     graph: bool,
+    /// A file of texts, a line each, to be stored with heats of all sizes. Those after
+    /// `memories` are searched for, by their first words.
+    #[arg(long)]
+    texts: Option<PathBuf>,
     /// Also measure how long the node takes to start on what it holds.
     #[arg(long)]
     restart: bool,
@@ -65,6 +69,10 @@ struct Args {
 
 /// What a generator leaves to the nodes of the processors that it shares with them.
 const NICENESS: i32 = 19;
+/// Words of a text that a search is of.
+const QUERY_WORDS: usize = 8;
+/// Of a node whose graph is finished, checked and served: what it uses of a processor.
+const IDLE: f64 = 0.05;
 /// How long a graph may take.
 const GRAPH_MAX: Duration = Duration::from_secs(1_800);
 
@@ -79,7 +87,47 @@ fn main() {
     if args.failovers == 0 && !args.restart {
         rustix::process::nice(NICENESS).expect("anybody may be nicer");
     }
-    runtime().block_on(run(&args, &cluster));
+    let texts = args.texts.as_ref().map(|file| {
+        let text = std::fs::read_to_string(file).expect("the file of texts");
+        text.lines().map(str::to_owned).collect()
+    });
+    let work = Arc::new(Work { cluster, texts, memories: args.memories });
+    runtime().block_on(run(&args, &work));
+}
+
+/// What is measured, and with what.
+struct Work {
+    cluster: Arc<Cluster>,
+    texts: Option<Vec<String>>,
+    memories: u64,
+}
+
+impl Work {
+    fn label(&self, number: u64) -> String {
+        match &self.texts {
+            Some(texts) => texts[number as usize % texts.len()].clone(),
+            None => label(number),
+        }
+    }
+
+    fn memory(&self, number: u64) -> Value {
+        let heat = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as f64 / 1_024.0;
+        match &self.texts {
+            Some(_) => json!({"label": self.label(number), "initial_heat": heat}),
+            None => json!({"label": self.label(number)}),
+        }
+    }
+
+    fn query(&self, number: u64) -> String {
+        match &self.texts {
+            Some(texts) => {
+                let others = texts.len() as u64 - self.memories;
+                let text = self.label(self.memories + number % others);
+                text.split_whitespace().take(QUERY_WORDS).collect::<Vec<_>>().join(" ")
+            }
+            None => format!("what of topic{} in group{}", number % TOPICS, number % 50),
+        }
+    }
 }
 
 fn started(args: &Args) -> Cluster {
@@ -93,21 +141,22 @@ fn started(args: &Args) -> Cluster {
     options.start()
 }
 
-async fn run(args: &Args, cluster: &Arc<Cluster>) {
+async fn run(args: &Args, work: &Arc<Work>) {
+    let cluster = &work.cluster;
     if args.failovers > 0 {
         return failovers(cluster, args.failovers).await;
     }
     if args.steady > 0 {
-        return steady(cluster, Duration::from_secs(args.steady)).await;
+        return steady(work, Duration::from_secs(args.steady)).await;
     }
-    let ids = Arc::new(fill(cluster, args.memories).await);
+    let ids = Arc::new(fill(work).await);
     if args.graph {
         graph(cluster).await;
     }
     head();
     for operation in &args.operations {
         for clients in &args.clients {
-            measure(cluster, operation, *clients, Duration::from_secs(args.seconds), &ids).await;
+            measure(work, operation, *clients, Duration::from_secs(args.seconds), &ids).await;
         }
     }
     if args.restart {
@@ -122,15 +171,18 @@ fn head() {
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|");
 }
 
-/// Waits for graphs that miss nothing.
+/// Waits for graphs that miss nothing and were checked: until the nodes have nothing to do.
 async fn graph(cluster: &Cluster) {
     let started = Instant::now();
     for node in cluster.nodes() {
-        while node.metric("hearth_graph_held").await == 0.0
-            || node.metric("hearth_graph_missing").await > 0.0
-        {
+        let (mut built, mut idle) = (false, false);
+        while !(built && idle) {
             assert!(started.elapsed() < GRAPH_MAX, "no graph");
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            let before = cpu_seconds(node.pid());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            idle = cpu_seconds(node.pid()) - before < 2.0 * IDLE;
+            built = node.metric("hearth_graph_held").await > 0.0
+                && node.metric("hearth_graph_missing").await == 0.0;
         }
     }
     eprintln!("graphs after {:.0} s", started.elapsed().as_secs_f64());
@@ -141,12 +193,13 @@ fn label(number: u64) -> String {
     format!("memory {number} speaks of topic{} and of group{}", topic % TOPICS, number % 50)
 }
 
-async fn fill(cluster: &Cluster, count: u64) -> Vec<String> {
+async fn fill(work: &Work) -> Vec<String> {
+    let (cluster, count) = (&work.cluster, work.memories);
     let started = Instant::now();
     let mut ids = Vec::new();
     for first in (0..count).step_by(50) {
         let nodes: Vec<Value> =
-            (first..count.min(first + 50)).map(|n| json!({"label": label(n)})).collect();
+            (first..count.min(first + 50)).map(|number| work.memory(number)).collect();
         let ask = cluster.ask(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
         let answer = ask.send().await.ok();
         let results = answer["results"].as_array().expect("results").iter();
@@ -157,34 +210,36 @@ async fn fill(cluster: &Cluster, count: u64) -> Vec<String> {
 }
 
 async fn measure(
-    cluster: &Arc<Cluster>,
+    work: &Arc<Work>,
     operation: &str,
     clients: usize,
     time: Duration,
     ids: &Arc<Vec<String>>,
 ) {
+    let cluster = &work.cluster;
     let used = Used::by(cluster, operation).await;
     let started = Instant::now();
     let tasks: Vec<_> = (0..clients)
         .map(|client| {
-            let (cluster, ids) = (Arc::clone(cluster), Arc::clone(ids));
+            let (work, ids) = (Arc::clone(work), Arc::clone(ids));
             let operation = operation.to_owned();
             tokio::spawn(async move {
+                let cluster = &work.cluster;
                 let own = cluster.another_client();
                 let node = cluster.at(client % cluster.nodes().count());
                 let mut took = Vec::new();
                 while started.elapsed() < time {
                     let n = NEXT.fetch_add(1, Ordering::Relaxed);
                     let ask = match operation.as_str() {
-                        "create" => own
-                            .ask_at(&node, Method::POST, "/agent/nodes")
-                            .json(&json!({"label": label(n)})),
+                        "create" => {
+                            own.ask_at(&node, Method::POST, "/agent/nodes").json(&work.memory(n))
+                        }
                         "get" => {
                             let id = &ids[n as usize % ids.len()];
                             own.ask_at(&node, Method::GET, &format!("/agent/nodes/{id}"))
                         }
                         "search" => own.ask_at(&node, Method::POST, "/agent/search").json(&json!({
-                            "query": format!("what of topic{} in group{}", n % TOPICS, n % 50),
+                            "query": work.query(n),
                             "limit": 10,
                         })),
                         "hot-context" => own.ask_at(&node, Method::POST, "/agent/hot-context"),
@@ -262,10 +317,11 @@ impl Used {
 }
 
 /// Full load with all nodes alive: nobody has a reason to stand for election.
-async fn steady(cluster: &Arc<Cluster>, time: Duration) {
+async fn steady(work: &Arc<Work>, time: Duration) {
+    let cluster = &work.cluster;
     let before = terms(cluster).await;
     head();
-    measure(cluster, "create", 64, time, &Arc::default()).await;
+    measure(work, "create", 64, time, &Arc::default()).await;
     let after = terms(cluster).await;
     println!("\nterms before {before:?}, after {} s {after:?}", time.as_secs());
     assert_eq!(before, after, "somebody stood for election");
