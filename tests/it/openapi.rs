@@ -36,7 +36,12 @@ async fn the_reference_page_and_all_that_it_loads_come_from_the_node() {
     for part in html.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
         text(part).await;
     }
-    assert!(text("swagger-initializer.js").await.contains("/api/v1/openapi.json"));
+    let initializer = text("swagger-initializer.js").await;
+    assert!(initializer.contains("/api/v1/openapi.json"));
+    assert!(
+        initializer.contains(r#""validatorUrl": "none""#),
+        "nobody else is asked: {initializer}"
+    );
 }
 
 #[tokio::test]

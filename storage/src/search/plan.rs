@@ -26,11 +26,11 @@ use crate::model::vector::dot;
 use crate::model::words::subject_words;
 use crate::search::best::{Best, of_f64, to_f64};
 use crate::search::query::SearchRequest;
-use crate::search::scan::{Glance, more_pass, scan};
+use crate::search::scan::{FEW_ROWS, Glance, more_pass, scan};
 use crate::simd::dispatch;
 
 /// Memories that the graph is asked for.
-const GRAPH_NEAREST: usize = 200;
+const GRAPH_NEAREST: usize = 100;
 
 /// What a graph names; `None` if it failed, and is given up then: its crate panics on what
 /// it did not expect.
@@ -142,13 +142,21 @@ impl<'a> Search<'a> {
         let mut dots = Vec::new();
         let filter = &self.request.filter;
         scan(self.index, filter, within, Some(&self.words), self.now, |mut glance| {
-            similarities.fill(at_most);
-            self.keep_possible(&mut glance, &similarities, best);
+            // Of few, each is scored at once.
+            let many = glance.rows.len() > FEW_ROWS;
+            if many {
+                similarities.fill(at_most);
+                self.keep_possible(&mut glance, &similarities, best);
+            }
             if let Some(done) = done {
                 glance.strike(done);
             }
             if let Some(code) = &self.code {
                 glance.chunk.similarity_ceilings(code, glance.rows, &mut dots, &mut similarities);
+            } else {
+                similarities.fill(at_most);
+            }
+            if glance.rows.len() > FEW_ROWS {
                 self.keep_possible(&mut glance, &similarities, best);
             }
             self.score_each(&glance, &similarities, best);

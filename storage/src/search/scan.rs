@@ -196,6 +196,11 @@ impl<'a> Glance<'a> {
     }
 }
 
+/// Rows of a chunk up to which each is looked at by itself rather than all 1,024 at once.
+pub(crate) const FEW_ROWS: usize = 32;
+/// More than what rounding to f32 takes away.
+const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
+
 /// Calls `visit` with each chunk that holds memories that pass, roughly the newest
 /// first: under most orders those rank high, and what follows is then dismissed at a
 /// glance. Looks at the slots in `within` only, if it is given.
@@ -209,7 +214,13 @@ pub(crate) fn scan(
 ) {
     let (mut overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     each_chunk_passing(index, filter, within, |inner, number, chunk, rows| {
-        chunk.heat_ceilings(now, &mut heat_ceilings);
+        if rows.len() > FEW_ROWS {
+            chunk.heat_ceilings(now, &mut heat_ceilings);
+        } else {
+            for at in rows.iter().map(|at| usize::from(*at)) {
+                heat_ceilings[at] = chunk.heat(at, now) as f32 * ROUNDED_UP;
+            }
+        }
         if let Some(words) = words {
             inner.overlaps(words, number, &mut overlaps);
         }

@@ -111,7 +111,7 @@ impl Work {
     }
 
     fn memory(&self, number: u64) -> Value {
-        let heat = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as f64 / 1_024.0;
+        let heat = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
         match &self.texts {
             Some(_) => json!({"label": self.label(number), "initial_heat": heat}),
             None => json!({"label": self.label(number)}),
