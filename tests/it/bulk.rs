@@ -142,6 +142,11 @@ async fn the_memory_paths_are_the_same_under_another_name() {
     let patch = json!({"current_heat": 0.5});
     let changed = cluster.ask(Method::PATCH, &path).json(&patch).send().await.ok();
     assert_eq!(changed["heat"], 0.5);
+    let listed = cluster.ask(Method::GET, "/agent/memory?memory_type=fact").send().await.ok();
+    assert_eq!((&listed["total"], &listed["items"][0]["id"]), (&json!(1), &created.body["id"]));
     cluster.ask(Method::DELETE, &path).send().await.ok();
     assert_eq!(cluster.ask(Method::GET, &path).send().await.status, StatusCode::NOT_FOUND);
+    let ids = several(&cluster, 2, json!({"label": "red fox"})).await;
+    let bulk = cluster.ask(Method::POST, "/agent/nodes/bulk-delete").json(&json!({"ids": ids}));
+    assert_eq!(bulk.send().await.ok()["deleted"], 2);
 }

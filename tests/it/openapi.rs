@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tests::Cluster;
 
 use crate::clients::installed;
+use crate::document::Document;
 use crate::options;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
@@ -42,6 +43,25 @@ async fn the_reference_page_and_all_that_it_loads_come_from_the_node() {
         initializer.contains(r#""validatorUrl": "none""#),
         "nobody else is asked: {initializer}"
     );
+}
+
+#[test]
+fn the_table_of_the_documentation_names_every_path_and_a_test_that_is_there() {
+    let table = include_str!("../../docs/api.md");
+    for (_, path, _) in Document::committed().operations() {
+        let path = path.strip_prefix("/api/v1").unwrap_or(path);
+        let ends = [' ', '`', '?'].map(|end| format!("{path}{end}"));
+        assert!(ends.iter().any(|path| table.contains(path)), "{path} is not in docs/api.md");
+    }
+    let cells = table.lines().filter(|line| line.starts_with("| `")).filter_map(|line| {
+        line.trim_end_matches(" |").rsplit("| ").next()?.strip_prefix('`')?.strip_suffix(".rs`")
+    });
+    let tests: Vec<_> = cells.collect();
+    assert!(tests.len() > 25, "{tests:?}");
+    for test in tests {
+        let file = format!("{}/it/{test}.rs", env!("CARGO_MANIFEST_DIR"));
+        assert!(std::path::Path::new(&file).exists(), "{file}");
+    }
 }
 
 #[tokio::test]

@@ -214,13 +214,15 @@ fn seconds(at: Timestamp, base: Timestamp) -> f32 {
     ((at.0 - base.0) as f64 / Timestamp::SECOND_MICROS as f64) as f32
 }
 
-/// For how long a limit is good enough: it cools with the row that cools most slowly.
+/// For how long a limit is good enough: it cools with the row that cools most slowly, and
+/// knows nothing of a heat that was taken away.
 const LIMIT_MICROS: i64 = 60 * Timestamp::SECOND_MICROS;
 
 /// What every heat of a chunk is at most, from an instant on: heats only fall unless their
-/// anchors are set, and then there is none until it is computed again.
+/// anchors are set, and then it takes those in.
 #[derive(Debug, Clone, Copy)]
 struct HeatLimit {
+    found_at: Timestamp,
     at: Timestamp,
     /// Highest heat at `at` of rows that cool.
     heat: f64,
@@ -232,8 +234,29 @@ struct HeatLimit {
 
 impl HeatLimit {
     fn heat(&self, now: Timestamp) -> f64 {
-        let cooled = self.heat * libm::exp2(-(now.since(self.at) as f64) * self.slowest);
-        cooled.max(self.rest)
+        self.cooled(now).max(self.rest)
+    }
+
+    /// What is left at `now` of the rows that cool.
+    fn cooled(&self, now: Timestamp) -> f64 {
+        if self.heat == 0.0 {
+            return 0.0;
+        }
+        self.heat * libm::exp2(-(now.since(self.at) as f64) * self.slowest)
+    }
+
+    /// Makes it hold for one more row.
+    fn include(&mut self, cell: &HeatCell) {
+        let at = self.at.max(cell.at);
+        let heat = cooled(cell.heat, cell.at, cell.rate, cell.floor, at);
+        (self.heat, self.at) = (self.cooled(at), at);
+        self.rest = self.rest.max(f64::from(cell.floor.min(cell.heat)));
+        if cell.rate > 0.0 {
+            self.heat = self.heat.max(heat);
+            self.slowest = self.slowest.min(cell.rate);
+        } else {
+            self.rest = self.rest.max(heat);
+        }
     }
 }
 
@@ -242,7 +265,7 @@ pub(crate) struct Chunk {
     properties: Vec<Properties>,
     heats: Vec<HeatCell>,
     heat_bounds: HeatBounds,
-    /// Computed by readers, forgotten by writers.
+    /// Computed by readers, raised by writers.
     heat_limit: Mutex<Option<HeatLimit>>,
     updated_last: Timestamp,
     pinned: usize,
@@ -385,25 +408,14 @@ impl Chunk {
     /// done lately: as costly as computing all of them.
     pub(crate) fn find_limit(&self, now: Timestamp) {
         let mut limit = self.heat_limit.lock();
-        if limit.is_some_and(|limit| now.since(limit.at) < LIMIT_MICROS) {
+        if limit.is_some_and(|limit| now.since(limit.found_at) < LIMIT_MICROS) {
             return;
         }
-        let mut found = HeatLimit { at: now, heat: 0.0, slowest: f64::INFINITY, rest: 0.0 };
-        for (row, cell) in self.properties.iter().zip(&self.heats) {
-            if Pattern::LIVE.matches(*row) {
-                let heat = cooled(cell.heat, cell.at, cell.rate, cell.floor, now);
-                found.rest = found.rest.max(f64::from(cell.floor.min(cell.heat)));
-                if cell.rate > 0.0 {
-                    found.heat = found.heat.max(heat);
-                    found.slowest = found.slowest.min(cell.rate);
-                } else {
-                    found.rest = found.rest.max(heat);
-                }
-            }
-        }
-        if found.heat == 0.0 {
-            found.slowest = 0.0;
-        }
+        let (heat, slowest, rest) = (0.0, f64::INFINITY, 0.0);
+        let mut found = HeatLimit { found_at: now, at: now, heat, slowest, rest };
+        let live = self.properties.iter().zip(&self.heats);
+        let live = live.filter(|(row, _)| Pattern::LIVE.matches(**row));
+        live.for_each(|(_, cell)| found.include(cell));
         *limit = Some(found);
     }
 
@@ -463,7 +475,6 @@ impl Chunk {
 
     pub(crate) fn clear(&mut self, at: usize) {
         self.pinned -= usize::from(self.properties[at].is_pinned());
-        *self.heat_limit.get_mut() = None;
         self.properties[at] = Properties::NOBODY;
         self.heats[at] = HeatCell::default();
         self.stabilities[at] = 0.0;
@@ -479,13 +490,15 @@ impl Chunk {
     /// Reads the row's cooling anew: its properties or the configuration changed.
     pub(crate) fn recool(&mut self, at: usize, thermo: &Thermo) {
         let cooling = self.cooling(at, thermo);
-        *self.heat_limit.get_mut() = None;
         let (cell, stability) = (&mut self.heats[at], self.stabilities[at]);
         cell.floor = cooling.floor;
         // Before its anchor arrives a row's stability is 0; its heat is 0 as well.
         if stability > 0.0 {
             cell.rate = cooling.rate / f64::from(stability);
             self.heat_bounds.set(at, cell);
+            if let Some(limit) = self.heat_limit.get_mut() {
+                limit.include(cell);
+            }
         }
     }
 }

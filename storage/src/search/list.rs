@@ -9,8 +9,6 @@ use crate::search::best::{Best, Rank, lowest_ceiling, of_heat, of_i64};
 use crate::search::scan::{Filter, Glance, Seen, each_chunk_passing, scan};
 use crate::table::view::View;
 
-/// Rows that must be looked at closely for a chunk's limit to be worth finding.
-const LIMIT_ROWS: usize = 128;
 /// How often a page is looked for that comes back short, since what was found has
 /// gone in between.
 const SCANS_MAX: usize = 3;
@@ -195,9 +193,8 @@ impl Reader {
                 if let Some(least) = least_heat(&best).filter(|_| by != By::Other) {
                     glance.keep_hotter_or_pinned(least);
                 }
-                // So many heats are computed now that all may be, once: the next reader
-                // passes over the chunk.
-                if by != By::Other && glance.rows.len() > LIMIT_ROWS {
+                // The next reader may pass over the chunk.
+                if by != By::Other {
                     chunk.find_limit(now);
                 }
                 for (_, seen) in glance.each() {
