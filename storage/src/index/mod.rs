@@ -5,6 +5,7 @@ pub(crate) mod builder;
 pub(crate) mod chunk;
 pub(crate) mod coverage;
 pub(crate) mod graph;
+pub(crate) mod heats;
 pub(crate) mod registry;
 pub(crate) mod tenant;
 pub(crate) mod words;
