@@ -173,8 +173,7 @@ impl At<'_> {
 
     /// Value of a metric without labels.
     pub async fn metric(&self, name: &str) -> f64 {
-        let answer = self.cluster.client.get(format!("{}/metrics", self.ops())).send().await;
-        let text = answer.expect("the operator's listener answers").text().await.expect("text");
+        let text = self.all_metrics().await;
         let line = text.lines().find(|line| line.split(' ').next() == Some(name));
         let value = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
         value.unwrap_or_else(|| panic!("no metric {name}"))
@@ -182,10 +181,16 @@ impl At<'_> {
 
     /// Sum of the metrics of the node whose names and labels begin so.
     pub async fn metrics(&self, beginning: &str) -> f64 {
-        let answer = self.cluster.client.get(format!("{}/metrics", self.ops())).send().await;
-        let text = answer.expect("the operator's listener answers").text().await.expect("text");
+        let text = self.all_metrics().await;
         let lines = text.lines().filter(|line| line.starts_with(beginning));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// By a connection of its own: one that is kept may end while the next request is sent.
+    async fn all_metrics(&self) -> String {
+        let ask = self.cluster.client.get(format!("{}/metrics", self.ops()));
+        let answer = ask.header("Connection", "close").send().await;
+        answer.expect("the operator's listener answers").text().await.expect("text")
     }
 
     /// Kills the process that `hearth dev` started, as a power cut would.
