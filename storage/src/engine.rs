@@ -209,7 +209,7 @@ impl Reader {
         tenant: TenantId,
         before: Option<Cursor>,
         limit: usize,
-        wanted: impl Fn(&Event) -> bool,
+        wanted: impl Fn(&Event) -> Result<bool>,
     ) -> Result<Events> {
         let (start, end) = all_of(Kind::Event, tenant);
         let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
@@ -217,7 +217,7 @@ impl Reader {
         let (mut events, mut last) = (Vec::new(), None);
         for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
             let (cursor, event) = event_row(&row?)?;
-            let is_wanted = wanted(&event);
+            let is_wanted = wanted(&event)?;
             if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
                 return Ok(Events { events, next: last });
             }

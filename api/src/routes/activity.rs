@@ -116,12 +116,12 @@ pub(crate) async fn recent(
     app.read(move |reader| {
         let label = |id: MemoryId| Ok(reader.get(tenant, id)?.map(|found| found.memory));
         let may_know = |event: &Event| {
-            (event.namespace.is_empty() || access.allows(&event.namespace))
-                && (access.is_whole()
-                    || other_end(event).is_none_or(|id| {
-                        let other = reader.get(tenant, id).ok().flatten();
-                        other.is_none_or(|found| access.allows(&found.memory.namespace))
-                    }))
+            if !event.namespace.is_empty() && !access.allows(&event.namespace) {
+                return Ok(false);
+            }
+            let other = other_end(event).filter(|_| !access.is_whole());
+            let other = other.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+            Ok(other.is_none_or(|found| access.allows(&found.memory.namespace)))
         };
         let Events { events, next } = reader.journal(tenant, before, limit, may_know)?;
         let keys = reader.api_keys(tenant)?;
