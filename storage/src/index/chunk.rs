@@ -202,6 +202,11 @@ impl Chunk {
         }
     }
 
+    /// How many rows here match.
+    pub(crate) fn count(&self, pattern: Pattern) -> usize {
+        self.properties.iter().filter(|row| pattern.matches(**row)).count()
+    }
+
     pub(crate) fn properties(&self, at: usize) -> Properties {
         self.properties[at]
     }

@@ -212,6 +212,11 @@ impl Inner {
         self.words.overlaps(query, chunk, overlaps);
     }
 
+    /// Slots that hold any word of a query.
+    pub(crate) fn holding_any(&self, query: &QueryWords) -> RoaringBitmap {
+        self.words.holding_any(query)
+    }
+
     /// Slots that hold a word, if they are no more than `most`.
     pub(crate) fn few_holding(&self, word: &str, most: u64) -> Option<&RoaringBitmap> {
         self.words.holding(word).filter(|slots| slots.len() <= most)

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use roaring::RoaringBitmap;
+use roaring::{MultiOps, RoaringBitmap};
 
 use crate::index::chunk::{CHUNK_ROWS, Slot};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
@@ -62,6 +62,12 @@ impl Words {
             found = Some(found.map_or_else(|| slots.clone(), |found| found & slots));
         }
         found.unwrap_or_default()
+    }
+
+    /// Slots that hold any word of a query.
+    pub(crate) fn holding_any(&self, query: &QueryWords) -> RoaringBitmap {
+        let words = query.shares.iter().filter_map(|(word, _)| self.postings.get(word.as_str()));
+        words.union()
     }
 
     /// Weighs the words of a query: `overlap = 10 · Σidf(found) / Σidf(all)`,

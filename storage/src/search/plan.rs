@@ -5,8 +5,9 @@
 //! exactly. Otherwise the graph is asked first, without the filter. Those it names are
 //! scored, and the most distant of them bounds the similarity of all others: one pass
 //! over the columns of heat and words then finds every memory that could still be among
-//! the best, and scores it exactly too. So the only thing that the graph can make wrong
-//! is to overlook a near neighbour that neither its heat nor its words bring in.
+//! the best, and scores it exactly too; where heat alone can bring none in, over those that
+//! hold a word of the query only. So the only thing that the graph can make wrong is to
+//! overlook a near neighbour that neither its heat nor its words bring in.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,7 +27,7 @@ use crate::model::vector::dot;
 use crate::model::words::subject_words;
 use crate::search::best::{Best, of_f64, to_f64};
 use crate::search::query::SearchRequest;
-use crate::search::scan::{FEW_ROWS, Glance, more_pass, scan};
+use crate::search::scan::{FEW_ROWS, Glance, highest_heat, more_pass, scan};
 use crate::simd::dispatch;
 
 /// Memories that the graph is asked for.
@@ -93,7 +94,8 @@ impl<'a> Search<'a> {
         match self.ask_graph(exact_max) {
             Some((named, rest_at_most)) => {
                 self.score(&mut best, Some(&named), None, 1.0);
-                self.score(&mut best, None, Some(&named), rest_at_most);
+                let by_words = self.only_words_help(&best, rest_at_most);
+                self.score(&mut best, by_words.as_ref(), Some(&named), rest_at_most);
                 (best, true)
             }
             None => {
@@ -123,6 +125,22 @@ impl<'a> Search<'a> {
             .map_or(1.0, |(_, similarity)| code.ceiling_of(*similarity, error_max).min(1.0));
         let named: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
         Some((named | unheld, rest_at_most))
+    }
+
+    /// Slots that hold a word of the query, if no other of this similarity at most would be
+    /// kept, hot as it may be.
+    fn only_words_help(&self, best: &Best<Factors>, at_most: f32) -> Option<RoaringBitmap> {
+        let [worst, ..] = best.worst()?;
+        let wordless = Factors {
+            similarity: f64::from(at_most),
+            heat: highest_heat(self.index, self.now),
+            keyword_overlap: 0.0,
+            temporal_boost: self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost),
+            namespace_boost: self.boost(true),
+        };
+        // A base below zero is highest without a boost: then it is left alone.
+        let highest = wordless.fused(&self.weights).max(0.0) + self.slack();
+        (highest < to_f64(worst)).then(|| self.index.read().holding_any(&self.words))
     }
 
     /// Offers all that pass to `best`; of the slots in `within` only, if it is given, and

@@ -233,11 +233,32 @@ pub(crate) fn scan(
 /// Whether more than `most` memories pass.
 pub(crate) fn more_pass(index: &TenantIndex, filter: &Filter, most: usize) -> bool {
     let mut passing = 0;
-    each_chunk_passing(index, filter, None, |_, _, _, rows| {
-        passing += rows.len();
-        passing <= most
-    });
+    let resolved = filter.resolve(&index.read(), None);
+    match resolved {
+        // Counted without naming them, which takes longer.
+        Some(Resolved { pattern, within: None, closed }) if closed.is_empty() => {
+            index.each_chunk(|_, _, chunk| {
+                passing += chunk.count(pattern);
+                passing <= most
+            });
+        }
+        _ => each_chunk_passing(index, filter, None, |_, _, _, rows| {
+            passing += rows.len();
+            passing <= most
+        }),
+    }
     passing > most
+}
+
+/// What every heat of a tenant is at most.
+pub(crate) fn highest_heat(index: &TenantIndex, now: Timestamp) -> f64 {
+    let mut highest = 0.0_f64;
+    index.each_chunk(|_, _, chunk| {
+        chunk.find_limit(now);
+        highest = highest.max(chunk.limit(now).map_or(1.0, |(heat, _)| heat));
+        highest < 1.0
+    });
+    highest
 }
 
 /// Calls `visit` with each chunk that holds memories that pass and their rows, until it
