@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
+use storage::model::trigger::TriggerEvent;
 use tokio::sync::Semaphore;
 
 use crate::embed::Embedder;
 use crate::error::{ApiError, ApiResult};
-use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX};
+use crate::hooks::Hooks;
+use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX, STREAMS_MAX};
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 
@@ -24,12 +26,14 @@ struct Inner {
     reader: Reader,
     raft: Handle,
     embedder: Arc<dyn Embedder>,
+    hooks: Arc<dyn Hooks>,
     identity: Identity,
     metrics: Metrics,
     observed: Observed,
     reads: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     drains: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
     draining: AtomicBool,
 }
 
@@ -48,6 +52,7 @@ impl App {
         reader: Reader,
         raft: Handle,
         embedder: Arc<dyn Embedder>,
+        hooks: Arc<dyn Hooks>,
         identity: Identity,
         metrics: Metrics,
     ) -> Self {
@@ -55,12 +60,14 @@ impl App {
             reader,
             raft,
             embedder,
+            hooks,
             identity,
             metrics,
             observed: Observed::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             drains: Arc::new(Semaphore::new(DRAINS_MAX)),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             draining: AtomicBool::new(false),
         }))
     }
@@ -86,6 +93,10 @@ impl App {
         &*self.0.embedder
     }
 
+    pub(crate) fn hooks(&self) -> &dyn Hooks {
+        &*self.0.hooks
+    }
+
     pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
     }
@@ -99,7 +110,8 @@ impl App {
     pub fn report(&self, all: bool) -> Vec<TenantReport> {
         let reader = &self.0.reader;
         let interval = |tenant| {
-            if all {
+            // Each return is an event where a trigger waits for it.
+            if all || reader.waits_for(tenant, TriggerEvent::Recall) {
                 return Duration::ZERO;
             }
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
@@ -123,6 +135,10 @@ impl App {
 
     pub(crate) fn drains(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.drains)
+    }
+
+    pub(crate) fn streams(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.streams)
     }
 
     /// Runs a read on a thread that may block. A fault of this machine's storage

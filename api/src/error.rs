@@ -18,6 +18,7 @@ pub(crate) struct ApiError {
     code: &'static str,
     message: String,
     field: Option<String>,
+    oldest: Option<String>,
     retry_after_seconds: Option<u32>,
 }
 
@@ -26,7 +27,8 @@ pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), field: None, retry_after_seconds: None }
+        let (message, field, oldest) = (message.into(), None, None);
+        Self { status, code, message, field, oldest, retry_after_seconds: None }
     }
 
     /// 400, naming the field that is at fault.
@@ -43,6 +45,13 @@ impl ApiError {
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message);
         Self { retry_after_seconds: Some(1), ..error }
+    }
+
+    /// 410: events that were asked for are gone; what is left follows `oldest`.
+    pub(crate) fn gone(oldest: String) -> Self {
+        let message = "what follows this event is gone: `oldest` says after which to begin";
+        let error = Self::new(StatusCode::GONE, "events_gone", message);
+        Self { oldest: Some(oldest), ..error }
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -75,6 +84,7 @@ impl IntoResponse for ApiError {
             message: self.message,
             request_id: request_id(),
             field: self.field,
+            oldest: self.oldest,
         };
         let mut response = (self.status, Json(body)).into_response();
         let headers = response.headers_mut();
@@ -100,6 +110,7 @@ impl From<Refusal> for ApiError {
             Refusal::NamespaceForbidden(_) => {
                 Self::new(StatusCode::FORBIDDEN, "namespace_forbidden", message)
             }
+            Refusal::NotOwner => Self::new(StatusCode::FORBIDDEN, "not_owner", message),
             Refusal::NoSuch(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
             Refusal::TooMany { .. } => Self::new(StatusCode::CONFLICT, "too_many", message),
             Refusal::NotOfThese => Self::new(StatusCode::CONFLICT, "not_of_these", message),

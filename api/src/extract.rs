@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
-use storage::model::id::MemoryId;
+use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{MemoryType, NAMESPACE_BYTES_MAX};
 use utoipa::IntoParams;
 
@@ -104,6 +104,23 @@ impl Fields {
         self.map.get(name).filter(|value| !value.is_null())
     }
 
+    /// Whether a field says something.
+    pub(crate) fn is_there(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Whether a field says that there is to be nothing.
+    pub(crate) fn is_null(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(Value::is_null)
+    }
+
+    /// Has a field that does not say anything say `text`.
+    pub(crate) fn default_to(&mut self, name: &str, text: &str) {
+        if !self.is_there(name) {
+            self.map.insert(name.to_owned(), text.into());
+        }
+    }
+
     /// The first of several names that says something: aliases, the one that wins first.
     pub(crate) fn alias<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         let says = |name: &&str| self.get(name).is_some_and(|value| value.as_str() != Some(""));
@@ -151,6 +168,26 @@ impl Fields {
             Some(Value::String(text)) if self.is_query && text == "true" => Ok(Some(true)),
             Some(Value::String(text)) if self.is_query && text == "false" => Ok(Some(false)),
             Some(_) => Err(ApiError::invalid(name, "must be true or false")),
+        }
+    }
+
+    pub(crate) fn number(&self, name: &str) -> ApiResult<Option<f64>> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        value.as_f64().map(Some).ok_or_else(|| ApiError::invalid(name, "must be a number"))
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn whole(&self, name: &str, min: u64, max: u64) -> ApiResult<Option<u64>> {
+        match self.number(name)? {
+            None => Ok(None),
+            Some(number)
+                if number.fract() == 0.0 && number >= min as f64 && number <= max as f64 =>
+            {
+                Ok(Some(number as u64))
+            }
+            Some(_) => {
+                Err(ApiError::invalid(name, format!("must be a whole number from {min} to {max}")))
+            }
         }
     }
 
@@ -312,10 +349,28 @@ impl FromRequestParts<App> for Id {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-        let text = Path::<String>::from_request_parts(parts, app).await.ok();
-        let id = text.and_then(|Path(text)| text.parse().ok());
-        id.map(Self).ok_or_else(|| ApiError::invalid("id", "must be the id of a memory, a UUID"))
+        let id = in_path(parts, app).await.map(Self);
+        id.ok_or_else(|| ApiError::invalid("id", "must be the id of a memory, a UUID"))
     }
+}
+
+/// A trigger's id from the path.
+#[derive(IntoParams)]
+#[into_params(names("id"), parameter_in = Path)]
+pub(crate) struct TriggerPath(#[param(value_type = uuid::Uuid)] pub(crate) TriggerId);
+
+impl FromRequestParts<App> for TriggerPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        let id = in_path(parts, app).await.map(Self);
+        id.ok_or_else(|| ApiError::invalid("id", "must be the id of a trigger, a UUID"))
+    }
+}
+
+async fn in_path<T: std::str::FromStr>(parts: &mut Parts, app: &App) -> Option<T> {
+    let Path(text) = Path::<String>::from_request_parts(parts, app).await.ok()?;
+    text.parse().ok()
 }
 
 /// Name and value of each part of a query string, decoded.

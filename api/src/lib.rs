@@ -11,6 +11,7 @@ mod consistency;
 mod embed;
 mod error;
 mod extract;
+mod hooks;
 mod limits;
 mod metrics;
 mod middleware;
@@ -22,6 +23,7 @@ mod write;
 
 pub use app::{App, Identity};
 pub use embed::{EmbedError, Embedder, Embedding};
+pub use hooks::Hooks;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use metrics::{Gauges, Metrics};
 pub use routes::{openapi, operator, public};

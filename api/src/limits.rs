@@ -50,6 +50,14 @@ pub(crate) const GRAPH_MAX: usize = 1_000;
 pub(crate) const BULK_DEADLINE: Duration = Duration::from_secs(30);
 /// Refusals that a bulk command tells one by one; further ones are counted.
 pub(crate) const BULK_ERRORS_MAX: usize = 500;
+/// What triggers said that one answer tells; further ones are in the history.
+pub(crate) const NOTIFICATIONS_MAX: usize = 500;
+/// Firings of a page of their history when nobody says.
+pub(crate) const HISTORY_DEFAULT: usize = 50;
+/// And at most.
+pub(crate) const HISTORY_MAX: usize = 200;
+/// Looks at a journal, of 10,000 rows each, that a page of few among many may take.
+pub(crate) const HISTORY_LOOKS_MAX: usize = 10;
 /// Events of a page of activity when nobody says.
 pub(crate) const ACTIVITY_DEFAULT: usize = 50;
 /// Longest text of something noted, in bytes.
@@ -62,3 +70,13 @@ pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
 /// Longest that an operator's wish takes: a state is hashed at 200 MB/s.
 pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);
+/// Event streams that a node sends at once; more are answered 503.
+pub(crate) const STREAMS_MAX: usize = 256;
+/// Events that a stream reads ahead of its reader.
+pub(crate) const STREAM_EVENTS: usize = 64;
+/// How long a reader may not take what is sent before its stream ends.
+pub(crate) const STREAM_SLOW_MAX: Duration = Duration::from_secs(30);
+/// How long a stream waits for something new before it looks whether it should go on.
+pub(crate) const STREAM_WAIT: Duration = Duration::from_millis(500);
+/// Pause between two looks of a stream: what happens meanwhile is sent together.
+pub(crate) const STREAM_LOOK_PAUSE: Duration = Duration::from_millis(20);

@@ -20,6 +20,9 @@ pub(crate) struct Error {
     /// The field at fault, of `invalid_field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
+    /// The id after which an event stream may begin, of `events_gone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest: Option<String>,
 }
 
 /// The document without its operations.

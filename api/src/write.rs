@@ -8,6 +8,7 @@ use storage::model::id::MemoryId;
 use storage::model::memory::{MemoryRecord, NAMESPACE_BYTES_MAX};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::Caller;
+use storage::model::trigger::Notification;
 use storage::model::vector::Vector;
 use storage::{Action, Command, Reply};
 use tokio::time::Instant;
@@ -34,6 +35,16 @@ pub(crate) struct Done {
     pub(crate) status: StatusCode,
     /// The memories it touched.
     pub(crate) memories: Vec<Written>,
+    /// What triggers said.
+    pub(crate) notifications: Vec<Notification>,
+}
+
+/// What the cluster answers.
+pub(crate) struct Answer {
+    pub(crate) freshness: Freshness,
+    pub(crate) reply: Reply,
+    /// What triggers said.
+    pub(crate) notifications: Vec<Notification>,
 }
 
 impl FromRequest<App> for Write {
@@ -68,7 +79,7 @@ impl Write {
         action: Action,
     ) -> ApiResult<Done> {
         let receipt = self.receipt(status)?;
-        let (freshness, reply) = ask(app, caller, receipt, action).await?;
+        let Answer { freshness, reply, notifications } = ask(app, caller, receipt, action).await?;
         let (status, memories) = match reply {
             Reply::Memories(records) => {
                 if status == StatusCode::CREATED {
@@ -86,7 +97,7 @@ impl Write {
             }
             _ => return Err(ApiError::internal()),
         };
-        Ok(Done { freshness, status, memories })
+        Ok(Done { freshness, status, memories, notifications })
     }
 
     /// The receipt that the caller asks for with `Idempotency-Key`.
@@ -119,7 +130,7 @@ pub(crate) async fn ask(
     caller: &Caller,
     receipt: Option<ReceiptRequest>,
     action: Action,
-) -> ApiResult<(Freshness, Reply)> {
+) -> ApiResult<Answer> {
     let (tenant, actor) = (Some(caller.tenant), Some(caller.key));
     let command = Command { tenant, actor, receipt, action };
     let outcome = app.raft().submit(command, Instant::now() + DEADLINE).await?;
@@ -127,7 +138,11 @@ pub(crate) async fn ask(
     // index, and may send that along with its next read.
     let _: Result<(), _> =
         app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
-    Ok((Freshness::of_write(outcome.index), outcome.decision?))
+    let freshness = Freshness::of_write(outcome.index);
+    Ok(match outcome.decision? {
+        Reply::Notified(reply, notifications) => Answer { freshness, reply: *reply, notifications },
+        reply => Answer { freshness, reply, notifications: Vec::new() },
+    })
 }
 
 fn present(record: &MemoryRecord) -> Written {

@@ -5,7 +5,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
 
+use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
@@ -37,6 +40,9 @@ pub struct Config {
     pub search: Search,
     /// The embedding model.
     pub embedder: Embedder,
+    /// What triggers send.
+    #[serde(default)]
+    pub webhooks: Webhooks,
     /// What is logged.
     #[serde(default)]
     pub log: Log,
@@ -185,6 +191,45 @@ pub struct Embedder {
     pub threads: usize,
 }
 
+/// What triggers send.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Webhooks {
+    /// File with the key that seals their secrets, the same on all nodes.
+    pub key: Option<PathBuf>,
+    /// Networks that they may reach besides the public internet, as `10.1.0.0/16, ::1/128`.
+    #[serde(deserialize_with = "listed")]
+    pub allow: Vec<IpNet>,
+    /// PEM file with authorities of receivers, besides those that the system trusts.
+    pub authority: Option<PathBuf>,
+    /// How long a receiver may take to answer.
+    pub timeout_ms: u64,
+    /// Pauses after each failed attempt, as `5, 300`; after the last one it is given up.
+    #[serde(deserialize_with = "pauses")]
+    pub retry_seconds: Vec<Duration>,
+}
+
+/// Reads a list with commas between its items; one number alone is one too.
+fn listed<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    let read =
+        |item: &str| item.parse().map_err(|_| D::Error::custom(format!("{item:?} cannot be read")));
+    items.map(read).collect()
+}
+
+fn pauses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
+    let seconds: Vec<f64> = listed(deserializer)?;
+    let pause = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| D::Error::custom(format!("{seconds} is no number of seconds")))
+    };
+    seconds.into_iter().map(pause).collect()
+}
+
 /// What is logged.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -241,6 +286,21 @@ impl Default for Raft {
 impl Default for Search {
     fn default() -> Self {
         Self { exact_max: storage::Options::default().exact_max }
+    }
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        const HOUR: u64 = 3_600;
+        let retries =
+            [5, 300, 1_800, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR];
+        Self {
+            key: None,
+            allow: Vec::new(),
+            authority: None,
+            timeout_ms: 15_000,
+            retry_seconds: retries.map(Duration::from_secs).into(),
+        }
     }
 }
 
@@ -350,6 +410,10 @@ mod tests {
         assert_eq!(config.raft, Raft::default());
         assert_eq!(config.search, Search::default());
         assert_eq!(config.operator.listen, Operator::default().listen);
+        assert_eq!(
+            config.webhooks,
+            Webhooks { key: config.webhooks.key.clone(), ..Webhooks::default() }
+        );
         assert_eq!(config.log.filter, Log::default().filter);
         assert_eq!(config.embedder.threads, default_threads());
         assert_eq!(config.embedder.kind, default_embedder());
@@ -372,6 +436,21 @@ mod tests {
         assert_eq!(config.log.format, LogFormat::Json);
         assert_eq!(config.peer.reached_at(), "a.example:1");
         assert_eq!(config.node.tenant, "2024");
+    }
+
+    #[test]
+    fn webhooks_have_lists_of_networks_and_pauses() {
+        let config = with(&[
+            ("HEARTH__WEBHOOKS__ALLOW", "127.0.0.0/8, ::1/128"),
+            ("HEARTH__WEBHOOKS__RETRY_SECONDS", "0.05, 1"),
+        ]);
+        let webhooks = config.unwrap().webhooks;
+        assert_eq!(webhooks.allow.len(), 2);
+        assert_eq!(webhooks.retry_seconds, [Duration::from_millis(50), Duration::from_secs(1)]);
+        let one = with(&[("HEARTH__WEBHOOKS__RETRY_SECONDS", "7")]).unwrap().webhooks;
+        assert_eq!(one.retry_seconds, [Duration::from_secs(7)]);
+        assert!(with(&[("HEARTH__WEBHOOKS__ALLOW", "127.0.0.1/99")]).is_err());
+        assert!(with(&[("HEARTH__WEBHOOKS__RETRY_SECONDS", "-1,2")]).is_err());
     }
 
     #[test]

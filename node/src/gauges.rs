@@ -5,23 +5,29 @@ use std::sync::Arc;
 
 use api::{App, Gauges};
 use raft::Handle;
-use storage::{GraphCounts, Reader};
+use storage::model::delivery::Outbox;
+use storage::{GraphCounts, Reader, View};
 
 use crate::embed::Counters;
+use crate::webhooks::Counters as Sent;
 
 /// Reads everything once.
-pub(crate) fn read(app: &App, raft: &Handle, reader: &Reader, embedding: &Arc<Counters>) -> Gauges {
+pub(crate) fn read(
+    app: &App,
+    raft: &Handle,
+    reader: &Reader,
+    embedding: &Arc<Counters>,
+    sent: &Arc<Sent>,
+) -> Gauges {
     let status = raft.status();
     let totals = raft.totals();
     let graphs = reader.tenants().into_iter().map(|tenant| reader.graph_counts(tenant));
     let graphs = graphs.fold(GraphCounts::default(), GraphCounts::plus);
     let memories: u64 = reader.tenants().into_iter().map(|t| reader.counts(t).memories).sum();
     let flag = |set: bool| f64::from(u8::from(set));
-    let gauge = |name, help, value: f64| (name, help, "gauge", value);
-    let counter = |name, help, value: u64| (name, help, "counter", value as f64);
     let seconds = embedding.seconds();
     let index = |value: u64| value as f64;
-    Gauges {
+    let mut gauges = Gauges {
         values: vec![
             gauge("hearth_has_leader", "1 if a leader is known.", flag(status.leader.is_some())),
             gauge("hearth_is_leader", "1 on the leader.", flag(status.role == "leader")),
@@ -75,5 +81,42 @@ pub(crate) fn read(app: &App, raft: &Handle, reader: &Reader, embedding: &Arc<Co
             counter("hearth_embedder_busy_total", "Texts turned away.", embedding.busy()),
             ("hearth_embedder_seconds_total", "Time spent embedding.", "counter", seconds),
         ],
-    }
+    };
+    gauges.values.extend(of_webhooks(reader, sent));
+    gauges
+}
+
+/// A number, its name and what it says.
+type Number = (&'static str, &'static str, &'static str, f64);
+
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Number {
+    (name, help, "gauge", value)
+}
+
+fn counter(name: &'static str, help: &'static str, value: u64) -> Number {
+    (name, help, "counter", value as f64)
+}
+
+fn of_webhooks(reader: &Reader, sent: &Sent) -> Vec<Number> {
+    let outboxes = reader.tenants().into_iter().filter_map(|t| reader.outbox(t).ok());
+    let outbox = outboxes.fold(Outbox::default(), Outbox::plus);
+    vec![
+        gauge("hearth_webhooks_owed", "Deliveries owed.", outbox.owed as f64),
+        gauge("hearth_webhooks_given_up", "Deliveries given up.", outbox.dead as f64),
+        counter(
+            "hearth_webhooks_dropped_total",
+            "Firings that owed no delivery, since too many were owed.",
+            outbox.dropped,
+        ),
+        counter(
+            "hearth_webhooks_delivered_total",
+            "Deliveries that receivers took from this node.",
+            sent.delivered(),
+        ),
+        counter(
+            "hearth_webhook_attempts_failed_total",
+            "Attempts of this node that failed.",
+            sent.failed(),
+        ),
+    ]
 }

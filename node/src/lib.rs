@@ -13,3 +13,4 @@ mod listeners;
 pub mod serve;
 mod telemetry;
 mod tls;
+mod webhooks;

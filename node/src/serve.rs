@@ -18,6 +18,7 @@ use crate::duties::Duties;
 use crate::embed::{self, Pool};
 use crate::identity::Identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
+use crate::webhooks::{Sender, Webhooks};
 use crate::{form, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
@@ -72,17 +73,20 @@ pub async fn serve(
     let (reader, flusher, raft) = open(&config, &identity, transport, boot)?;
     check_model(&reader, &embedder)?;
 
-    let counters = embedder.counters();
+    let webhooks = Arc::new(Webhooks::new(&config.webhooks).map_err(ServeError::Start)?);
+    let sender = Sender::new(&raft, &reader, Arc::clone(&webhooks));
+    let (counters, sent) = (embedder.counters(), sender.counters());
     let app = App::new(
         reader.clone(),
         raft.clone(),
         Arc::clone(&embedder) as Arc<dyn api::Embedder>,
+        webhooks,
         api::Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
         Metrics::default(),
     );
     let gauges = {
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
-        move || gauges::read(&app, &raft, &reader, &counters)
+        move || gauges::read(&app, &raft, &reader, &counters, &sent)
     };
     let servers = ServerHandle::new();
     let fault = raft.fault().clone();
@@ -98,6 +102,7 @@ pub async fn serve(
         found(&config, &raft, &reader, &embedder).await?;
     }
     tokio::spawn(keep_checking_model(raft.clone(), reader.clone(), Arc::clone(&embedder)));
+    tokio::spawn(sender.run());
     let duties = Duties::start(&app, &raft, &reader, config.node.id, boot);
 
     let ended = tokio::select! {

@@ -16,6 +16,7 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::config;
 use crate::form::write_secret;
+use crate::webhooks::new_key;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +126,15 @@ impl Certificates {
             write_secret(&certificates.authority_key(), &key.serialize_pem())?;
             std::fs::write(certificates.authority(), authority.pem())?;
         }
+        if !certificates.cluster_key().exists() {
+            write_secret(&certificates.cluster_key(), &new_key())?;
+        }
         Ok(certificates)
+    }
+
+    /// The key that seals secrets in the state: all nodes have the same.
+    pub(crate) fn cluster_key(&self) -> PathBuf {
+        self.folder.join("cluster.key")
     }
 
     pub(crate) fn authority(&self) -> PathBuf {

@@ -208,7 +208,7 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
         rows.clear();
     }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
-    let shown = index_changes(engine, changes)?;
+    let shown = index_changes(engine, position.index, changes)?;
     engine.state.write(rows)?;
     let graphs = show(engine, changes, shown)?;
     // Last: who sees this position must find what it counts.
@@ -224,7 +224,11 @@ fn forgets() -> bool {
 
 /// Changes of the indexes, prepared before any lock is taken and before the rows
 /// that they replace are gone.
-fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, IndexChange)>> {
+fn index_changes(
+    engine: &Engine,
+    index: u64,
+    changes: &[Change],
+) -> Result<Vec<(TenantId, IndexChange)>> {
     let mut texts = Texts { engine, seen: HashMap::new() };
     let mut shown = Vec::new();
     for change in changes {
@@ -260,7 +264,9 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
             Change::ReceiptsDropped(tenant, before) => {
                 shown.push((*tenant, IndexChange::ReceiptsDropped(*before)));
             }
-            Change::EventAppended(tenant, _) => shown.push((*tenant, IndexChange::EventAppended)),
+            Change::EventAppended(tenant, _) => {
+                shown.push((*tenant, IndexChange::EventAppended(index)));
+            }
             Change::EventsTrimmed(tenant, before) => {
                 shown.push((*tenant, trimmed(engine, *tenant, *before)?));
             }
@@ -273,7 +279,13 @@ fn index_changes(engine: &Engine, changes: &[Change]) -> Result<Vec<(TenantId, I
             | Change::UsagePut(..)
             | Change::LastReportPut(..)
             | Change::ApiKeyRemoved(..)
-            | Change::RulesPut(..) => {}
+            | Change::RulesPut(..)
+            | Change::TriggerPut(..)
+            | Change::TriggerRemoved(..)
+            | Change::FiringsPut(..)
+            | Change::OutboxPut(..)
+            | Change::DeliveryPut(..)
+            | Change::DeliveryRemoved(..) => {}
             Change::EdgePut(tenant, _) => shown.push((*tenant, IndexChange::EdgeAppended)),
             Change::EdgeRemoved(tenant, ..) => shown.push((*tenant, IndexChange::EdgeRemoved)),
         }
@@ -310,6 +322,12 @@ fn show(
             }
             Change::ApiKeyRemoved(_, id) => engine.registry.remove_key(*id),
             Change::RulesPut(tenant, rules) => engine.registry.put_rules(*tenant, rules.clone()),
+            Change::TriggerPut(tenant, id, trigger) => {
+                engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));
+            }
+            Change::TriggerRemoved(tenant, id) => {
+                engine.registry.change_triggers(*tenant, |all| all.remove(*id));
+            }
             _ => {}
         }
     }

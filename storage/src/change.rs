@@ -10,14 +10,16 @@ use crate::codec::{self, Record};
 use crate::model::access::Rules;
 use crate::model::analytics::{LastReport, RecallStats, Usage};
 use crate::model::cluster::{BatchId, Cluster};
+use crate::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use crate::model::edge::{Edge, RelationKey, relation_key};
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event};
 use crate::model::memory::Memory;
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::model::tick::Tick;
+use crate::model::trigger::{Firings, Trigger};
 use crate::model::vector::Vector;
 use crate::table::key::{Key, Kind, after, prefix};
 
@@ -64,6 +66,18 @@ pub enum Change {
     ApiKeyRemoved(TenantId, KeyId),
     /// The tenant's access rules now read so.
     RulesPut(TenantId, Rules),
+    /// The trigger now reads so.
+    TriggerPut(TenantId, TriggerId, Trigger),
+    /// The trigger is gone, with the count of its firings.
+    TriggerRemoved(TenantId, TriggerId),
+    /// What the trigger has done so far now reads so.
+    FiringsPut(TenantId, TriggerId, Firings),
+    /// How many deliveries the tenant has.
+    OutboxPut(TenantId, Outbox),
+    /// The delivery now reads so; where it stood before, if it was there.
+    DeliveryPut(TenantId, DeliveryId, Delivery, Option<DeliveryStage>),
+    /// The delivery is gone; where it stood.
+    DeliveryRemoved(TenantId, DeliveryId, DeliveryStage),
 }
 
 /// What one log entry carries: changes, and the state they were decided on.
@@ -119,10 +133,13 @@ impl Change {
                 [&prefix(Kind::Receipt, *tenant)[..], &before.to_be_bytes()].concat(),
             )],
             Self::EventAppended(tenant, row) => put(Key::Event(*tenant, event), row),
-            Self::EventsTrimmed(tenant, before) => vec![RowWrite::DeleteRange(
-                prefix(Kind::Event, *tenant),
-                Key::Event(*tenant, *before).bytes(),
-            )],
+            Self::EventsTrimmed(tenant, before) => vec![
+                RowWrite::DeleteRange(
+                    prefix(Kind::Event, *tenant),
+                    Key::Event(*tenant, *before).bytes(),
+                ),
+                RowWrite::Put(Key::FirstEvent(*tenant), codec::encode(before)),
+            ],
             Self::VerifyMark(_) => Vec::new(),
             Self::TickPut(tenant, row) => put(Key::Tick(*tenant), row),
             Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
@@ -141,6 +158,24 @@ impl Change {
             Self::EdgeRemoved(tenant, source, target, relation) => {
                 ends(*tenant, *source, *target, *relation).map(RowWrite::Delete).into()
             }
+            Self::TriggerPut(tenant, id, row) => put(Key::Trigger(*tenant, *id), row),
+            Self::TriggerRemoved(tenant, id) => vec![
+                RowWrite::Delete(Key::Trigger(*tenant, *id)),
+                RowWrite::Delete(Key::Firings(*tenant, *id)),
+            ],
+            Self::FiringsPut(tenant, id, row) => put(Key::Firings(*tenant, *id), row),
+            Self::OutboxPut(tenant, row) => put(Key::Outbox(*tenant), row),
+            Self::DeliveryPut(tenant, id, row, before) => {
+                let before = before.as_ref().map(|stage| place(*tenant, *id, stage));
+                let mut writes: Vec<_> = before.map(RowWrite::Delete).into_iter().collect();
+                writes.extend(put(Key::Delivery(*tenant, *id), row));
+                writes.push(RowWrite::Put(place(*tenant, *id, &row.stage), Vec::new()));
+                writes
+            }
+            Self::DeliveryRemoved(tenant, id, stage) => vec![
+                RowWrite::Delete(Key::Delivery(*tenant, *id)),
+                RowWrite::Delete(place(*tenant, *id, stage)),
+            ],
         }
     }
 
@@ -163,8 +198,20 @@ impl Change {
                 Self::RecallStatsPut(..) => 512,
                 Self::RulesPut(_, rules) => rules.rules.len() * 64,
                 Self::EdgePut(_, edge) => 2 * edge.relation.len() + 64,
+                Self::TriggerPut(_, _, trigger) => trigger.size_bytes(),
+                Self::DeliveryPut(_, _, delivery, _) => {
+                    delivery.label.len() + delivery.trigger_name.len() + delivery.namespace.len()
+                }
                 _ => 0,
             }
+    }
+}
+
+/// The key that says where a delivery stands.
+fn place(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
+    match stage {
+        DeliveryStage::Owed(due_at) => Key::Due(*due_at, tenant, id),
+        DeliveryStage::Dead(at) => Key::Dead(tenant, *at, id),
     }
 }
 

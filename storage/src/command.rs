@@ -7,12 +7,14 @@ use crate::codec::Record;
 use crate::model::access::{Policy, Rule};
 use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
+use crate::model::delivery::{Attempt, DeliveryId};
 use crate::model::edge::{EDGES_MAX, Edge, Suggestion};
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::{DecayClass, Memory, MemoryRecord, MemoryType};
 use crate::model::receipt::ReceiptRequest;
 use crate::model::tenant::{ApiKey, KeyId};
 use crate::model::thermo::{SettingFault, SettingValue, Thermo};
+use crate::model::trigger::{Firings, Notification, Trigger, TriggerAction};
 use crate::model::vector::Vector;
 
 /// Most memories of a batch create.
@@ -105,6 +107,16 @@ pub enum Action {
     Observed(Report),
     /// Take the next step of the tenant's tick, if one is due.
     Tick,
+    /// Make a trigger; its number, owner and times are set by the decision.
+    TriggerCreate(TriggerId, Box<Trigger>),
+    /// Change a trigger.
+    TriggerUpdate(TriggerId, Box<TriggerPatch>),
+    /// Take a trigger away.
+    TriggerDelete(TriggerId),
+    /// Record what became of attempts to deliver.
+    Attempted(Vec<Attempt>),
+    /// Owe a delivery anew that was given up, or all of them.
+    Resend(Option<DeliveryId>),
     /// Change settings of the tenant's configuration, all or none.
     Configure(Vec<(String, SettingValue)>),
     /// Move the clock, nothing else.
@@ -175,6 +187,39 @@ pub struct MemoryPatch {
     pub min_heat: Option<f32>,
     /// Heat from now on, 0 to 1.
     pub current_heat: Option<f32>,
+}
+
+/// Changes to a trigger; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TriggerPatch {
+    /// For people.
+    pub name: Option<String>,
+    /// For people.
+    pub description: Option<String>,
+    /// What it does, of the same kind as before.
+    pub action: Option<TriggerAction>,
+    /// Sign no more. Without it, an action that brings no secret keeps the one it had.
+    pub drop_secret: bool,
+    /// Its own namespace; `Some(None)` is none, as for all below.
+    pub namespace: Option<Option<String>>,
+    /// Filter of type.
+    pub memory_type: Option<Option<MemoryType>>,
+    /// Filter of namespace.
+    pub filter_namespace: Option<Option<String>>,
+    /// Filter of label.
+    pub label_pattern: Option<Option<String>>,
+    /// Filter of heat.
+    pub heat_below: Option<Option<f64>>,
+    /// Filter of heat.
+    pub heat_above: Option<Option<f64>>,
+    /// Fires so often at most.
+    pub max_fires: Option<Option<u64>>,
+    /// Seconds between two firings at least.
+    pub cooldown_seconds: Option<u32>,
+    /// Fires at all.
+    pub enabled: Option<bool>,
+    /// Count firings from 0 again.
+    pub reset_count: bool,
 }
 
 /// Which memories a bulk command is about, of those that it names.
@@ -250,11 +295,16 @@ impl Command {
             | Action::RulePut { .. }
             | Action::RuleDelete(_)
             | Action::Rename(_)
+            | Action::TriggerCreate(..)
+            | Action::TriggerUpdate(..)
+            | Action::TriggerDelete(_)
+            | Action::Resend(_)
             | Action::Note(_) => Class::Client,
             Action::Stamp
             | Action::Housekeep
             | Action::Verify
             | Action::Tick
+            | Action::Attempted(_)
             | Action::Observed(_) => Class::Duty,
         }
     }
@@ -268,6 +318,8 @@ impl Command {
                 Action::Update(_, patch) => patch.size_bytes(),
                 Action::UpdateEach(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
                 Action::DeleteEach(ids, _) | Action::RestoreEach(ids) => size_of_val(&ids[..]),
+                Action::TriggerCreate(_, trigger) => trigger.size_bytes(),
+                Action::Attempted(attempts) => size_of_val(&attempts[..]),
                 Action::Note(details) => details.iter().map(String::len).sum(),
                 Action::Observed(report) => {
                     let recalls = report.tenants.iter().map(|tenant| &tenant.recalls);
@@ -330,6 +382,17 @@ pub enum Reply {
     Unfinished,
     /// Every node hashes its state at the mark of this number.
     Marked(u64),
+    /// The trigger as it is now.
+    Trigger(TriggerId, Box<Trigger>, Firings),
+    /// Deliveries are owed anew.
+    Resent {
+        /// How many.
+        count: usize,
+        /// Whether there are more: ask again.
+        unfinished: bool,
+    },
+    /// The reply, and what triggers said.
+    Notified(Box<Reply>, Vec<Notification>),
 }
 
 /// What feedback did to a memory.
@@ -362,7 +425,10 @@ pub enum Refusal {
     /// The key may not touch this namespace.
     #[error("this key may not use the namespace {0:?}")]
     NamespaceForbidden(String),
-    /// No such key, rule or tenant.
+    /// The trigger is another key's.
+    #[error("this trigger is another key's: its owner may change it, and keys without bounds")]
+    NotOwner,
+    /// No such key, rule, trigger or tenant.
     #[error("there is no such {0}")]
     NoSuch(String),
     /// The tenant has as many of them as it may.

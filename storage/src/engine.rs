@@ -8,19 +8,19 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 use rocksdb::Env;
 
-use crate::change::all_of;
-use crate::codec;
 use crate::error::Result;
 use crate::index::coverage::GraphCounts;
 use crate::index::registry::Registry;
 use crate::index::tenant::TenantIndex;
+use crate::index::triggers::{Triggers, Watching};
+use crate::model::access::Access;
 use crate::model::cluster::Position;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::journal::{Cursor, Event};
+use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::MemoryRecord;
-use crate::model::tenant::Caller;
+use crate::model::tenant::{ApiKey, Caller, KeyId};
 use crate::model::thermo::Thermo;
-use crate::table::key::{Key, Kind, fixed, split};
+use crate::model::trigger::{Firings, Trigger, TriggerEvent};
+use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
 use crate::verify::Verifier;
@@ -56,18 +56,6 @@ impl Engine {
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
     }
 }
-
-/// A page of a journal, the latest first.
-#[derive(Debug, Clone, Default)]
-pub struct Events {
-    /// What was wanted.
-    pub events: Vec<(Cursor, Event)>,
-    /// Before what the next page begins, unless this is the last one.
-    pub next: Option<Cursor>,
-}
-
-/// Events that one look at a journal reads. Who may see few of them goes on with the next.
-const EVENTS_LOOKED_AT: usize = 10_000;
 
 /// Default of [`Options::exact_max`]: as many rows as are scanned in a few milliseconds.
 const EXACT_MAX: usize = 50_000;
@@ -199,36 +187,6 @@ impl Reader {
         thermo(&self.engine(), tenant)
     }
 
-    /// Events of a tenant's journal before `before`, the latest first, `limit` at most, of
-    /// those that `wanted` takes. Looks at [`EVENTS_LOOKED_AT`] at most.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
-    pub fn journal(
-        &self,
-        tenant: TenantId,
-        before: Option<Cursor>,
-        limit: usize,
-        wanted: impl Fn(&Event) -> Result<bool>,
-    ) -> Result<Events> {
-        let (start, end) = all_of(Kind::Event, tenant);
-        let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
-        let engine = self.engine();
-        let (mut events, mut last) = (Vec::new(), None);
-        for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
-            let (cursor, event) = event_row(&row?)?;
-            let is_wanted = wanted(&event)?;
-            if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
-                return Ok(Events { events, next: last });
-            }
-            if is_wanted {
-                events.push((cursor, event));
-            }
-            last = Some(cursor);
-        }
-        Ok(Events { events, next: None })
-    }
-
     /// Tenants whose tick is due by the cluster clock, or under way.
     pub fn tick_due(&self) -> Vec<TenantId> {
         let engine = self.engine();
@@ -246,27 +204,40 @@ impl Reader {
         self.index(tenant)?.read().oldest_receipt_day()
     }
 
-    /// The first event of a tenant that stays when those before `oldest_kept`, and
-    /// the first `too_many`, go; `None` when none goes. Looks at `limit` at most.
-    pub(crate) fn first_kept_event(
-        &self,
-        tenant: TenantId,
-        oldest_kept: Timestamp,
-        too_many: u64,
-        limit: u64,
-    ) -> Result<Option<Cursor>> {
-        let (start, end) = all_of(Kind::Event, tenant);
-        let engine = self.engine();
-        for (at, row) in (0_u64..).zip(engine.state.range(&start, &end)) {
-            let (cursor, event) = event_row(&row?)?;
-            if at == limit || event.at >= oldest_kept && at >= too_many {
-                return Ok((at > 0).then_some(cursor));
-            }
-        }
-        Ok(None)
+    /// What a key may touch; `None` if it is no key any more.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn access(&self, tenant: TenantId, id: KeyId) -> Result<Option<Access>> {
+        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
+        let rules = self.access_rules(tenant)?;
+        Ok(key.map(|key| rules.of(id, &key.name, key.role)))
     }
 
-    fn index(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {
+    /// A tenant's triggers in the order in which they are asked, with what they have done.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn triggers(&self, tenant: TenantId) -> Result<Vec<(TriggerId, Trigger, Firings)>> {
+        let engine = self.engine();
+        let rows = engine.state.at_once();
+        let all = engine.registry.triggers(tenant).all();
+        let with_firings = |watching: &Arc<Watching>| {
+            Ok((watching.id, watching.trigger.clone(), rows.firings(tenant, watching.id)?))
+        };
+        all.iter().map(with_firings).collect()
+    }
+
+    /// Whether a trigger of a tenant that is enabled waits for `event`.
+    pub fn waits_for(&self, tenant: TenantId, event: TriggerEvent) -> bool {
+        self.watching(tenant).wait_for(event)
+    }
+
+    pub(crate) fn watching(&self, tenant: TenantId) -> Arc<Triggers> {
+        self.engine().registry.triggers(tenant)
+    }
+
+    pub(crate) fn index(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {
         self.engine().registry.tenant(tenant)
     }
 }
@@ -285,14 +256,4 @@ impl View for Reader {
 pub(crate) fn thermo(engine: &Engine, tenant: TenantId) -> Thermo {
     let index = engine.registry.tenant(tenant);
     index.map(|index| (*index.read().tenant().thermo).clone()).unwrap_or_default()
-}
-
-fn event_row((key, value): &crate::table::state::Row) -> Result<(Cursor, Event)> {
-    let (_, rest) = split(key)?;
-    let bytes: [u8; 12] = fixed(rest)?;
-    let cursor = Cursor {
-        index: u64::from_be_bytes(fixed(&bytes[..8])?),
-        ordinal: u32::from_be_bytes(fixed(&bytes[8..])?),
-    };
-    Ok((cursor, codec::decode(value)?))
 }

@@ -27,8 +27,10 @@ mod engine;
 mod error;
 pub mod file;
 mod index;
+mod journal;
 mod log;
 pub mod model;
+mod outbox;
 mod search;
 mod simd;
 mod table;
@@ -40,13 +42,15 @@ pub use apply::{Applied, Body, Entry, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
     Action, BULK_MAX, CREATE_MAX, Class, Command, Decision, FeedbackReply, Matching, MemoryPatch,
-    NewMemory, Refusal, Reply, Signal,
+    NewMemory, Refusal, Reply, Signal, TriggerPatch,
 };
-pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, decide};
-pub use engine::{Counts, Events, Options, Reader, Searches};
+pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, Verdict, decide, evaluate};
+pub use engine::{Counts, Options, Reader, Searches};
 pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
+pub use journal::{Events, Following};
 pub use log::{Log, LogWrite, Name};
+pub use outbox::Deliveries;
 pub use search::{
     ColdAhead, Filter, Found, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour,
     Order, Overview, Page, SearchRequest, Sort, TierFilter, Via,

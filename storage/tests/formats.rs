@@ -10,14 +10,18 @@ use storage::codec::{Record, decode, encode};
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::analytics::{LastReport, RecallStats, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model, Position};
+use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, TenantId, Timestamp};
+use storage::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::Receipt;
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
 use storage::model::tick::{Stage, Tick};
+use storage::model::trigger::{
+    Firings, Sealed, Trigger, TriggerAction, TriggerEvent, TriggerFilter,
+};
 use storage::model::vector::{ModelId, Vector};
 use storage::{Batch, Change};
 
@@ -204,6 +208,69 @@ fn edge() -> Edge {
     }
 }
 
+fn trigger() -> Trigger {
+    Trigger {
+        number: 2,
+        name: "n".into(),
+        description: "d".into(),
+        event: TriggerEvent::Boost,
+        action: TriggerAction::Pin,
+        namespace: Some("s".into()),
+        filter: TriggerFilter {
+            memory_type: Some(MemoryType::Fact),
+            namespace: None,
+            label_pattern: Some("p".into()),
+            heat_below: Some(1.0),
+            heat_above: None,
+        },
+        max_fires: Some(3),
+        cooldown_seconds: 4,
+        enabled: true,
+        owner: Some(KeyId([4; 8])),
+        created_at: Timestamp(5),
+        updated_at: Timestamp(6),
+    }
+}
+
+fn firings() -> Firings {
+    Firings { count: 1, total: 2, last_at: Some(Timestamp(3)) }
+}
+
+fn outbox() -> Outbox {
+    Outbox { owed: 1, dead: 2, dropped: 3 }
+}
+
+fn delivery() -> Delivery {
+    Delivery {
+        event: TriggerEvent::Store,
+        trigger_name: "n".into(),
+        fired_at: Timestamp(1),
+        memory: MemoryId([3; 16]),
+        namespace: "s".into(),
+        label: "l".into(),
+        memory_type: MemoryType::Fact,
+        heat: 1.0,
+        attempts: 2,
+        attempts_before: 1,
+        stage: DeliveryStage::Owed(Timestamp(4)),
+    }
+}
+
+#[test]
+fn the_bytes_of_triggers_and_what_they_owe_are_fixed() {
+    let one = hex(&1.0_f64.to_le_bytes());
+    let key = "04".repeat(8);
+    pinned(
+        &trigger(),
+        &format!("0102016e01640302010173010400010170 01{one}00 010304 0101{key} 0a0c")
+            .replace(' ', ""),
+    );
+    pinned(&firings(), "0101020106");
+    pinned(&outbox(), "01010203");
+    let memory = "03".repeat(16);
+    pinned(&delivery(), &format!("0100016e02{memory}0173016c04{one}02010008"));
+}
+
 /// A value alone, as it stands within a record.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Alone<T>(T);
@@ -228,19 +295,54 @@ fn the_bytes_of_every_variant_are_fixed() {
     in_order(&[Volatile, Normal, Persistent, Permanent]);
     in_order(&[Role::Reader, Role::Agent, Role::Admin, Role::Operator]);
     use EventKind::{
-        Archived, Cooled, Created, Deleted, Feedback, Noted, Related, Restored, Unrelated, Updated,
-        Warmed,
+        Archived, Cooled, Created, Deleted, Delivered, DeliveryFailed, Feedback, Fired,
+        FiringsSkipped, Noted, Related, Restored, Unrelated, Updated, Warmed,
     };
     in_order(&[
-        Created, Updated, Deleted, Archived, Restored, Cooled, Warmed, Feedback, Related,
-        Unrelated, Noted,
+        Created,
+        Updated,
+        Deleted,
+        Archived,
+        Restored,
+        Cooled,
+        Warmed,
+        Feedback,
+        Related,
+        Unrelated,
+        Noted,
+        Fired,
+        Delivered,
+        DeliveryFailed,
+        FiringsSkipped,
     ]);
+    use TriggerEvent::{Boost, Decay, Recall, Relate, Store, Threshold};
+    in_order(&[Store, Recall, Decay, Boost, Relate, Threshold]);
+    let sealed = || Sealed(vec![9]);
+    for (action, bytes) in [
+        (TriggerAction::Notify { template: Some("t".into()) }, "00010174".to_owned()),
+        (TriggerAction::Boost { strength: 0.5 }, format!("01{}", hex(&0.5_f64.to_le_bytes()))),
+        (TriggerAction::Pin, "02".into()),
+        (TriggerAction::Tag { tag: None }, "0300".into()),
+        (TriggerAction::Deprecate, "04".into()),
+        (
+            TriggerAction::Webhook {
+                url: "u".into(),
+                secret: Some(sealed()),
+                retiring: Some((sealed(), Timestamp(3))),
+            },
+            "05017501010901010906".into(),
+        ),
+    ] {
+        pinned(&Alone(action), &format!("01{bytes}"));
+    }
 }
 
 #[test]
 fn the_bytes_of_every_change_are_fixed() {
     let (t, id) = (TenantId(1), MemoryId([3; 16]));
     let ids = "03".repeat(16);
+    let (a, aa) = (TriggerId([0xaa; 16]), "aa".repeat(16));
+    let d = DeliveryId { trigger: a, number: 7 };
     let row = |record: &str| record[2..].to_owned();
     let changes: Vec<(Change, String)> = vec![
         (Change::ClusterPut(cluster()), format!("00{}", row(&hex(&encode(&cluster()))))),
@@ -271,6 +373,24 @@ fn the_bytes_of_every_change_are_fixed() {
         (Change::EdgePut(t, edge()), format!("1001{}", row(&hex(&encode(&edge()))))),
         (Change::ApiKeyRemoved(t, KeyId([4; 8])), format!("1201{}", "04".repeat(8))),
         (Change::RulesPut(t, rules()), format!("1301{}", row(&hex(&encode(&rules()))))),
+        (
+            Change::TriggerPut(t, a, trigger()),
+            format!("1401{aa}{}", row(&hex(&encode(&trigger())))),
+        ),
+        (Change::TriggerRemoved(t, a), format!("1501{aa}")),
+        (
+            Change::FiringsPut(t, a, firings()),
+            format!("1601{aa}{}", row(&hex(&encode(&firings())))),
+        ),
+        (Change::OutboxPut(t, outbox()), format!("1701{}", row(&hex(&encode(&outbox()))))),
+        (
+            Change::DeliveryPut(t, d, delivery(), Some(DeliveryStage::Dead(Timestamp(2)))),
+            format!("1801{aa}07{}010104", row(&hex(&encode(&delivery())))),
+        ),
+        (
+            Change::DeliveryRemoved(t, d, DeliveryStage::Owed(Timestamp(2))),
+            format!("1901{aa}070004"),
+        ),
         (
             Change::EdgeRemoved(t, id, MemoryId([4; 16]), [5; 8]),
             format!("1101{ids}{}{}", "04".repeat(16), "05".repeat(8)),

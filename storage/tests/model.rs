@@ -15,15 +15,18 @@ use std::path::Path;
 
 use brute::{Brute, Known};
 use common::{DIMENSION, Engine, MODEL, TENANT, command, form, vector};
+use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp};
+use storage::model::id::{MemoryId, Timestamp, TriggerId};
+use storage::model::journal::{Event, EventKind};
 use storage::model::memory::{Memory, MemoryType};
 use storage::model::score::rounded;
 use storage::model::thermo::{SettingValue, Thermo};
+use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::words::words;
 use storage::{
     Action, Applied, Command, Filter, HotRequest, ListRequest, Options, Refusal, Reply,
-    SearchRequest, codec,
+    SearchRequest, View, codec,
 };
 use world::{NAMESPACES, Naive, Random, World};
 
@@ -37,10 +40,13 @@ fn told(decision: &storage::Decision) -> &'static str {
             | Reply::Related { .. }
             | Reply::ApiKey(..)
             | Reply::Rule(_)
+            | Reply::Trigger(..)
+            | Reply::Resent { .. }
             | Reply::Done
             | Reply::Unfinished
             | Reply::Marked(_),
         ) => "done",
+        Ok(Reply::Notified(reply, _)) => told(&Ok((**reply).clone())),
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed { .. }) => "replayed",
         Err(Refusal::NotFound) => "not found",
@@ -148,6 +154,96 @@ fn compare_search(
     brute::compare(&found, &expected, &request.query);
 }
 
+/// Triggers of all kinds. Those that fire on what the model follows change no memory.
+fn triggers() -> Vec<Command> {
+    let heat = |below, above| TriggerFilter {
+        heat_below: below,
+        heat_above: above,
+        ..TriggerFilter::default()
+    };
+    let fox = TriggerFilter { label_pattern: Some("FOX".into()), ..TriggerFilter::default() };
+    let url = "https://hooks.example/".to_owned();
+    let all = [
+        (TriggerEvent::Store, TriggerAction::Notify { template: None }, heat(None, None), None),
+        (
+            TriggerEvent::Store,
+            TriggerAction::Webhook { url, secret: None, retiring: None },
+            fox,
+            Some(7),
+        ),
+        (
+            TriggerEvent::Boost,
+            TriggerAction::Notify { template: None },
+            heat(Some(0.6), None),
+            Some(9),
+        ),
+        (
+            TriggerEvent::Decay,
+            TriggerAction::Notify { template: None },
+            heat(Some(0.5), None),
+            None,
+        ),
+        (TriggerEvent::Threshold, TriggerAction::Tag { tag: None }, heat(None, Some(0.4)), None),
+        (TriggerEvent::Recall, TriggerAction::Boost { strength: 0.1 }, heat(Some(0.3), None), None),
+    ];
+    let make = |(number, (event, action, filter, max_fires)): (u8, _)| {
+        let trigger = Trigger {
+            number: 0,
+            name: String::new(),
+            description: String::new(),
+            event,
+            action,
+            namespace: None,
+            filter,
+            max_fires,
+            cooldown_seconds: 0,
+            enabled: true,
+            owner: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        };
+        command(Action::TriggerCreate(TriggerId([number; 16]), Box::new(trigger)))
+    };
+    (1..).zip(all).map(make).collect()
+}
+
+/// What became of some deliveries that are due.
+fn attempts(engine: &Engine, random: &mut Random) -> Command {
+    let due = engine.reader.due(engine.reader.position().clock, 3).unwrap();
+    let attempts = due.into_iter().map(|(tenant, id)| {
+        let delivery = engine.reader.delivery(tenant, id).unwrap().unwrap();
+        let retry_in_micros = random.chance(50).then_some(1_000_000);
+        let outcome = match random.below(3) {
+            0 => AttemptOutcome::Delivered(200),
+            _ => AttemptOutcome::Failed { reason: "500".into(), retry_in_micros },
+        };
+        Attempt { id, number: delivery.attempts + 1, outcome }
+    });
+    command(Action::Attempted(attempts.collect()))
+}
+
+/// Every memory that was ever stored fired once; what is bounded kept its bound; the outbox
+/// counts what is in it.
+fn compare_firings(engine: &Engine, world: &World) {
+    let triggers = engine.reader.triggers(TENANT).unwrap();
+    let counts: Vec<u64> = triggers.iter().map(|(_, _, firings)| firings.count).collect();
+    assert_eq!(counts[0], world.created);
+    assert!(counts[1] <= 7 && counts[2] <= 9, "{counts:?}");
+    let mut fired = vec![0; counts.len()];
+    let of = |id: &String| triggers.iter().position(|(other, _, _)| other.to_string() == *id);
+    let is_firing = |event: &Event| Ok(event.kind == EventKind::Fired);
+    for (_, event) in engine.reader.journal(TENANT, None, 10_000, is_firing).unwrap().events {
+        fired[of(&event.details[0]).unwrap()] += 1;
+    }
+    assert_eq!(fired, counts, "each firing is in the journal once");
+    let outbox = engine.reader.outbox(TENANT).unwrap();
+    let owed = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Owed(_));
+    let count = |wanted: &dyn Fn(&Delivery) -> bool| {
+        engine.reader.deliveries(TENANT, None, 100, wanted).unwrap().deliveries.len() as u64
+    };
+    assert_eq!((outbox.owed, outbox.dead), (count(&owed), count(&|it| !owed(it))));
+}
+
 fn hash(engine: &mut Engine, now: i64) -> [u8; 32] {
     let (_, batch) = engine.decide(Timestamp(now), &[Command::duty(Action::Verify)]);
     assert_eq!(engine.apply(&batch), Applied::Done);
@@ -177,7 +273,8 @@ fn run(seed: u64, steps: usize) {
     let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
     let few = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
-    let first = [form(DIMENSION), command(Action::Configure(vec![few]))];
+    let mut first = vec![form(DIMENSION), command(Action::Configure(vec![few]))];
+    first.extend(triggers());
     let (_, first) = leader.decide(Timestamp(now), &first);
     log.push(codec::encode(&first));
     leader.apply(&first);
@@ -194,12 +291,15 @@ fn run(seed: u64, steps: usize) {
             expected.push(world.expect(&next, now));
             commands.push(next);
         }
+        commands.push(attempts(&leader, &mut random));
+        expected.push("done");
         let (decisions, batch) = leader.decide(now, &commands);
         assert_eq!(decisions.iter().map(told).collect::<Vec<_>>(), expected, "seed {seed}");
         log.push(codec::encode(&batch));
         assert_eq!(leader.apply(&batch), Applied::Done);
         let follows = |command: &Command| {
-            matches!(command.action, Action::Create(_) | Action::Update(..) | Action::Delete(_))
+            use Action::{Attempted, Create, Delete, Update};
+            matches!(command.action, Create(_) | Update(..) | Delete(_) | Attempted(_))
         };
         if !commands.iter().all(follows) {
             world.learn(&leader);
@@ -211,6 +311,7 @@ fn run(seed: u64, steps: usize) {
         }
     }
     compare(&leader, &world, &mut random);
+    compare_firings(&leader, &world);
     for (index, bytes) in log.iter().enumerate() {
         assert_eq!(follower.apply_at(index as u64, bytes.clone()), Applied::Done);
     }

@@ -188,6 +188,37 @@ async def administration(client, key):
     await run(client.bulk_delete(namespace=client.namespace))
 
 
+async def triggers(client):
+    namespace = client.namespace
+    told = await run(client.create_trigger("on_store", "notify", name="Units", description="says so", action_config={"message": "{label} is {memory_type}"}, filter_memory_type="fact", filter_namespace=namespace, filter_label_pattern="METRIC", filter_heat_below=0.95, filter_heat_above=0.1, max_fires=2, cooldown_seconds=0))
+    assert told["trigger_id"] == told["id"] and (told["name"], told["enabled"], told["fire_count"]) == ("Units", True, 0)
+    boost = await run(client.create_trigger("on_boost", "boost", action_config={"strength": 0.2, "target": "self"}, filter_namespace=namespace))
+    hook = await run(client.create_trigger("on_store", "webhook", action_config={"url": "https://hooks.example/1", "method": "POST", "webhook_secret": "a secret of ours"}, filter_label_pattern="nothing like it"))
+    assert hook["action_config"]["signed"] and "secret" not in json.dumps(hook["action_config"]).replace("old_secret", "")
+    listed = {trigger["id"]: trigger for trigger in await run(client.list_triggers())}
+    assert listed[told["id"]] == {key: value for key, value in told.items()} and set(listed) == {told["id"], boost["id"], hook["id"]}
+    wanted = {"event": "on_store", "action": "notify", "action_config": {"message": "{label} is {memory_type}"}, "filter_memory_type": "fact", "filter_namespace": namespace, "filter_label_pattern": "METRIC", "filter_heat_below": 0.95, "filter_heat_above": 0.1, "max_fires": 2, "cooldown_seconds": 0, "description": "says so"}
+    assert {key: listed[told["id"]][key] for key in wanted} == wanted
+    fact = await run(client.remember("Metric units.", memory_type="fact", heat=0.5))
+    await run(client.remember("Metric units too.", heat=0.5))
+    updated = await run(client.update(fact.id, heat=0.6))
+    assert abs(updated.current_heat - 0.8) < 1e-6, updated.current_heat
+    history = await run(client.trigger_history(limit=50))
+    mine = [(entry["trigger_id"], entry["event"], entry["action"], entry["node_id"], entry["result"]) for entry in history if entry["trigger_id"] in listed]
+    assert mine[::-1] == [(told["id"], "on_store", "notify", fact.id, "Metric units. is fact"), (boost["id"], "on_boost", "boost", fact.id, "heat 0.6 to 0.8")], mine
+    assert history[0]["fired_at"] and history[0]["trigger_name"] == "on_boost boost"
+    assert len(await run(client.trigger_history(limit=1))) == 1
+    changed = await run(client.update_trigger(told["id"], enabled=False, name="Rests", action_config={"message": "no more"}, max_fires=5, cooldown_seconds=9, reset_count=True))
+    assert (changed["enabled"], changed["name"], changed["fire_count"], changed["max_fires"], changed["cooldown_seconds"]) == (False, "Rests", 0, 5, 9)
+    assert changed["action_config"] == {"message": "no more"} and changed["filter_label_pattern"] == "METRIC"
+    for trigger in listed:
+        assert await run(client.delete_trigger(trigger))
+    assert await run(client.list_triggers()) == []
+    await fails(404, lambda: client.delete_trigger(told["id"]))
+    await fails(400, lambda: client.create_trigger("on_full_moon", "notify"))
+    await run(client.bulk_delete(namespace=namespace))
+
+
 def langchain(client):
     history = SulcusChatMessageHistory.model_construct(client=client, session_id="s", namespace=None, heat=0.7, max_messages=None) if hasattr(SulcusChatMessageHistory, "model_construct") else SulcusChatMessageHistory()
     if not hasattr(history, "session_id"):
@@ -221,6 +252,9 @@ def main():
             before = await counts(client)
             await administration(client, key)
             await counted(client, before, 30, 2, 0, 0)
+            before = await counts(client)
+            await triggers(client)
+            await counted(client, before, 15, 2, 0, 0)
 
     asyncio.run(both())
     langchain(Spread(Sulcus, urls, key, f"{sys.argv[2]}-langchain"))

@@ -74,7 +74,15 @@ fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Ve
 /// Everything that a request could have changed.
 async fn everything(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
-    for path in ["/agent/nodes", "/agent/archive", "/keys", "/namespaces/acl", "/settings/thermo"] {
+    for path in [
+        "/agent/nodes",
+        "/agent/archive",
+        "/keys",
+        "/namespaces/acl",
+        "/settings/thermo",
+        "/triggers",
+        "/triggers/deliveries",
+    ] {
         let mut body = cluster.ask(Method::GET, path).send().await.ok();
         // Heats cool meanwhile, and using a key is noted.
         let list = if path == "/keys" { "keys" } else { "items" };
@@ -93,8 +101,8 @@ async fn everything(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     all
 }
 
-/// Two memories that are related, a key and a rule: what paths and bodies may name.
-async fn fill(cluster: &Cluster) -> (Vec<String>, String) {
+/// Two memories that are related, a key, a rule and a trigger: what paths and bodies may name.
+async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     let post = async |path: &str, body: Value| {
         cluster.ask(Method::POST, path).json(&body).send().await.ok()
     };
@@ -108,7 +116,9 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String) {
     let rule = json!({ "namespace": "place", "policy": "deny" });
     post("/namespaces/acl", rule).await;
     let key = post("/keys", json!({ "name": "other" })).await;
-    (ids, key["id"].as_str().unwrap().to_owned())
+    let trigger = post("/triggers", json!({ "event": "on_recall", "action": "pin" })).await;
+    let id = |made: &Value| made["id"].as_str().unwrap().to_owned();
+    (ids, id(&key), id(&trigger))
 }
 
 /// Sends one request and expects the refusal to name `field`.
@@ -228,11 +238,15 @@ async fn try_body(
 async fn every_field_of_every_operation_is_refused_by_its_name_and_nothing_changes() {
     let cluster = options().start();
     let document = Document::committed();
-    let (ids, key) = fill(&cluster).await;
+    let (ids, key, trigger) = fill(&cluster).await;
     let before = everything(&cluster).await;
     let mut requests = 0;
     for (method, path, operation) in document.operations() {
-        let in_path = if path.contains("/keys/") { &key } else { &ids[0] };
+        let in_path = match path {
+            path if path.contains("/keys/") => &key,
+            path if path.contains("/triggers/") => &trigger,
+            _ => &ids[0],
+        };
         let schema = document.body(operation);
         let body = (!schema.is_null()).then(|| document.sample(schema, &mut ids.iter()));
         let right = Right { method: &method, path: path.replace("{id}", in_path), body };

@@ -1,10 +1,17 @@
 //! The published Python client (synchronous and asynchronous) and its LangChain
-//! integration work unmodified: base URL, key and authority are all that is theirs.
+//! integration work unmodified: base URL, key and authority are all that is theirs. What others
+//! wrote for the standards of webhooks and of event streams takes what Hearth sends.
 
+use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use reqwest::Method;
+use serde_json::json;
+use tests::Cluster;
 
 use crate::options;
+use crate::triggers::trigger;
 
 /// A program of what `deploy/setup/clients.sh` installs.
 pub(crate) fn installed(program: &str) -> PathBuf {
@@ -39,4 +46,87 @@ fn the_published_clients_work_with_each_call_on_another_node() {
 #[test]
 fn the_published_clients_work_on_one_node_and_wait_for_nothing() {
     run("one");
+}
+
+/// A run of `standards.py`, and the lines that it prints.
+struct Standards {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Standards {
+    fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/standards.py");
+        let mut child = Command::new(installed("python"))
+            .arg(script)
+            .args(arguments)
+            .env("SSL_CERT_FILE", cluster.folder().join("ca.pem"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn line(&mut self) -> String {
+        tokio::task::block_in_place(|| self.lines.next().expect("a line").unwrap())
+    }
+}
+
+impl Drop for Standards {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reference_verifier_takes_what_a_receiver_got() {
+    let cluster = options().nodes(3).start();
+    let (old, new) =
+        ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+    let mut receiver = Standards::start(&cluster, &["verify", "2", old, new]);
+    let config = json!({"url": receiver.line(), "webhook_secret": old});
+    let hook = json!({"event": "on_store", "action": "webhook", "action_config": config});
+    let made = trigger(&cluster, &hook).await;
+    cluster.create(&json!({"label": "größe 京都"})).await;
+    assert_eq!(receiver.line(), "taken with 1");
+    let rotate = json!({"action_config": {"webhook_secret": new}});
+    let path = format!("/triggers/{}", made["id"].as_str().unwrap());
+    cluster.ask(Method::PATCH, &path).json(&rotate).send().await.ok();
+    cluster.create(&json!({"label": "red fox"})).await;
+    assert_eq!(receiver.line(), "taken with 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_server_sent_events_goes_on_across_the_death_of_the_leader() {
+    let cluster = options().nodes(3).start();
+    let leader = cluster.leader().await;
+    // The leader's stream first, so that it breaks.
+    let urls: Vec<_> = (0..3).map(|at| cluster.at((leader + at) % 3).url().to_owned()).collect();
+    let mut reader = Standards::start(&cluster, &["follow", &urls.join(","), cluster.key()]);
+    assert_eq!(reader.line(), "ready");
+    let survivor = cluster.at((leader + 1) % 3);
+    let mut expected = Vec::new();
+    for number in 0..40 {
+        let label = if number == 39 { "the end".to_owned() } else { format!("memory {number}") };
+        if number == 20 {
+            cluster.at(leader).kill();
+        }
+        let ask = || {
+            let ask = survivor.ask(Method::POST, "/agent/nodes").header("Idempotency-Key", &label);
+            ask.json(&json!({"label": label})).send()
+        };
+        while !ask().await.status.is_success() {}
+        expected.push(label);
+    }
+    let mut read = Vec::new();
+    while read.last().is_none_or(|label| label != "the end") {
+        let line = reader.line();
+        if line != "ready" {
+            read.push(line);
+        }
+    }
+    assert_eq!(read, expected);
 }

@@ -16,28 +16,46 @@ use crate::durability::{random_after, setting, stored, write};
 use crate::options;
 
 /// A cluster with processes that tests started beside those of `hearth dev`.
-struct Lives {
+pub(crate) struct Lives {
     cluster: Arc<Cluster>,
     later: Vec<Option<Node>>,
 }
 
 impl Lives {
-    fn of(cluster: Arc<Cluster>) -> Self {
+    pub(crate) fn of(cluster: Arc<Cluster>) -> Self {
         Self { later: cluster.nodes().map(|_| None).collect(), cluster }
     }
 
-    fn kill(&mut self, at: usize) {
+    pub(crate) fn kill(&mut self, at: usize) {
         match &mut self.later[at] {
             None => self.cluster.at(at).kill(),
             Some(node) => node.kill(),
         }
     }
 
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// Holds a process, as a pause of its machine would.
+    pub(crate) fn hold(&self, at: usize) {
+        tests::signal(self.pid(at), "STOP");
+    }
+
+    /// Has it go on.
+    pub(crate) fn go_on(&self, at: usize) {
+        tests::signal(self.pid(at), "CONT");
+    }
+
+    fn pid(&self, at: usize) -> u32 {
+        self.later[at].as_ref().map_or_else(|| self.cluster.at(at).pid(), Node::pid)
+    }
+
     fn start(&mut self, at: usize) {
         self.later[at] = Some(self.cluster.at(at).serve());
     }
 
-    async fn bring_back(&mut self, at: usize) {
+    pub(crate) async fn bring_back(&mut self, at: usize) {
         self.start(at);
         self.cluster.at(at).ready().await;
     }

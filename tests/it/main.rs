@@ -13,6 +13,7 @@ mod dev;
 mod document;
 mod durability;
 mod embedder;
+mod events;
 mod failover;
 mod feedback;
 mod graph;
@@ -21,6 +22,7 @@ mod house;
 mod idempotency;
 mod memories;
 mod openapi;
+mod owed;
 mod partitions;
 mod peers;
 mod recall;
@@ -28,6 +30,8 @@ mod search;
 mod settings;
 mod snapshots;
 mod tenant;
+mod triggers;
+mod webhooks;
 
 use tests::Options;
 

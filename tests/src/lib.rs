@@ -4,6 +4,8 @@
 pub mod engine;
 mod http;
 mod process;
+mod receiver;
+mod stream;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -19,6 +21,8 @@ use tempfile::TempDir;
 
 pub use http::{Answer, Ask, client};
 pub use process::{Node, cpu_seconds, signal, wait_gone};
+pub use receiver::{Behaviour, Receiver, Request};
+pub use stream::{Event, Stream};
 
 /// Longest that anything may take before a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -26,6 +26,11 @@ impl Node {
         Self { child, log: log.to_owned() }
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it, as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");

@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
-use storage::model::id::MemoryId;
+use storage::model::access::Access;
+use storage::model::id::{MemoryId, TenantId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, Caller, KeyId};
-use storage::{Action, Events, View};
+use storage::{Action, Events, Reader, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -23,7 +24,7 @@ use crate::limits::{ACTIVITY_DEFAULT, NOTE_BYTES_MAX, NOTE_METADATA_BYTES_MAX};
 use crate::openapi::{Reading, Writing};
 use crate::wire;
 use crate::wire::requests::{self, Fresh};
-use crate::write::ask;
+use crate::write::{Answer, ask};
 
 /// Characters of a memory's text beside an event.
 const LABEL_CHARS: usize = 120;
@@ -42,17 +43,17 @@ struct ActivityPage {
 pub(crate) struct ShownEvent {
     id: String,
     /// Name of a key, or `system`.
-    actor: String,
+    pub(crate) actor: String,
     /// `memory.add` and the like, or what an agent noted.
     action: String,
     #[schema(required)]
-    target_id: Option<String>,
+    pub(crate) target_id: Option<String>,
     #[schema(required)]
-    target_label: Option<String>,
+    pub(crate) target_label: Option<String>,
     /// What else is known.
-    metadata: Value,
+    pub(crate) metadata: Value,
     #[schema(format = DateTime)]
-    created_at: String,
+    pub(crate) created_at: String,
 }
 
 /// Something was done.
@@ -74,7 +75,7 @@ pub(crate) async fn activity_list(
 ) -> ApiResult<Response> {
     let limit = query.limit(ACTIVITY_DEFAULT)?;
     let cursor = query.text("cursor", 64)?;
-    let before = cursor.map(|text| parsed(&text)).transpose()?;
+    let before = cursor.map(|text| parsed(&text, "cursor")).transpose()?;
     let (items, next) = recent(&app, &caller, before, limit).await?;
     let body = ActivityPage { items, next_cursor: next.map(named) };
     Ok((freshness, Json(body)).into_response())
@@ -100,7 +101,7 @@ pub(crate) async fn activity_create(
         return Err(ApiError::invalid("metadata", message));
     }
     let details = vec![action, text("target_id")?, text("target_label")?, metadata];
-    let (freshness, _) = ask(&app, &caller, None, Action::Note(details)).await?;
+    let Answer { freshness, .. } = ask(&app, &caller, None, Action::Note(details)).await?;
     Ok((StatusCode::CREATED, freshness, Json(Noted { ok: true })).into_response())
 }
 
@@ -115,14 +116,7 @@ pub(crate) async fn recent(
     let (tenant, access) = (caller.tenant, caller.access.clone());
     app.read(move |reader| {
         let label = |id: MemoryId| Ok(reader.get(tenant, id)?.map(|found| found.memory));
-        let may_know = |event: &Event| {
-            if !event.namespace.is_empty() && !access.allows(&event.namespace) {
-                return Ok(false);
-            }
-            let other = other_end(event).filter(|_| !access.is_whole());
-            let other = other.map(|id| reader.get(tenant, id)).transpose()?.flatten();
-            Ok(other.is_none_or(|found| access.allows(&found.memory.namespace)))
-        };
+        let may_know = |event: &Event| may_know(reader, tenant, &access, event);
         let Events { events, next } = reader.journal(tenant, before, limit, may_know)?;
         let keys = reader.api_keys(tenant)?;
         let shown = events.iter().map(|event| {
@@ -135,6 +129,21 @@ pub(crate) async fn recent(
     .await
 }
 
+/// Whether an event is about nothing that is closed.
+pub(crate) fn may_know(
+    reader: &Reader,
+    tenant: TenantId,
+    access: &Access,
+    event: &Event,
+) -> storage::Result<bool> {
+    if !event.namespace.is_empty() && !access.allows(&event.namespace) {
+        return Ok(false);
+    }
+    let other = other_end(event).filter(|_| !access.is_whole());
+    let other = other.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+    Ok(other.is_none_or(|found| access.allows(&found.memory.namespace)))
+}
+
 /// The other end of an edge that an event is about.
 fn other_end(event: &Event) -> Option<MemoryId> {
     let is_edge = matches!(event.kind, EventKind::Related | EventKind::Unrelated);
@@ -142,7 +151,7 @@ fn other_end(event: &Event) -> Option<MemoryId> {
 }
 
 /// An event as published clients read it, with the memory that it is about as it is now.
-fn shown(
+pub(crate) fn shown(
     (cursor, event): &(Cursor, Event),
     keys: &[(KeyId, ApiKey)],
     present: Option<&Memory>,
@@ -182,6 +191,13 @@ fn shown(
             metadata["relation"] = detail(1).into();
             if event.kind == EventKind::Related { "edge.add" } else { "edge.delete" }
         }
+        EventKind::Fired
+        | EventKind::Delivered
+        | EventKind::DeliveryFailed
+        | EventKind::FiringsSkipped => {
+            label = detail(4).filter(|_| event.kind == EventKind::Fired).or(label);
+            of_triggers(event, &mut metadata)
+        }
         EventKind::Noted => {
             target = detail(1).map(str::to_owned);
             label = detail(2);
@@ -201,15 +217,37 @@ fn shown(
     }
 }
 
-fn named(cursor: Cursor) -> String {
+/// What a trigger did, and what came of it, added to `metadata`.
+fn of_triggers(event: &Event, metadata: &mut Value) -> &'static str {
+    let names: &[&str] = match event.kind {
+        EventKind::Fired => {
+            &["trigger_id", "trigger_name", "event", "trigger_action", "label", "result"]
+        }
+        EventKind::FiringsSkipped => &["skipped"],
+        _ => &["trigger_id", "delivery_id", "attempt", "result", "next"],
+    };
+    for (name, detail) in names.iter().zip(&event.details) {
+        let number = matches!(*name, "skipped" | "attempt").then(|| detail.parse::<u64>().ok());
+        metadata[*name] = number.flatten().map_or_else(|| detail.clone().into(), Value::from);
+    }
+    match event.kind {
+        EventKind::Fired => "trigger.fire",
+        EventKind::FiringsSkipped => "trigger.skip",
+        EventKind::Delivered => "webhook.deliver",
+        _ => "webhook.fail",
+    }
+}
+
+pub(crate) fn named(cursor: Cursor) -> String {
     format!("{}.{}", cursor.index, cursor.ordinal)
 }
 
-fn parsed(text: &str) -> ApiResult<Cursor> {
+/// A cursor that `field` holds.
+pub(crate) fn parsed(text: &str, field: &str) -> ApiResult<Cursor> {
     let parts = text.split_once('.');
     let parts =
         parts.and_then(|(index, ordinal)| Some((index.parse().ok()?, ordinal.parse().ok()?)));
     let (index, ordinal) =
-        parts.ok_or_else(|| ApiError::invalid("cursor", "must be the next_cursor of a page"))?;
+        parts.ok_or_else(|| ApiError::invalid(field, "must be the next_cursor of a page"))?;
     Ok(Cursor { index, ordinal })
 }

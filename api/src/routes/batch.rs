@@ -17,6 +17,7 @@ use crate::openapi::WritingOnce;
 use crate::routes::memories::new_memory;
 use crate::wire::memory::Written;
 use crate::wire::requests::{self, Home, Once};
+use crate::wire::trigger::Told;
 use crate::write::Write;
 
 /// A memory of a batch.
@@ -37,7 +38,7 @@ struct Batch {
 /// Create several memories: all or none.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(Home, Once),
     request_body = requests::NewMemories,
-    responses((status = CREATED, body = Batch), WritingOnce))]
+    responses((status = CREATED, body = Told<Batch>), WritingOnce))]
 pub(crate) async fn memory_create_batch(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -57,5 +58,6 @@ pub(crate) async fn memory_create_batch(
         Written::Gone(_) => Created { memory, status: "deleted" },
     };
     let results = done.memories.into_iter().map(created).collect();
-    Ok((done.status, done.freshness, Json(Batch { results })).into_response())
+    Ok((done.status, done.freshness, Json(Told::new(Batch { results }, &done.notifications)))
+        .into_response())
 }

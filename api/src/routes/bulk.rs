@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::tenant::Caller;
+use storage::model::trigger::Notification;
 use storage::{Action, BULK_MAX, Filter, Matching, Refusal, Reply, TierFilter};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -17,11 +18,12 @@ use crate::auth::AgentCaller;
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Ids};
-use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE};
+use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE, NOTIFICATIONS_MAX};
 use crate::openapi::Writing;
 use crate::routes::memories::{patch, read_namespace};
 use crate::wire::requests::{self, Home};
-use crate::write::{ask, header_namespace};
+use crate::wire::trigger::Told;
+use crate::write::{Answer, ask, header_namespace};
 
 /// What became of a bulk command.
 struct Each {
@@ -32,6 +34,8 @@ struct Each {
     refused: usize,
     /// Memories that it did not come to, or was not told what became of.
     left: usize,
+    /// What triggers said, the first of it.
+    notifications: Vec<Notification>,
 }
 
 /// Memories that were changed.
@@ -68,7 +72,7 @@ struct Restored {
 /// Change several memories alike.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
     request_body = requests::BulkChanges,
-    responses((status = OK, body = Updated), Writing))]
+    responses((status = OK, body = Told<Updated>), Writing))]
 pub(crate) async fn memory_update_bulk(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -80,7 +84,7 @@ pub(crate) async fn memory_update_bulk(
     let update = |ids| Action::UpdateEach(ids, patch.clone());
     let each = for_each(&app, &caller, ids, update).await?;
     let body = Updated { updated: each.done, errors: each.errors, left: each.left };
-    Ok((each.freshness, Json(body)).into_response())
+    Ok((each.freshness, Json(Told::new(body, &each.notifications))).into_response())
 }
 
 /// Delete several memories: those named, or all of a type and namespace. One of these must
@@ -114,7 +118,7 @@ pub(crate) async fn memory_delete_bulk(
     };
     let delete = |ids| Action::DeleteEach(ids, of.clone());
     let each = for_each(&app, &caller, ids, delete).await?;
-    let Each { freshness, done: deleted, errors, refused, left } = each;
+    let Each { freshness, done: deleted, errors, refused, left, .. } = each;
     let body = Deleted { deleted, errors, refused, left };
     Ok((freshness, Json(body)).into_response())
 }
@@ -162,19 +166,21 @@ async fn for_each(
         errors: Vec::new(),
         refused: 0,
         left: 0,
+        notifications: Vec::new(),
     };
     unknown.iter().for_each(|text| each.refuse(text, &Refusal::NotFound));
     while !left.is_empty() && Instant::now() < until {
         let some: Vec<MemoryId> = left.iter().take(BULK_MAX).copied().collect();
         let asked = ask(app, caller, None, action(some)).await;
-        let (freshness, reply) = match asked {
-            Ok(asked) => asked,
+        let Answer { freshness, reply, notifications } = match asked {
+            Ok(answer) => answer,
             // What is done is told; the rest may be asked for again.
             Err(_) if each.done + each.refused > 0 => break,
             Err(error) => return Err(error),
         };
         let Reply::Each(outcomes) = reply else { return Err(ApiError::internal()) };
         each.freshness = freshness;
+        each.notify(notifications);
         for outcome in outcomes {
             let id = left.pop_front().unwrap_or(MemoryId([0; 16]));
             match outcome {
@@ -188,6 +194,11 @@ async fn for_each(
 }
 
 impl Each {
+    fn notify(&mut self, notifications: Vec<Notification>) {
+        let room = NOTIFICATIONS_MAX.saturating_sub(self.notifications.len());
+        self.notifications.extend(notifications.into_iter().take(room));
+    }
+
     fn refuse(&mut self, id: &str, refusal: &Refusal) {
         self.refused += 1;
         if self.errors.len() < BULK_ERRORS_MAX {

@@ -24,7 +24,8 @@ use crate::routes::memories::read_namespace;
 use crate::wire;
 use crate::wire::memory::Memory;
 use crate::wire::requests::{self, Fresh, Home};
-use crate::write::ask;
+use crate::wire::trigger::Told;
+use crate::write::{Answer, ask};
 
 /// Relation of memories when nobody says.
 const RELATION_DEFAULT: &str = "related_to";
@@ -111,7 +112,8 @@ struct Verified {
 /// Relate two memories. 200 if they were already.
 #[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
     request_body = requests::Relation,
-    responses((status = CREATED, body = Related), (status = OK, body = Related), Writing, Missing))]
+    responses((status = CREATED, body = Told<Related>), (status = OK, body = Told<Related>),
+        Writing, Missing))]
 pub(crate) async fn edge_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -119,10 +121,11 @@ pub(crate) async fn edge_create(
 ) -> ApiResult<Response> {
     let (source, target, relation) = ends(&body.fields)?;
     let action = Action::Relate(source, target, relation);
-    let (freshness, reply) = ask(&app, &caller, None, action).await?;
+    let Answer { freshness, reply, notifications } = ask(&app, &caller, None, action).await?;
     let Reply::Related { edge, is_new } = reply else { return Err(ApiError::internal()) };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, freshness, Json(shown(&edge))).into_response())
+    let body = Told::new(shown(&edge), &notifications);
+    Ok((status, freshness, Json(body)).into_response())
 }
 
 /// Take an edge away: the same fields, in the query or in the body.
@@ -138,7 +141,7 @@ pub(crate) async fn edge_delete(
     let in_query = query.alias(&["source_id"]).is_some();
     let (source, target, relation) = ends(if in_query { &query } else { &body.fields })?;
     let action = Action::Unrelate(source, target, relation);
-    let (freshness, reply) = ask(&app, &caller, None, action).await?;
+    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
     let Reply::Related { edge, .. } = reply else { return Err(ApiError::internal()) };
     let body = Related { deleted: true, ..shown(&edge) };
     Ok((freshness, Json(body)).into_response())

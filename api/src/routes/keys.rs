@@ -22,7 +22,7 @@ use crate::extract::{Body, Fields};
 use crate::openapi::{Missing, Reading, Writing};
 use crate::wire::requests::{self, Fresh};
 use crate::wire::{self, schema};
-use crate::write::ask;
+use crate::write::{Answer, ask};
 
 /// Name of a key that nobody named.
 const UNNAMED: &str = "unnamed";
@@ -135,7 +135,8 @@ pub(crate) async fn key_create(
         created_at: Timestamp::default(),
         last_used_at: None,
     };
-    let (freshness, reply) = ask(&app, &caller, None, Action::KeyCreate(id, key)).await?;
+    let Answer { freshness, reply, .. } =
+        ask(&app, &caller, None, Action::KeyCreate(id, key)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
     let body = CreatedKey { key_row: shown_key(id, &key), key: text.as_str().to_owned() };
     Ok((StatusCode::CREATED, freshness, Json(body)).into_response())
@@ -151,7 +152,7 @@ pub(crate) async fn key_delete(
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
     let id = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a key"))?;
-    let (freshness, reply) = ask(&app, &caller, None, Action::KeyDelete(id)).await?;
+    let Answer { freshness, reply, .. } = ask(&app, &caller, None, Action::KeyDelete(id)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
     let body = DeletedKey { key_row: shown_key(id, &key), deleted: true };
     Ok((freshness, Json(body)).into_response())
@@ -168,7 +169,7 @@ pub(crate) async fn namespace_default(
 ) -> ApiResult<Response> {
     let namespace = body.fields.namespace()?;
     let action = Action::KeyNamespace(caller.key, namespace);
-    let (freshness, reply) = ask(&app, &caller, None, action).await?;
+    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
     let Reply::ApiKey(_, key) = reply else { return Err(ApiError::internal()) };
     Ok((freshness, Json(Moved { ok: true, namespace: key.namespace })).into_response())
 }
@@ -208,7 +209,7 @@ pub(crate) async fn rule_create(
     let policy = fields.one_of("policy", policy, "allow, deny, default")?;
     let policy = policy.ok_or_else(|| ApiError::invalid("policy", "is required"))?;
     let action = Action::RulePut { agent, namespace, policy };
-    let (freshness, reply) = ask(&app, &caller, None, action).await?;
+    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
     let Reply::Rule(rule) = reply else { return Err(ApiError::internal()) };
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, freshness, Json(shown_rule(&rule, policy.is_some()))).into_response())
@@ -224,7 +225,8 @@ pub(crate) async fn rule_delete(
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
     let number = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a rule"))?;
-    let (freshness, reply) = ask(&app, &caller, None, Action::RuleDelete(number)).await?;
+    let Answer { freshness, reply, .. } =
+        ask(&app, &caller, None, Action::RuleDelete(number)).await?;
     let Reply::Rule(rule) = reply else { return Err(ApiError::from(no_rule())) };
     Ok((freshness, Json(shown_rule(&rule, false))).into_response())
 }

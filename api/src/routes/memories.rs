@@ -27,6 +27,7 @@ use crate::openapi::{Missing, Reading, WritingOnce};
 use crate::wire;
 use crate::wire::memory::{Memory, Written};
 use crate::wire::requests::{self, Fresh, Home, Once};
+use crate::wire::trigger::Told;
 use crate::write::{Done, Write, embed, header_namespace, unit};
 
 /// A page of a list.
@@ -42,7 +43,7 @@ struct Page {
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(Home, Once),
     request_body = requests::NewMemory,
-    responses((status = CREATED, body = Written), WritingOnce))]
+    responses((status = CREATED, body = Told<Written>), WritingOnce))]
 pub(crate) async fn memory_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -78,7 +79,7 @@ pub(crate) async fn memory_get(
 /// Update a memory.
 #[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(Id, Once),
     request_body = requests::MemoryChanges,
-    responses((status = OK, body = Written), WritingOnce, Missing))]
+    responses((status = OK, body = Told<Written>), WritingOnce, Missing))]
 pub(crate) async fn memory_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -162,7 +163,8 @@ async fn list(
 /// The answer to a write of one memory.
 fn one(done: Done) -> ApiResult<Response> {
     let memory = done.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    Ok((done.status, done.freshness, Json(memory)).into_response())
+    let body = Told::new(memory, &done.notifications);
+    Ok((done.status, done.freshness, Json(body)).into_response())
 }
 
 /// A new memory from the fields of a request; embeds its text.

@@ -6,6 +6,8 @@ mod admin;
 mod batch;
 mod bulk;
 mod cluster;
+mod deliveries;
+mod events;
 mod feedback;
 mod graph;
 mod health;
@@ -17,6 +19,7 @@ mod search;
 mod settings;
 mod status;
 mod tenant;
+mod triggers;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -108,6 +111,13 @@ fn of_tenant() -> OpenApiRouter<App> {
         .routes(routes!(admin::recall_analytics_get))
         .routes(routes!(admin::analytics_recall_get))
         .routes(routes!(activity::activity_list, activity::activity_create))
+        .routes(routes!(triggers::trigger_list, triggers::trigger_create))
+        .routes(routes!(triggers::trigger_history))
+        .routes(routes!(triggers::trigger_evaluate))
+        .routes(routes!(deliveries::delivery_list))
+        .routes(routes!(deliveries::delivery_resend))
+        .routes(routes!(events::event_stream))
+        .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
         .routes(routes!(keys::key_list, keys::key_create))
         .routes(routes!(keys::key_delete))
         .routes(routes!(keys::rule_list, keys::rule_create))

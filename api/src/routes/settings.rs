@@ -18,7 +18,7 @@ use crate::extract::Body;
 use crate::openapi::{Asking, Reading, Writing};
 use crate::wire::requests::{self, Fresh};
 use crate::wire::schema;
-use crate::write::ask;
+use crate::write::{Answer, ask};
 
 /// Days ahead that a preview looks.
 const PREVIEW_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
@@ -95,7 +95,8 @@ pub(crate) async fn thermo_update(
     body: Body,
 ) -> ApiResult<Response> {
     let asked = Asked::of(body.fields.all())?;
-    let (freshness, reply) = ask(&app, &caller, None, Action::Configure(asked.changes)).await?;
+    let Answer { freshness, reply, .. } =
+        ask(&app, &caller, None, Action::Configure(asked.changes)).await?;
     let Reply::Configured(thermo) = reply else { return Err(ApiError::internal()) };
     let body = Configured { ok: true, config: shown(*thermo), ignored: asked.ignored };
     Ok((freshness, Json(body)).into_response())

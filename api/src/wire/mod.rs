@@ -1,10 +1,11 @@
 //! The wire format: the words of the interface with the aliases that published
-//! clients send, and its times. [`memory`] is a memory as JSON, [`schema`] what
-//! OpenAPI is told of all that.
+//! clients send, and its times. [`memory`] is a memory as JSON, [`trigger`] a trigger,
+//! [`schema`] what OpenAPI is told of all that.
 
 pub(crate) mod memory;
 pub(crate) mod requests;
 pub(crate) mod schema;
+pub(crate) mod trigger;
 
 use serde::Serialize;
 use storage::model::id::Timestamp;

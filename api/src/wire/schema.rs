@@ -5,6 +5,7 @@ use storage::Signal;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX};
 use storage::model::tenant::Role;
 use storage::model::thermo::{SettingValue, Thermo};
+use storage::model::trigger::{TriggerAction, TriggerEvent};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
 /// A memory's type.
@@ -20,6 +21,26 @@ pub(crate) fn decay_class() -> Schema {
 /// A signal of feedback.
 pub(crate) fn signal() -> Schema {
     one_of(Signal::ALL.map(Signal::name))
+}
+
+/// On what a trigger fires.
+pub(crate) fn trigger_event() -> Schema {
+    one_of(TriggerEvent::ALL.map(TriggerEvent::name))
+}
+
+/// What a trigger does.
+pub(crate) fn trigger_action() -> Schema {
+    one_of(TriggerAction::NAMES)
+}
+
+/// Entries of the history of triggers.
+pub(crate) fn history_kinds() -> Schema {
+    one_of(["firing", "attempt", "all"])
+}
+
+/// Where a delivery stands.
+pub(crate) fn delivery_status() -> Schema {
+    one_of(["owed", "given_up"])
 }
 
 /// Role of a key.

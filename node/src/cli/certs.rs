@@ -35,7 +35,9 @@ impl Certs {
         println!("authority    {}", certificates.authority().display());
         println!("certificate  {}", files.certificate.display());
         println!("key          {}", files.key.display());
-        println!("\nKeep ca.key where only operators reach it; nodes do not need it.");
+        println!("cluster key  {}", certificates.cluster_key().display());
+        println!("\nEvery node needs the same cluster key: it seals the secrets of webhooks.");
+        println!("Keep ca.key where only operators reach it; nodes do not need it.");
         Ok(())
     }
 }

@@ -101,8 +101,9 @@ impl Cluster {
             make_private(&data).map_err(told(&format!("make {}", data.display())))?;
             let hosts = LOOPBACK.map(String::from);
             let files = certificates.of_node(id, &hosts).map_err(|error| error.to_string())?;
-            let authority = certificates.authority();
-            let text = Toml { id, data: &data, ports, authority: &authority, files: &files };
+            let (authority, cluster_key) = (certificates.authority(), certificates.cluster_key());
+            let (authority, cluster_key) = (&*authority, &*cluster_key);
+            let text = Toml { id, data: &data, ports, authority, cluster_key, files: &files };
             let toml = text.write(&members.join(", "), &wanted.embedder)?;
             let config = data.join("hearth.toml");
             std::fs::write(&config, toml).map_err(told(&format!("write {}", config.display())))?;
@@ -360,6 +361,7 @@ struct Toml<'a> {
     data: &'a Path,
     ports: Ports,
     authority: &'a Path,
+    cluster_key: &'a Path,
     files: &'a NodeFiles,
 }
 
@@ -379,11 +381,13 @@ impl Toml<'_> {
              [peer]\nlisten = \"127.0.0.1:{peer}\"\nauthority = {}\ncertificate = {certificate}\n\
              key = {key}\n\n\
              [cluster]\nmembers = \"{members}\"\n\n\
+             [webhooks]\nkey = {}\nallow = \"127.0.0.0/8, ::1/128\"\n\n\
              [embedder]\nkind = \"{embedder}\"\nmodel = {}\nlibrary = {}\n",
             self.data.join("hearth.toml").display(),
             self.id,
             quoted(self.data),
             quoted(self.authority),
+            quoted(self.cluster_key),
             quoted(&model),
             quoted(&library),
         ))

@@ -3,11 +3,14 @@
 //! `apply` uses, so a later command sees what an earlier one did.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
+use crate::decide::fire::Raised;
 use crate::decide::tick::judge;
 use crate::engine::Reader;
 use crate::error::Result;
+use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::heat::Anchor;
@@ -17,6 +20,8 @@ use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
+use crate::model::tick::Tick;
+use crate::model::trigger::Notification;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -40,12 +45,31 @@ pub struct Draft<'a> {
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
     stamp_wanted: bool,
-    /// What the actor of the present command may touch, once it was looked up.
+    /// Whether a trigger was changed.
+    triggers_changed: bool,
+    /// What belongs to the present command.
+    pub(super) command: OfCommand,
+}
+
+/// What a draft knows of the command that is being decided.
+#[derive(Default)]
+pub(super) struct OfCommand {
+    /// Where it began.
+    pub(super) mark: Mark,
+    /// What its actor may touch, once it was looked up.
     pub(super) access: Option<Access>,
+    /// What happened that triggers may wait for.
+    pub(super) raised: Vec<Raised>,
+    /// What triggers said.
+    pub(super) notifications: Vec<Notification>,
+    /// Firings that there was no room for, by tenant.
+    pub(super) skipped: BTreeMap<TenantId, u64>,
+    /// The tick that it takes a step of: the state has it as it was before.
+    pub(super) tick: Option<Tick>,
 }
 
 /// A point of a draft to go back to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     changes: usize,
     undo: usize,
@@ -73,7 +97,8 @@ impl<'a> Draft<'a> {
             undo: Vec::new(),
             bytes: 0,
             stamp_wanted: false,
-            access: None,
+            triggers_changed: false,
+            command: OfCommand::default(),
         }
     }
 
@@ -138,6 +163,8 @@ impl<'a> Draft<'a> {
                 RowWrite::DeleteRange(..) => {}
             }
         }
+        self.triggers_changed |=
+            matches!(change, Change::TriggerPut(..) | Change::TriggerRemoved(..));
         self.bytes += change.size_bytes();
         self.changes.push(change);
     }
@@ -145,6 +172,36 @@ impl<'a> Draft<'a> {
     fn set_row(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         let before = self.rows.insert(key.clone(), value);
         self.undo.push((key, before));
+    }
+
+    /// Begins with the next command.
+    pub(super) fn begin(&mut self) -> Mark {
+        let mark = self.mark();
+        self.command = OfCommand { mark, ..OfCommand::default() };
+        mark
+    }
+
+    /// Whether the present command has decided to as much as it should.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes_since(self.command.mark) > BATCH_BYTES
+    }
+
+    /// A tenant's triggers, earlier commands included.
+    pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
+        let mut triggers = self.base.watching(tenant);
+        if self.triggers_changed {
+            let all = Arc::make_mut(&mut triggers);
+            for change in &self.changes {
+                match change {
+                    Change::TriggerPut(of, id, trigger) if *of == tenant => {
+                        all.put(*id, trigger.clone());
+                    }
+                    Change::TriggerRemoved(of, id) if *of == tenant => all.remove(*id),
+                    _ => {}
+                }
+            }
+        }
+        triggers
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -184,7 +241,10 @@ impl<'a> Draft<'a> {
         before: &MemoryRecord,
         anchor: Anchor,
     ) -> Result<()> {
-        let Some(tick) = self.tick(tenant)? else { return Ok(()) };
+        let under_way = self.command.tick.clone();
+        let Some(tick) = under_way.map_or_else(|| self.tick(tenant), |tick| Ok(Some(tick)))? else {
+            return Ok(());
+        };
         if tick.is_before(before.id) {
             judge(self, tenant, &tick, before);
         }

@@ -4,12 +4,14 @@
 use crate::change::Change;
 use crate::command::{Decision, NewMemory, Refusal, Reply};
 use crate::decide::Draft;
+use crate::decide::fire::raise;
 use crate::decide::tenant::may_touch;
 use crate::error::Result;
 use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, relation_key};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
 use crate::model::tenant::KeyId;
+use crate::model::trigger::TriggerEvent;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -113,6 +115,7 @@ fn put(draft: &mut Draft<'_>, tenant: TenantId, actor: Option<KeyId>, edge: &Edg
         let details = vec![edge.target.to_string(), edge.relation.clone()];
         draft.append(tenant, actor, EventKind::Related, (edge.source, &memory), details);
     }
+    raise(draft, tenant, TriggerEvent::Relate, edge.source);
     Ok(())
 }
 

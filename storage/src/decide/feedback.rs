@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::command::{Decision, FeedbackReply, Refusal, Reply, Signal};
 use crate::decide::Draft;
+use crate::decide::fire::raise;
 use crate::decide::recall::strengthened;
 use crate::decide::tenant::may_touch;
 use crate::error::Result;
@@ -10,7 +11,9 @@ use crate::model::heat::{Anchor, Cooling};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
 use crate::model::memory::Memory;
+use crate::model::score::rounded;
 use crate::model::tenant::KeyId;
+use crate::model::trigger::TriggerEvent;
 use crate::table::view::View;
 
 /// Share of what is missing to heat 1 that `relevant` gives.
@@ -50,6 +53,9 @@ pub(super) fn feedback(
     if signal != Signal::Wrong {
         let anchor = Anchor { stability: stability_after, ..present.anchor };
         draft.anchor(tenant, &present, anchor.with_heat(heat_after as f32))?;
+    }
+    if rounded(heat_after) > rounded(heat) {
+        raise(draft, tenant, TriggerEvent::Boost, id);
     }
     let memory = Memory {
         is_flagged: present.memory.is_flagged || signal == Signal::Wrong,

@@ -2,6 +2,7 @@
 
 use crate::change::Change;
 use crate::command::{Decision, MemoryPatch, NewMemory, Refusal, Reply};
+use crate::decide::fire::raise;
 use crate::decide::tenant::may_touch;
 use crate::decide::{Draft, edge};
 use crate::error::Result;
@@ -9,7 +10,9 @@ use crate::model::heat::{Anchor, cools_differently};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
+use crate::model::score::rounded;
 use crate::model::tenant::KeyId;
+use crate::model::trigger::TriggerEvent;
 use crate::model::vector::Vector;
 use crate::table::view::View;
 
@@ -72,6 +75,7 @@ fn create_one(
     draft.push(Change::AnchorPut(tenant, new.id, anchor));
     draft.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
     draft.append(tenant, actor, EventKind::Created, (new.id, &memory), Vec::new());
+    raise(draft, tenant, TriggerEvent::Store, new.id);
     edge::suggested(draft, tenant, actor, new)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }
@@ -102,25 +106,38 @@ pub(super) fn update(
     if fields.is_empty() {
         return Ok(Ok(Reply::Memories(vec![present])));
     }
-    let memory = Memory { updated_at: draft.now(), ..changed };
-    if memory.archived_at != present.memory.archived_at {
-        draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
+    if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
+        raise(draft, tenant, TriggerEvent::Boost, id);
     }
-    // Whatever changes how a memory cools first anchors it at its present heat.
-    let heat = match patch.current_heat {
-        Some(heat) => Some(heat),
-        None if cools_differently(&present.memory, &memory) => Some(present.heat as f32),
-        None => None,
-    };
-    if let Some(heat) = heat {
-        draft.anchor(tenant, &present, present.anchor.with_heat(heat))?;
-    }
-    draft.append(tenant, actor, EventKind::Updated, (id, &memory), fields);
-    draft.push(Change::MemoryPut(tenant, id, memory));
+    settle(draft, tenant, actor, &present, changed, patch.current_heat, fields)?;
     if let Some((_, vector)) = &patch.label {
         draft.push(Change::VectorPut(tenant, id, vector.clone()));
     }
     Ok(Ok(Reply::Memories(draft.present(tenant, id)?.into_iter().collect())))
+}
+
+/// Writes what became of a memory: its text row, and its heat if that is set.
+pub(super) fn settle(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    present: &MemoryRecord,
+    changed: Memory,
+    heat: Option<f32>,
+    fields: Vec<String>,
+) -> Result<()> {
+    let (id, memory) = (present.id, Memory { updated_at: draft.now(), ..changed });
+    if memory.archived_at != present.memory.archived_at {
+        draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
+    }
+    // Whatever changes how a memory cools first anchors it at its present heat.
+    let differently = cools_differently(&present.memory, &memory);
+    if let Some(heat) = heat.or(differently.then_some(present.heat as f32)) {
+        draft.anchor(tenant, present, present.anchor.with_heat(heat))?;
+    }
+    draft.append(tenant, actor, EventKind::Updated, (id, &memory), fields);
+    draft.push(Change::MemoryPut(tenant, id, memory));
+    Ok(())
 }
 
 pub(super) fn delete(

@@ -6,15 +6,19 @@ mod cluster;
 mod draft;
 mod edge;
 mod feedback;
+mod fire;
 mod memory;
+mod outbox;
 mod recall;
 mod tenant;
 mod tick;
+mod trigger;
 mod upkeep;
 
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
+pub use fire::{Verdict, evaluate};
 
-use crate::command::{Action, BULK_MAX, Command, Decision, Refusal, Reply};
+use crate::command::{Action, BULK_MAX, Class, Command, Decision, Refusal, Reply};
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest};
@@ -27,8 +31,7 @@ use crate::table::view::View;
 /// # Errors
 /// Only when this machine cannot read its state.
 pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
-    let mark = draft.mark();
-    draft.access = None;
+    let mark = draft.begin();
     let decision = match (&command.receipt, command.tenant) {
         (Some(request), Some(tenant)) => once(draft, command, tenant, request)?,
         _ => act(draft, command)?,
@@ -42,7 +45,13 @@ pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     if decision.is_err() {
         draft.rewind(mark);
     }
-    Ok(decision)
+    let notifications = std::mem::take(&mut draft.command.notifications);
+    // Nobody reads what a duty is answered.
+    let told = command.class() == Class::Client && !notifications.is_empty();
+    Ok(decision.map(|reply| match told {
+        true => Reply::Notified(Box::new(reply), notifications),
+        false => reply,
+    }))
 }
 
 /// Decides a command with an idempotency key: replays it if its receipt is
@@ -78,6 +87,9 @@ fn once(
         | Reply::Related { .. }
         | Reply::ApiKey(..)
         | Reply::Rule(_)
+        | Reply::Trigger(..)
+        | Reply::Resent { .. }
+        | Reply::Notified(..)
         | Reply::Done
         | Reply::Unfinished
         | Reply::Marked(_) => Vec::new(),
@@ -109,7 +121,24 @@ fn replay(
     Ok(Ok(Reply::Replayed { status: receipt.status, memories }))
 }
 
+/// Acts, and fires the triggers that waited for what happened.
 fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
+    let mut decision = act_plainly(draft, command)?;
+    let Ok(reply) = &mut decision else { return Ok(decision) };
+    if fire::fire(draft)? > 0
+        && let (Reply::Memories(records), Some(tenant)) = (reply, command.tenant)
+    {
+        for record in records {
+            if let Some(present) = draft.present(tenant, record.id)? {
+                *record = present;
+            }
+        }
+    }
+    fire::say_what_was_skipped(draft);
+    Ok(decision)
+}
+
+fn act_plainly(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     match (&command.action, command.tenant) {
         (Action::Form { cluster, tenant, key_id, key }, _) => {
             cluster::form(draft, cluster, tenant, *key_id, key)
@@ -171,6 +200,11 @@ fn act_for(
         Action::Rename(name) => tenant::rename(draft, tenant, name),
         Action::Note(details) => Ok(tenant::note(draft, tenant, actor, details)),
         Action::Tick => tick::tick(draft, tenant),
+        Action::TriggerCreate(id, new) => trigger::create(draft, tenant, actor, *id, new),
+        Action::TriggerUpdate(id, patch) => trigger::update(draft, tenant, actor, *id, patch),
+        Action::TriggerDelete(id) => trigger::delete(draft, tenant, actor, *id),
+        Action::Attempted(attempts) => outbox::attempted(draft, tenant, attempts),
+        Action::Resend(id) => outbox::resend(draft, tenant, actor, *id),
         Action::Form { .. }
         | Action::Stamp
         | Action::Housekeep
@@ -193,6 +227,7 @@ fn each(
     let mut outcomes = Vec::new();
     for id in ids.iter().take(BULK_MAX) {
         outcomes.push(act(draft, *id)?.map(drop));
+        fire::fire(draft)?;
         if draft.bytes_since(mark) > BATCH_BYTES {
             break;
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use crate::change::Change;
 use crate::command::{Decision, Reply};
 use crate::decide::draft::Mark;
+use crate::decide::fire::{fire, raise_often};
 use crate::decide::{BATCH_BYTES, Draft};
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
@@ -16,6 +17,7 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, Tier};
 use crate::model::tenant::ApiKey;
 use crate::model::thermo::Thermo;
+use crate::model::trigger::TriggerEvent;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -54,6 +56,8 @@ fn observed_of(draft: &mut Draft<'_>, report: &TenantReport, mark: Mark) -> Resu
         // What one command may write is bounded: what comes after is counted only.
         let warm = draft.bytes_since(mark) < BATCH_BYTES;
         recalled(draft, tenant, &thermo, (*id, *times, warm), &mut stats)?;
+        raise_often(draft, tenant, TriggerEvent::Recall, *id, *times);
+        fire(draft)?;
     }
     stats.searches += report.searches;
     stats.searches_with_results += report.searches_with_results;

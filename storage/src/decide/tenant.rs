@@ -149,16 +149,17 @@ pub(super) fn may_touch(
     namespace: &str,
 ) -> Result<std::result::Result<(), Refusal>> {
     let Some(id) = actor else { return Ok(Ok(())) };
-    let access = match draft.access.take() {
+    let access = match draft.command.access.take() {
         Some(access) => access,
         None => access_of(draft, tenant, id)?,
     };
     let allowed = access.allows(namespace);
-    draft.access = Some(access);
+    draft.command.access = Some(access);
     Ok(if allowed { Ok(()) } else { Err(Refusal::NamespaceForbidden(namespace.to_owned())) })
 }
 
-fn access_of(draft: &Draft<'_>, tenant: TenantId, id: KeyId) -> Result<Access> {
+/// What a key may touch.
+pub(super) fn access_of(draft: &Draft<'_>, tenant: TenantId, id: KeyId) -> Result<Access> {
     let rules = draft.access_rules(tenant)?;
     if rules.rules.is_empty() {
         return Ok(Access::default());

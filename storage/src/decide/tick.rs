@@ -5,11 +5,13 @@ use crate::change::Change;
 use crate::command::{Decision, Refusal, Reply};
 use crate::decide::Draft;
 use crate::decide::draft::BATCH_BYTES;
+use crate::decide::fire::{fire, raise_course};
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
 use crate::model::tick::{Crossing, Stage, Tick};
+use crate::model::trigger::TriggerEvent;
 use crate::table::view::View;
 
 /// Most memories that one step judges or archives.
@@ -32,6 +34,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, tenant: TenantId) -> Result<Decision> 
         }
         _ => last,
     };
+    draft.command.tick = Some(tick.clone());
     tick.stage = match tick.stage {
         Stage::Judging(reached) => judge_some(draft, tenant, &tick, reached)?,
         Stage::Archiving(reached) => archive_some(draft, tenant, &tick, reached)?,
@@ -48,12 +51,14 @@ fn judge_some(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Result<Stage> {
-    let found = draft.base().cooled(tenant, tick, reached, STEP_MAX);
+    let found = draft.base().cooled(tenant, tick, &cuts(draft, tenant, tick), reached, STEP_MAX);
     let mark = draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
         if let Some(present) = draft.present(tenant, *id)? {
             judge(draft, tenant, tick, &present);
+            draft.command.tick = Some(Tick { stage: Stage::Judging(Some(*id)), ..tick.clone() });
+            fire(draft)?;
         }
         if draft.bytes_since(mark) > BATCH_BYTES {
             return Ok(Stage::Judging(Some(*id)));
@@ -68,10 +73,28 @@ fn judge_some(
     })
 }
 
-/// Appends what a tick has to say of one memory.
+/// Heats that triggers ask a tick about, in order.
+fn cuts(draft: &Draft<'_>, tenant: TenantId, tick: &Tick) -> Vec<f64> {
+    let triggers = draft.triggers(tenant);
+    let waits = |event: &TriggerEvent| triggers.wait_for(*event);
+    if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(waits) {
+        return Vec::new();
+    }
+    let mut cuts = triggers.cuts().to_vec();
+    // The bound of those that name none.
+    cuts.push(tick.thermo.consolidation.cold_threshold);
+    cuts.sort_by(f64::total_cmp);
+    cuts
+}
+
+/// Appends what a tick has to say of one memory, and has triggers asked.
 pub(super) fn judge(draft: &mut Draft<'_>, tenant: TenantId, tick: &Tick, present: &MemoryRecord) {
     if present.memory.archived_at.is_some() {
         return;
+    }
+    let Some(course) = tick.course(&present.memory, &present.anchor) else { return };
+    for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
+        raise_course(draft, tenant, event, present.id, course);
     }
     let kind = match tick.crossing(&present.memory, &present.anchor) {
         Some(Crossing::Cooled) => EventKind::Cooled,
@@ -87,7 +110,7 @@ fn archive_some(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Result<Stage> {
-    let found = draft.base().cooled(tenant, tick, reached, STEP_MAX);
+    let found = draft.base().cooled(tenant, tick, &[], reached, STEP_MAX);
     let mark = draft.mark();
     for id in &found.cold {
         if let Some(present) = draft.present(tenant, *id)?

@@ -8,4 +8,5 @@ pub(crate) mod graph;
 pub(crate) mod heats;
 pub(crate) mod registry;
 pub(crate) mod tenant;
+pub(crate) mod triggers;
 pub(crate) mod words;

@@ -11,9 +11,10 @@ use crate::change::all_of;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::index::tenant::{IndexChange, TenantIndex};
+use crate::index::triggers::Triggers;
 use crate::model::access::{Access, Rules};
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::Memory;
 use crate::model::sq8::Code;
 use crate::model::tenant::{ApiKey, Caller, KeyId, KeyText, Tenant};
@@ -32,6 +33,7 @@ pub(crate) struct Registry {
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
     rules: RwLock<HashMap<TenantId, Rules>>,
+    triggers: RwLock<HashMap<TenantId, Arc<Triggers>>>,
     /// Tenants whose graph is behind.
     behind: Mutex<BTreeSet<TenantId>>,
 }
@@ -44,6 +46,7 @@ impl Registry {
             tenants: RwLock::default(),
             keys: RwLock::default(),
             rules: RwLock::default(),
+            triggers: RwLock::default(),
             behind: Mutex::default(),
         };
         let dimension = dimension(state)?;
@@ -59,6 +62,12 @@ impl Registry {
         for row in state.range(&[Kind::Rules as u8], &[Kind::Rules as u8 + 1]) {
             let (key, value) = row?;
             registry.put_rules(split(&key)?.0, codec::decode(&value)?);
+        }
+        for row in state.range(&[Kind::Trigger as u8], &[Kind::Trigger as u8 + 1]) {
+            let (key, value) = row?;
+            let (tenant, rest) = split(&key)?;
+            let (id, trigger) = (TriggerId(fixed(rest)?), codec::decode(&value)?);
+            registry.change_triggers(tenant, |all| all.put(id, trigger));
         }
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
@@ -120,6 +129,16 @@ impl Registry {
 
     pub(crate) fn put_rules(&self, tenant: TenantId, rules: Rules) {
         self.rules.write().insert(tenant, rules);
+    }
+
+    pub(crate) fn change_triggers(&self, tenant: TenantId, change: impl FnOnce(&mut Triggers)) {
+        // Whoever reads them meanwhile finishes on what they were.
+        change(Arc::make_mut(self.triggers.write().entry(tenant).or_default()));
+    }
+
+    /// A tenant's triggers.
+    pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
+        self.triggers.read().get(&tenant).cloned().unwrap_or_default()
     }
 
     /// Who presents `text`, if it is a key of this state.
@@ -206,8 +225,9 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
     index.apply((0..ends / 2).map(|_| IndexChange::EdgeAppended));
     let (start, end) = all_of(Kind::Event, tenant);
     for row in state.range(&start, &end) {
-        row?;
-        index.apply([IndexChange::EventAppended]);
+        let (key, _) = row?;
+        let (entry, _) = split(&key)?.1.split_at_checked(8).unwrap_or_default();
+        index.apply([IndexChange::EventAppended(u64::from_be_bytes(fixed(entry)?))]);
     }
     Ok(())
 }

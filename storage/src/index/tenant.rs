@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     receipts: BTreeMap<u32, u64>,
     /// Events kept.
     events: u64,
+    /// Entry of the last one.
+    last_event: u64,
     /// Edges between memories.
     edges: u64,
 }
@@ -49,13 +51,23 @@ pub(crate) struct Inner {
 /// the lock is taken.
 pub(crate) enum IndexChange {
     Tenant(Tenant),
-    Memory { id: MemoryId, memory: Memory, words_before: Vec<String>, words: Vec<String> },
+    Memory {
+        id: MemoryId,
+        memory: Memory,
+        words_before: Vec<String>,
+        words: Vec<String>,
+    },
     Anchor(MemoryId, Anchor),
     Vector(MemoryId, Vec<f32>, Code),
-    Removed { id: MemoryId, words_before: Vec<String>, key_points_before: Vec<String> },
+    Removed {
+        id: MemoryId,
+        words_before: Vec<String>,
+        key_points_before: Vec<String>,
+    },
     ReceiptPut(u32),
     ReceiptsDropped(u32),
-    EventAppended,
+    /// In the entry of this index.
+    EventAppended(u64),
     EventsTrimmed(u64),
     EdgeAppended,
     EdgeRemoved,
@@ -77,6 +89,7 @@ impl TenantIndex {
                 namespaces: Namespaces::default(),
                 receipts: BTreeMap::new(),
                 events: 0,
+                last_event: 0,
                 edges: 0,
             }),
         }
@@ -181,6 +194,11 @@ impl Inner {
         self.events
     }
 
+    /// Index of the entry with the last event.
+    pub(crate) fn last_event(&self) -> u64 {
+        self.last_event
+    }
+
     /// Name of the namespace of this number, if any memory is in it.
     pub(crate) fn namespace_name(&self, number: u32) -> Option<&str> {
         let used = self.namespaces.used.get(number as usize);
@@ -280,7 +298,10 @@ impl Inner {
             IndexChange::ReceiptsDropped(before) => {
                 self.receipts = self.receipts.split_off(&before);
             }
-            IndexChange::EventAppended => self.events += 1,
+            IndexChange::EventAppended(index) => {
+                self.events += 1;
+                self.last_event = self.last_event.max(index);
+            }
             IndexChange::EdgeAppended => self.edges += 1,
             IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
             IndexChange::EventsTrimmed(count) => {

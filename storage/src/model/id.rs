@@ -9,28 +9,43 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
-/// A memory: the 16 bytes of a UUID (version 7 when made here, so ids sort by age).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct MemoryId(pub [u8; 16]);
+/// A name that is a UUID: shown and read in its usual form.
+macro_rules! uuid_name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub [u8; 16]);
 
-impl fmt::Display for MemoryId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        uuid::Uuid::from_bytes(self.0).hyphenated().fmt(out)
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                uuid::Uuid::from_bytes(self.0).hyphenated().fmt(out)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, out)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                uuid::Uuid::try_parse(text).map(|id| Self(id.into_bytes()))
+            }
+        }
+    };
 }
 
-impl fmt::Debug for MemoryId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, out)
-    }
+uuid_name! {
+    /// A memory: the 16 bytes of a UUID (version 7 when made here, so ids sort by age).
+    MemoryId
 }
 
-impl FromStr for MemoryId {
-    type Err = uuid::Error;
-
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        uuid::Uuid::try_parse(text).map(|id| Self(id.into_bytes()))
-    }
+uuid_name! {
+    /// A trigger: the 16 bytes of a UUID.
+    TriggerId
 }
 
 /// An instant of the cluster clock, in microseconds since 1970-01-01 UTC.

@@ -22,6 +22,36 @@ pub struct Cursor {
     pub ordinal: u32,
 }
 
+impl Record for Cursor {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "cursor";
+}
+
+impl Cursor {
+    /// After every event of an entry.
+    pub fn after(index: u64) -> Self {
+        Self { index, ordinal: u32::MAX }
+    }
+
+    /// The place that follows.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self.ordinal.checked_add(1) {
+            Some(ordinal) => Self { ordinal, ..self },
+            None => Self { index: self.index.saturating_add(1), ordinal: 0 },
+        }
+    }
+
+    /// The place that this one follows.
+    #[must_use]
+    pub fn previous(self) -> Self {
+        match self.ordinal.checked_sub(1) {
+            Some(ordinal) => Self { ordinal, ..self },
+            None => Self::after(self.index.saturating_sub(1)),
+        }
+    }
+}
+
 /// What can have happened. New kinds are appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
@@ -47,6 +77,14 @@ pub enum EventKind {
     Unrelated,
     /// Something that an agent wants to be remembered as having happened.
     Noted,
+    /// A trigger fired.
+    Fired,
+    /// What a firing owed was delivered.
+    Delivered,
+    /// An attempt to deliver it failed.
+    DeliveryFailed,
+    /// Triggers that held did not fire: one command fires no more than a batch can carry.
+    FiringsSkipped,
 }
 
 /// One row of the journal.
@@ -65,7 +103,10 @@ pub struct Event {
     /// The fields that changed, for [`EventKind::Updated`]; the signal, for
     /// [`EventKind::Feedback`]; the other memory and the relation, for edges; the
     /// beginning of what it said, for [`EventKind::Deleted`]; action, target, label and more
-    /// as JSON, for [`EventKind::Noted`].
+    /// as JSON, for [`EventKind::Noted`]; trigger, its name, event, action, the beginning of
+    /// the label, what came of it, for [`EventKind::Fired`]; trigger, delivery, attempt, what
+    /// came of it, what is next, for deliveries; how many, for
+    /// [`EventKind::FiringsSkipped`].
     pub details: Vec<String>,
 }
 

@@ -13,6 +13,7 @@ use crate::model::heat::{Anchor, Cooling, heat};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
 use crate::model::thermo::Thermo;
+use crate::model::trigger::Course;
 
 /// A tenant's last tick, done or under way: whoever leads next goes on with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -112,6 +113,13 @@ impl Tick {
             (true, false) => Some(Crossing::Warmed),
             _ => None,
         }
+    }
+
+    /// How a memory's heat went since the tick before; `None` as for [`Tick::heats`].
+    pub fn course(&self, memory: &Memory, anchor: &Anchor) -> Option<Course> {
+        let (before, now) = self.heats(memory, anchor)?;
+        let start = if anchor.at > self.from { anchor.heat.into() } else { before };
+        Some(Course { before, start, now, cold: self.thermo.consolidation.cold_threshold })
     }
 
     /// What an anchor that replaces this one carries as its [`Anchor::tick_heat`].

@@ -11,18 +11,30 @@
 //! | 0x02 | cluster | |
 //! | 0x10 | tenant | tenant 4 |
 //! | 0x11 | API key | tenant 4, key id 8 |
+//! | 0x12 | tick | tenant 4 |
+//! | 0x13 | recall statistics | tenant 4 |
+//! | 0x14 | usage | tenant 4, month 4 |
+//! | 0x15 | last report | node 8 |
+//! | 0x16 | access rules | tenant 4 |
 //! | 0x20 | memory | tenant 4, memory id 16 |
 //! | 0x21 | anchor | tenant 4, memory id 16 |
 //! | 0x22 | vector | tenant 4, memory id 16 |
+//! | 0x23 | edge, at each of its ends | tenant 4, memory id 16, other 16, relation 8 |
 //! | 0x30 | receipt | tenant 4, day 4, key hash 32 |
 //! | 0x40 | event | tenant 4, log index 8, ordinal 4 |
-//! | 0x23, 0x24 | reserved: edge, edge by target | |
 //! | 0x41 | reserved: audit | |
-//! | 0x50–0x53 | reserved: trigger, outbox, tick, tenant statistics | |
+//! | 0x42 | first event kept | tenant 4 |
+//! | 0x50 | trigger | tenant 4, trigger id 16 |
+//! | 0x51 | firings | tenant 4, trigger id 16 |
+//! | 0x52 | outbox | tenant 4 |
+//! | 0x53 | delivery | tenant 4, trigger id 16, number 8 |
+//! | 0x54 | delivery that is due | time 8, tenant 4, trigger id 16, number 8 |
+//! | 0x55 | delivery given up | tenant 4, time 8, trigger id 16, number 8 |
 
 use crate::error::{Error, Result};
+use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::Cursor;
 use crate::model::receipt::ReceiptKey;
 use crate::model::tenant::KeyId;
@@ -61,6 +73,20 @@ pub enum Kind {
     Receipt = 0x30,
     /// A journal event.
     Event = 0x40,
+    /// Where a tenant's journal begins since events were trimmed.
+    FirstEvent = 0x42,
+    /// A trigger.
+    Trigger = 0x50,
+    /// What a trigger has done so far.
+    Firings = 0x51,
+    /// How many deliveries a tenant has.
+    Outbox = 0x52,
+    /// A delivery, owed or given up.
+    Delivery = 0x53,
+    /// Says when a delivery is due; no value.
+    Due = 0x54,
+    /// Says when a delivery was given up; no value.
+    Dead = 0x55,
 }
 
 /// A key of `state/`.
@@ -96,6 +122,20 @@ pub enum Key {
     Receipt(TenantId, u32, ReceiptKey),
     /// See [`Kind::Event`].
     Event(TenantId, Cursor),
+    /// See [`Kind::FirstEvent`].
+    FirstEvent(TenantId),
+    /// See [`Kind::Trigger`].
+    Trigger(TenantId, TriggerId),
+    /// See [`Kind::Firings`].
+    Firings(TenantId, TriggerId),
+    /// See [`Kind::Outbox`].
+    Outbox(TenantId),
+    /// See [`Kind::Delivery`].
+    Delivery(TenantId, DeliveryId),
+    /// See [`Kind::Due`].
+    Due(Timestamp, TenantId, DeliveryId),
+    /// See [`Kind::Dead`].
+    Dead(TenantId, Timestamp, DeliveryId),
 }
 
 impl Key {
@@ -128,8 +168,47 @@ impl Key {
                 &cursor.ordinal.to_be_bytes(),
             ]
             .concat(),
+            Self::FirstEvent(tenant) => prefix(Kind::FirstEvent, *tenant),
+            Self::Trigger(tenant, id) => [&prefix(Kind::Trigger, *tenant)[..], &id.0].concat(),
+            Self::Firings(tenant, id) => [&prefix(Kind::Firings, *tenant)[..], &id.0].concat(),
+            Self::Outbox(tenant) => prefix(Kind::Outbox, *tenant),
+            Self::Delivery(tenant, id) => {
+                [&prefix(Kind::Delivery, *tenant)[..], &delivery(id)].concat()
+            }
+            Self::Due(at, tenant, id) => {
+                [&[Kind::Due as u8][..], &instant(*at), &tenant.0.to_be_bytes(), &delivery(id)]
+                    .concat()
+            }
+            Self::Dead(tenant, at, id) => {
+                [&prefix(Kind::Dead, *tenant)[..], &instant(*at), &delivery(id)].concat()
+            }
         }
     }
+}
+
+/// No instant of the cluster lies before 1970: its bytes sort as it does.
+fn instant(at: Timestamp) -> [u8; 8] {
+    at.0.to_be_bytes()
+}
+
+fn delivery(id: &DeliveryId) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    bytes[..16].copy_from_slice(&id.trigger.0);
+    bytes[16..].copy_from_slice(&id.number.to_be_bytes());
+    bytes
+}
+
+/// The delivery that the last 24 bytes of a key name.
+///
+/// # Errors
+/// [`Error::Corrupt`] when there are fewer.
+pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
+    let bytes = key.last_chunk::<24>().ok_or_else(|| malformed(key))?;
+    let (trigger, number) = bytes.split_at(16);
+    Ok(DeliveryId {
+        trigger: TriggerId(fixed(trigger)?),
+        number: u64::from_be_bytes(fixed(number)?),
+    })
 }
 
 /// The bytes that all keys of one kind and tenant begin with.
@@ -202,6 +281,20 @@ mod tests {
         assert_eq!(Key::Rules(tenant).bytes(), [&[0x16][..], &t].concat());
         let edge = Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]);
         assert_eq!(edge.bytes(), [&[0x23][..], &t, &aa, &[0xbb; 16], &[8; 8]].concat());
+        assert_eq!(Key::FirstEvent(tenant).bytes(), [&[0x42][..], &t].concat());
+        let trigger = TriggerId([0xcc; 16]);
+        assert_eq!(Key::Trigger(tenant, trigger).bytes(), [&[0x50][..], &t, &[0xcc; 16]].concat());
+        assert_eq!(Key::Firings(tenant, trigger).bytes(), [&[0x51][..], &t, &[0xcc; 16]].concat());
+        assert_eq!(Key::Outbox(tenant).bytes(), [&[0x52][..], &t].concat());
+        let delivery = DeliveryId { trigger, number: 9 };
+        let d = [&[0xcc; 16][..], &[0, 0, 0, 0, 0, 0, 0, 9]].concat();
+        assert_eq!(Key::Delivery(tenant, delivery).bytes(), [&[0x53][..], &t, &d].concat());
+        let at = [0, 0, 0, 0, 0, 0, 1, 0];
+        let due = Key::Due(Timestamp(256), tenant, delivery).bytes();
+        assert_eq!(due, [&[0x54][..], &at, &t, &d].concat());
+        let dead = Key::Dead(tenant, Timestamp(256), delivery).bytes();
+        assert_eq!(dead, [&[0x55][..], &t, &at, &d].concat());
+        assert_eq!(delivery_of(&due).unwrap(), delivery);
         let receipt = Key::Receipt(tenant, 5, [7; 32]);
         assert_eq!(receipt.bytes(), [&[0x30][..], &t, &[0, 0, 0, 5], &[7; 32]].concat());
         let event = Key::Event(tenant, Cursor { index: 6, ordinal: 8 });

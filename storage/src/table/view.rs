@@ -6,14 +6,16 @@ use crate::error::Result;
 use crate::model::access::Rules;
 use crate::model::analytics::{RecallStats, Usage};
 use crate::model::cluster::Cluster;
+use crate::model::delivery::{Delivery, DeliveryId, Outbox};
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::heat::{Anchor, Cooling, heat};
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Tenant};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
+use crate::model::trigger::{Firings, Trigger};
 use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
 /// A consistent set of rows.
@@ -80,6 +82,26 @@ pub trait View {
     /// A tenant's access rules.
     fn access_rules(&self, tenant: TenantId) -> Result<Rules> {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
+    }
+
+    /// A trigger.
+    fn trigger(&self, tenant: TenantId, id: TriggerId) -> Result<Option<Trigger>> {
+        self.record(&Key::Trigger(tenant, id))
+    }
+
+    /// What a trigger has done so far.
+    fn firings(&self, tenant: TenantId, id: TriggerId) -> Result<Firings> {
+        Ok(self.record(&Key::Firings(tenant, id))?.unwrap_or_default())
+    }
+
+    /// How many deliveries a tenant has.
+    fn outbox(&self, tenant: TenantId) -> Result<Outbox> {
+        Ok(self.record(&Key::Outbox(tenant))?.unwrap_or_default())
+    }
+
+    /// A delivery.
+    fn delivery(&self, tenant: TenantId, id: DeliveryId) -> Result<Option<Delivery>> {
+        self.record(&Key::Delivery(tenant, id))
     }
 
     /// A tenant's keys in order of their ids.

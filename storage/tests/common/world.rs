@@ -66,6 +66,8 @@ pub struct World {
     pub memories: BTreeMap<MemoryId, Naive>,
     pub receipts: BTreeMap<u8, (u8, MemoryId)>,
     pub next: u64,
+    /// Memories that were ever stored.
+    pub created: u64,
 }
 
 impl World {
@@ -189,6 +191,7 @@ impl World {
                 let anchor = Anchor::fresh(new.initial_heat, now);
                 let naive = Naive { memory, anchor, text_for_vector: new.label.clone() };
                 self.memories.insert(new.id, naive);
+                self.created += 1;
                 if let Some(receipt) = &command.receipt {
                     self.receipts.insert(receipt.key[0], (receipt.body_hash[0], new.id));
                 }

@@ -1,0 +1,17 @@
+//! What the interface has to know of webhooks: where they may go, and how their secrets are
+//! kept. Who sends them is not known here.
+
+use storage::model::trigger::Sealed;
+
+/// Rules and secrets of webhooks; implemented by whoever sends them.
+pub trait Hooks: Send + Sync {
+    /// Whether requests may go to `url`, as far as the text tells: where a name leads is looked
+    /// at when it is sent.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn check(&self, url: &str) -> Result<(), String>;
+
+    /// A secret that only this cluster can read; `None` if this node has no key for that.
+    fn seal(&self, secret: &str) -> Option<Sealed>;
+}

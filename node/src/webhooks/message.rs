@@ -1,0 +1,168 @@
+//! What a webhook's request says and how it is signed: by Standard Webhooks
+//! (<https://www.standardwebhooks.com>, `webhook-*` headers), and in the form that published
+//! receivers know (`X-Sulcus-*`).
+
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use ring::hmac::{HMAC_SHA256, Key, sign};
+use serde_json::json;
+use storage::model::delivery::{Delivery, DeliveryId};
+use storage::model::id::Timestamp;
+use storage::model::score::rounded;
+
+/// What a secret of Standard Webhooks begins with; base64 follows.
+const STANDARD_PREFIX: &str = "whsec_";
+
+/// A request's body and headers.
+pub(crate) struct Message {
+    pub(crate) body: String,
+    pub(crate) headers: HeaderMap,
+}
+
+impl Message {
+    /// The request of an attempt at `now`, signed by each of `secrets`, the newest first.
+    pub(crate) fn new(
+        id: DeliveryId,
+        delivery: &Delivery,
+        secrets: &[String],
+        now: SystemTime,
+    ) -> Self {
+        let (id_text, body) = (id.to_string(), body(id, delivery));
+        let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let mut headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("webhook-id", id_text.clone()),
+            ("webhook-timestamp", seconds.to_string()),
+            ("x-sulcus-event", delivery.event.name().to_owned()),
+        ];
+        let standard = secrets.iter().map(|secret| {
+            let content = format!("{id_text}.{seconds}.{body}");
+            format!("v1,{}", STANDARD.encode(hmac(&key_of(secret), content.as_bytes())))
+        });
+        let standard = standard.collect::<Vec<_>>().join(" ");
+        if let Some(secret) = secrets.first() {
+            let hex: String = hmac(secret.as_bytes(), body.as_bytes())
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            headers.push(("webhook-signature", standard));
+            headers.push(("x-sulcus-signature", format!("sha256={hex}")));
+        }
+        let header = |(name, value): (&'static str, String)| {
+            let value = HeaderValue::from_str(&value).ok()?;
+            Some((HeaderName::from_static(name), value))
+        };
+        Self { body, headers: headers.into_iter().filter_map(header).collect() }
+    }
+}
+
+/// The key that a secret stands for: what follows `whsec_` in base64, or its own bytes.
+fn key_of(secret: &str) -> Vec<u8> {
+    let standard = secret.strip_prefix(STANDARD_PREFIX);
+    let key = standard.and_then(|text| STANDARD.decode(text).ok());
+    key.unwrap_or_else(|| secret.as_bytes().to_vec())
+}
+
+fn hmac(key: &[u8], content: &[u8]) -> Vec<u8> {
+    sign(&Key::new(HMAC_SHA256, key), content).as_ref().to_vec()
+}
+
+fn body(id: DeliveryId, delivery: &Delivery) -> String {
+    let tags = delivery.label.split_whitespace().filter_map(|word| word.strip_prefix('#'));
+    let tags: Vec<&str> = tags.filter(|tag| !tag.is_empty() && !tag.starts_with('#')).collect();
+    json!({
+        "event": delivery.event.name(),
+        "trigger_id": id.trigger.to_string(),
+        "trigger_name": delivery.trigger_name,
+        "fired_at": timestamp(delivery.fired_at),
+        "node": {
+            "id": delivery.memory.to_string(),
+            "label": delivery.label,
+            "memory_type": delivery.memory_type.name(),
+            "namespace": delivery.namespace,
+            "heat": rounded(delivery.heat),
+            "tags": tags,
+        },
+    })
+    .to_string()
+}
+
+fn timestamp(at: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use storage::model::delivery::DeliveryStage;
+    use storage::model::id::{MemoryId, TriggerId};
+    use storage::model::memory::MemoryType;
+    use storage::model::trigger::TriggerEvent;
+
+    fn message(secrets: &[&str]) -> Message {
+        let delivery = Delivery {
+            event: TriggerEvent::Store,
+            trigger_name: "t".into(),
+            fired_at: Timestamp(1_500_000),
+            memory: MemoryId([1; 16]),
+            namespace: "n".into(),
+            label: "one #two #".into(),
+            memory_type: MemoryType::Fact,
+            heat: 0.25,
+            attempts: 0,
+            attempts_before: 0,
+            stage: DeliveryStage::Owed(Timestamp(0)),
+        };
+        let id = DeliveryId { trigger: TriggerId([2; 16]), number: 3 };
+        let secrets: Vec<String> = secrets.iter().map(|secret| (*secret).to_owned()).collect();
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_614_265_330);
+        Message::new(id, &delivery, &secrets, now)
+    }
+
+    #[test]
+    fn the_body_is_the_published_one() {
+        let body: serde_json::Value = serde_json::from_str(&message(&[]).body).unwrap();
+        let node = json!({
+            "id": "01010101-0101-0101-0101-010101010101", "label": "one #two #",
+            "memory_type": "fact", "namespace": "n", "heat": 0.25, "tags": ["two"],
+        });
+        let expected = json!({
+            "event": "on_store", "trigger_id": "02020202-0202-0202-0202-020202020202",
+            "trigger_name": "t", "fired_at": "1970-01-01T00:00:01.5Z", "node": node,
+        });
+        assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn without_a_secret_there_is_no_signature() {
+        let headers = message(&[]).headers;
+        let id = format!("msg_{}_3", "02".repeat(16));
+        assert_eq!(headers["webhook-id"], id.as_str());
+        assert_eq!(headers["webhook-timestamp"], "1614265330");
+        assert!(!headers.contains_key("webhook-signature"));
+        assert!(!headers.contains_key("x-sulcus-signature"));
+    }
+
+    #[test]
+    fn each_secret_signs_and_the_newest_alone_in_the_published_form() {
+        let headers = message(&["whsec_c2VjcmV0", "plain secret"]).headers;
+        let signatures = headers["webhook-signature"].to_str().unwrap();
+        assert_eq!(signatures.split(' ').count(), 2);
+        assert!(signatures.split(' ').all(|signature| signature.starts_with("v1,")));
+        assert!(headers["x-sulcus-signature"].to_str().unwrap().starts_with("sha256="));
+    }
+
+    #[test]
+    fn a_standard_secret_is_base64_and_the_signature_that_of_the_specification() {
+        // The example of the specification's reference libraries.
+        let (secret, id) =
+            ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek");
+        let content = format!("{id}.1614265330.{}", r#"{"test": 2432232314}"#);
+        let signature = STANDARD.encode(hmac(&key_of(secret), content.as_bytes()));
+        assert_eq!(signature, "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+}

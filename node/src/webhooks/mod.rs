@@ -1,0 +1,71 @@
+//! Webhooks: where requests may go, what they say and how they are signed, and the leader's
+//! duty of sending what the outbox owes. What is owed is decided in `storage`.
+
+mod address;
+mod message;
+mod sender;
+mod vault;
+
+use std::path::Path;
+use std::time::Duration;
+
+use api::Hooks;
+use reqwest::redirect::Policy as Redirects;
+use reqwest::{Certificate, Client};
+use storage::model::trigger::Sealed;
+
+use crate::config;
+
+use address::{Policy, Resolver};
+pub(crate) use sender::{Counters, Sender};
+use vault::Vault;
+pub(crate) use vault::new_key;
+
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// For how long a connection is kept for the next request to the same receiver.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The rules of this node's webhooks, and its key for their secrets.
+pub(crate) struct Webhooks {
+    policy: Policy,
+    vault: Option<Vault>,
+    client: Client,
+    retries: Vec<Duration>,
+}
+
+impl Webhooks {
+    pub(crate) fn new(config: &config::Webhooks) -> Result<Self, String> {
+        let policy = Policy { allowed: config.allow.clone() };
+        let vault = config.key.as_deref().map(Vault::read).transpose()?;
+        let mut client = Client::builder()
+            // Whoever answers must not send us elsewhere, nor the environment.
+            .redirect(Redirects::none())
+            .no_proxy()
+            .dns_resolver(Resolver::new(policy.clone()))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(Duration::from_millis(config.timeout_ms))
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &config.authority {
+            client = client.tls_certs_merge(authority(path)?);
+        }
+        let client = client.build().map_err(|error| format!("webhooks: {error}"))?;
+        Ok(Self { policy, vault, client, retries: config.retry_seconds.clone() })
+    }
+}
+
+fn authority(path: &Path) -> Result<Vec<Certificate>, String> {
+    let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Certificate::from_pem_bundle(&pem).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+impl Hooks for Webhooks {
+    fn check(&self, url: &str) -> Result<(), String> {
+        self.policy.check(url).map(drop)
+    }
+
+    fn seal(&self, secret: &str) -> Option<Sealed> {
+        self.vault.as_ref().map(|vault| vault.seal(secret))
+    }
+}

@@ -1,0 +1,99 @@
+//! Secrets that only this cluster can read: ChaCha20-Poly1305 with the key of a file that all
+//! nodes share. Who may use them is not known here.
+
+use std::path::Path;
+
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use storage::model::trigger::Sealed;
+use uuid::Uuid;
+
+/// Bytes of the key.
+const KEY_BYTES: usize = 32;
+/// What is authenticated along: a sealed secret is of no use as anything else.
+const PURPOSE: &[u8] = b"hearth webhook secret 1";
+
+/// The cluster's key, ready to be used.
+pub(crate) struct Vault(LessSafeKey);
+
+/// The text of a new key file.
+pub(crate) fn new_key() -> String {
+    let random: [u8; KEY_BYTES] = random();
+    random.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n"
+}
+
+/// Random bytes of the system, by way of UUIDs: 122 bits in each 16 bytes.
+fn random<const N: usize>() -> [u8; N] {
+    let mut random = [0; N];
+    for part in random.chunks_mut(16) {
+        part.copy_from_slice(&Uuid::new_v4().as_bytes()[..part.len()]);
+    }
+    random
+}
+
+impl Vault {
+    /// The key in the file at `path`: 32 bytes in hex.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let told = |why: &dyn std::fmt::Display| format!("webhooks.key {}: {why}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
+        Self::of(text.trim()).ok_or_else(|| told(&"must hold 64 hexadecimal digits"))
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let bytes = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
+        let key: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
+        UnboundKey::new(&CHACHA20_POLY1305, &key).ok().map(LessSafeKey::new).map(Self)
+    }
+
+    /// Nonce, ciphertext and tag of `secret`.
+    pub(crate) fn seal(&self, secret: &str) -> Sealed {
+        // 96 bits at random: a key seals far fewer than the 2^32 secrets that this is safe for.
+        let nonce: [u8; NONCE_LEN] = random();
+        let mut sealed = secret.as_bytes().to_vec();
+        let tag = self
+            .0
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(PURPOSE),
+                &mut sealed,
+            )
+            .expect("a secret is far shorter than what can be sealed at once");
+        Sealed([&nonce[..], &sealed, tag.as_ref()].concat())
+    }
+
+    /// The secret that was sealed; `None` if another key sealed it, or it was changed.
+    pub(crate) fn open(&self, sealed: &Sealed) -> Option<String> {
+        let (nonce, rest) = sealed.0.split_first_chunk::<NONCE_LEN>()?;
+        let (nonce, mut rest) = (Nonce::assume_unique_for_key(*nonce), rest.to_vec());
+        let opened = self.0.open_in_place(nonce, Aad::from(PURPOSE), &mut rest).ok()?;
+        String::from_utf8(opened.to_vec()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sealed_is_opened_by_the_same_key_only() {
+        let (vault, other) =
+            (Vault::of(new_key().trim()).unwrap(), Vault::of(new_key().trim()).unwrap());
+        let sealed = vault.seal("whsec_c2VjcmV0");
+        assert_eq!(vault.open(&sealed).as_deref(), Some("whsec_c2VjcmV0"));
+        assert_eq!(other.open(&sealed), None);
+        let mut changed = sealed.clone();
+        changed.0[NONCE_LEN] ^= 1;
+        assert_eq!(vault.open(&changed), None);
+        assert_eq!(vault.open(&Sealed(vec![1; 5])), None);
+        assert_ne!(vault.seal("same"), vault.seal("same"), "each time anew");
+    }
+
+    #[test]
+    fn a_key_file_holds_64_digits() {
+        for wrong in ["", "ab", "zz", &"+1".repeat(32), &"a".repeat(63), &"ab".repeat(33)] {
+            assert!(Vault::of(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Rules of the outbox: what a firing owes, what becomes of attempts to deliver it. That an
+//! attempt is made at all is the leader's duty, and no rule.
+
+use crate::change::Change;
+use crate::command::{BULK_MAX, Decision, Refusal, Reply};
+use crate::decide::Draft;
+use crate::decide::tenant::may_touch;
+use crate::error::Result;
+use crate::model::delivery::{
+    Attempt, AttemptOutcome, DEAD_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
+    DeliveryStage, OWED_MAX, REASON_BYTES_MAX,
+};
+use crate::model::id::{TenantId, Timestamp, TriggerId};
+use crate::model::journal::{Event, EventKind};
+use crate::model::memory::MemoryRecord;
+use crate::model::tenant::KeyId;
+use crate::model::trigger::{Trigger, TriggerEvent};
+use crate::table::key::{Kind, delivery_of, prefix};
+use crate::table::view::View;
+
+/// Owes what a firing has to deliver, and says its id; or that too much is owed already.
+pub(super) fn owe(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    (id, trigger): (TriggerId, &Trigger),
+    number: u64,
+    event: TriggerEvent,
+    present: &MemoryRecord,
+) -> Result<String> {
+    let mut outbox = draft.outbox(tenant)?;
+    if outbox.owed >= OWED_MAX {
+        outbox.dropped += 1;
+        draft.push(Change::OutboxPut(tenant, outbox));
+        return Ok("dropped".into());
+    }
+    outbox.owed += 1;
+    draft.push(Change::OutboxPut(tenant, outbox));
+    let memory = &present.memory;
+    let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
+    let delivery = Delivery {
+        event,
+        trigger_name: trigger.name.clone(),
+        fired_at: draft.now(),
+        memory: present.id,
+        namespace: memory.namespace.clone(),
+        label: label.to_owned(),
+        memory_type: memory.memory_type,
+        heat: present.heat,
+        attempts: 0,
+        attempts_before: 0,
+        stage: DeliveryStage::Owed(draft.now()),
+    };
+    let id = DeliveryId { trigger: id, number };
+    draft.push(Change::DeliveryPut(tenant, id, delivery, None));
+    Ok(id.to_string())
+}
+
+/// Records attempts, each once: what another leader recorded already is passed over.
+pub(super) fn attempted(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    attempts: &[Attempt],
+) -> Result<Decision> {
+    for attempt in attempts {
+        if let Some(delivery) = draft.delivery(tenant, attempt.id)?
+            && matches!(delivery.stage, DeliveryStage::Owed(_))
+            && delivery.attempts + 1 == attempt.number
+        {
+            record(draft, tenant, attempt, delivery)?;
+        }
+    }
+    Ok(Ok(Reply::Done))
+}
+
+fn record(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    attempt: &Attempt,
+    before: Delivery,
+) -> Result<()> {
+    let now = draft.now();
+    let after = |stage| Delivery { attempts: attempt.number, stage, ..before.clone() };
+    let (kind, said, next, delivery) = match &attempt.outcome {
+        AttemptOutcome::Delivered(status) => {
+            (EventKind::Delivered, status.to_string(), "delivered".to_owned(), None)
+        }
+        AttemptOutcome::Cancelled => {
+            let why = "the trigger is gone".to_owned();
+            (EventKind::DeliveryFailed, why, "cancelled".to_owned(), None)
+        }
+        AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
+            let due = Timestamp(now.0 + micros.max(&0));
+            let next = format!("retried in {} s", micros / Timestamp::SECOND_MICROS);
+            (EventKind::DeliveryFailed, cut(reason), next, Some(after(DeliveryStage::Owed(due))))
+        }
+        AttemptOutcome::Failed { reason, retry_in_micros: None } => {
+            let dead = after(DeliveryStage::Dead(now));
+            (EventKind::DeliveryFailed, cut(reason), "given up".to_owned(), Some(dead))
+        }
+        AttemptOutcome::Gone => {
+            disable(draft, tenant, attempt.id.trigger)?;
+            let dead = after(DeliveryStage::Dead(now));
+            let next = "given up, the trigger is disabled".to_owned();
+            (EventKind::DeliveryFailed, "410".to_owned(), next, Some(dead))
+        }
+    };
+    let attempts = attempt.number.to_string();
+    let details =
+        vec![attempt.id.trigger.to_string(), attempt.id.to_string(), attempts, said, next];
+    let (subject, namespace) = (Some(before.memory), before.namespace.clone());
+    let event = Event { at: now, kind, actor: None, subject, namespace, details };
+    draft.push(Change::EventAppended(tenant, event));
+    put(draft, tenant, attempt.id, before.stage, delivery)
+}
+
+fn cut(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
+}
+
+/// The receiver wants no more.
+fn disable(draft: &mut Draft<'_>, tenant: TenantId, id: TriggerId) -> Result<()> {
+    if let Some(trigger) = draft.trigger(tenant, id)?
+        && trigger.enabled
+    {
+        let trigger = Trigger { enabled: false, updated_at: draft.now(), ..trigger };
+        draft.push(Change::TriggerPut(tenant, id, trigger));
+    }
+    Ok(())
+}
+
+/// Moves a delivery to where it stands now, or out, and keeps count.
+fn put(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    id: DeliveryId,
+    before: DeliveryStage,
+    delivery: Option<Delivery>,
+) -> Result<()> {
+    let mut outbox = draft.outbox(tenant)?;
+    let counted = outbox;
+    *count(&mut outbox, &before) -= 1;
+    if let Some(delivery) = &delivery {
+        *count(&mut outbox, &delivery.stage) += 1;
+    }
+    draft.push(match delivery {
+        Some(delivery) => Change::DeliveryPut(tenant, id, delivery, Some(before)),
+        None => Change::DeliveryRemoved(tenant, id, before),
+    });
+    if outbox.dead > DEAD_MAX
+        && let Some((oldest, stage)) = oldest_dead(draft, tenant)?
+    {
+        outbox.dead -= 1;
+        draft.push(Change::DeliveryRemoved(tenant, oldest, stage));
+    }
+    if outbox != counted {
+        draft.push(Change::OutboxPut(tenant, outbox));
+    }
+    Ok(())
+}
+
+fn count<'a>(outbox: &'a mut crate::model::delivery::Outbox, stage: &DeliveryStage) -> &'a mut u64 {
+    match stage {
+        DeliveryStage::Owed(_) => &mut outbox.owed,
+        DeliveryStage::Dead(_) => &mut outbox.dead,
+    }
+}
+
+fn oldest_dead(draft: &Draft<'_>, tenant: TenantId) -> Result<Option<(DeliveryId, DeliveryStage)>> {
+    let rows = draft.rows(&prefix(Kind::Dead, tenant), 1)?;
+    let Some((key, _)) = rows.first() else { return Ok(None) };
+    let id = delivery_of(key)?;
+    Ok(draft.delivery(tenant, id)?.map(|delivery| (id, delivery.stage)))
+}
+
+/// Owes anew what was given up: one delivery, or as many of all as one command may.
+pub(super) fn resend(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    id: Option<DeliveryId>,
+) -> Result<Decision> {
+    let ids = match id {
+        Some(id) => vec![id],
+        None => {
+            let rows = draft.rows(&prefix(Kind::Dead, tenant), DEAD_MAX as usize)?;
+            rows.iter().map(|(key, _)| delivery_of(key)).collect::<Result<_>>()?
+        }
+    };
+    let (mut count, mut unfinished) = (0, false);
+    for dead in ids {
+        let present = draft.delivery(tenant, dead)?;
+        let Some(delivery) = present.filter(|it| matches!(it.stage, DeliveryStage::Dead(_))) else {
+            return Ok(Err(Refusal::NoSuch("delivery that was given up".into())));
+        };
+        if let Err(refusal) = may_touch(draft, tenant, actor, &delivery.namespace)? {
+            match id {
+                Some(_) => return Ok(Err(refusal)),
+                None => continue,
+            }
+        }
+        if draft.trigger(tenant, dead.trigger)?.is_none() {
+            match id {
+                Some(_) => return Ok(Err(Refusal::NoSuch("trigger".into()))),
+                None => continue,
+            }
+        }
+        if draft.outbox(tenant)?.owed >= OWED_MAX {
+            let max = OWED_MAX as usize;
+            match count {
+                0 => return Ok(Err(Refusal::TooMany { what: "owed deliveries".into(), max })),
+                _ => break,
+            }
+        }
+        if count == BULK_MAX || draft.is_full() {
+            unfinished = true;
+            break;
+        }
+        let owed = Delivery {
+            attempts_before: delivery.attempts,
+            stage: DeliveryStage::Owed(draft.now()),
+            ..delivery.clone()
+        };
+        put(draft, tenant, dead, delivery.stage, Some(owed))?;
+        count += 1;
+    }
+    Ok(Ok(Reply::Resent { count, unfinished }))
+}

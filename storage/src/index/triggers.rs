@@ -1,0 +1,86 @@
+//! A tenant's triggers by event, in the order in which they are asked, with their patterns
+//! made ready. Whether one fires is decided elsewhere.
+
+use std::sync::Arc;
+
+use crate::model::id::TriggerId;
+use crate::model::pattern::Pattern;
+use crate::model::trigger::{Trigger, TriggerEvent};
+
+/// A trigger that waits for its event.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    pub(crate) id: TriggerId,
+    pub(crate) trigger: Trigger,
+    pub(crate) pattern: Option<Pattern>,
+}
+
+/// The triggers of one tenant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Triggers {
+    /// By event, in the order of their numbers.
+    events: [Vec<Arc<Watching>>; TriggerEvent::ALL.len()],
+    /// Heats at which some of them may begin or cease to hold when a tick looks, in order.
+    cuts: Vec<f64>,
+}
+
+impl Triggers {
+    /// Those that wait for `event`.
+    pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<Watching>] {
+        &self.events[event as usize]
+    }
+
+    /// All, in the order of their numbers.
+    pub(crate) fn all(&self) -> Vec<Arc<Watching>> {
+        let mut all: Vec<_> = self.events.iter().flatten().cloned().collect();
+        all.sort_by_key(|watching| watching.trigger.number);
+        all
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.iter().map(Vec::len).sum()
+    }
+
+    /// The number that the next one gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        let last = self.events.iter().filter_map(|waiting| waiting.last());
+        last.map(|watching| watching.trigger.number).max().unwrap_or(0) + 1
+    }
+
+    /// See [`Trigger::cuts`].
+    pub(crate) fn cuts(&self) -> &[f64] {
+        &self.cuts
+    }
+
+    /// Whether an enabled one waits for `event`.
+    pub(crate) fn wait_for(&self, event: TriggerEvent) -> bool {
+        self.on(event).iter().any(|watching| watching.trigger.enabled)
+    }
+
+    pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
+        self.take(id);
+        let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
+        let waiting = &mut self.events[trigger.event as usize];
+        let at = waiting.partition_point(|other| other.trigger.number < trigger.number);
+        waiting.insert(at, Arc::new(Watching { id, trigger, pattern }));
+        self.find_cuts();
+    }
+
+    pub(crate) fn remove(&mut self, id: TriggerId) {
+        self.take(id);
+        self.find_cuts();
+    }
+
+    fn take(&mut self, id: TriggerId) {
+        self.events.iter_mut().for_each(|waiting| waiting.retain(|other| other.id != id));
+    }
+
+    fn find_cuts(&mut self) {
+        let ticks = [TriggerEvent::Decay, TriggerEvent::Threshold];
+        let watching = ticks.into_iter().flat_map(|event| self.on(event));
+        let mut cuts: Vec<f64> = watching.flat_map(|watching| watching.trigger.cuts()).collect();
+        cuts.sort_by(f64::total_cmp);
+        cuts.dedup();
+        self.cuts = cuts;
+    }
+}

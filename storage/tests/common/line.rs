@@ -1,0 +1,256 @@
+//! How golden scripts read a command. Not what they print of it.
+
+use std::collections::BTreeMap;
+
+use storage::model::analytics::{Report, TenantReport, Usage};
+use storage::model::delivery::{Attempt, AttemptOutcome, DeliveryId};
+use storage::model::id::{MemoryId, Timestamp, TriggerId};
+use storage::model::memory::{DecayClass, MemoryType};
+use storage::model::receipt::ReceiptRequest;
+use storage::model::thermo::SettingValue;
+use storage::model::trigger::{Sealed, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::{Action, Command, Matching, MemoryPatch, Signal, TriggerPatch};
+
+use crate::common::{DIMENSION, TENANT, command, form, new_memory, vector};
+
+/// The words of a command line; double quotes hold words together.
+pub struct Line {
+    pub words: Vec<String>,
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Line {
+    pub fn parse(text: &str) -> Self {
+        let (mut words, mut settings) = (Vec::new(), BTreeMap::new());
+        let (mut word, mut quoted) = (String::new(), false);
+        for c in text.chars().chain([' ']) {
+            match c {
+                '"' => quoted = !quoted,
+                ' ' if !quoted => {
+                    if let Some((name, value)) = word.split_once('=') {
+                        settings.insert(name.to_owned(), value.to_owned());
+                    } else if !word.is_empty() {
+                        words.push(word.clone());
+                    }
+                    word.clear();
+                }
+                c => word.push(c),
+            }
+        }
+        Self { words, settings }
+    }
+
+    pub fn get<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        let value = self.settings.get(name)?;
+        Some(value.parse().unwrap_or_else(|_| panic!("{name}={value}")))
+    }
+
+    pub fn id(&self) -> MemoryId {
+        MemoryId([self.words[1].as_bytes()[0]; 16])
+    }
+
+    fn admit(&self) -> Action {
+        let incarnation = [self.get("life").unwrap(); 16];
+        Action::Admit { node: self.get("node").unwrap(), incarnation }
+    }
+
+    fn memory_type(&self) -> Option<MemoryType> {
+        let name = self.settings.get("type")?;
+        Some(MemoryType::ALL.into_iter().find(|kind| kind.name() == name).unwrap())
+    }
+
+    fn decay_class(&self) -> Option<DecayClass> {
+        let name = self.settings.get("class")?;
+        Some(DecayClass::ALL.into_iter().find(|class| class.name() == name).unwrap())
+    }
+
+    pub fn command(&self) -> Command {
+        let action = match self.words[0].as_str() {
+            "form" => return form(DIMENSION),
+            "stamp" => return Command::duty(Action::Stamp),
+            "housekeep" => return Command::duty(Action::Housekeep),
+            "verify" => return Command::duty(Action::Verify),
+            "admit" => return Command::duty(self.admit()),
+            "dismiss" => {
+                let node = self.get("node").unwrap();
+                return Command::duty(Action::Dismiss { node });
+            }
+            "create" => Action::Create(vec![self.new_memory()]),
+            "update" => Action::Update(self.id(), self.patch()),
+            "delete" => Action::Delete(self.id()),
+            "tick" => Action::Tick,
+            "restore" => Action::RestoreEach(self.ids()),
+            "delete-each" => {
+                let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));
+                Action::DeleteEach(self.ids(), Matching { memory_type, namespace })
+            }
+            "update-each" => Action::UpdateEach(self.ids(), self.patch()),
+            "feedback" => Action::Feedback(self.id(), self.signal()),
+            "relate" => Action::Relate(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "unrelate" => Action::Unrelate(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "recall" => return Command::duty(Action::Observed(self.report())),
+            "configure" => Action::Configure(self.changes()),
+            "trigger" => Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger())),
+            "trigger-update" => {
+                Action::TriggerUpdate(self.trigger_id(), Box::new(self.trigger_patch()))
+            }
+            "trigger-delete" => Action::TriggerDelete(self.trigger_id()),
+            "attempt" => Action::Attempted(vec![self.attempt()]),
+            "resend" if self.words.len() > 1 => Action::Resend(Some(self.delivery_id())),
+            "resend" => Action::Resend(None),
+            other => panic!("no command {other}"),
+        };
+        let key = self.settings.get("key");
+        let receipt = key.map(|key| ReceiptRequest {
+            key: [key.as_bytes()[0]; 32],
+            body_hash: [self.settings.get("body").map_or(0, |body| body.as_bytes()[0]); 32],
+            status: 201,
+        });
+        Command { receipt, ..command(action) }
+    }
+
+    fn new_memory(&self) -> storage::NewMemory {
+        let mut new = new_memory(self.id(), &self.get::<String>("label").unwrap_or_default());
+        new.memory_type = self.memory_type().unwrap_or(new.memory_type);
+        new.decay_class = self.decay_class().unwrap_or(new.decay_class);
+        new.namespace = self.get("namespace").unwrap_or(new.namespace);
+        new.is_pinned = self.get("pinned").unwrap_or(new.is_pinned);
+        new.min_heat = self.get("min").unwrap_or(new.min_heat);
+        new.initial_heat = self.get("heat").unwrap_or(new.initial_heat);
+        if self.settings.contains_key("foreign") {
+            new.vector = storage::model::vector::Vector::quantise(
+                storage::model::vector::ModelId([9; 8]),
+                &[1.0; 8],
+            )
+            .unwrap();
+        }
+        new
+    }
+
+    fn trigger_id(&self) -> TriggerId {
+        TriggerId([self.words[1].as_bytes()[0]; 16])
+    }
+
+    fn trigger(&self) -> Trigger {
+        let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == self.words[2]);
+        Trigger {
+            number: 0,
+            name: self.get("name").unwrap_or_else(|| format!("trigger {}", self.words[1])),
+            description: String::new(),
+            event: event.unwrap(),
+            action: self.action(&self.words[3]),
+            namespace: self.get("namespace"),
+            filter: TriggerFilter {
+                memory_type: self.memory_type(),
+                namespace: self.get("in"),
+                label_pattern: self.get("label"),
+                heat_below: self.get("below"),
+                heat_above: self.get("above"),
+            },
+            max_fires: self.get("max"),
+            cooldown_seconds: self.get("cooldown").unwrap_or(0),
+            enabled: self.get("enabled").unwrap_or(true),
+            owner: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    fn action(&self, name: &str) -> TriggerAction {
+        match name {
+            "notify" => TriggerAction::Notify { template: self.get("template") },
+            "boost" => TriggerAction::Boost { strength: self.get("strength").unwrap_or(0.3) },
+            "pin" => TriggerAction::Pin,
+            "tag" => TriggerAction::Tag { tag: self.get("tag") },
+            "deprecate" => TriggerAction::Deprecate,
+            "webhook" => {
+                let secret = self.get::<String>("secret");
+                let secret = secret.map(|secret| Sealed(secret.into_bytes()));
+                let url = self.get("url").unwrap_or_else(|| "https://hooks.example/1".into());
+                TriggerAction::Webhook { url, secret, retiring: None }
+            }
+            other => panic!("no action {other}"),
+        }
+    }
+
+    fn trigger_patch(&self) -> TriggerPatch {
+        TriggerPatch {
+            name: self.get("name"),
+            action: self.words.get(2).map(|name| self.action(name)),
+            drop_secret: self.get("unsigned").unwrap_or(false),
+            enabled: self.get("enabled"),
+            max_fires: self.get("max").map(Some),
+            cooldown_seconds: self.get("cooldown"),
+            label_pattern: self.get("label").map(Some),
+            reset_count: self.get("reset").unwrap_or(false),
+            ..TriggerPatch::default()
+        }
+    }
+
+    fn delivery_id(&self) -> DeliveryId {
+        DeliveryId { trigger: self.trigger_id(), number: self.words[2].parse().unwrap() }
+    }
+
+    fn attempt(&self) -> Attempt {
+        let seconds = |seconds: i64| seconds * Timestamp::SECOND_MICROS;
+        let outcome = match self.words[4].as_str() {
+            "delivered" => AttemptOutcome::Delivered(204),
+            "gone" => AttemptOutcome::Gone,
+            "cancelled" => AttemptOutcome::Cancelled,
+            reason => AttemptOutcome::Failed {
+                reason: reason.to_owned(),
+                retry_in_micros: self.get("retry").map(seconds),
+            },
+        };
+        Attempt { id: self.delivery_id(), number: self.words[3].parse().unwrap(), outcome }
+    }
+
+    /// The memories that the words after the first name, one letter each.
+    fn ids(&self) -> Vec<MemoryId> {
+        let single = self.words[1..].iter().filter(|word| word.len() == 1);
+        single.map(|word| MemoryId([word.as_bytes()[0]; 16])).collect()
+    }
+
+    fn signal(&self) -> Signal {
+        let signals = [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
+        signals.into_iter().find(|signal| signal.name() == self.words[2]).unwrap()
+    }
+
+    fn report(&self) -> Report {
+        let recalls = self.ids().into_iter().map(|id| (id, self.get("times").unwrap_or(1)));
+        let tenant = TenantReport {
+            tenant: TENANT,
+            recalls: recalls.collect(),
+            searches: 1,
+            searches_with_results: 1,
+            usage: Usage::default(),
+            keys: Vec::new(),
+        };
+        Report { node: 1, boot: 1, number: self.get("report").unwrap(), tenants: vec![tenant] }
+    }
+
+    /// Settings by name, with a number or a word for each.
+    fn changes(&self) -> Vec<(String, SettingValue)> {
+        let value = |text: &String| match text.as_str() {
+            "true" => SettingValue::Switch(true),
+            "false" => SettingValue::Switch(false),
+            "default" => SettingValue::Default,
+            number => SettingValue::Number(number.parse().unwrap()),
+        };
+        self.settings.iter().map(|(name, text)| (name.clone(), value(text))).collect()
+    }
+
+    fn patch(&self) -> MemoryPatch {
+        MemoryPatch {
+            label: self.get::<String>("label").map(|label| (label.clone(), vector(&label))),
+            memory_type: self.memory_type(),
+            namespace: self.get("namespace"),
+            decay_class: self.decay_class(),
+            is_pinned: self.get("pinned"),
+            is_locked: self.get("locked"),
+            is_flagged: self.get("flagged"),
+            min_heat: self.get("min"),
+            current_heat: self.get("heat"),
+        }
+    }
+}

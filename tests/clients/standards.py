@@ -1,0 +1,84 @@
+"""What others wrote for the standards that Hearth speaks, against a cluster.
+
+    standards.py verify COUNT SECRET…
+        A receiver of webhooks: prints its URL, then for each of COUNT requests how many of the
+        secrets the reference verifier of Standard Webhooks takes it with.
+    standards.py follow URL,URL,… KEY
+        A reader of the event stream: on the next node whenever a stream ends. Prints the label of
+        each memory that was created, until one is called `the end`.
+"""
+
+import http.server
+import itertools
+import ssl
+import sys
+
+import httpx
+from httpx_sse import SSEError, connect_sse
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+
+def verify(count, secrets):
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            print("taken with", sum(taken(secret, body, headers) for secret in secrets), flush=True)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
+    print(f"http://127.0.0.1:{server.server_port}/", flush=True)
+    for _ in range(count):
+        server.handle_request()
+
+
+def taken(secret, body, headers):
+    try:
+        Webhook(secret).verify(body, headers)
+    except WebhookVerificationError:
+        return False
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"]:
+        without = {other: value for other, value in headers.items() if other != name}
+        try:
+            Webhook(secret).verify(body, without)
+        except WebhookVerificationError:
+            continue
+        raise AssertionError(f"it is taken without {name}")
+    try:
+        Webhook(secret).verify(body + b" ", headers)
+    except WebhookVerificationError:
+        return True
+    raise AssertionError("it is taken though it was changed")
+
+
+def follow(urls, key):
+    last = None
+    context = ssl.create_default_context()
+    with httpx.Client(verify=context, timeout=httpx.Timeout(5, read=20), trust_env=False) as client:
+        for url in itertools.cycle(urls):
+            headers = {"Authorization": f"Bearer {key}"}
+            if last:
+                headers["Last-Event-ID"] = last
+            try:
+                with connect_sse(client, "GET", f"{url}/api/v1/events?kind=created", headers=headers) as source:
+                    for event in source.iter_sse():
+                        last = event.id
+                        if event.event == "ready":
+                            print("ready", flush=True)
+                            continue
+                        label = event.json()["label"]
+                        print(label, flush=True)
+                        if label == "the end":
+                            return
+            except (httpx.HTTPError, SSEError):
+                continue
+
+
+if sys.argv[1] == "verify":
+    verify(int(sys.argv[2]), sys.argv[3:])
+else:
+    follow(sys.argv[2].split(","), sys.argv[3])
