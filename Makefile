@@ -64,6 +64,8 @@ soak: setup
 	    --features failpoints --test it durability -- --nocapture
 	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
+	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it owed -- --nocapture
 
 setup:
 	@deploy/setup/packages.sh

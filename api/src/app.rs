@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::embed::Embedder;
 use crate::error::{ApiError, ApiResult};
 use crate::hooks::Hooks;
-use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX, STREAMS_MAX};
+use crate::limits::{DRAINS_MAX, READS_MAX, REQUESTS_MAX, STREAM_READS_MAX, STREAMS_MAX};
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 
@@ -34,6 +34,7 @@ struct Inner {
     requests: Arc<Semaphore>,
     drains: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    stream_reads: Arc<Semaphore>,
     draining: AtomicBool,
 }
 
@@ -68,6 +69,7 @@ impl App {
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             drains: Arc::new(Semaphore::new(DRAINS_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
             draining: AtomicBool::new(false),
         }))
     }
@@ -141,14 +143,35 @@ impl App {
         Arc::clone(&self.0.streams)
     }
 
+    /// Event streams that this node sends.
+    pub fn streams_open(&self) -> usize {
+        STREAMS_MAX - self.0.streams.available_permits()
+    }
+
+    /// [`App::read`] for streams, of which there are many: they keep no other read waiting.
+    pub(crate) async fn read_for_stream<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        self.read_within(&self.0.stream_reads, read).await
+    }
+
     /// Runs a read on a thread that may block. A fault of this machine's storage
     /// stops the node; the caller learns only that it could not be answered.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
+        self.read_within(&self.0.reads, read).await
+    }
+
+    async fn read_within<T: Send + 'static>(
+        &self,
+        reads: &Arc<Semaphore>,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
         // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
-        let permit = Arc::clone(&self.0.reads).acquire_owned().await;
+        let permit = Arc::clone(reads).acquire_owned().await;
         let reader = self.0.reader.clone();
         let result = tokio::task::spawn_blocking(move || {
             let _permit = permit;

@@ -12,6 +12,12 @@ pub trait Hooks: Send + Sync {
     /// Why not, for people.
     fn check(&self, url: &str) -> Result<(), String>;
 
+    /// Whether a secret can be signed with.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    fn check_secret(&self, secret: &str) -> Result<(), String>;
+
     /// A secret that only this cluster can read; `None` if this node has no key for that.
     fn seal(&self, secret: &str) -> Option<Sealed>;
 }

@@ -52,11 +52,13 @@ pub(crate) const BULK_DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const BULK_ERRORS_MAX: usize = 500;
 /// What triggers said that one answer tells; further ones are in the history.
 pub(crate) const NOTIFICATIONS_MAX: usize = 500;
+/// Triggers of a page, unless fewer are asked for.
+pub(crate) const TRIGGERS_PAGE: usize = 1_000;
 /// Firings of a page of their history when nobody says.
 pub(crate) const HISTORY_DEFAULT: usize = 50;
 /// And at most.
 pub(crate) const HISTORY_MAX: usize = 200;
-/// Looks at a journal, of 10,000 rows each, that a page of few among many may take.
+/// Looks, of 10,000 firings each, that a page of few among many may take.
 pub(crate) const HISTORY_LOOKS_MAX: usize = 10;
 /// Events of a page of activity when nobody says.
 pub(crate) const ACTIVITY_DEFAULT: usize = 50;
@@ -72,6 +74,10 @@ pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
 pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);
 /// Event streams that a node sends at once; more are answered 503.
 pub(crate) const STREAMS_MAX: usize = 256;
+/// Reads of streams that run at once, beside [`READS_MAX`] others.
+pub(crate) const STREAM_READS_MAX: usize = 2;
+/// A stream that sent nothing for so long though something happened says how far it has come.
+pub(crate) const STREAM_PLACE_INTERVAL: Duration = Duration::from_secs(15);
 /// Events that a stream reads ahead of its reader.
 pub(crate) const STREAM_EVENTS: usize = 64;
 /// How long a reader may not take what is sent before its stream ends.

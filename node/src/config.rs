@@ -221,11 +221,16 @@ fn listed<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D) -> Result<Vec<
     items.map(read).collect()
 }
 
+/// Longest pause before a failed delivery is tried again.
+const RETRY_MAX: Duration = Duration::from_secs(30 * 86_400);
+
 fn pauses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
     let seconds: Vec<f64> = listed(deserializer)?;
     let pause = |seconds: f64| {
         Duration::try_from_secs_f64(seconds)
-            .map_err(|_| D::Error::custom(format!("{seconds} is no number of seconds")))
+            .ok()
+            .filter(|pause| *pause <= RETRY_MAX)
+            .ok_or_else(|| D::Error::custom(format!("{seconds}: 0 to 30 days are possible")))
     };
     seconds.into_iter().map(pause).collect()
 }

@@ -103,17 +103,19 @@ async fn report(
 async fn tick(raft: Handle, reader: Reader) {
     loop {
         tokio::time::sleep(TICK_INTERVAL).await;
-        for tenant in reader.tick_due() {
-            let mut unfinished = true;
-            while unfinished {
+        // A step of each in turn: one of many crossings keeps no other waiting.
+        let mut due = reader.tick_due();
+        while !due.is_empty() {
+            let mut unfinished = Vec::new();
+            for tenant in due {
                 let command = Command { tenant: Some(tenant), ..Command::duty(Action::Tick) };
                 let submitted = raft.submit_here(command, Instant::now() + REPORT_TIMEOUT).await;
-                unfinished = match submitted {
-                    Ok(outcome) => outcome.decision == Ok(Reply::Unfinished),
-                    // Another node leads, and goes on where the state says.
-                    Err(_) => false,
-                };
+                // Otherwise another node leads, and goes on where the state says.
+                if submitted.is_ok_and(|outcome| outcome.decision == Ok(Reply::Unfinished)) {
+                    unfinished.push(tenant);
+                }
             }
+            due = unfinished;
         }
     }
 }

@@ -63,6 +63,7 @@ pub(crate) fn read(
                 "Recalls that no report had room for.",
                 app.recalls_dropped(),
             ),
+            gauge("hearth_event_streams", "Event streams open.", app.streams_open() as f64),
             counter("hearth_forwarded_total", "Commands sent to the leader.", totals.forwarded),
             counter("hearth_log_wal_syncs_total", "Syncs of the log.", totals.wal_syncs),
             gauge("hearth_log_bytes", "Bytes of the log, roughly.", totals.log_bytes as f64),
@@ -101,11 +102,11 @@ fn of_webhooks(reader: &Reader, sent: &Sent) -> Vec<Number> {
     let outboxes = reader.tenants().into_iter().filter_map(|t| reader.outbox(t).ok());
     let outbox = outboxes.fold(Outbox::default(), Outbox::plus);
     vec![
-        gauge("hearth_webhooks_owed", "Deliveries owed.", outbox.owed as f64),
-        gauge("hearth_webhooks_given_up", "Deliveries given up.", outbox.dead as f64),
+        gauge("hearth_webhooks_pending", "Deliveries pending.", outbox.owed as f64),
+        gauge("hearth_webhooks_dead_letters", "Dead letters kept.", outbox.dead as f64),
         counter(
             "hearth_webhooks_dropped_total",
-            "Firings that owed no delivery, since too many were owed.",
+            "Firings that owed no delivery, since too many were pending.",
             outbox.dropped,
         ),
         counter(

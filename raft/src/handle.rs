@@ -197,6 +197,14 @@ impl Handle {
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
+    /// While this node leads and serves: time since a majority last acknowledged that.
+    pub fn leader_staleness(&self) -> Option<Duration> {
+        match &*self.0 {
+            Mode::Running(running) => running.shared.leader_staleness(),
+            Mode::Quarantined { .. } => None,
+        }
+    }
+
     /// How this node stands.
     pub fn status(&self) -> Status {
         let running = match &*self.0 {

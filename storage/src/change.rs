@@ -132,14 +132,14 @@ impl Change {
                 prefix(Kind::Receipt, *tenant),
                 [&prefix(Kind::Receipt, *tenant)[..], &before.to_be_bytes()].concat(),
             )],
-            Self::EventAppended(tenant, row) => put(Key::Event(*tenant, event), row),
-            Self::EventsTrimmed(tenant, before) => vec![
-                RowWrite::DeleteRange(
-                    prefix(Kind::Event, *tenant),
-                    Key::Event(*tenant, *before).bytes(),
-                ),
-                RowWrite::Put(Key::FirstEvent(*tenant), codec::encode(before)),
-            ],
+            Self::EventAppended(tenant, row) => {
+                let mut writes = put(Key::Event(*tenant, event), row);
+                if row.kind.is_of_triggers() {
+                    writes.push(RowWrite::Put(Key::TriggerEvent(*tenant, event), Vec::new()));
+                }
+                writes
+            }
+            Self::EventsTrimmed(tenant, before) => trimmed(*tenant, *before),
             Self::VerifyMark(_) => Vec::new(),
             Self::TickPut(tenant, row) => put(Key::Tick(*tenant), row),
             Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
@@ -207,10 +207,20 @@ impl Change {
     }
 }
 
+/// What lies before the first event kept, and that one.
+fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
+    let (events, of_triggers) = (Key::Event(tenant, first), Key::TriggerEvent(tenant, first));
+    vec![
+        RowWrite::DeleteRange(prefix(Kind::Event, tenant), events.bytes()),
+        RowWrite::DeleteRange(prefix(Kind::TriggerEvent, tenant), of_triggers.bytes()),
+        RowWrite::Put(Key::FirstEvent(tenant), codec::encode(&first)),
+    ]
+}
+
 /// The key that says where a delivery stands.
 fn place(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
     match stage {
-        DeliveryStage::Owed(due_at) => Key::Due(*due_at, tenant, id),
+        DeliveryStage::Owed(due_at) => Key::Due(tenant, *due_at, id),
         DeliveryStage::Dead(at) => Key::Dead(tenant, *at, id),
     }
 }

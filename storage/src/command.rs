@@ -115,8 +115,8 @@ pub enum Action {
     TriggerDelete(TriggerId),
     /// Record what became of attempts to deliver.
     Attempted(Vec<Attempt>),
-    /// Owe a delivery anew that was given up, or all of them.
-    Resend(Option<DeliveryId>),
+    /// Owe a delivery anew that was dead-lettered, or all of them.
+    Replay(Option<DeliveryId>),
     /// Change settings of the tenant's configuration, all or none.
     Configure(Vec<(String, SettingValue)>),
     /// Move the clock, nothing else.
@@ -200,6 +200,8 @@ pub struct TriggerPatch {
     pub action: Option<TriggerAction>,
     /// Sign no more. Without it, an action that brings no secret keeps the one it had.
     pub drop_secret: bool,
+    /// Whatever `action` says, a webhook's address stays.
+    pub keep_url: bool,
     /// Its own namespace; `Some(None)` is none, as for all below.
     pub namespace: Option<Option<String>>,
     /// Filter of type.
@@ -298,7 +300,7 @@ impl Command {
             | Action::TriggerCreate(..)
             | Action::TriggerUpdate(..)
             | Action::TriggerDelete(_)
-            | Action::Resend(_)
+            | Action::Replay(_)
             | Action::Note(_) => Class::Client,
             Action::Stamp
             | Action::Housekeep
@@ -385,7 +387,7 @@ pub enum Reply {
     /// The trigger as it is now.
     Trigger(TriggerId, Box<Trigger>, Firings),
     /// Deliveries are owed anew.
-    Resent {
+    Replaying {
         /// How many.
         count: usize,
         /// Whether there are more: ask again.

@@ -204,6 +204,11 @@ impl Reader {
         self.index(tenant)?.read().oldest_receipt_day()
     }
 
+    /// Whether a key is one still.
+    pub fn knows_key(&self, id: KeyId) -> bool {
+        self.engine().registry.knows_key(id)
+    }
+
     /// What a key may touch; `None` if it is no key any more.
     ///
     /// # Errors

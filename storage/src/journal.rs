@@ -7,7 +7,7 @@ use crate::engine::Reader;
 use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
-use crate::table::key::{Key, Kind, fixed, split};
+use crate::table::key::{Key, Kind, cursor_of, split};
 use crate::table::state::Row;
 use crate::table::view::View;
 
@@ -56,6 +56,39 @@ impl Reader {
         for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
             let (cursor, event) = event_row(&row?)?;
             let is_wanted = wanted(&event)?;
+            if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
+                return Ok(Events { events, next: last });
+            }
+            if is_wanted {
+                events.push((cursor, event));
+            }
+            last = Some(cursor);
+        }
+        Ok(Events { events, next: None })
+    }
+
+    /// As [`Reader::journal`], of what triggers did: however much else happened meanwhile.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn trigger_journal(
+        &self,
+        tenant: TenantId,
+        before: Option<Cursor>,
+        limit: usize,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Events> {
+        let (start, end) = all_of(Kind::TriggerEvent, tenant);
+        let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
+        let engine = self.engine();
+        let (mut events, mut last) = (Vec::new(), None);
+        for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
+            let (key, _) = row?;
+            let cursor = cursor_of(split(&key)?.1)?;
+            let event: Option<Event> = engine.state.record(&Key::Event(tenant, cursor))?;
+            // Trimmed since the range was opened.
+            let Some(event) = event else { break };
+            let is_wanted = wanted(&event);
             if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
                 return Ok(Events { events, next: last });
             }
@@ -120,22 +153,19 @@ impl Reader {
     ) -> Result<Option<Cursor>> {
         let (start, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
+        let mut last = None;
         for (at, row) in (0_u64..).zip(engine.state.range(&start, &end)) {
             let (cursor, event) = event_row(&row?)?;
             if at == limit || event.at >= oldest_kept && at >= too_many {
                 return Ok((at > 0).then_some(cursor));
             }
+            last = Some(cursor);
         }
-        Ok(None)
+        // All of them go.
+        Ok(last.map(Cursor::next))
     }
 }
 
 fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {
-    let (_, rest) = split(key)?;
-    let bytes: [u8; 12] = fixed(rest)?;
-    let cursor = Cursor {
-        index: u64::from_be_bytes(fixed(&bytes[..8])?),
-        ordinal: u32::from_be_bytes(fixed(&bytes[8..])?),
-    };
-    Ok((cursor, codec::decode(value)?))
+    Ok((cursor_of(split(key)?.1)?, codec::decode(value)?))
 }

@@ -6,7 +6,7 @@ use crate::engine::Reader;
 use crate::error::Result;
 use crate::model::delivery::{Delivery, DeliveryId};
 use crate::model::id::{TenantId, Timestamp};
-use crate::table::key::{Key, Kind, delivery_of, fixed};
+use crate::table::key::{Key, Kind, delivery_of};
 
 /// Deliveries that one look at an outbox reads: as many as a tenant may have.
 const LOOKED_AT: usize = 20_000;
@@ -21,22 +21,16 @@ pub struct Deliveries {
 }
 
 impl Reader {
-    /// Deliveries of all tenants that are due at `now`, the longest due first, `most` at most.
+    /// Deliveries of a tenant that are due at `now`, the longest due first, `most` at most.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn due(&self, now: Timestamp, most: usize) -> Result<Vec<(TenantId, DeliveryId)>> {
-        const KIND: u8 = Kind::Due as u8;
-        let end = [&[KIND][..], &now.0.saturating_add(1).to_be_bytes()].concat();
+    pub fn due(&self, tenant: TenantId, now: Timestamp, most: usize) -> Result<Vec<DeliveryId>> {
+        let (start, _) = all_of(Kind::Due, tenant);
+        let end = [&start[..], &now.0.saturating_add(1).to_be_bytes()].concat();
         let engine = self.engine();
-        let rows = engine.state.range(&[KIND], &end).take(most);
-        let due = rows.map(|row| {
-            let (key, _) = row?;
-            // Kind and time, 1 and 8 bytes, stand before the tenant.
-            let tenant = fixed(key.get(9..13).unwrap_or_default())?;
-            Ok((TenantId(u32::from_be_bytes(tenant)), delivery_of(&key)?))
-        });
-        due.collect()
+        let rows = engine.state.range(&start, &end).take(most);
+        rows.map(|row| row.and_then(|(key, _)| delivery_of(&key))).collect()
     }
 
     /// Deliveries of a tenant after `after`, `limit` at most, of those that `wanted` takes.

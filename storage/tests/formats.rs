@@ -252,6 +252,7 @@ fn delivery() -> Delivery {
         heat: 1.0,
         attempts: 2,
         attempts_before: 1,
+        reason: "r".into(),
         stage: DeliveryStage::Owed(Timestamp(4)),
     }
 }
@@ -268,7 +269,7 @@ fn the_bytes_of_triggers_and_what_they_owe_are_fixed() {
     pinned(&firings(), "0101020106");
     pinned(&outbox(), "01010203");
     let memory = "03".repeat(16);
-    pinned(&delivery(), &format!("0100016e02{memory}0173016c04{one}02010008"));
+    pinned(&delivery(), &format!("0100016e02{memory}0173016c04{one}020101720008"));
 }
 
 /// A value alone, as it stands within a record.

@@ -13,14 +13,18 @@ mod print;
 use std::fmt::Write;
 use std::path::Path;
 
-use common::{Engine, TENANT, vector};
+use common::{Engine, TENANT, command, new_memory, vector};
 use line::Line;
 use print::{fact, name, shown, told};
-use storage::model::id::Timestamp;
+use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::{
     Action, Applied, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
     TierFilter,
 };
+
+/// Lines of one command, and bytes of one line, that are printed.
+const LINES_MAX: usize = 60;
+const LINE_BYTES_MAX: usize = 400;
 
 #[test]
 fn the_golden_scripts_print_what_they_say() {
@@ -74,6 +78,8 @@ impl Script {
         let line = Line::parse(text);
         match line.words[0].as_str() {
             "wait" => self.now += micros(&line.words[1]),
+            "many" => self.many(engine, &line),
+            "triggers" => self.triggers(engine, line.words[1].parse().unwrap()),
             "limit" => self.limit(engine, line.words[1].parse().unwrap()),
             "stale" => self.stale(engine, &Line::parse(text.split_once(' ').unwrap().1)),
             "get" => {
@@ -90,8 +96,19 @@ impl Script {
         self.now += 1;
         let commands: Vec<_> = text.split("; ").map(|part| Line::parse(part).command()).collect();
         let (decisions, batch) = engine.decide(Timestamp(self.now), &commands);
-        decisions.iter().for_each(|decision| self.print(&told(decision)));
-        batch.changes.iter().for_each(|change| self.print(&format!("+ {}", fact(change))));
+        let mut lines: Vec<_> = decisions.iter().map(told).collect();
+        lines.extend(batch.changes.iter().map(|change| format!("+ {}", fact(change))));
+        // Of many lines the first and the last tell enough.
+        let many = lines.len().saturating_sub(LINES_MAX);
+        for (at, line) in lines.iter().enumerate() {
+            if many > 0 && at == LINES_MAX / 2 {
+                self.print(&format!("... {many} more lines"));
+            }
+            if at < LINES_MAX / 2 || at >= LINES_MAX / 2 + many {
+                let cut = line.floor_char_boundary(LINE_BYTES_MAX);
+                self.print(&line[..cut]);
+            }
+        }
         assert_eq!(engine.apply(&batch), Applied::Done);
     }
 
@@ -102,6 +119,46 @@ impl Script {
         assert_eq!(engine.apply(&first), Applied::Done);
         let applied = engine.apply(&late);
         self.print(&format!("{applied:?}"));
+    }
+
+    /// Memories that nobody names, in batches, and one more called y.
+    fn many(&mut self, engine: &mut Engine, line: &Line) {
+        let count: u16 = line.words[1].parse().unwrap();
+        let id = |number: u16| {
+            let mut id = [b'!'; 16];
+            id[1..3].copy_from_slice(&number.to_be_bytes());
+            MemoryId(id)
+        };
+        let new = |number| {
+            let mut new = new_memory(id(number), "one of many");
+            new.initial_heat = line.get("heat").unwrap();
+            new
+        };
+        for first in (0..count).step_by(100) {
+            let memories = (first..(first + 100).min(count)).map(new).collect();
+            let (_, batch) =
+                engine.decide(Timestamp(self.now), &[command(Action::Create(memories))]);
+            assert_eq!(engine.apply(&batch), Applied::Done);
+        }
+        let y = new_memory(MemoryId([b'y'; 16]), "y");
+        let (_, batch) = engine.decide(Timestamp(self.now), &[command(Action::Create(vec![y]))]);
+        assert_eq!(engine.apply(&batch), Applied::Done);
+    }
+
+    /// Triggers that all fire on each memory that is stored.
+    fn triggers(&mut self, engine: &mut Engine, count: u32) {
+        for first in (0..count).step_by(500) {
+            let make = |number: u32| {
+                let line = Line::parse("trigger 1 on_store notify");
+                let Action::TriggerCreate(_, trigger) = line.command().action else { panic!() };
+                let mut id = [b'#'; 16];
+                id[1..5].copy_from_slice(&number.to_be_bytes());
+                command(Action::TriggerCreate(TriggerId(id), trigger))
+            };
+            let commands: Vec<_> = (first..first + 500).map(make).collect();
+            let (_, batch) = engine.decide(Timestamp(self.now), &commands);
+            assert_eq!(engine.apply(&batch), Applied::Done);
+        }
     }
 
     fn limit(&mut self, engine: &mut Engine, max: u64) {

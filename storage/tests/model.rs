@@ -41,7 +41,7 @@ fn told(decision: &storage::Decision) -> &'static str {
             | Reply::ApiKey(..)
             | Reply::Rule(_)
             | Reply::Trigger(..)
-            | Reply::Resent { .. }
+            | Reply::Replaying { .. }
             | Reply::Done
             | Reply::Unfinished
             | Reply::Marked(_),
@@ -209,9 +209,9 @@ fn triggers() -> Vec<Command> {
 
 /// What became of some deliveries that are due.
 fn attempts(engine: &Engine, random: &mut Random) -> Command {
-    let due = engine.reader.due(engine.reader.position().clock, 3).unwrap();
-    let attempts = due.into_iter().map(|(tenant, id)| {
-        let delivery = engine.reader.delivery(tenant, id).unwrap().unwrap();
+    let due = engine.reader.due(TENANT, engine.reader.position().clock, 3).unwrap();
+    let attempts = due.into_iter().map(|id| {
+        let delivery = engine.reader.delivery(TENANT, id).unwrap().unwrap();
         let retry_in_micros = random.chance(50).then_some(1_000_000);
         let outcome = match random.below(3) {
             0 => AttemptOutcome::Delivered(200),

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
+use storage::model::id::{Timestamp, TriggerId};
+use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
 use storage::{Action, Batch, Command, HotRequest, Options, SearchRequest, codec};
@@ -132,6 +134,43 @@ fn decide_64_creates(bencher: Bencher<'_, '_>) {
     bencher
         .counter(ItemsCount::new(64_u32))
         .bench_local(|| filled.engine.decide(black_box(&commands)));
+}
+
+/// What triggers add to a create whose label is 1 kB long: of 1,000 on its event one fires.
+#[divan::bench(args = [0, 1_000], sample_count = 1_000)]
+fn decide_a_create_beside_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
+    let mut filled = Filled::new(1_000, 384);
+    let made: Vec<_> = (0..triggers).map(trigger).collect();
+    let batch = filled.engine.decide(&made);
+    filled.engine.apply(&batch);
+    let label: String = (0..).map(|n| format!("word{} ", random(n) % 10_000)).take(120).collect();
+    let next = memory(filled.next, label[..1_000].to_owned(), vector(7, 384));
+    let command = [create(next)];
+    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
+}
+
+/// The first one holds for every label of [`decide_a_create_beside_triggers`], no other does.
+fn trigger(number: usize) -> Command {
+    let pattern = if number == 0 { "WORD".to_owned() } else { format!("keyword {number}") };
+    let trigger = Trigger {
+        number: 0,
+        name: format!("trigger {number}"),
+        description: String::new(),
+        event: TriggerEvent::Store,
+        action: TriggerAction::Notify { template: None },
+        namespace: None,
+        filter: TriggerFilter { label_pattern: Some(pattern), ..TriggerFilter::default() },
+        max_fires: None,
+        cooldown_seconds: 0,
+        enabled: true,
+        owner: None,
+        created_at: Timestamp(0),
+        updated_at: Timestamp(0),
+    };
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&(number as u64).to_be_bytes());
+    let action = Action::TriggerCreate(TriggerId(id), Box::new(trigger));
+    Command { tenant: Some(TENANT), actor: None, receipt: None, action }
 }
 
 #[divan::bench(sample_count = 30)]

@@ -139,9 +139,10 @@ pub(crate) fn may_know(
     if !event.namespace.is_empty() && !access.allows(&event.namespace) {
         return Ok(false);
     }
-    let other = other_end(event).filter(|_| !access.is_whole());
-    let other = other.map(|id| reader.get(tenant, id)).transpose()?.flatten();
-    Ok(other.is_none_or(|found| access.allows(&found.memory.namespace)))
+    let Some(other) = other_end(event).filter(|_| !access.is_whole()) else { return Ok(true) };
+    // Where one lay that is gone nobody knows any more.
+    let other = reader.get(tenant, other)?;
+    Ok(other.is_some_and(|found| access.allows(&found.memory.namespace)))
 }
 
 /// The other end of an edge that an event is about.

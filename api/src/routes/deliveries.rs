@@ -1,5 +1,5 @@
-//! What fired triggers owe to the world: what is owed still, what was given up, and owing that
-//! anew. Attempts are in the history of triggers.
+//! What fired triggers owe to the world: what is pending, dead letters, and their replay. Attempts
+//! are in the history of triggers.
 
 use axum::Json;
 use axum::extract::State;
@@ -17,9 +17,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query};
 use crate::limits::{BULK_DEADLINE, HISTORY_DEFAULT, HISTORY_MAX};
 use crate::openapi::{Missing, Reading, Writing};
-use crate::wire::requests::{self, Fresh};
-use crate::wire::{schema, timestamp};
-use crate::write::{Answer, ask};
+use crate::wire::requests::Fresh;
+use crate::wire::{schema, timestamp, trigger_requests as requests};
+use crate::write::ask;
 
 /// A page of deliveries.
 #[derive(Serialize, ToSchema)]
@@ -47,24 +47,27 @@ struct ShownDelivery {
     #[schema(schema_with = schema::delivery_status)]
     status: &'static str,
     attempts: u32,
+    /// Why the last attempt failed.
+    #[schema(required)]
+    reason: Option<String>,
     /// When the next attempt is due.
     #[schema(required, format = DateTime)]
     due_at: Option<String>,
     #[schema(required, format = DateTime)]
-    given_up_at: Option<String>,
+    dead_lettered_at: Option<String>,
     #[schema(format = DateTime)]
     fired_at: String,
 }
 
-/// Deliveries that are owed anew.
+/// Dead letters that are pending again.
 #[derive(Serialize, ToSchema)]
-struct Resent {
-    resent: usize,
+struct Replayed {
+    replayed: usize,
     /// Whether there are more: ask again.
     left: bool,
 }
 
-/// List deliveries that are owed, or were given up. What was delivered is in the history.
+/// List deliveries that are pending, and dead letters. What was delivered is in the history.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
     params(requests::DeliveryQuery, Fresh),
     responses((status = OK, body = DeliveryList), Reading))]
@@ -77,7 +80,7 @@ pub(crate) async fn delivery_list(
     let limit = query.clamped("limit", HISTORY_DEFAULT, 1, HISTORY_MAX)?;
     let cursor = query.one_of("cursor", id, "the next_cursors of pages")?;
     let status = |name: &str| STATUSES.into_iter().find(|status| *status == name);
-    let status = query.one_of("status", status, "owed, given_up")?;
+    let status = query.one_of("status", status, "pending, dead_letter")?;
     let (tenant, access) = (caller.tenant, caller.access);
     let page = app
         .read(move |reader| {
@@ -93,31 +96,45 @@ pub(crate) async fn delivery_list(
     Ok((freshness, Json(body)).into_response())
 }
 
-/// Owe anew what was given up: one delivery, or all if none is named.
-#[utoipa::path(post, path = "/api/v1/triggers/deliveries/resend", tag = "triggers",
-    request_body = requests::Resend,
-    responses((status = OK, body = Resent), Writing, Missing))]
-pub(crate) async fn delivery_resend(
+/// Send dead letters anew: one, or all if none is named.
+#[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
+    request_body = requests::Replay,
+    responses((status = OK, body = Replayed), Writing, Missing))]
+pub(crate) async fn delivery_replay(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     body: Body,
 ) -> ApiResult<Response> {
     let one = body.fields.one_of("id", id, "the ids of deliveries")?;
     let until = Instant::now() + BULK_DEADLINE;
-    let mut resent = 0;
+    let (mut replayed, mut last) = (0, None);
     loop {
-        let Answer { freshness, reply, .. } = ask(&app, &caller, None, Action::Resend(one)).await?;
-        let Reply::Resent { count, unfinished } = reply else { return Err(ApiError::internal()) };
-        resent += count;
-        if !unfinished || Instant::now() >= until {
-            let body = Resent { resent, left: unfinished };
+        let answer = match ask(&app, &caller, None, Action::Replay(one)).await {
+            Ok(answer) => answer,
+            // What is done is told; the rest may be asked for again.
+            Err(error) => match last {
+                Some(freshness) if replayed > 0 => {
+                    let body = Replayed { replayed, left: true };
+                    return Ok((freshness, Json(body)).into_response());
+                }
+                _ => return Err(error),
+            },
+        };
+        let Reply::Replaying { count, unfinished } = answer.reply else {
+            return Err(ApiError::internal());
+        };
+        replayed += count;
+        let freshness: Freshness = answer.freshness;
+        last = Some(freshness);
+        if !unfinished || count == 0 || Instant::now() >= until {
+            let body = Replayed { replayed, left: unfinished };
             return Ok((freshness, Json(body)).into_response());
         }
     }
 }
 
 /// What may become of a delivery before it arrives.
-pub(crate) const STATUSES: [&str; 2] = ["owed", "given_up"];
+pub(crate) const STATUSES: [&str; 2] = ["pending", "dead_letter"];
 
 fn status_of(delivery: &Delivery) -> &'static str {
     match delivery.stage {
@@ -131,7 +148,7 @@ fn id(text: &str) -> Option<DeliveryId> {
 }
 
 fn shown(id: DeliveryId, delivery: &Delivery) -> ShownDelivery {
-    let (due_at, given_up_at) = match delivery.stage {
+    let (due_at, dead_lettered_at) = match delivery.stage {
         DeliveryStage::Owed(at) => (Some(timestamp(at)), None),
         DeliveryStage::Dead(at) => (None, Some(timestamp(at))),
     };
@@ -144,8 +161,9 @@ fn shown(id: DeliveryId, delivery: &Delivery) -> ShownDelivery {
         namespace: delivery.namespace.clone(),
         status: status_of(delivery),
         attempts: delivery.attempts,
+        reason: Some(delivery.reason.clone()).filter(|reason| !reason.is_empty()),
         due_at,
-        given_up_at,
+        dead_lettered_at,
         fired_at: timestamp(delivery.fired_at),
     }
 }

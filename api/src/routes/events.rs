@@ -27,11 +27,13 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Query;
 use crate::limits::{
-    STALENESS_MAX, STREAM_EVENTS, STREAM_LOOK_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
+    STALENESS_MAX, STREAM_EVENTS, STREAM_LOOK_PAUSE, STREAM_PLACE_INTERVAL, STREAM_SLOW_MAX,
+    STREAM_WAIT,
 };
 use crate::openapi::Reading;
 use crate::routes::activity::{may_know, shown};
-use crate::wire::requests::{self, Fresh, Resume};
+use crate::wire::requests::Fresh;
+use crate::wire::trigger_requests::{self as requests, Resume};
 
 /// The data of an event.
 #[derive(Serialize, ToSchema)]
@@ -90,8 +92,9 @@ pub(crate) async fn event_stream(
         ApiError::unavailable("too_many_streams", "this node sends as many streams as it may")
     })?;
     let (sender, receiver) = channel(1);
+    let (key, sent_at, sent) = (caller.key, Instant::now(), after);
     let follower =
-        Follower { app, tenant, key: caller.key, kinds, namespace, cluster, after, sender };
+        Follower { app, tenant, key, kinds, namespace, cluster, after, sent_at, sent, sender };
     tokio::spawn(async move {
         let _permit = permit;
         follower.run().await;
@@ -106,6 +109,14 @@ async fn next(
     receiver.recv().await.map(|frame| (Ok(frame), receiver))
 }
 
+/// When a stream looks again.
+#[derive(PartialEq, Eq)]
+enum Next {
+    AtOnce,
+    Paused,
+    Woken,
+}
+
 /// Follows a journal for one reader. What that does not take it does not read either: no queue
 /// grows.
 struct Follower {
@@ -116,42 +127,64 @@ struct Follower {
     namespace: Option<String>,
     cluster: String,
     after: Cursor,
+    /// When something was last sent, and up to where.
+    sent_at: Instant,
+    sent: Cursor,
     sender: Sender<Frame>,
 }
 
 impl Follower {
     async fn run(mut self) {
-        let ready = Frame::default().event("ready").id(id(&self.cluster, self.after)).data("{}");
-        if self.send(ready).await.is_err() {
+        if self.send(self.place("ready")).await.is_err() {
             return;
         }
-        while let Some(more) = self.step().await {
-            if !more {
+        while let Some(next) = self.step().await {
+            if next == Next::Woken {
                 let index = self.app.reader().position().index;
                 let woken = self.app.raft().wait_applied(index + 1, Instant::now() + STREAM_WAIT);
                 // Not woken in time: it looks after the rest.
                 let _: Result<(), _> = woken.await;
+            }
+            if next != Next::AtOnce {
                 tokio::time::sleep(STREAM_LOOK_PAUSE).await;
             }
         }
     }
 
-    /// Sends what follows, as far as one look goes, and says whether there is more. `None` ends
+    /// Sends what follows, as far as one look goes, and says when to look again. `None` ends
     /// the stream: nobody reads it, its key is gone, or what it should read next, or this node
     /// is about to stop or knows nothing new, and another one may.
-    async fn step(&mut self) -> Option<bool> {
+    async fn step(&mut self) -> Option<Next> {
         let staleness = self.app.raft().staleness()?;
-        if staleness > STALENESS_MAX || self.app.is_draining() || self.sender.is_closed() {
+        let ends = staleness > STALENESS_MAX || self.app.is_draining() || self.sender.is_closed();
+        if ends || !self.app.reader().knows_key(self.key) {
             return None;
         }
+        // Who waits for what is rare goes on from here after a break, not from long ago.
+        if self.sent != self.after && self.sent_at.elapsed() > STREAM_PLACE_INTERVAL {
+            self.send(self.place("place")).await.ok()?;
+            (self.sent, self.sent_at) = (self.after, Instant::now());
+        }
         if Cursor::after(self.app.reader().last_event(self.tenant)) <= self.after {
-            return Some(false);
+            return Some(Next::Woken);
         }
         let (frames, more) = self.look().await?;
+        let is_silent = frames.is_empty();
         for frame in frames {
             self.send(frame).await.ok()?;
+            (self.sent, self.sent_at) = (self.after, Instant::now());
         }
-        Some(more)
+        Some(match (more, is_silent) {
+            (false, _) => Next::Woken,
+            // Who passes over much that it does not want leaves others time in between.
+            (true, true) => Next::Paused,
+            (true, false) => Next::AtOnce,
+        })
+    }
+
+    /// A frame that says nothing but how far the stream has come.
+    fn place(&self, event: &str) -> Frame {
+        Frame::default().event(event).id(id(&self.cluster, self.after)).data("{}")
     }
 
     /// What there is to send; `None` ends the stream.
@@ -159,7 +192,7 @@ impl Follower {
         let (tenant, key, after) = (self.tenant, self.key, self.after);
         let (kinds, namespace) = (self.kinds.clone(), self.namespace.clone());
         let cluster = self.cluster.clone();
-        let looked = self.app.read(move |reader| {
+        let looked = self.app.read_for_stream(move |reader| {
             // Asked anew each time: a stream outlives rules and keys.
             let Some(access) = reader.access(tenant, key)? else { return Ok(None) };
             let wanted = |event: &Event| {
@@ -196,6 +229,9 @@ fn frames(
     cluster: &str,
     found: &Following,
 ) -> storage::Result<Vec<Frame>> {
+    if found.events.is_empty() {
+        return Ok(Vec::new());
+    }
     let keys = reader.api_keys(tenant)?;
     let frame = |(cursor, event): &(Cursor, Event)| {
         let present = event.subject.map(|id| reader.get(tenant, id)).transpose()?.flatten();
@@ -229,6 +265,8 @@ fn last_event(
     query: &crate::extract::Fields,
 ) -> ApiResult<Option<(String, Cursor)>> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?").to_owned());
+    // Before its first event a reader's id is the empty one.
+    let header = header.filter(|id| !id.is_empty());
     let (text, field) = match header {
         Some(text) => (text, "Last-Event-ID"),
         None => match query.text("last_event_id", 128)? {

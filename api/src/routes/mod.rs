@@ -21,6 +21,8 @@ mod status;
 mod tenant;
 mod triggers;
 
+pub(crate) use deliveries::STATUSES;
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
@@ -115,7 +117,7 @@ fn of_tenant() -> OpenApiRouter<App> {
         .routes(routes!(triggers::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
         .routes(routes!(deliveries::delivery_list))
-        .routes(routes!(deliveries::delivery_resend))
+        .routes(routes!(deliveries::delivery_replay))
         .routes(routes!(events::event_stream))
         .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
         .routes(routes!(keys::key_list, keys::key_create))

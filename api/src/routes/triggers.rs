@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use storage::model::id::TriggerId;
 use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::tenant::Caller;
 use storage::model::trigger::{Firings, Trigger, TriggerEvent};
 use storage::{Action, Events, Reply, TriggerPatch, Verdict, View};
 use tokio::time::Instant;
@@ -18,12 +19,12 @@ use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query, TriggerPath};
-use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX};
+use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE};
 use crate::openapi::{Asking, Missing, Reading, Writing};
 use crate::routes::activity::{named, parsed};
-use crate::wire::requests::{self, Fresh};
+use crate::wire::requests::Fresh;
 use crate::wire::trigger::{EVENTS, ShownTrigger, event, new_trigger, patch};
-use crate::wire::{self, schema};
+use crate::wire::{self, schema, trigger_requests as requests};
 use crate::write::{Answer, ask};
 
 /// All triggers of a tenant.
@@ -31,6 +32,9 @@ use crate::write::{Answer, ask};
 struct TriggerList {
     /// In the order in which they are asked: that of their creation.
     items: Vec<ShownTrigger>,
+    /// Where the next page begins; null on the last.
+    #[schema(required)]
+    next_cursor: Option<String>,
 }
 
 /// A page of what triggers did.
@@ -100,7 +104,7 @@ struct Evaluated {
     because_of: Option<&'static str>,
 }
 
-/// List the triggers.
+/// List the triggers; their own to keys for which a namespace is closed.
 #[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers",
     params(requests::TriggerQuery, Fresh),
     responses((status = OK, body = TriggerList), Reading))]
@@ -111,13 +115,28 @@ pub(crate) async fn trigger_list(
     Query(query): Query,
 ) -> ApiResult<Response> {
     let wanted = query.one_of("event", event, EVENTS)?;
-    let mut triggers = app.read(move |reader| reader.triggers(caller.tenant)).await?;
-    triggers.retain(|(_, trigger, _)| wanted.is_none_or(|wanted| wanted == trigger.event));
-    let shown = |(id, trigger, firings): &(TriggerId, Trigger, Firings)| {
-        ShownTrigger::new(*id, trigger, firings)
-    };
-    let items = triggers.iter().map(shown).collect();
-    Ok((freshness, Json(TriggerList { items })).into_response())
+    let limit = query.clamped("limit", TRIGGERS_PAGE, 1, TRIGGERS_PAGE)?;
+    let id = |text: &str| text.parse::<TriggerId>().ok();
+    let after = query.one_of("cursor", id, "the next_cursors of pages")?;
+    let body = app
+        .read(move |reader| {
+            let passes = |(_, trigger, _): &(TriggerId, Trigger, Firings)| {
+                wanted.is_none_or(|wanted| wanted == trigger.event) && may_see(&caller, trigger)
+            };
+            let mut all: Vec<_> = reader.triggers(caller.tenant)?.into_iter().collect();
+            if let Some(at) = after.and_then(|id| all.iter().position(|(other, ..)| *other == id)) {
+                all.drain(..=at);
+            }
+            all.retain(passes);
+            let next = all.get(limit).and_then(|_| all.get(limit - 1));
+            let next_cursor = next.map(|(id, ..)| id.to_string());
+            let items = all.iter().take(limit);
+            let items = items
+                .map(|(id, trigger, firings)| ShownTrigger::new(&caller, *id, trigger, firings));
+            Ok(TriggerList { items: items.collect(), next_cursor })
+        })
+        .await?;
+    Ok((freshness, Json(body)).into_response())
 }
 
 /// Make a trigger.
@@ -137,7 +156,7 @@ pub(crate) async fn trigger_create(
     let id = TriggerId(Uuid::now_v7().into_bytes());
     let action = Action::TriggerCreate(id, Box::new(trigger));
     let answer = ask(&app, &caller, None, action).await?;
-    shown(StatusCode::CREATED, answer)
+    shown(&caller, StatusCode::CREATED, answer)
 }
 
 /// Get a trigger.
@@ -153,8 +172,8 @@ pub(crate) async fn trigger_get(
     let found =
         app.read(move |reader| Ok((reader.trigger(tenant, id)?, reader.firings(tenant, id)?)));
     let (trigger, firings) = found.await?;
-    let trigger = trigger.ok_or_else(no_trigger)?;
-    Ok((freshness, Json(ShownTrigger::new(id, &trigger, &firings))).into_response())
+    let trigger = trigger.filter(|trigger| may_see(&caller, trigger)).ok_or_else(no_trigger)?;
+    Ok((freshness, Json(ShownTrigger::new(&caller, id, &trigger, &firings))).into_response())
 }
 
 /// Change a trigger; `null` empties a filter or a limit.
@@ -181,7 +200,7 @@ pub(crate) async fn trigger_update(
         may_read(&caller, namespace)?;
     }
     let action = Action::TriggerUpdate(id, Box::new(patch));
-    shown(StatusCode::OK, ask(&app, &caller, None, action).await?)
+    shown(&caller, StatusCode::OK, ask(&app, &caller, None, action).await?)
 }
 
 /// Delete a trigger. What it did stays in the history; what it owes is not sent any more.
@@ -220,12 +239,13 @@ pub(crate) async fn trigger_history(
         .read(move |reader| {
             let wanted = |event: &Event| {
                 let of = trigger.as_ref().is_none_or(|id| event.details.first() == Some(id));
-                Ok(kinds.hold(event.kind) && of && access.allows(&event.namespace))
+                kinds.hold(event.kind) && of && access.allows(&event.namespace)
             };
             let mut found = Vec::new();
             for _ in 0..HISTORY_LOOKS_MAX {
                 let left = limit - found.len();
-                let Events { events, next } = reader.journal(tenant, before, left, wanted)?;
+                let Events { events, next } =
+                    reader.trigger_journal(tenant, before, left, wanted)?;
                 found.extend(events);
                 before = next;
                 if next.is_none() || found.len() == limit {
@@ -264,7 +284,8 @@ pub(crate) async fn trigger_evaluate(
         return Err(storage::Refusal::NotFound.into());
     };
     may_read(&caller, &record.memory.namespace)?;
-    let items = verdicts.iter().map(|(id, trigger, verdict): &Verdict| Evaluated {
+    let verdicts = verdicts.iter().filter(|(_, trigger, _)| may_see(&caller, trigger));
+    let items = verdicts.map(|(id, trigger, verdict): &Verdict| Evaluated {
         trigger_id: id.to_string(),
         trigger_name: trigger.name.clone(),
         action: trigger.action.name(),
@@ -276,11 +297,16 @@ pub(crate) async fn trigger_evaluate(
     Ok((freshness, Json(body)).into_response())
 }
 
-fn shown(status: StatusCode, answer: Answer) -> ApiResult<Response> {
+/// Keys for which a namespace is closed know of their own triggers only.
+fn may_see(caller: &Caller, trigger: &Trigger) -> bool {
+    caller.access.is_whole() || trigger.owner == Some(caller.key)
+}
+
+fn shown(caller: &Caller, status: StatusCode, answer: Answer) -> ApiResult<Response> {
     let Reply::Trigger(id, trigger, firings) = answer.reply else {
         return Err(ApiError::internal());
     };
-    let body = ShownTrigger::new(id, &trigger, &firings);
+    let body = ShownTrigger::new(caller, id, &trigger, &firings);
     Ok((status, answer.freshness, Json(body)).into_response())
 }
 

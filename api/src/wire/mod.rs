@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod requests;
 pub(crate) mod schema;
 pub(crate) mod trigger;
+pub(crate) mod trigger_requests;
 
 use serde::Serialize;
 use storage::model::id::Timestamp;

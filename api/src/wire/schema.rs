@@ -40,7 +40,7 @@ pub(crate) fn history_kinds() -> Schema {
 
 /// Where a delivery stands.
 pub(crate) fn delivery_status() -> Schema {
-    one_of(["owed", "given_up"])
+    one_of(crate::routes::STATUSES)
 }
 
 /// Role of a key.

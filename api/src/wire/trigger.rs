@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use storage::TriggerPatch;
 use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::NAMESPACE_BYTES_MAX;
+use storage::model::tenant::{Caller, Role};
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, Firings, Notification, PATTERN_BYTES_MAX, STRENGTH_DEFAULT,
     TAG_BYTES_MAX, TEMPLATE_BYTES_MAX, TRIGGER_NAME_BYTES_MAX, Trigger, TriggerAction,
@@ -19,6 +20,8 @@ use crate::wire::{self, schema, timestamp};
 
 /// Shortest and longest secret of a webhook, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 8..=256;
+/// Longest name of an event or action that is read at all.
+const NAME_BYTES_MAX: usize = 64;
 /// Longest cooldown: a year.
 const COOLDOWN_SECONDS_MAX: u64 = 31_536_000;
 
@@ -108,8 +111,19 @@ pub(crate) struct ShownTrigger {
 }
 
 impl ShownTrigger {
-    pub(crate) fn new(id: TriggerId, trigger: &Trigger, firings: &Firings) -> Self {
+    /// As `caller` may see it: who only reads does not learn the rest of an address, which is
+    /// often a secret by itself.
+    pub(crate) fn new(
+        caller: &Caller,
+        id: TriggerId,
+        trigger: &Trigger,
+        firings: &Firings,
+    ) -> Self {
         let filter = &trigger.filter;
+        let mut action_config = config(&trigger.action);
+        if let (Some(url), Role::Reader) = (action_config["url"].as_str(), caller.role) {
+            action_config["url"] = url.split('/').take(3).collect::<Vec<_>>().join("/").into();
+        }
         Self {
             id: id.to_string(),
             trigger_id: id.to_string(),
@@ -117,7 +131,7 @@ impl ShownTrigger {
             description: trigger.description.clone(),
             event: trigger.event.name(),
             action: trigger.action.name(),
-            action_config: config(&trigger.action),
+            action_config,
             namespace: trigger.namespace.clone(),
             filter_memory_type: filter.memory_type.map(|memory_type| memory_type.name()),
             filter_namespace: filter.namespace.clone(),
@@ -201,8 +215,14 @@ pub(crate) fn patch(
     hooks: &dyn Hooks,
 ) -> ApiResult<TriggerPatch> {
     let config = fields.is_there("action_config").then(|| section(fields)).transpose()?;
+    for (name, kept) in [("event", trigger.event.name()), ("action", trigger.action.name())] {
+        if fields.text(name, NAME_BYTES_MAX)?.is_some_and(|said| said != kept) {
+            return Err(ApiError::invalid(name, format!("stays {kept}: make another trigger")));
+        }
+    }
+    let keep_url = config.as_ref().is_some_and(|config| !config.is_there("url"));
     let config = config.map(|mut config| {
-        // An address may stay while its secret changes.
+        // An address may stay while its secret changes: which one it is then is decided.
         if let TriggerAction::Webhook { url, .. } = &trigger.action {
             config.default_to("url", url);
         }
@@ -213,7 +233,9 @@ pub(crate) fn patch(
         name: fields.full_text("name", TRIGGER_NAME_BYTES_MAX)?,
         description: fields.text("description", DESCRIPTION_BYTES_MAX)?,
         action: new.transpose()?,
-        drop_secret: config.is_some_and(|config| config.is_null("webhook_secret")),
+        drop_secret: config
+            .is_some_and(|config| config.is_null("webhook_secret") || config.is_null("secret")),
+        keep_url,
         namespace: namespace(fields, "namespace")?,
         memory_type: memory_type(fields)?,
         filter_namespace: namespace(fields, "filter_namespace")?,
@@ -291,7 +313,12 @@ fn webhook(
 ) -> ApiResult<TriggerAction> {
     let url = url.ok_or_else(|| ApiError::invalid("url", "is required"))?;
     hooks.check(&url).map_err(|why| ApiError::invalid("url", why))?;
-    let secret = secret.map(|text| hooks.seal(&text).ok_or_else(no_key)).transpose()?;
+    let sealed = |text: String| {
+        let wrong = |why| ApiError::invalid("webhook_secret", why);
+        hooks.check_secret(&text).map_err(wrong)?;
+        hooks.seal(&text).ok_or_else(no_key)
+    };
+    let secret = secret.map(sealed).transpose()?;
     Ok(TriggerAction::Webhook { url, secret, retiring: None })
 }
 

@@ -75,11 +75,6 @@ impl Policy {
         let ip = unmapped(ip);
         self.allowed.iter().any(|network| network.contains(&ip))
     }
-
-    /// What of a name's addresses may be connected to, by `scheme`.
-    fn reachable(&self, addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
-        addresses.filter(|address| self.may_reach(address.ip())).collect()
-    }
 }
 
 /// The address that a host of a URL is, if it is none of a name.
@@ -117,6 +112,8 @@ fn is_global_unicast(ip: Ipv6Addr) -> bool {
 /// Names looked up by the system, of which only what may be reached is handed on.
 pub(crate) struct Resolver {
     policy: Policy,
+    /// What the operator allows, and no public address: for requests without TLS.
+    only_allowed: bool,
 }
 
 /// Told when a name leads nowhere that may be reached.
@@ -125,17 +122,21 @@ pub(crate) struct Resolver {
 pub(crate) struct NotAllowed;
 
 impl Resolver {
-    pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy }
+    pub(crate) fn new(policy: Policy, only_allowed: bool) -> Self {
+        Self { policy, only_allowed }
     }
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let policy = self.policy.clone();
+        let (policy, only_allowed) = (self.policy.clone(), self.only_allowed);
         Box::pin(async move {
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let reachable = policy.reachable(found);
+            let may = |address: &SocketAddr| match only_allowed {
+                true => policy.is_allowed(address.ip()),
+                false => policy.may_reach(address.ip()),
+            };
+            let reachable: Vec<SocketAddr> = found.filter(may).collect();
             if reachable.is_empty() {
                 return Err(NotAllowed.into());
             }
@@ -242,7 +243,10 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_leads_inside_is_not_connected_to() {
         let resolve = |policy: Policy| async move {
-            Resolver::new(policy).resolve("localhost".parse().unwrap()).await.map(Iterator::count)
+            Resolver::new(policy, true)
+                .resolve("localhost".parse().unwrap())
+                .await
+                .map(Iterator::count)
         };
         assert!(resolve(strict()).await.is_err_and(|error| error.is::<NotAllowed>()));
         assert!(resolve(loopback()).await.is_ok_and(|count| count > 0));

@@ -59,6 +59,18 @@ impl Message {
     }
 }
 
+/// Bytes of the key that a standard secret stands for.
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// Whether requests can be signed with a secret: what begins as a standard one must be one.
+pub(crate) fn check_secret(secret: &str) -> Result<(), String> {
+    let Some(text) = secret.strip_prefix(STANDARD_PREFIX) else { return Ok(()) };
+    match STANDARD.decode(text) {
+        Ok(key) if KEY_BYTES.contains(&key.len()) => Ok(()),
+        _ => Err("after whsec_ must stand the base64 of 24 to 64 bytes".into()),
+    }
+}
+
 /// The key that a secret stands for: what follows `whsec_` in base64, or its own bytes.
 fn key_of(secret: &str) -> Vec<u8> {
     let standard = secret.strip_prefix(STANDARD_PREFIX);
@@ -115,6 +127,7 @@ mod tests {
             heat: 0.25,
             attempts: 0,
             attempts_before: 0,
+            reason: String::new(),
             stage: DeliveryStage::Owed(Timestamp(0)),
         };
         let id = DeliveryId { trigger: TriggerId([2; 16]), number: 3 };
@@ -149,11 +162,24 @@ mod tests {
 
     #[test]
     fn each_secret_signs_and_the_newest_alone_in_the_published_form() {
-        let headers = message(&["whsec_c2VjcmV0", "plain secret"]).headers;
+        let headers = message(&["whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "plain secret"]).headers;
         let signatures = headers["webhook-signature"].to_str().unwrap();
         assert_eq!(signatures.split(' ').count(), 2);
         assert!(signatures.split(' ').all(|signature| signature.starts_with("v1,")));
-        assert!(headers["x-sulcus-signature"].to_str().unwrap().starts_with("sha256="));
+        // Made of the body and the secret's text by another implementation.
+        let expected = "sha256=d0865171e34fcbde0e436f49da68360a0174036b144cd875160da2774d76650c";
+        assert_eq!(headers["x-sulcus-signature"], expected);
+    }
+
+    #[test]
+    fn what_begins_as_a_standard_secret_must_be_one() {
+        assert!(check_secret("plain secret").is_ok());
+        assert!(check_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok());
+        for wrong in
+            ["whsec_", "whsec_c2VjcmV0", "whsec_no base64", &format!("whsec_{}", "A".repeat(88))]
+        {
+            assert!(check_secret(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

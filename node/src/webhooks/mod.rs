@@ -2,7 +2,9 @@
 //! duty of sending what the outbox owes. What is owed is decided in `storage`.
 
 mod address;
+mod attempt;
 mod message;
+mod places;
 mod sender;
 mod vault;
 
@@ -31,6 +33,8 @@ pub(crate) struct Webhooks {
     policy: Policy,
     vault: Option<Vault>,
     client: Client,
+    /// Without TLS: reaches what the operator allows, and nothing else.
+    plain_client: Client,
     retries: Vec<Duration>,
 }
 
@@ -38,20 +42,24 @@ impl Webhooks {
     pub(crate) fn new(config: &config::Webhooks) -> Result<Self, String> {
         let policy = Policy { allowed: config.allow.clone() };
         let vault = config.key.as_deref().map(Vault::read).transpose()?;
-        let mut client = Client::builder()
-            // Whoever answers must not send us elsewhere, nor the environment.
-            .redirect(Redirects::none())
-            .no_proxy()
-            .dns_resolver(Resolver::new(policy.clone()))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(Duration::from_millis(config.timeout_ms))
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &config.authority {
-            client = client.tls_certs_merge(authority(path)?);
-        }
-        let client = client.build().map_err(|error| format!("webhooks: {error}"))?;
-        Ok(Self { policy, vault, client, retries: config.retry_seconds.clone() })
+        let client = |only_allowed| -> Result<Client, String> {
+            let mut client = Client::builder()
+                // Whoever answers must not send us elsewhere, nor the environment.
+                .redirect(Redirects::none())
+                .no_proxy()
+                .dns_resolver(Resolver::new(policy.clone(), only_allowed))
+                .connect_timeout(CONNECT_TIMEOUT)
+                .timeout(Duration::from_millis(config.timeout_ms))
+                .pool_idle_timeout(IDLE_TIMEOUT)
+                .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
+            if let Some(path) = &config.authority {
+                client = client.tls_certs_merge(authority(path)?);
+            }
+            client.build().map_err(|error| format!("webhooks: {error}"))
+        };
+        let (client, plain_client) = (client(false)?, client(true)?);
+        let retries = config.retry_seconds.clone();
+        Ok(Self { policy, vault, client, plain_client, retries })
     }
 }
 
@@ -63,6 +71,10 @@ fn authority(path: &Path) -> Result<Vec<Certificate>, String> {
 impl Hooks for Webhooks {
     fn check(&self, url: &str) -> Result<(), String> {
         self.policy.check(url).map(drop)
+    }
+
+    fn check_secret(&self, secret: &str) -> Result<(), String> {
+        message::check_secret(secret)
     }
 
     fn seal(&self, secret: &str) -> Option<Sealed> {

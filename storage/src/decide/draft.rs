@@ -2,6 +2,7 @@
 //! far are applied. An overlay of rows, filled by the same translation that
 //! `apply` uses, so a later command sees what an earlier one did.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,13 +23,21 @@ use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::Notification;
-use crate::table::key::Key;
+use crate::table::key::{Key, Kind};
 use crate::table::view::View;
 
 /// Decided bytes after which a batch takes no further command.
 pub const BATCH_BYTES: usize = 1 << 20;
 /// Most bytes that one command may decide to.
 pub const COMMAND_BYTES_MAX: usize = 2 << 20;
+
+/// Triggers that one command asks: some 50 ns each. Then it leaves further memories to the
+/// next one, and at most so many are asked for one memory after that.
+const ASKED_ENOUGH: usize = 200_000;
+const ASKED_MAX: usize = 1_000_000;
+
+/// More than one firing decides to: a label written anew, a delivery with it, a message.
+const FIRING_BYTES_MAX: usize = 128 << 10;
 
 /// A drafted row: its bytes, or `None` when it is deleted.
 type RowState = Option<Vec<u8>>;
@@ -45,8 +54,11 @@ pub struct Draft<'a> {
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
     stamp_wanted: bool,
-    /// Whether a trigger was changed.
-    triggers_changed: bool,
+    /// Triggers of tenants of which a command changed some.
+    triggers: BTreeMap<TenantId, Arc<Triggers>>,
+    /// Configuration and tick of the tenant that was last asked about: read for each memory.
+    thermo: RefCell<Option<(TenantId, Arc<Thermo>)>>,
+    last_tick: RefCell<Option<(TenantId, Arc<Tick>)>>,
     /// What belongs to the present command.
     pub(super) command: OfCommand,
 }
@@ -58,6 +70,13 @@ pub(super) struct OfCommand {
     pub(super) mark: Mark,
     /// What its actor may touch, once it was looked up.
     pub(super) access: Option<Access>,
+    /// What owners of triggers may know of, once that was looked up.
+    pub(super) owners: BTreeMap<KeyId, Access>,
+    /// Triggers that were asked.
+    pub(super) asked: usize,
+    /// Bytes that firings decided to, and may where there is a bound of their own.
+    pub(super) fired_bytes: usize,
+    pub(super) fired_bytes_max: Option<usize>,
     /// What happened that triggers may wait for.
     pub(super) raised: Vec<Raised>,
     /// What triggers said.
@@ -65,7 +84,7 @@ pub(super) struct OfCommand {
     /// Firings that there was no room for, by tenant.
     pub(super) skipped: BTreeMap<TenantId, u64>,
     /// The tick that it takes a step of: the state has it as it was before.
-    pub(super) tick: Option<Tick>,
+    pub(super) tick: Option<Arc<Tick>>,
 }
 
 /// A point of a draft to go back to.
@@ -97,7 +116,9 @@ impl<'a> Draft<'a> {
             undo: Vec::new(),
             bytes: 0,
             stamp_wanted: false,
-            triggers_changed: false,
+            triggers: BTreeMap::new(),
+            thermo: RefCell::default(),
+            last_tick: RefCell::default(),
             command: OfCommand::default(),
         }
     }
@@ -163,13 +184,31 @@ impl<'a> Draft<'a> {
                 RowWrite::DeleteRange(..) => {}
             }
         }
-        self.triggers_changed |=
-            matches!(change, Change::TriggerPut(..) | Change::TriggerRemoved(..));
+        self.watch(&change);
         self.bytes += change.size_bytes();
         self.changes.push(change);
     }
 
+    /// Has triggers be as a change leaves them.
+    fn watch(&mut self, change: &Change) {
+        let (tenant, id, trigger) = match change {
+            Change::TriggerPut(tenant, id, trigger) => (*tenant, *id, Some(trigger)),
+            Change::TriggerRemoved(tenant, id) => (*tenant, *id, None),
+            _ => return,
+        };
+        let mut triggers = self.triggers(tenant);
+        let all = Arc::make_mut(&mut triggers);
+        match trigger {
+            Some(trigger) => all.put(id, trigger.clone()),
+            None => all.remove(id),
+        }
+        self.triggers.insert(tenant, triggers);
+    }
+
     fn set_row(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        if key[0] == Kind::Tenant as u8 || key[0] == Kind::Tick as u8 {
+            self.forget_known();
+        }
         let before = self.rows.insert(key.clone(), value);
         self.undo.push((key, before));
     }
@@ -181,27 +220,24 @@ impl<'a> Draft<'a> {
         mark
     }
 
-    /// Whether the present command has decided to as much as it should.
+    /// Whether the present command has no room for what one more firing may decide to, or has
+    /// kept others waiting for long enough.
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes_since(self.command.mark) > BATCH_BYTES
+        let OfCommand { mark, asked, fired_bytes, fired_bytes_max, .. } = &self.command;
+        self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
+            || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
+            || *asked > ASKED_MAX
+    }
+
+    /// Whether a command that goes on with the next memory should leave that to another one.
+    pub(crate) fn did_enough(&self, mark: Mark) -> bool {
+        self.bytes_since(mark) > BATCH_BYTES || self.command.asked > ASKED_ENOUGH
     }
 
     /// A tenant's triggers, earlier commands included.
     pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
-        let mut triggers = self.base.watching(tenant);
-        if self.triggers_changed {
-            let all = Arc::make_mut(&mut triggers);
-            for change in &self.changes {
-                match change {
-                    Change::TriggerPut(of, id, trigger) if *of == tenant => {
-                        all.put(*id, trigger.clone());
-                    }
-                    Change::TriggerRemoved(of, id) if *of == tenant => all.remove(*id),
-                    _ => {}
-                }
-            }
-        }
-        triggers
+        let changed = self.triggers.get(&tenant).map(Arc::clone);
+        changed.unwrap_or_else(|| self.base.watching(tenant))
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -216,6 +252,14 @@ impl<'a> Draft<'a> {
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.changes.truncate(mark.changes);
         self.bytes = mark.bytes;
+        self.forget_known();
+        if !self.triggers.is_empty() {
+            self.triggers.clear();
+            for change in std::mem::take(&mut self.changes) {
+                self.watch(&change);
+                self.changes.push(change);
+            }
+        }
         for (key, before) in self.undo.drain(mark.undo..).rev() {
             match before {
                 Some(value) => self.rows.insert(key, value),
@@ -224,8 +268,37 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Thermo> {
-        Ok(self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default())
+    fn forget_known(&mut self) {
+        *self.thermo.get_mut() = None;
+        *self.last_tick.get_mut() = None;
+    }
+
+    pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Arc<Thermo>> {
+        if let Some((of, thermo)) = &*self.thermo.borrow()
+            && *of == tenant
+        {
+            return Ok(Arc::clone(thermo));
+        }
+        let thermo = self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default();
+        let thermo = Arc::new(thermo);
+        *self.thermo.borrow_mut() = Some((tenant, Arc::clone(&thermo)));
+        Ok(thermo)
+    }
+
+    /// The tick that anchors are written in view of: the one that this command takes a step of,
+    /// else the state's.
+    fn present_tick(&self, tenant: TenantId) -> Result<Option<Arc<Tick>>> {
+        if let Some(tick) = &self.command.tick {
+            return Ok(Some(Arc::clone(tick)));
+        }
+        if let Some((of, tick)) = &*self.last_tick.borrow()
+            && *of == tenant
+        {
+            return Ok(Some(Arc::clone(tick)));
+        }
+        let tick = self.tick(tenant)?.map(Arc::new);
+        *self.last_tick.borrow_mut() = tick.clone().map(|tick| (tenant, tick));
+        Ok(tick)
     }
 
     /// Clock of the batch before this one: nothing in the state is younger.
@@ -241,10 +314,7 @@ impl<'a> Draft<'a> {
         before: &MemoryRecord,
         anchor: Anchor,
     ) -> Result<()> {
-        let under_way = self.command.tick.clone();
-        let Some(tick) = under_way.map_or_else(|| self.tick(tenant), |tick| Ok(Some(tick)))? else {
-            return Ok(());
-        };
+        let Some(tick) = self.present_tick(tenant)? else { return Ok(()) };
         if tick.is_before(before.id) {
             judge(self, tenant, &tick, before);
         }
@@ -274,7 +344,8 @@ impl<'a> Draft<'a> {
 
     /// A memory as it is now, earlier commands of this draft included.
     pub(crate) fn present(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryRecord>> {
-        self.memory_record(tenant, id, &self.thermo(tenant)?, self.now)
+        let thermo = self.thermo(tenant)?;
+        self.memory_record(tenant, id, &thermo, self.now)
     }
 
     /// Memories of a tenant, earlier commands included: each creation and each

@@ -8,16 +8,19 @@ use crate::decide::{Draft, memory, outbox};
 use crate::engine::Reader;
 use crate::error::Result;
 use crate::index::triggers::Watching;
+use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::journal::{Event, EventKind};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
 use crate::model::pattern::Folded;
 use crate::model::score::rounded;
 use crate::model::template::About;
+use crate::model::tenant::KeyId;
 use crate::model::trigger::{
     Course, Firings, Notification, Subject, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent,
     WhyNot,
 };
+use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
@@ -64,16 +67,21 @@ pub(super) fn raise_course(
 
 /// Fires what waits for what was raised, and says how many triggers fired.
 pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
-    let mut fired = 0;
-    for raised in std::mem::take(&mut draft.command.raised) {
-        for _ in 0..raised.times {
-            let now = fire_once(draft, &raised)?;
-            fired += now;
-            if now == 0 {
-                break;
+    let (mut fired, began) = (0, draft.mark());
+    // What they change may have a tick judge a memory that it has not come to: once, since
+    // that is anchored anew then.
+    while !draft.command.raised.is_empty() {
+        for raised in std::mem::take(&mut draft.command.raised) {
+            for _ in 0..raised.times {
+                let now = fire_once(draft, &raised)?;
+                fired += now;
+                if now == 0 {
+                    break;
+                }
             }
         }
     }
+    draft.command.fired_bytes += draft.bytes_since(began);
     Ok(fired)
 }
 
@@ -101,6 +109,7 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
     let mut fired = 0;
     for watching in waiting {
         let subject = (&present, &label, raised.course);
+        draft.command.asked += 1;
         if judge(draft, tenant, event, watching, subject)?.is_err() {
             continue;
         }
@@ -108,7 +117,7 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
             *draft.command.skipped.entry(tenant).or_default() += 1;
             continue;
         }
-        if act(draft, tenant, event, watching, &present)? {
+        if act(draft, tenant, raised, watching, &present)? {
             let Some(after) = draft.present(tenant, raised.id)? else { return Ok(fired) };
             if after.memory.label != present.memory.label {
                 label = Folded::new(&after.memory.label);
@@ -122,7 +131,7 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
 
 /// Whether a trigger fires.
 fn judge(
-    draft: &Draft<'_>,
+    draft: &mut Draft<'_>,
     tenant: TenantId,
     event: TriggerEvent,
     watching: &Watching,
@@ -133,22 +142,42 @@ fn judge(
     if let Err(why) = trigger.holds(event, &subject, pattern.as_ref()) {
         return Ok(Err(why));
     }
-    if let Some(owner) = trigger.owner
-        && !access_of(draft, tenant, owner)?.allows(&present.memory.namespace)
-    {
-        return Ok(Err(WhyNot::Access));
+    let is_bounded = trigger.max_fires.is_some() || trigger.cooldown_seconds > 0;
+    if is_bounded && let Err(why) = trigger.may_fire(&draft.firings(tenant, *id)?, draft.now()) {
+        return Ok(Err(why));
     }
-    Ok(trigger.may_fire(&draft.firings(tenant, *id)?, draft.now()))
+    match trigger.owner {
+        Some(owner) if !may_know(draft, tenant, owner, &present.memory.namespace)? => {
+            Ok(Err(WhyNot::Access))
+        }
+        _ => Ok(Ok(())),
+    }
+}
+
+/// Whether the owner of a trigger may know of what lies in a namespace: not if its key is gone.
+fn may_know(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    owner: KeyId,
+    namespace: &str,
+) -> Result<bool> {
+    if !draft.command.owners.contains_key(&owner) {
+        let is_there = draft.bytes(&Key::ApiKey(tenant, owner))?.is_some();
+        let access = if is_there { access_of(draft, tenant, owner)? } else { Access::nothing() };
+        draft.command.owners.insert(owner, access);
+    }
+    Ok(draft.command.owners[&owner].allows(namespace))
 }
 
 /// Does what a trigger does, and says whether that changed the memory.
 fn act(
     draft: &mut Draft<'_>,
     tenant: TenantId,
-    event: TriggerEvent,
+    raised: &Raised,
     watching: &Watching,
     present: &MemoryRecord,
 ) -> Result<bool> {
+    let event = raised.event;
     let Watching { id, trigger, .. } = watching;
     let firings = draft.firings(tenant, *id)?;
     let (count, total) = (firings.count + 1, firings.total + 1);
@@ -163,13 +192,16 @@ fn act(
             let heat = present.heat;
             let about = About { event, id: present.id, memory, heat };
             let message = about.message(template.as_deref());
-            draft.command.notifications.push(Notification {
-                trigger: *id,
-                trigger_name: trigger.name.clone(),
-                event,
-                memory: present.id,
-                message: message.clone(),
-            });
+            // What a tick found is nothing that the caller did.
+            if raised.course.is_none() {
+                draft.command.notifications.push(Notification {
+                    trigger: *id,
+                    trigger_name: trigger.name.clone(),
+                    event,
+                    memory: present.id,
+                    message: message.clone(),
+                });
+            }
             (None, message)
         }
         action => changed(action, present),
@@ -259,8 +291,9 @@ fn tag_of(label: &str) -> String {
 /// A trigger, and whether it would fire.
 pub type Verdict = (TriggerId, Trigger, std::result::Result<(), WhyNot>);
 
-/// What each trigger of a tenant would do if `event` happened to a memory now; for what ticks
-/// find, if one came now. `None` when there is no such memory. Fires nothing.
+/// What each trigger of a tenant would do if `event` happened to a memory now, each on top of
+/// what the one before would do; for what ticks find, if one came now. `None` when there is no
+/// such memory. Fires nothing.
 ///
 /// # Errors
 /// When the state cannot be read.
@@ -271,21 +304,31 @@ pub fn evaluate(
     id: MemoryId,
 ) -> Result<Option<Vec<Verdict>>> {
     let now = reader.position().clock;
-    let draft = Draft::new(reader, now);
-    let Some(present) = draft.present(tenant, id)? else { return Ok(None) };
-    let label = Folded::new(&present.memory.label);
+    let mut draft = Draft::new(reader, now);
+    let Some(mut present) = draft.present(tenant, id)? else { return Ok(None) };
     let course = match draft.tick(tenant)? {
         Some(tick) => {
-            let next = tick.next(now, &draft.thermo(tenant)?);
+            let thermo = draft.thermo(tenant)?;
+            let next = tick.next(now, &thermo);
             next.course(&present.memory, &present.anchor)
         }
         None => None,
     };
     let by_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
     let course = course.filter(|_| by_tick && present.memory.archived_at.is_none());
-    let verdict = |watching: &std::sync::Arc<Watching>| {
-        let verdict = judge(&draft, tenant, event, watching, (&present, &label, course))?;
-        Ok((watching.id, watching.trigger.clone(), verdict))
-    };
-    draft.triggers(tenant).all().iter().map(verdict).collect::<Result<_>>().map(Some)
+    let raised = Raised { tenant, event, id, times: 1, course };
+    let mut verdicts = Vec::new();
+    for watching in draft.triggers(tenant).all() {
+        let label = Folded::new(&present.memory.label);
+        let verdict = judge(&mut draft, tenant, event, &watching, (&present, &label, course))?;
+        // Nobody ever applies this draft.
+        if verdict.is_ok()
+            && act(&mut draft, tenant, &raised, &watching, &present)?
+            && let Some(after) = draft.present(tenant, id)?
+        {
+            present = after;
+        }
+        verdicts.push((watching.id, watching.trigger.clone(), verdict));
+    }
+    Ok(Some(verdicts))
 }

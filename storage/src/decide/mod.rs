@@ -88,7 +88,7 @@ fn once(
         | Reply::ApiKey(..)
         | Reply::Rule(_)
         | Reply::Trigger(..)
-        | Reply::Resent { .. }
+        | Reply::Replaying { .. }
         | Reply::Notified(..)
         | Reply::Done
         | Reply::Unfinished
@@ -204,7 +204,7 @@ fn act_for(
         Action::TriggerUpdate(id, patch) => trigger::update(draft, tenant, actor, *id, patch),
         Action::TriggerDelete(id) => trigger::delete(draft, tenant, actor, *id),
         Action::Attempted(attempts) => outbox::attempted(draft, tenant, attempts),
-        Action::Resend(id) => outbox::resend(draft, tenant, actor, *id),
+        Action::Replay(id) => outbox::replay(draft, tenant, actor, *id),
         Action::Form { .. }
         | Action::Stamp
         | Action::Housekeep
@@ -228,7 +228,7 @@ fn each(
     for id in ids.iter().take(BULK_MAX) {
         outcomes.push(act(draft, *id)?.map(drop));
         fire::fire(draft)?;
-        if draft.bytes_since(mark) > BATCH_BYTES {
+        if draft.did_enough(mark) {
             break;
         }
     }

@@ -2,7 +2,7 @@
 //! attempt is made at all is the leader's duty, and no rule.
 
 use crate::change::Change;
-use crate::command::{BULK_MAX, Decision, Refusal, Reply};
+use crate::command::{Decision, Refusal, Reply};
 use crate::decide::Draft;
 use crate::decide::tenant::may_touch;
 use crate::error::Result;
@@ -17,6 +17,9 @@ use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerEvent};
 use crate::table::key::{Kind, delivery_of, prefix};
 use crate::table::view::View;
+
+/// Dead letters that one command looks at.
+const REPLAYED_MAX: usize = 500;
 
 /// Owes what a firing has to deliver, and says its id; or that too much is owed already.
 pub(super) fn owe(
@@ -48,6 +51,7 @@ pub(super) fn owe(
         heat: present.heat,
         attempts: 0,
         attempts_before: 0,
+        reason: String::new(),
         stage: DeliveryStage::Owed(draft.now()),
     };
     let id = DeliveryId { trigger: id, number };
@@ -79,7 +83,10 @@ fn record(
     before: Delivery,
 ) -> Result<()> {
     let now = draft.now();
-    let after = |stage| Delivery { attempts: attempt.number, stage, ..before.clone() };
+    let after = |stage, reason: &str| {
+        let (attempts, reason) = (attempt.number, cut(reason));
+        Some(Delivery { attempts, reason, stage, ..before.clone() })
+    };
     let (kind, said, next, delivery) = match &attempt.outcome {
         AttemptOutcome::Delivered(status) => {
             (EventKind::Delivered, status.to_string(), "delivered".to_owned(), None)
@@ -89,19 +96,25 @@ fn record(
             (EventKind::DeliveryFailed, why, "cancelled".to_owned(), None)
         }
         AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
-            let due = Timestamp(now.0 + micros.max(&0));
+            let due = Timestamp(now.0.saturating_add(*micros.max(&0)));
             let next = format!("retried in {} s", micros / Timestamp::SECOND_MICROS);
-            (EventKind::DeliveryFailed, cut(reason), next, Some(after(DeliveryStage::Owed(due))))
+            let pending = after(DeliveryStage::Owed(due), reason);
+            (EventKind::DeliveryFailed, cut(reason), next, pending)
         }
         AttemptOutcome::Failed { reason, retry_in_micros: None } => {
-            let dead = after(DeliveryStage::Dead(now));
-            (EventKind::DeliveryFailed, cut(reason), "given up".to_owned(), Some(dead))
+            let dead = after(DeliveryStage::Dead(now), reason);
+            (EventKind::DeliveryFailed, cut(reason), "dead-lettered".to_owned(), dead)
         }
-        AttemptOutcome::Gone => {
-            disable(draft, tenant, attempt.id.trigger)?;
-            let dead = after(DeliveryStage::Dead(now));
-            let next = "given up, the trigger is disabled".to_owned();
-            (EventKind::DeliveryFailed, "410".to_owned(), next, Some(dead))
+        AttemptOutcome::Gone(changed_at) => {
+            disable(draft, tenant, attempt.id.trigger, *changed_at)?;
+            let (why, next) = ("410 Gone", "dead-lettered, the trigger is disabled");
+            let dead = after(DeliveryStage::Dead(now), why);
+            (EventKind::DeliveryFailed, why.to_owned(), next.to_owned(), dead)
+        }
+        AttemptOutcome::Disabled => {
+            let why = "the trigger is disabled";
+            let dead = after(DeliveryStage::Dead(now), why);
+            (EventKind::DeliveryFailed, why.to_owned(), "dead-lettered".to_owned(), dead)
         }
     };
     let attempts = attempt.number.to_string();
@@ -117,10 +130,16 @@ fn cut(reason: &str) -> String {
     reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
 }
 
-/// The receiver wants no more.
-fn disable(draft: &mut Draft<'_>, tenant: TenantId, id: TriggerId) -> Result<()> {
+/// The receiver wants no more. A trigger that was changed since may have another one.
+fn disable(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    id: TriggerId,
+    changed_at: Timestamp,
+) -> Result<()> {
     if let Some(trigger) = draft.trigger(tenant, id)?
         && trigger.enabled
+        && trigger.updated_at == changed_at
     {
         let trigger = Trigger { enabled: false, updated_at: draft.now(), ..trigger };
         draft.push(Change::TriggerPut(tenant, id, trigger));
@@ -172,56 +191,68 @@ fn oldest_dead(draft: &Draft<'_>, tenant: TenantId) -> Result<Option<(DeliveryId
     Ok(draft.delivery(tenant, id)?.map(|delivery| (id, delivery.stage)))
 }
 
-/// Owes anew what was given up: one delivery, or as many of all as one command may.
-pub(super) fn resend(
+/// Owes anew what was dead-lettered: one delivery, or as many of all as one command may. What
+/// a trigger left that is gone has nowhere to go: it is dropped.
+pub(super) fn replay(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     actor: Option<KeyId>,
     id: Option<DeliveryId>,
 ) -> Result<Decision> {
-    let ids = match id {
-        Some(id) => vec![id],
-        None => {
-            let rows = draft.rows(&prefix(Kind::Dead, tenant), DEAD_MAX as usize)?;
-            rows.iter().map(|(key, _)| delivery_of(key)).collect::<Result<_>>()?
-        }
-    };
-    let (mut count, mut unfinished) = (0, false);
-    for dead in ids {
-        let present = draft.delivery(tenant, dead)?;
-        let Some(delivery) = present.filter(|it| matches!(it.stage, DeliveryStage::Dead(_))) else {
-            return Ok(Err(Refusal::NoSuch("delivery that was given up".into())));
+    if let Some(id) = id {
+        return match replay_one(draft, tenant, actor, id)? {
+            Ok(_) => Ok(Ok(Reply::Replaying { count: 1, unfinished: false })),
+            Err(refusal) => Ok(Err(refusal)),
         };
-        if let Err(refusal) = may_touch(draft, tenant, actor, &delivery.namespace)? {
-            match id {
-                Some(_) => return Ok(Err(refusal)),
-                None => continue,
-            }
-        }
-        if draft.trigger(tenant, dead.trigger)?.is_none() {
-            match id {
-                Some(_) => return Ok(Err(Refusal::NoSuch("trigger".into()))),
-                None => continue,
-            }
-        }
-        if draft.outbox(tenant)?.owed >= OWED_MAX {
-            let max = OWED_MAX as usize;
-            match count {
-                0 => return Ok(Err(Refusal::TooMany { what: "owed deliveries".into(), max })),
-                _ => break,
-            }
-        }
-        if count == BULK_MAX || draft.is_full() {
-            unfinished = true;
-            break;
-        }
-        let owed = Delivery {
-            attempts_before: delivery.attempts,
-            stage: DeliveryStage::Owed(draft.now()),
-            ..delivery.clone()
-        };
-        put(draft, tenant, dead, delivery.stage, Some(owed))?;
-        count += 1;
     }
-    Ok(Ok(Reply::Resent { count, unfinished }))
+    let rows = draft.rows(&prefix(Kind::Dead, tenant), REPLAYED_MAX + 1)?;
+    let (mut count, mut unfinished) = (0, rows.len() > REPLAYED_MAX);
+    for (key, _) in rows.iter().take(REPLAYED_MAX) {
+        let id = delivery_of(key)?;
+        match replay_one(draft, tenant, actor, id)? {
+            Ok(()) => count += 1,
+            Err(Refusal::NoSuch(_)) => drop_dead(draft, tenant, id)?,
+            Err(refusal @ Refusal::TooMany { .. }) if count == 0 => return Ok(Err(refusal)),
+            Err(Refusal::TooMany { .. }) => {
+                unfinished = true;
+                break;
+            }
+            // What is closed to who asks stays.
+            Err(_) => {}
+        }
+    }
+    Ok(Ok(Reply::Replaying { count, unfinished }))
+}
+
+fn replay_one(
+    draft: &mut Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    id: DeliveryId,
+) -> Result<std::result::Result<(), Refusal>> {
+    let dead = draft.delivery(tenant, id)?;
+    let Some(dead) = dead.filter(|it| matches!(it.stage, DeliveryStage::Dead(_))) else {
+        return Ok(Err(Refusal::NoSuch("dead letter".into())));
+    };
+    if let Err(refusal) = may_touch(draft, tenant, actor, &dead.namespace)? {
+        return Ok(Err(refusal));
+    }
+    if draft.trigger(tenant, id.trigger)?.is_none() {
+        return Ok(Err(Refusal::NoSuch("trigger".into())));
+    }
+    if draft.outbox(tenant)?.owed >= OWED_MAX {
+        let (what, max) = ("pending deliveries".into(), OWED_MAX as usize);
+        return Ok(Err(Refusal::TooMany { what, max }));
+    }
+    let (attempts_before, before) = (dead.attempts, dead.stage.clone());
+    let stage = DeliveryStage::Owed(draft.now());
+    put(draft, tenant, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
+    Ok(Ok(()))
+}
+
+fn drop_dead(draft: &mut Draft<'_>, tenant: TenantId, id: DeliveryId) -> Result<()> {
+    match draft.delivery(tenant, id)? {
+        Some(dead) => put(draft, tenant, id, dead.stage, None),
+        None => Ok(()),
+    }
 }

@@ -25,6 +25,8 @@ use crate::table::view::View;
 const NEIGHBOURS_MAX: usize = 16;
 /// Most memories that one recall warms besides its own.
 const RESONANCE_MAX: usize = 64;
+/// Bytes that the firings of one report decide to at most.
+const FIRED_BYTES_MAX: usize = 512 << 10;
 /// Less is not written.
 const INCREMENT_MIN: f64 = 0.005;
 
@@ -36,6 +38,9 @@ pub(super) fn observed(draft: &mut Draft<'_>, report: &Report) -> Result<Decisio
     }
     let mark = draft.mark();
     for of_tenant in &report.tenants {
+        // What fires for one tenant takes nothing from another, nor from what is counted.
+        draft.command.fired_bytes_max =
+            Some(draft.command.fired_bytes + FIRED_BYTES_MAX / report.tenants.len());
         observed_of(draft, of_tenant, mark)?;
     }
     let last = LastReport { boot: report.boot, number: report.number };
@@ -54,7 +59,7 @@ fn observed_of(draft: &mut Draft<'_>, report: &TenantReport, mark: Mark) -> Resu
     let mut stats = known.clone();
     for (id, times) in &report.recalls {
         // What one command may write is bounded: what comes after is counted only.
-        let warm = draft.bytes_since(mark) < BATCH_BYTES;
+        let warm = draft.bytes_since(mark) - draft.command.fired_bytes < BATCH_BYTES;
         recalled(draft, tenant, &thermo, (*id, *times, warm), &mut stats)?;
         raise_often(draft, tenant, TriggerEvent::Recall, *id, *times);
         fire(draft)?;

@@ -1,6 +1,8 @@
 //! Rules of the tick: what crossed `cold_threshold` since the last one, and what moves to
 //! the cold tier. Goes in steps; the state holds how far it has come.
 
+use std::sync::Arc;
+
 use crate::change::Change;
 use crate::command::{Decision, Refusal, Reply};
 use crate::decide::Draft;
@@ -10,6 +12,7 @@ use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
+use crate::model::score::rounded;
 use crate::model::tick::{Crossing, Stage, Tick};
 use crate::model::trigger::TriggerEvent;
 use crate::table::view::View;
@@ -34,7 +37,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, tenant: TenantId) -> Result<Decision> 
         }
         _ => last,
     };
-    draft.command.tick = Some(tick.clone());
+    draft.command.tick = Some(Arc::new(tick.clone()));
     tick.stage = match tick.stage {
         Stage::Judging(reached) => judge_some(draft, tenant, &tick, reached)?,
         Stage::Archiving(reached) => archive_some(draft, tenant, &tick, reached)?,
@@ -57,10 +60,11 @@ fn judge_some(
         // Earlier commands of this batch may have changed or deleted it.
         if let Some(present) = draft.present(tenant, *id)? {
             judge(draft, tenant, tick, &present);
-            draft.command.tick = Some(Tick { stage: Stage::Judging(Some(*id)), ..tick.clone() });
+            let reached = Stage::Judging(Some(*id));
+            draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
             fire(draft)?;
         }
-        if draft.bytes_since(mark) > BATCH_BYTES {
+        if draft.did_enough(mark) {
             return Ok(Stage::Judging(Some(*id)));
         }
     }
@@ -82,7 +86,7 @@ fn cuts(draft: &Draft<'_>, tenant: TenantId, tick: &Tick) -> Vec<f64> {
     }
     let mut cuts = triggers.cuts().to_vec();
     // The bound of those that name none.
-    cuts.push(tick.thermo.consolidation.cold_threshold);
+    cuts.push(rounded(tick.thermo.consolidation.cold_threshold));
     cuts.sort_by(f64::total_cmp);
     cuts
 }

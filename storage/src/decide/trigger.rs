@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp, TriggerId};
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
+use crate::table::key::Key;
 use crate::table::view::View;
 
 /// For how long a secret signs beside the one that took its place.
@@ -60,7 +61,13 @@ pub(super) fn update(
         firings.count = 0;
         draft.push(Change::FiringsPut(tenant, id, firings));
     }
-    let changed = patched(&trigger, patch, draft.now());
+    let mut changed = patched(&trigger, patch, draft.now());
+    // A trigger without an owner rests: whoever may change it takes it over.
+    if let Some(owner) = trigger.owner
+        && draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
+    {
+        changed.owner = actor;
+    }
     if changed != trigger {
         let trigger = Trigger { updated_at: draft.now(), ..changed };
         draft.push(Change::TriggerPut(tenant, id, trigger.clone()));
@@ -131,10 +138,13 @@ fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {
 fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> TriggerAction {
     let mut after = patch.action.clone().unwrap_or_else(|| before.clone());
     if let (
-        TriggerAction::Webhook { secret, retiring, .. },
-        TriggerAction::Webhook { secret: old, retiring: old_retiring, .. },
+        TriggerAction::Webhook { url, secret, retiring },
+        TriggerAction::Webhook { url: old_url, secret: old, retiring: old_retiring },
     ) = (&mut after, before)
     {
+        if patch.keep_url {
+            url.clone_from(old_url);
+        }
         match (&secret, old) {
             _ if patch.drop_secret => (*secret, *retiring) = (None, None),
             (Some(new), Some(old)) if new != old => {

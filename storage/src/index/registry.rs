@@ -63,11 +63,15 @@ impl Registry {
             let (key, value) = row?;
             registry.put_rules(split(&key)?.0, codec::decode(&value)?);
         }
+        let mut triggers: HashMap<TenantId, Vec<_>> = HashMap::new();
         for row in state.range(&[Kind::Trigger as u8], &[Kind::Trigger as u8 + 1]) {
             let (key, value) = row?;
             let (tenant, rest) = split(&key)?;
-            let (id, trigger) = (TriggerId(fixed(rest)?), codec::decode(&value)?);
-            registry.change_triggers(tenant, |all| all.put(id, trigger));
+            let of_tenant = triggers.entry(tenant).or_default();
+            of_tenant.push((TriggerId(fixed(rest)?), codec::decode(&value)?));
+        }
+        for (tenant, all) in triggers {
+            registry.change_triggers(tenant, |of_tenant| *of_tenant = Triggers::of(all));
         }
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
@@ -125,6 +129,10 @@ impl Registry {
 
     pub(crate) fn remove_key(&self, id: KeyId) {
         self.keys.write().remove(&id);
+    }
+
+    pub(crate) fn knows_key(&self, id: KeyId) -> bool {
+        self.keys.read().contains_key(&id)
     }
 
     pub(crate) fn put_rules(&self, tenant: TenantId, rules: Rules) {

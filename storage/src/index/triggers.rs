@@ -57,13 +57,31 @@ impl Triggers {
         self.on(event).iter().any(|watching| watching.trigger.enabled)
     }
 
+    /// All of a tenant's at once.
+    pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
+        let mut triggers = Self::default();
+        for (id, trigger) in all {
+            let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
+            let waiting = &mut triggers.events[trigger.event as usize];
+            waiting.push(Arc::new(Watching { id, trigger, pattern }));
+        }
+        for waiting in &mut triggers.events {
+            waiting.sort_by_key(|watching| watching.trigger.number);
+        }
+        triggers.find_cuts();
+        triggers
+    }
+
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
+        let by_tick = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
         self.take(id);
         let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
         let waiting = &mut self.events[trigger.event as usize];
         let at = waiting.partition_point(|other| other.trigger.number < trigger.number);
         waiting.insert(at, Arc::new(Watching { id, trigger, pattern }));
-        self.find_cuts();
+        if by_tick {
+            self.find_cuts();
+        }
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {

@@ -73,6 +73,8 @@ pub struct Delivery {
     pub attempts: u32,
     /// Attempts when somebody last had it sent anew; the schedule begins there.
     pub attempts_before: u32,
+    /// Why the last attempt failed; empty before one did.
+    pub reason: String,
     /// Where it stands.
     pub stage: DeliveryStage,
 }
@@ -142,8 +144,10 @@ pub enum AttemptOutcome {
         /// Microseconds until the next attempt; `None` gives it up.
         retry_in_micros: Option<i64>,
     },
-    /// The receiver wants none of this trigger any more.
-    Gone,
+    /// The receiver wants none of this trigger any more, as that was last changed then.
+    Gone(Timestamp),
+    /// The trigger rests: nothing was sent.
+    Disabled,
     /// The trigger is gone, and with it the address.
     Cancelled,
 }

@@ -87,6 +87,13 @@ pub enum EventKind {
     FiringsSkipped,
 }
 
+impl EventKind {
+    /// Whether it is what a trigger did, or what became of what it owed.
+    pub fn is_of_triggers(self) -> bool {
+        matches!(self, Self::Fired | Self::Delivered | Self::DeliveryFailed)
+    }
+}
+
 /// One row of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {

@@ -11,6 +11,8 @@ use crate::model::trigger::TriggerEvent;
 
 /// Longest message in bytes; a longer one is cut.
 pub const MESSAGE_BYTES_MAX: usize = 4_096;
+/// Longest name of a placeholder, in bytes.
+const NAME_BYTES_MAX: usize = 16;
 /// What is said when nobody says what.
 const DEFAULT: &str = "{event}: {label}";
 
@@ -34,9 +36,9 @@ impl About<'_> {
         let mut message = String::new();
         while let Some((before, after)) = rest.split_once('{') {
             message.push_str(before);
-            let known = after
-                .split_once('}')
-                .and_then(|(name, after)| self.value(name).map(|value| (value, after)));
+            let name = &after[..after.floor_char_boundary(NAME_BYTES_MAX)];
+            let name = name.split_once('}').map(|(name, _)| name);
+            let known = name.and_then(|name| Some((self.value(name)?, &after[name.len() + 1..])));
             rest = match known {
                 Some((value, after)) => {
                     message.push_str(&value);
@@ -59,7 +61,10 @@ impl About<'_> {
     fn value(&self, name: &str) -> Option<String> {
         Some(match name {
             "node_id" => self.id.to_string(),
-            "label" => self.memory.label.clone(),
+            "label" => {
+                let label = &self.memory.label;
+                label[..label.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
+            }
             "heat" => rounded(self.heat).to_string(),
             "namespace" => self.memory.namespace.clone(),
             "memory_type" => self.memory.memory_type.name().to_owned(),

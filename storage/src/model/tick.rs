@@ -119,7 +119,9 @@ impl Tick {
     pub fn course(&self, memory: &Memory, anchor: &Anchor) -> Option<Course> {
         let (before, now) = self.heats(memory, anchor)?;
         let start = if anchor.at > self.from { anchor.heat.into() } else { before };
-        Some(Course { before, start, now, cold: self.thermo.consolidation.cold_threshold })
+        let cold = (self.thermo_from.is_cold(before), self.thermo.is_cold(now));
+        let cold_threshold = self.thermo.consolidation.cold_threshold;
+        Some(Course { before, start, now, cold, cold_threshold })
     }
 
     /// What an anchor that replaces this one carries as its [`Anchor::tick_heat`].

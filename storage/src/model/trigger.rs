@@ -213,8 +213,11 @@ pub struct Course {
     pub start: f64,
     /// As of this tick.
     pub now: f64,
-    /// `cold_threshold` as of this tick: the bound of triggers that name none.
-    pub cold: f64,
+    /// Whether that before was below `cold_threshold` as it was then, and this is below it as
+    /// it is now: what triggers that name no bound ask.
+    pub cold: (bool, bool),
+    /// `cold_threshold` as of this tick.
+    pub cold_threshold: f64,
 }
 
 /// Why a trigger does not fire.
@@ -321,8 +324,8 @@ impl Trigger {
             |heat: f64| heat_above.is_none_or(|bound| rounded(heat) > bound),
         );
         match (self.event, subject.course) {
-            (TriggerEvent::Decay, Some(Course { before, start, now, cold })) => {
-                let bound = heat_below.unwrap_or(cold);
+            (TriggerEvent::Decay, Some(Course { before, start, now, cold_threshold, .. })) => {
+                let bound = heat_below.unwrap_or(cold_threshold);
                 let fell = [before, start].iter().all(|heat| rounded(*heat) >= bound);
                 if !fell || rounded(now) >= bound {
                     return Err(WhyNot::NotCrossed);
@@ -331,7 +334,7 @@ impl Trigger {
             }
             (TriggerEvent::Threshold, Some(Course { before, now, cold, .. })) => {
                 let crossed = match (heat_below, heat_above) {
-                    (None, None) => (rounded(before) < cold) != (rounded(now) < cold),
+                    (None, None) => cold.0 != cold.1,
                     _ => is_below(now) && is_above(now) && !(is_below(before) && is_above(before)),
                 };
                 if crossed { Ok(()) } else { Err(WhyNot::NotCrossed) }

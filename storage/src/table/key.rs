@@ -24,11 +24,12 @@
 //! | 0x40 | event | tenant 4, log index 8, ordinal 4 |
 //! | 0x41 | reserved: audit | |
 //! | 0x42 | first event kept | tenant 4 |
+//! | 0x43 | event of a trigger | tenant 4, log index 8, ordinal 4 |
 //! | 0x50 | trigger | tenant 4, trigger id 16 |
 //! | 0x51 | firings | tenant 4, trigger id 16 |
 //! | 0x52 | outbox | tenant 4 |
 //! | 0x53 | delivery | tenant 4, trigger id 16, number 8 |
-//! | 0x54 | delivery that is due | time 8, tenant 4, trigger id 16, number 8 |
+//! | 0x54 | delivery that is due | tenant 4, time 8, trigger id 16, number 8 |
 //! | 0x55 | delivery given up | tenant 4, time 8, trigger id 16, number 8 |
 
 use crate::error::{Error, Result};
@@ -75,6 +76,8 @@ pub enum Kind {
     Event = 0x40,
     /// Where a tenant's journal begins since events were trimmed.
     FirstEvent = 0x42,
+    /// Says which events are of triggers, among all others; no value.
+    TriggerEvent = 0x43,
     /// A trigger.
     Trigger = 0x50,
     /// What a trigger has done so far.
@@ -124,6 +127,8 @@ pub enum Key {
     Event(TenantId, Cursor),
     /// See [`Kind::FirstEvent`].
     FirstEvent(TenantId),
+    /// See [`Kind::TriggerEvent`].
+    TriggerEvent(TenantId, Cursor),
     /// See [`Kind::Trigger`].
     Trigger(TenantId, TriggerId),
     /// See [`Kind::Firings`].
@@ -133,7 +138,7 @@ pub enum Key {
     /// See [`Kind::Delivery`].
     Delivery(TenantId, DeliveryId),
     /// See [`Kind::Due`].
-    Due(Timestamp, TenantId, DeliveryId),
+    Due(TenantId, Timestamp, DeliveryId),
     /// See [`Kind::Dead`].
     Dead(TenantId, Timestamp, DeliveryId),
 }
@@ -162,12 +167,12 @@ impl Key {
             Self::Receipt(tenant, day, key) => {
                 [&prefix(Kind::Receipt, *tenant)[..], &day.to_be_bytes(), key].concat()
             }
-            Self::Event(tenant, cursor) => [
-                &prefix(Kind::Event, *tenant)[..],
-                &cursor.index.to_be_bytes(),
-                &cursor.ordinal.to_be_bytes(),
-            ]
-            .concat(),
+            Self::Event(tenant, cursor) => {
+                [&prefix(Kind::Event, *tenant)[..], &place(cursor)].concat()
+            }
+            Self::TriggerEvent(tenant, cursor) => {
+                [&prefix(Kind::TriggerEvent, *tenant)[..], &place(cursor)].concat()
+            }
             Self::FirstEvent(tenant) => prefix(Kind::FirstEvent, *tenant),
             Self::Trigger(tenant, id) => [&prefix(Kind::Trigger, *tenant)[..], &id.0].concat(),
             Self::Firings(tenant, id) => [&prefix(Kind::Firings, *tenant)[..], &id.0].concat(),
@@ -175,9 +180,8 @@ impl Key {
             Self::Delivery(tenant, id) => {
                 [&prefix(Kind::Delivery, *tenant)[..], &delivery(id)].concat()
             }
-            Self::Due(at, tenant, id) => {
-                [&[Kind::Due as u8][..], &instant(*at), &tenant.0.to_be_bytes(), &delivery(id)]
-                    .concat()
+            Self::Due(tenant, at, id) => {
+                [&prefix(Kind::Due, *tenant)[..], &instant(*at), &delivery(id)].concat()
             }
             Self::Dead(tenant, at, id) => {
                 [&prefix(Kind::Dead, *tenant)[..], &instant(*at), &delivery(id)].concat()
@@ -189,6 +193,25 @@ impl Key {
 /// No instant of the cluster lies before 1970: its bytes sort as it does.
 fn instant(at: Timestamp) -> [u8; 8] {
     at.0.to_be_bytes()
+}
+
+fn place(cursor: &Cursor) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&cursor.index.to_be_bytes());
+    bytes[8..].copy_from_slice(&cursor.ordinal.to_be_bytes());
+    bytes
+}
+
+/// The cursor that the part of a key after its tenant names.
+///
+/// # Errors
+/// [`Error::Corrupt`] when it is of another length.
+pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
+    let bytes: [u8; 12] = fixed(part)?;
+    Ok(Cursor {
+        index: u64::from_be_bytes(fixed(&bytes[..8])?),
+        ordinal: u32::from_be_bytes(fixed(&bytes[8..])?),
+    })
 }
 
 fn delivery(id: &DeliveryId) -> [u8; 24] {
@@ -282,6 +305,10 @@ mod tests {
         let edge = Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]);
         assert_eq!(edge.bytes(), [&[0x23][..], &t, &aa, &[0xbb; 16], &[8; 8]].concat());
         assert_eq!(Key::FirstEvent(tenant).bytes(), [&[0x42][..], &t].concat());
+        let cursor = Cursor { index: 6, ordinal: 8 };
+        let of_trigger = Key::TriggerEvent(tenant, cursor).bytes();
+        assert_eq!(of_trigger, [&[0x43][..], &t, &[0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 8]].concat());
+        assert_eq!(cursor_of(&of_trigger[5..]).unwrap(), cursor);
         let trigger = TriggerId([0xcc; 16]);
         assert_eq!(Key::Trigger(tenant, trigger).bytes(), [&[0x50][..], &t, &[0xcc; 16]].concat());
         assert_eq!(Key::Firings(tenant, trigger).bytes(), [&[0x51][..], &t, &[0xcc; 16]].concat());
@@ -290,8 +317,8 @@ mod tests {
         let d = [&[0xcc; 16][..], &[0, 0, 0, 0, 0, 0, 0, 9]].concat();
         assert_eq!(Key::Delivery(tenant, delivery).bytes(), [&[0x53][..], &t, &d].concat());
         let at = [0, 0, 0, 0, 0, 0, 1, 0];
-        let due = Key::Due(Timestamp(256), tenant, delivery).bytes();
-        assert_eq!(due, [&[0x54][..], &at, &t, &d].concat());
+        let due = Key::Due(tenant, Timestamp(256), delivery).bytes();
+        assert_eq!(due, [&[0x54][..], &t, &at, &d].concat());
         let dead = Key::Dead(tenant, Timestamp(256), delivery).bytes();
         assert_eq!(dead, [&[0x55][..], &t, &at, &d].concat());
         assert_eq!(delivery_of(&due).unwrap(), delivery);

@@ -7,6 +7,7 @@ use storage::model::delivery::{Attempt, AttemptOutcome, DeliveryId};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::receipt::ReceiptRequest;
+use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Sealed, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::{Action, Command, Matching, MemoryPatch, Signal, TriggerPatch};
@@ -90,14 +91,22 @@ impl Line {
             "unrelate" => Action::Unrelate(self.ids()[0], self.ids()[1], self.words[3].clone()),
             "recall" => return Command::duty(Action::Observed(self.report())),
             "configure" => Action::Configure(self.changes()),
-            "trigger" => Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger())),
+            "trigger" => {
+                let create = Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger()));
+                let owner = self.settings.get("owner").map(|owner| self.key_id(owner));
+                return Command { actor: owner, ..command(create) };
+            }
+            // A batch of memories of 40 kB each.
+            "large" => Action::Create(self.large(self.words[1].parse().unwrap())),
             "trigger-update" => {
                 Action::TriggerUpdate(self.trigger_id(), Box::new(self.trigger_patch()))
             }
             "trigger-delete" => Action::TriggerDelete(self.trigger_id()),
             "attempt" => Action::Attempted(vec![self.attempt()]),
-            "resend" if self.words.len() > 1 => Action::Resend(Some(self.delivery_id())),
-            "resend" => Action::Resend(None),
+            "replay" if self.words.len() > 1 => Action::Replay(Some(self.delivery_id())),
+            "replay" => Action::Replay(None),
+            "key" => Action::KeyCreate(self.key_id(&self.words[1]), self.api_key()),
+            "key-delete" => Action::KeyDelete(self.key_id(&self.words[1])),
             other => panic!("no command {other}"),
         };
         let key = self.settings.get("key");
@@ -125,6 +134,26 @@ impl Line {
             .unwrap();
         }
         new
+    }
+
+    fn key_id(&self, name: &str) -> KeyId {
+        KeyId([name.as_bytes()[0]; 8])
+    }
+
+    fn api_key(&self) -> ApiKey {
+        ApiKey {
+            name: self.words[1].clone(),
+            role: Role::Agent,
+            hash: [0; 32],
+            namespace: None,
+            created_at: Timestamp(0),
+            last_used_at: None,
+        }
+    }
+
+    fn large(&self, count: u8) -> Vec<storage::NewMemory> {
+        let label = "words ".repeat(6_000);
+        (0..count).map(|number| new_memory(MemoryId([b'0' + number; 16]), &label)).collect()
     }
 
     fn trigger_id(&self) -> TriggerId {
@@ -177,6 +206,7 @@ impl Line {
         TriggerPatch {
             name: self.get("name"),
             action: self.words.get(2).map(|name| self.action(name)),
+            keep_url: self.words.len() > 2 && !self.settings.contains_key("url"),
             drop_secret: self.get("unsigned").unwrap_or(false),
             enabled: self.get("enabled"),
             max_fires: self.get("max").map(Some),
@@ -195,7 +225,8 @@ impl Line {
         let seconds = |seconds: i64| seconds * Timestamp::SECOND_MICROS;
         let outcome = match self.words[4].as_str() {
             "delivered" => AttemptOutcome::Delivered(204),
-            "gone" => AttemptOutcome::Gone,
+            "gone" => AttemptOutcome::Gone(Timestamp(self.get("changed").unwrap())),
+            "disabled" => AttemptOutcome::Disabled,
             "cancelled" => AttemptOutcome::Cancelled,
             reason => AttemptOutcome::Failed {
                 reason: reason.to_owned(),

@@ -117,7 +117,7 @@ pub fn told(decision: &Decision) -> String {
             let off = if row.enabled { "" } else { ", disabled" };
             format!("trigger {} has fired {} times{off}", trigger(*id), firings.count)
         }
-        Ok(Reply::Resent { count, .. }) => format!("{count} owed anew"),
+        Ok(Reply::Replaying { count, .. }) => format!("{count} replayed"),
         Ok(Reply::Notified(reply, notifications)) => {
             let said =
                 |said: &Notification| format!("; {} says {:?}", said.trigger_name, said.message);
@@ -225,13 +225,13 @@ fn fact_of_triggers(change: &Change) -> String {
             format!("trigger {} has fired {count} times, {total} in all", trigger(*id))
         }
         Change::OutboxPut(_, outbox) => format!(
-            "{} deliveries owed, {} given up, {} dropped",
+            "{} deliveries pending, {} dead letters, {} dropped",
             outbox.owed, outbox.dead, outbox.dropped
         ),
         Change::DeliveryPut(_, id, row, _) => {
             let stage = match row.stage {
                 DeliveryStage::Owed(due_at) => format!("due {}", time(due_at)),
-                DeliveryStage::Dead(at) => format!("given up {}", time(at)),
+                DeliveryStage::Dead(at) => format!("dead-lettered {}", time(at)),
             };
             format!(
                 "delivery {} of {:?} after {} attempts: {stage}",
