@@ -69,6 +69,7 @@ def follow(urls, key):
                         last = event.id
                         if event.event == "ready":
                             print("ready", flush=True)
+                        if event.event != "created":
                             continue
                         label = event.json()["label"]
                         print(label, flush=True)
