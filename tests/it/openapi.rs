@@ -70,6 +70,7 @@ async fn every_operation_answers_as_it_is_described_whatever_it_is_asked() {
     let mut config = include_str!("../clients/schemathesis.toml").to_owned();
     let memories = related_memories(&cluster).await;
     config += &format!("\n[dictionaries]\nmemories.values = {memories:?}\n");
+    config += "relations.values = [\"related_to\"]\n";
     config += &format!("rules.values = {:?}\n", rules(&cluster).await);
     config += &format!("triggers.values = {:?}\n", triggers(&cluster).await);
     let file = cluster.folder().join("schemathesis.toml");
@@ -94,7 +95,7 @@ async fn every_operation_answers_as_it_is_described_whatever_it_is_asked() {
     assert!(out.contains(&format!("Tested: {}\n", operations - 1)), "not all were tried: {out}");
 }
 
-/// Memories that nothing deletes by its type, each related to the next.
+/// Memories that nothing deletes, each related to each.
 async fn related_memories(cluster: &Cluster) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for number in 0..8 {
@@ -103,8 +104,8 @@ async fn related_memories(cluster: &Cluster) -> Vec<String> {
         let id = memory["id"].as_str().unwrap().to_owned();
         let lock = cluster.ask(Method::PATCH, &format!("/agent/nodes/{id}"));
         lock.json(&json!({ "is_locked": true })).send().await.ok();
-        if let Some(last) = ids.last() {
-            let edge = json!({ "source_id": last, "target_id": id, "relation": "follows" });
+        for other in &ids {
+            let edge = json!({ "source_id": other, "target_id": id });
             cluster.ask(Method::POST, "/agent/graph/relate").json(&edge).send().await.ok();
         }
         ids.push(id);

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use futures::{StreamExt, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::{At, Cluster, PATIENCE};
@@ -297,4 +298,46 @@ async fn a_trigger_knows_no_more_than_its_owner_and_obeys_no_stranger() {
         cluster.ask(Method::DELETE, &path(&mine)).send().await.status,
         StatusCode::NO_CONTENT
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_triggers_are_asked_listed_and_there_after_a_restart() {
+    let cluster = std::sync::Arc::new(options().nodes(3).start());
+    let make = |number: usize| {
+        let body = json!({
+            "event": "on_store", "action": "notify", "name": format!("number {number}"),
+            "filter_label_pattern": format!("word {number}."),
+        });
+        let cluster = std::sync::Arc::clone(&cluster);
+        async move {
+            let ask = cluster.at(number % 3).ask(Method::POST, "/triggers").json(&body);
+            ask.send().await.ok();
+        }
+    };
+    stream::iter((0..10_000).map(make)).buffer_unordered(64).collect::<()>().await;
+    let one = json!({"event": "on_store", "action": "pin"});
+    let answer = cluster.ask(Method::POST, "/triggers").json(&one).send().await;
+    assert_eq!(answer.status, StatusCode::CONFLICT, "{}", answer.body);
+    assert_eq!(answer.body["error"], "too_many");
+    let stored = cluster.create(&json!({"label": "this is word 4711. of many"})).await;
+    assert_eq!(messages(&stored), ["on_store: this is word 4711. of many"]);
+    settled(&cluster).await;
+    cluster.at(2).kill();
+    let _node = cluster.at(2).serve();
+    cluster.at(2).ready().await;
+    let (mut names, mut cursor) = (std::collections::BTreeSet::new(), String::new());
+    loop {
+        let path = format!("/triggers?consistency=linearizable{cursor}");
+        let body = cluster.at(2).ask(Method::GET, &path).send().await.ok();
+        let items = body["items"].as_array().unwrap();
+        names.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        match body["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names.len(), 10_000);
+    let stored = cluster.at(2).create(&json!({"label": "word 9999."})).await;
+    assert_eq!(messages(&stored), ["on_store: word 9999."]);
+    assert_equal_states(&cluster.at(0)).await;
 }
