@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use storage::model::id::{Timestamp, TriggerId};
+use storage::model::tenant::KeyId;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
@@ -149,9 +150,14 @@ fn decide_a_create_beside_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
     bencher.bench_local(|| filled.engine.decide(black_box(&command)));
 }
 
-/// The first one holds for every label of [`decide_a_create_beside_triggers`], no other does.
+/// The first one holds for every label of [`decide_a_create_beside_triggers`], no other does,
+/// though they are made of the same words.
 fn trigger(number: usize) -> Command {
-    let pattern = if number == 0 { "WORD".to_owned() } else { format!("keyword {number}") };
+    let word = |seed: usize| random(seed as u64) % 10_000;
+    let pattern = match number {
+        0 => "WORD".to_owned(),
+        number => format!("WORD{} word{}", word(7_000 + 2 * number), word(7_001 + 2 * number)),
+    };
     let trigger = Trigger {
         number: 0,
         name: format!("trigger {number}"),
@@ -163,14 +169,15 @@ fn trigger(number: usize) -> Command {
         max_fires: None,
         cooldown_seconds: 0,
         enabled: true,
-        owner: None,
+        owner: Some(KeyId([0; 8])),
         created_at: Timestamp(0),
         updated_at: Timestamp(0),
     };
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(number as u64).to_be_bytes());
     let action = Action::TriggerCreate(TriggerId(id), Box::new(trigger));
-    Command { tenant: Some(TENANT), actor: None, receipt: None, action }
+    // The key that the engine was formed with.
+    Command { tenant: Some(TENANT), actor: Some(KeyId([0; 8])), receipt: None, action }
 }
 
 #[divan::bench(sample_count = 30)]
