@@ -52,19 +52,7 @@ impl Reader {
         let (start, end) = all_of(Kind::Event, tenant);
         let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
         let engine = self.engine();
-        let (mut events, mut last) = (Vec::new(), None);
-        for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
-            let (cursor, event) = event_row(&row?)?;
-            let is_wanted = wanted(&event)?;
-            if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
-                return Ok(Events { events, next: last });
-            }
-            if is_wanted {
-                events.push((cursor, event));
-            }
-            last = Some(cursor);
-        }
-        Ok(Events { events, next: None })
+        page(engine.state.range_back(&start, &end).map(|row| event_row(&row?)), limit, wanted)
     }
 
     /// As [`Reader::journal`], of what triggers did: however much else happened meanwhile.
@@ -81,23 +69,14 @@ impl Reader {
         let (start, end) = all_of(Kind::TriggerEvent, tenant);
         let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
         let engine = self.engine();
-        let (mut events, mut last) = (Vec::new(), None);
-        for (looked_at, row) in engine.state.range_back(&start, &end).enumerate() {
-            let (key, _) = row?;
-            let cursor = cursor_of(split(&key)?.1)?;
-            let event: Option<Event> = engine.state.record(&Key::Event(tenant, cursor))?;
-            // Trimmed since the range was opened.
-            let Some(event) = event else { break };
-            let is_wanted = wanted(&event);
-            if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
-                return Ok(Events { events, next: last });
-            }
-            if is_wanted {
-                events.push((cursor, event));
-            }
-            last = Some(cursor);
-        }
-        Ok(Events { events, next: None })
+        let event = |row: Result<Row>| {
+            let cursor = cursor_of(split(&row?.0)?.1)?;
+            let event = engine.state.record::<Event>(&Key::Event(tenant, cursor))?;
+            Ok(event.map(|event| (cursor, event)))
+        };
+        // One that is missing was trimmed since the range was opened, and so were all before it.
+        let rows = engine.state.range_back(&start, &end).map(event).map_while(Result::transpose);
+        page(rows, limit, |event| Ok(wanted(event)))
     }
 
     /// Events of a tenant's journal after `after`, the earliest first, `limit` at most, of those
@@ -164,6 +143,27 @@ impl Reader {
         // All of them go.
         Ok(last.map(Cursor::next))
     }
+}
+
+/// A page of `rows`, which go backward.
+fn page(
+    rows: impl Iterator<Item = Result<(Cursor, Event)>>,
+    limit: usize,
+    wanted: impl Fn(&Event) -> Result<bool>,
+) -> Result<Events> {
+    let (mut events, mut last) = (Vec::new(), None);
+    for (looked_at, row) in rows.enumerate() {
+        let (cursor, event) = row?;
+        let is_wanted = wanted(&event)?;
+        if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
+            return Ok(Events { events, next: last });
+        }
+        if is_wanted {
+            events.push((cursor, event));
+        }
+        last = Some(cursor);
+    }
+    Ok(Events { events, next: None })
 }
 
 fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {
