@@ -317,15 +317,15 @@ pub fn evaluate(
     let by_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
     let course = course.filter(|_| by_tick && present.memory.archived_at.is_none());
     let raised = Raised { tenant, event, id, times: 1, course };
-    let mut verdicts = Vec::new();
+    let (mut verdicts, mut label) = (Vec::new(), Folded::new(&present.memory.label));
     for watching in draft.triggers(tenant).all() {
-        let label = Folded::new(&present.memory.label);
         let verdict = judge(&mut draft, tenant, event, &watching, (&present, &label, course))?;
         // Nobody ever applies this draft.
         if verdict.is_ok()
             && act(&mut draft, tenant, &raised, &watching, &present)?
             && let Some(after) = draft.present(tenant, id)?
         {
+            label = Folded::new(&after.memory.label);
             present = after;
         }
         verdicts.push((watching.id, watching.trigger.clone(), verdict));
