@@ -78,8 +78,8 @@ impl Write {
         status: StatusCode,
         action: Action,
     ) -> ApiResult<Done> {
-        let receipt = self.receipt(status)?;
-        let Answer { freshness, reply, notifications } = ask(app, caller, receipt, action).await?;
+        let answer = self.ask(app, caller, status, action).await?;
+        let Answer { freshness, reply, notifications } = answer;
         let (status, memories) = match reply {
             Reply::Memories(records) => {
                 if status == StatusCode::CREATED {
@@ -98,6 +98,17 @@ impl Write {
             _ => return Err(ApiError::internal()),
         };
         Ok(Done { freshness, status, memories, notifications })
+    }
+
+    /// Has the cluster do `action`, whatever it answers; see [`Write::submit`] for memories.
+    pub(crate) async fn ask(
+        &self,
+        app: &App,
+        caller: &Caller,
+        status: StatusCode,
+        action: Action,
+    ) -> ApiResult<Answer> {
+        ask(app, caller, self.receipt(status)?, action).await
     }
 
     /// The receipt that the caller asks for with `Idempotency-Key`.

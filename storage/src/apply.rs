@@ -326,7 +326,10 @@ fn show(
                 engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));
             }
             Change::TriggerRemoved(tenant, id) => {
-                engine.registry.change_triggers(*tenant, |all| all.remove(*id));
+                engine.registry.remove_trigger(*tenant, *id);
+            }
+            Change::FiringsPut(tenant, id, firings) => {
+                engine.registry.put_firings(*tenant, *id, *firings);
             }
             _ => {}
         }

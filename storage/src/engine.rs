@@ -19,7 +19,7 @@ use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::MemoryRecord;
 use crate::model::tenant::{ApiKey, Caller, KeyId};
 use crate::model::thermo::Thermo;
-use crate::model::trigger::{Firings, Trigger, TriggerEvent};
+use crate::model::trigger::{Firings, TriggerEvent};
 use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
@@ -219,18 +219,14 @@ impl Reader {
         Ok(key.map(|key| rules.of(id, &key.name, key.role)))
     }
 
-    /// A tenant's triggers in the order in which they are asked, with what they have done.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
-    pub fn triggers(&self, tenant: TenantId) -> Result<Vec<(TriggerId, Trigger, Firings)>> {
-        let engine = self.engine();
-        let rows = engine.state.at_once();
-        let all = engine.registry.triggers(tenant).all();
-        let with_firings = |watching: &Arc<Watching>| {
-            Ok((watching.id, watching.trigger.clone(), rows.firings(tenant, watching.id)?))
-        };
-        all.iter().map(with_firings).collect()
+    /// A tenant's triggers in the order in which they are asked.
+    pub fn triggers(&self, tenant: TenantId) -> Vec<Arc<Watching>> {
+        self.watching(tenant).all()
+    }
+
+    /// What a trigger has done so far.
+    pub fn firings(&self, tenant: TenantId, id: TriggerId) -> Firings {
+        self.engine().registry.firings(tenant, id)
     }
 
     /// Whether a trigger of a tenant that is enabled waits for `event`.

@@ -48,6 +48,7 @@ pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, Verdict, decide, e
 pub use engine::{Counts, Options, Reader, Searches};
 pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
+pub use index::triggers::Watching;
 pub use journal::{Events, Following};
 pub use log::{Log, LogWrite, Name};
 pub use outbox::Deliveries;

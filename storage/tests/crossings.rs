@@ -16,7 +16,7 @@ use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::pattern::Folded;
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Subject, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, Applied, Command, Filter, Options, Reply, View};
+use storage::{Action, Applied, Command, Filter, Options, Reply, View, Watching};
 use world::{Random, World};
 
 const DAY: i64 = Timestamp::DAY_MICROS;
@@ -66,9 +66,10 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
             heat: found.heat,
             course: Some(course),
         };
-        for (trigger_id, trigger, _) in engine.reader.triggers(TENANT).unwrap() {
+        for watching in engine.reader.triggers(TENANT) {
+            let Watching { id: trigger_id, trigger, .. } = &*watching;
             if trigger.holds(trigger.event, &subject, None).is_ok() {
-                fires.insert((trigger_id, id));
+                fires.insert((*trigger_id, id));
             }
         }
     }

@@ -12,6 +12,7 @@ mod common;
 mod world;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use brute::{Brute, Known};
 use common::{DIMENSION, Engine, MODEL, TENANT, command, form, vector};
@@ -22,11 +23,11 @@ use storage::model::journal::{Event, EventKind};
 use storage::model::memory::{Memory, MemoryType};
 use storage::model::score::rounded;
 use storage::model::thermo::{SettingValue, Thermo};
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::words::words;
 use storage::{
-    Action, Applied, Command, Filter, HotRequest, ListRequest, Options, Refusal, Reply,
-    SearchRequest, View, codec,
+    Action, Applied, Command, Filter, HotRequest, Key, ListRequest, Options, Refusal, Reply,
+    SearchRequest, View, Watching, codec,
 };
 use world::{NAMESPACES, Naive, Random, World};
 
@@ -225,12 +226,19 @@ fn attempts(engine: &Engine, random: &mut Random) -> Command {
 /// Every memory that was ever stored fired once; what is bounded kept its bound; the outbox
 /// counts what is in it.
 fn compare_firings(engine: &Engine, world: &World) {
-    let triggers = engine.reader.triggers(TENANT).unwrap();
-    let counts: Vec<u64> = triggers.iter().map(|(_, _, firings)| firings.count).collect();
+    let triggers = engine.reader.triggers(TENANT);
+    let count = |watching: &Arc<Watching>| {
+        let firings = engine.reader.firings(TENANT, watching.id);
+        let row: Option<Firings> =
+            engine.reader.record(&Key::Firings(TENANT, watching.id)).unwrap();
+        assert_eq!(firings, row.unwrap_or_default(), "what is at hand is what is stored");
+        firings.count
+    };
+    let counts: Vec<u64> = triggers.iter().map(count).collect();
     assert_eq!(counts[0], world.created);
     assert!(counts[1] <= 7 && counts[2] <= 9, "{counts:?}");
     let mut fired = vec![0; counts.len()];
-    let of = |id: &String| triggers.iter().position(|(other, _, _)| other.to_string() == *id);
+    let of = |id: &String| triggers.iter().position(|other| other.id.to_string() == *id);
     let is_firing = |event: &Event| Ok(event.kind == EventKind::Fired);
     for (_, event) in engine.reader.journal(TENANT, None, 10_000, is_firing).unwrap().events {
         fired[of(&event.details[0]).unwrap()] += 1;

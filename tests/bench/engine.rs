@@ -140,24 +140,42 @@ fn decide_64_creates(bencher: Bencher<'_, '_>) {
 /// What triggers add to a create whose label is 1 kB long: of 1,000 on its event one fires.
 #[divan::bench(args = [0, 1_000], sample_count = 1_000)]
 fn decide_a_create_beside_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
-    let mut filled = Filled::new(1_000, 384);
-    let made: Vec<_> = (0..triggers).map(trigger).collect();
-    let batch = filled.engine.decide(&made);
-    filled.engine.apply(&batch);
-    let label: String = (0..).map(|n| format!("word{} ", random(n) % 10_000)).take(120).collect();
-    let next = memory(filled.next, label[..1_000].to_owned(), vector(7, 384));
-    let command = [create(next)];
-    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
-}
-
-/// The first one holds for every label of [`decide_a_create_beside_triggers`], no other does,
-/// though they are made of the same words.
-fn trigger(number: usize) -> Command {
     let word = |seed: usize| random(seed as u64) % 10_000;
-    let pattern = match number {
+    // Made of the same words as labels are, and yet in none.
+    let pattern = |number| match number {
         0 => "WORD".to_owned(),
         number => format!("WORD{} word{}", word(7_000 + 2 * number), word(7_001 + 2 * number)),
     };
+    let (filled, command) = beside((0..triggers).map(|n| trigger(n, pattern(n), None)));
+    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
+}
+
+/// The same beside 1,000 whose filters hold, and which have fired as often as they may.
+#[divan::bench(sample_count = 1_000)]
+fn decide_a_create_beside_spent_triggers(bencher: Bencher<'_, '_>) {
+    let (mut filled, command) = beside((0..1_000).map(|n| trigger(n, "WORD".into(), Some(1))));
+    let batch = filled.engine.decide(&command);
+    filled.engine.apply(&batch);
+    let command = [create(memory(filled.next + 1, label(), vector(7, 384)))];
+    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
+}
+
+/// An engine with triggers, and a command to create a memory with a label of 1 kB.
+fn beside(triggers: impl Iterator<Item = Command>) -> (Filled, [Command; 1]) {
+    let mut filled = Filled::new(1_000, 384);
+    let made: Vec<_> = triggers.collect();
+    let batch = filled.engine.decide(&made);
+    filled.engine.apply(&batch);
+    let command = [create(memory(filled.next, label(), vector(7, 384)))];
+    (filled, command)
+}
+
+fn label() -> String {
+    let label: String = (0..).map(|n| format!("word{} ", random(n) % 10_000)).take(120).collect();
+    label[..1_000].to_owned()
+}
+
+fn trigger(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
     let trigger = Trigger {
         number: 0,
         name: format!("trigger {number}"),
@@ -166,7 +184,7 @@ fn trigger(number: usize) -> Command {
         action: TriggerAction::Notify { template: None },
         namespace: None,
         filter: TriggerFilter { label_pattern: Some(pattern), ..TriggerFilter::default() },
-        max_fires: None,
+        max_fires,
         cooldown_seconds: 0,
         enabled: true,
         owner: Some(KeyId([0; 8])),

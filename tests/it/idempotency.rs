@@ -30,6 +30,36 @@ async fn a_repeated_create_answers_the_first_one_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn a_repeated_trigger_is_one_trigger() {
+    let cluster = options().start();
+    let make = |name: &str| {
+        let ask = cluster.ask(Method::POST, "/triggers").header("Idempotency-Key", "one");
+        ask.json(&json!({"event": "on_store", "action": "notify", "name": name})).send()
+    };
+    let first = make("greets").await;
+    assert_eq!(first.status, 201);
+    let told = cluster.create(&json!({"label": "x"})).await;
+    assert_eq!(told["trigger_notifications"].as_array().unwrap().len(), 1);
+    let second = make("greets").await;
+    assert_eq!((second.status, &second.body["id"]), (first.status, &first.body["id"]));
+    assert_eq!(second.body["fire_count"], 1, "as it is now");
+    let told = cluster.create(&json!({"label": "y"})).await;
+    assert_eq!(told["trigger_notifications"].as_array().unwrap().len(), 1);
+    let other = make("another").await;
+    assert_eq!(
+        (other.status.as_u16(), &other.body["error"]),
+        (422, &json!("idempotency_key_reused"))
+    );
+    // A key means one request only, memories included.
+    let memory = cluster.ask(Method::POST, "/agent/nodes").header("Idempotency-Key", "one");
+    assert_eq!(memory.json(&json!({"label": "z"})).send().await.status, 422);
+    let path = format!("/triggers/{}", first.body["id"].as_str().unwrap());
+    assert_eq!(cluster.ask(Method::DELETE, &path).send().await.status, 204);
+    assert_eq!(make("greets").await.body, json!({"id": first.body["id"], "deleted": true}));
+    assert_eq!(cluster.ask(Method::GET, "/triggers").send().await.ok()["items"], json!([]));
+}
+
+#[tokio::test]
 async fn deletes_and_updates_are_repeatable_and_survive_a_restart() {
     let cluster = options().start();
     let memory = cluster.create(&json!({"label": "x"})).await;

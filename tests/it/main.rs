@@ -29,6 +29,7 @@ mod recall;
 mod search;
 mod settings;
 mod snapshots;
+mod streams;
 mod tenant;
 mod triggers;
 mod webhooks;

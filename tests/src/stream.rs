@@ -1,9 +1,14 @@
 //! A reader of server-sent events, as the standard has them.
 
+use std::time::Duration;
+
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::{At, PATIENCE};
+use crate::{Ask, At, PATIENCE};
+
+/// For how long a test reads one stream at most.
+const STREAM_PATIENCE: Duration = Duration::from_secs(180);
 
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +41,16 @@ impl Stream {
         if let Some(last) = last {
             ask = ask.header("Last-Event-ID", last);
         }
-        let answer = ask.request.send().await.map_err(|_| None)?;
+        Self::of(ask).await
+    }
+
+    /// Opens the one that `ask` asks for; see [`Stream::open`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn of(ask: Ask) -> Result<Self, Option<(StatusCode, Value)>> {
+        // Streams go on for longer than answers may take.
+        let answer = ask.request.timeout(STREAM_PATIENCE).send().await.map_err(|_| None)?;
         if !answer.status().is_success() {
             let status = answer.status();
             return Err(Some((status, answer.json().await.unwrap_or_default())));
@@ -47,15 +61,23 @@ impl Stream {
 
     /// The next event; `None` once the stream has ended, or broken.
     pub async fn next(&mut self) -> Option<Event> {
+        self.try_next().await.ok()?
+    }
+
+    /// The next event; `None` once the stream has ended.
+    ///
+    /// # Errors
+    /// When it broke off.
+    pub async fn try_next(&mut self) -> Result<Option<Event>, reqwest::Error> {
         loop {
             while let Some((frame, rest)) = self.text.split_once("\n\n") {
                 let event = read(frame);
                 self.text = rest.to_owned();
                 if event.is_some() {
-                    return event;
+                    return Ok(event);
                 }
             }
-            let chunk = self.answer.chunk().await.ok()??;
+            let Some(chunk) = self.answer.chunk().await? else { return Ok(None) };
             self.text += &String::from_utf8_lossy(&chunk);
         }
     }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use storage::model::id::TriggerId;
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::tenant::Caller;
-use storage::model::trigger::{Firings, Trigger, TriggerEvent};
-use storage::{Action, Events, Reply, TriggerPatch, Verdict, View};
+use storage::model::trigger::{Trigger, TriggerEvent};
+use storage::{Action, Events, Reply, TriggerPatch, Verdict, View, Watching};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -20,12 +20,13 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query, TriggerPath};
 use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE};
-use crate::openapi::{Asking, Missing, Reading, Writing};
+use crate::openapi::{Asking, Missing, Reading, Writing, WritingOnce};
 use crate::routes::activity::{named, parsed};
-use crate::wire::requests::Fresh;
+use crate::wire::memory::Gone;
+use crate::wire::requests::{Fresh, Once};
 use crate::wire::trigger::{EVENTS, ShownTrigger, event, new_trigger, patch};
 use crate::wire::{self, schema, trigger_requests as requests};
-use crate::write::{Answer, ask};
+use crate::write::{Write, ask};
 
 /// All triggers of a tenant.
 #[derive(Serialize, ToSchema)]
@@ -120,43 +121,63 @@ pub(crate) async fn trigger_list(
     let after = query.one_of("cursor", id, "the next_cursors of pages")?;
     let body = app
         .read(move |reader| {
-            let passes = |(_, trigger, _): &(TriggerId, Trigger, Firings)| {
-                wanted.is_none_or(|wanted| wanted == trigger.event) && may_see(&caller, trigger)
-            };
-            let mut all: Vec<_> = reader.triggers(caller.tenant)?.into_iter().collect();
-            if let Some(at) = after.and_then(|id| all.iter().position(|(other, ..)| *other == id)) {
+            let tenant = caller.tenant;
+            let mut all = reader.triggers(tenant);
+            if let Some(at) = after.and_then(|id| all.iter().position(|other| other.id == id)) {
                 all.drain(..=at);
             }
-            all.retain(passes);
+            all.retain(|watching| {
+                let trigger = &watching.trigger;
+                wanted.is_none_or(|wanted| wanted == trigger.event) && may_see(&caller, trigger)
+            });
             let next = all.get(limit).and_then(|_| all.get(limit - 1));
-            let next_cursor = next.map(|(id, ..)| id.to_string());
-            let items = all.iter().take(limit);
-            let items = items
-                .map(|(id, trigger, firings)| ShownTrigger::new(&caller, *id, trigger, firings));
+            let next_cursor = next.map(|last| last.id.to_string());
+            let items = all.iter().take(limit).map(|watching| {
+                let Watching { id, trigger, .. } = &**watching;
+                ShownTrigger::new(&caller, *id, trigger, &reader.firings(tenant, *id))
+            });
             Ok(TriggerList { items: items.collect(), next_cursor })
         })
         .await?;
     Ok((freshness, Json(body)).into_response())
 }
 
+/// A trigger that was made; or gone since, when an earlier request made it.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum Made {
+    Trigger(Box<ShownTrigger>),
+    Gone(Gone),
+}
+
 /// Make a trigger.
-#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers",
+#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", params(Once),
     request_body = requests::NewTrigger,
-    responses((status = CREATED, body = ShownTrigger), Writing))]
+    responses((status = CREATED, body = Made), WritingOnce))]
 pub(crate) async fn trigger_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    body: Body,
+    write: Write,
 ) -> ApiResult<Response> {
-    let trigger = new_trigger(&body.fields, app.hooks())?;
+    let trigger = new_trigger(write.fields(), app.hooks())?;
     // A trigger bound to a closed namespace could never fire.
     for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
         may_read(&caller, namespace)?;
     }
     let id = TriggerId(Uuid::now_v7().into_bytes());
     let action = Action::TriggerCreate(id, Box::new(trigger));
-    let answer = ask(&app, &caller, None, action).await?;
-    shown(&caller, StatusCode::CREATED, answer)
+    let answer = write.ask(&app, &caller, StatusCode::CREATED, action).await?;
+    let made = match answer.reply {
+        Reply::Trigger(id, trigger, firings) => {
+            Made::Trigger(Box::new(ShownTrigger::new(&caller, id, &trigger, &firings)))
+        }
+        Reply::Replayed { memories: gone, .. } => {
+            let (id, _) = gone.first().ok_or_else(ApiError::internal)?;
+            Made::Gone(TriggerId(id.0).into())
+        }
+        _ => return Err(ApiError::internal()),
+    };
+    Ok((StatusCode::CREATED, answer.freshness, Json(made)).into_response())
 }
 
 /// Get a trigger.
@@ -170,7 +191,7 @@ pub(crate) async fn trigger_get(
 ) -> ApiResult<Response> {
     let tenant = caller.tenant;
     let found =
-        app.read(move |reader| Ok((reader.trigger(tenant, id)?, reader.firings(tenant, id)?)));
+        app.read(move |reader| Ok((reader.trigger(tenant, id)?, reader.firings(tenant, id))));
     let (trigger, firings) = found.await?;
     let trigger = trigger.filter(|trigger| may_see(&caller, trigger)).ok_or_else(no_trigger)?;
     Ok((freshness, Json(ShownTrigger::new(&caller, id, &trigger, &firings))).into_response())
@@ -200,7 +221,12 @@ pub(crate) async fn trigger_update(
         may_read(&caller, namespace)?;
     }
     let action = Action::TriggerUpdate(id, Box::new(patch));
-    shown(&caller, StatusCode::OK, ask(&app, &caller, None, action).await?)
+    let answer = ask(&app, &caller, None, action).await?;
+    let Reply::Trigger(id, trigger, firings) = answer.reply else {
+        return Err(ApiError::internal());
+    };
+    let body = ShownTrigger::new(&caller, id, &trigger, &firings);
+    Ok((answer.freshness, Json(body)).into_response())
 }
 
 /// Delete a trigger. What it did stays in the history; what it owes is not sent any more.
@@ -300,14 +326,6 @@ pub(crate) async fn trigger_evaluate(
 /// Keys for which a namespace is closed know of their own triggers only.
 fn may_see(caller: &Caller, trigger: &Trigger) -> bool {
     caller.access.is_whole() || trigger.owner == Some(caller.key)
-}
-
-fn shown(caller: &Caller, status: StatusCode, answer: Answer) -> ApiResult<Response> {
-    let Reply::Trigger(id, trigger, firings) = answer.reply else {
-        return Err(ApiError::internal());
-    };
-    let body = ShownTrigger::new(caller, id, &trigger, &firings);
-    Ok((status, answer.freshness, Json(body)).into_response())
 }
 
 fn no_trigger() -> ApiError {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use storage::Hit;
-use storage::model::id::MemoryId;
+use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{MemoryRecord, Tier};
 use storage::model::score::rounded;
 use storage::model::temporal::Window;
@@ -89,7 +89,7 @@ impl From<&MemoryRecord> for Memory {
     }
 }
 
-/// A memory that is no more.
+/// A memory, or a trigger, that is no more.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Gone {
     #[schema(format = Uuid)]
@@ -100,6 +100,12 @@ pub(crate) struct Gone {
 
 impl From<MemoryId> for Gone {
     fn from(id: MemoryId) -> Self {
+        Self { id: id.to_string(), deleted: true }
+    }
+}
+
+impl From<TriggerId> for Gone {
+    fn from(id: TriggerId) -> Self {
         Self { id: id.to_string(), deleted: true }
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
+use crate::codec;
 use crate::decide::fire::Raised;
 use crate::decide::tick::judge;
 use crate::engine::Reader;
@@ -15,14 +16,14 @@ use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event, EventKind};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
-use crate::model::trigger::Notification;
+use crate::model::trigger::{Firings, Notification};
 use crate::table::key::{Key, Kind};
 use crate::table::view::View;
 
@@ -238,6 +239,15 @@ impl<'a> Draft<'a> {
     pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
         let changed = self.triggers.get(&tenant).map(Arc::clone);
         changed.unwrap_or_else(|| self.base.watching(tenant))
+    }
+
+    /// What a trigger has done so far, earlier commands included.
+    pub(crate) fn firings(&self, tenant: TenantId, id: TriggerId) -> Result<Firings> {
+        match self.rows.get(&Key::Firings(tenant, id).bytes()) {
+            Some(Some(row)) => codec::decode(row),
+            Some(None) => Ok(Firings::default()),
+            None => Ok(self.base.firings(tenant, id)),
+        }
     }
 
     pub(crate) fn mark(&self) -> Mark {

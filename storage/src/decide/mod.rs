@@ -20,7 +20,7 @@ pub use fire::{Verdict, evaluate};
 
 use crate::command::{Action, BULK_MAX, Class, Command, Decision, Refusal, Reply};
 use crate::error::Result;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest};
 use crate::model::tenant::KeyId;
 use crate::table::view::View;
@@ -65,7 +65,7 @@ fn once(
 ) -> Result<Decision> {
     if let Some(receipt) = draft.receipt(tenant, request.key)? {
         return if receipt.body_hash == request.body_hash {
-            replay(draft, tenant, command.actor, receipt)
+            replay(draft, tenant, command, receipt)
         } else {
             Ok(Err(Refusal::KeyReused))
         };
@@ -81,13 +81,13 @@ fn once(
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
         Reply::Deleted(id) => vec![*id],
         Reply::Feedback(feedback) => vec![feedback.id],
+        Reply::Trigger(id, ..) => vec![MemoryId(id.0)],
         Reply::Replayed { .. }
         | Reply::Configured(_)
         | Reply::Each(_)
         | Reply::Related { .. }
         | Reply::ApiKey(..)
         | Reply::Rule(_)
-        | Reply::Trigger(..)
         | Reply::Replaying { .. }
         | Reply::Notified(..)
         | Reply::Done
@@ -100,14 +100,21 @@ fn once(
     Ok(Ok(reply))
 }
 
-/// What became of the memories of an earlier request, if they still are where whoever asks
-/// may look.
+/// What became of the memories, or the trigger, of an earlier request, if they still are where
+/// whoever asks may look.
 fn replay(
     draft: &mut Draft<'_>,
     tenant: TenantId,
-    actor: Option<KeyId>,
+    command: &Command,
     receipt: Receipt,
 ) -> Result<Decision> {
+    let actor = command.actor;
+    if matches!(command.action, Action::TriggerCreate(..))
+        && let Some(id) = receipt.ids.first().map(|id| TriggerId(id.0))
+        && let Some(found) = trigger::shown(draft, tenant, actor, id)?
+    {
+        return Ok(found);
+    }
     let mut memories = Vec::with_capacity(receipt.ids.len());
     for id in receipt.ids {
         let present = draft.present(tenant, id)?;

@@ -76,6 +76,23 @@ pub(super) fn update(
     Ok(Ok(Reply::Trigger(id, Box::new(trigger), firings)))
 }
 
+/// A trigger as it is now, if there is one.
+pub(super) fn shown(
+    draft: &Draft<'_>,
+    tenant: TenantId,
+    actor: Option<KeyId>,
+    id: TriggerId,
+) -> Result<Option<Decision>> {
+    Ok(match mine(draft, tenant, actor, id)? {
+        Ok(trigger) => {
+            let firings = draft.firings(tenant, id)?;
+            Some(Ok(Reply::Trigger(id, Box::new(trigger), firings)))
+        }
+        Err(Refusal::NoSuch(_)) => None,
+        Err(refusal) => Some(Err(refusal)),
+    })
+}
+
 /// What it did stays in the journal; what it owes is cancelled when it comes due.
 pub(super) fn delete(
     draft: &mut Draft<'_>,

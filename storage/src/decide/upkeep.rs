@@ -27,7 +27,7 @@ pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
         if draft.base().oldest_receipt_day(tenant).is_some_and(|day| day < yesterday) {
             draft.push(Change::ReceiptsDropped(tenant, yesterday));
         }
-        let too_many = draft.base().counts(tenant).events.saturating_sub(JOURNAL_EVENTS_MAX);
+        let too_many = draft.base().counts(tenant).events.saturating_sub(events_max());
         let base = draft.base();
         let first_kept = base.first_kept_event(tenant, oldest_kept, too_many, TRIM_EVENTS_MAX)?;
         if let Some(before) = first_kept {
@@ -38,6 +38,14 @@ pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
         }
     }
     Ok(Ok(reply))
+}
+
+/// How many events a tenant keeps; fewer in tests of what is gone only.
+fn events_max() -> u64 {
+    fail::fail_point!("journal-events-max", |max| {
+        max.and_then(|max| max.parse().ok()).unwrap_or(JOURNAL_EVENTS_MAX)
+    });
+    JOURNAL_EVENTS_MAX
 }
 
 pub(super) fn verify(draft: &mut Draft<'_>) -> Reply {

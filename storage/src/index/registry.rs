@@ -1,4 +1,4 @@
-//! All tenants' indexes and all API keys of one state, and how they are built
+//! All tenants' indexes, API keys and triggers of one state, and how they are built
 //! from it. One registry belongs to one opened state and is dropped with it.
 
 use std::collections::{BTreeSet, HashMap};
@@ -18,6 +18,7 @@ use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::Memory;
 use crate::model::sq8::Code;
 use crate::model::tenant::{ApiKey, Caller, KeyId, KeyText, Tenant};
+use crate::model::trigger::Firings;
 use crate::model::vector::Vector;
 use crate::model::words::held_words;
 use crate::table::key::{Kind, fixed, split};
@@ -34,6 +35,8 @@ pub(crate) struct Registry {
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
     rules: RwLock<HashMap<TenantId, Rules>>,
     triggers: RwLock<HashMap<TenantId, Arc<Triggers>>>,
+    /// What triggers have done so far: those that are spent are asked as often as others.
+    firings: RwLock<HashMap<(TenantId, TriggerId), Firings>>,
     /// Tenants whose graph is behind.
     behind: Mutex<BTreeSet<TenantId>>,
 }
@@ -47,6 +50,7 @@ impl Registry {
             keys: RwLock::default(),
             rules: RwLock::default(),
             triggers: RwLock::default(),
+            firings: RwLock::default(),
             behind: Mutex::default(),
         };
         let dimension = dimension(state)?;
@@ -72,6 +76,11 @@ impl Registry {
         }
         for (tenant, all) in triggers {
             registry.change_triggers(tenant, |of_tenant| *of_tenant = Triggers::of(all));
+        }
+        for row in state.range(&[Kind::Firings as u8], &[Kind::Firings as u8 + 1]) {
+            let (key, value) = row?;
+            let (tenant, rest) = split(&key)?;
+            registry.put_firings(tenant, TriggerId(fixed(rest)?), codec::decode(&value)?);
         }
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
@@ -142,6 +151,20 @@ impl Registry {
     pub(crate) fn change_triggers(&self, tenant: TenantId, change: impl FnOnce(&mut Triggers)) {
         // Whoever reads them meanwhile finishes on what they were.
         change(Arc::make_mut(self.triggers.write().entry(tenant).or_default()));
+    }
+
+    pub(crate) fn remove_trigger(&self, tenant: TenantId, id: TriggerId) {
+        self.change_triggers(tenant, |all| all.remove(id));
+        self.firings.write().remove(&(tenant, id));
+    }
+
+    pub(crate) fn put_firings(&self, tenant: TenantId, id: TriggerId, firings: Firings) {
+        self.firings.write().insert((tenant, id), firings);
+    }
+
+    /// What a trigger has done so far.
+    pub(crate) fn firings(&self, tenant: TenantId, id: TriggerId) -> Firings {
+        self.firings.read().get(&(tenant, id)).copied().unwrap_or_default()
     }
 
     /// A tenant's triggers.

@@ -9,9 +9,11 @@ use crate::model::trigger::{Trigger, TriggerEvent};
 
 /// A trigger that waits for its event.
 #[derive(Debug)]
-pub(crate) struct Watching {
-    pub(crate) id: TriggerId,
-    pub(crate) trigger: Trigger,
+pub struct Watching {
+    /// Its id.
+    pub id: TriggerId,
+    /// What it waits for and does.
+    pub trigger: Trigger,
     pub(crate) pattern: Option<Pattern>,
 }
 

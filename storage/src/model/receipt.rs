@@ -32,7 +32,7 @@ pub struct Receipt {
     pub body_hash: [u8; 32],
     /// As requested.
     pub status: u16,
-    /// The memories that the write created, changed or deleted.
+    /// The memories that the write created, changed or deleted; or the trigger.
     pub ids: Vec<MemoryId>,
 }
 

@@ -15,7 +15,7 @@ use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Tenant};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
-use crate::model::trigger::{Firings, Trigger};
+use crate::model::trigger::Trigger;
 use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
 /// A consistent set of rows.
@@ -87,11 +87,6 @@ pub trait View {
     /// A trigger.
     fn trigger(&self, tenant: TenantId, id: TriggerId) -> Result<Option<Trigger>> {
         self.record(&Key::Trigger(tenant, id))
-    }
-
-    /// What a trigger has done so far.
-    fn firings(&self, tenant: TenantId, id: TriggerId) -> Result<Firings> {
-        Ok(self.record(&Key::Firings(tenant, id))?.unwrap_or_default())
     }
 
     /// How many deliveries a tenant has.
