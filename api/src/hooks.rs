@@ -20,4 +20,10 @@ pub trait Hooks: Send + Sync {
 
     /// A secret that only this cluster can read; `None` if this node has no key for that.
     fn seal(&self, secret: &str) -> Option<Sealed>;
+
+    /// Whether `sealed` is this secret.
+    fn holds(&self, sealed: &Sealed, secret: &str) -> bool;
+
+    /// A digest that tells whoever has no key of this node's nothing of what was digested.
+    fn blind(&self, digest: [u8; 32]) -> [u8; 32];
 }

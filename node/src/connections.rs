@@ -1,6 +1,6 @@
-//! Connections: no more than a bounded number at once, none that says nothing, and none
-//! whose other end takes nothing. Without this, idle and stalled connections could use up
-//! the files that the storage needs.
+//! Connections of the public listener: no more than a bounded number at once, and
+//! none that says nothing. Without this, idle connections could use up the files
+//! that the storage needs.
 
 use std::collections::HashSet;
 use std::io;
@@ -25,8 +25,6 @@ const FILES_RESERVED: u64 = 1_024;
 const FAILURES_MAX: usize = 16;
 /// How long a connection may be silent after its handshake.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
-/// How long the other end may take nothing of what is sent to it.
-const STALL: Duration = Duration::from_secs(30);
 
 /// Raises the process's limit of open files as far as is useful, and says how many
 /// connections fit beside everything else.
@@ -91,7 +89,7 @@ where
         async move {
             let (stream, service) = accepted.await.inspect_err(|error| note(failures, error))?;
             let silence = Some(Box::pin(tokio::time::sleep(FIRST_BYTE)));
-            Ok((Held { stream, silence, stall: None, _permit: permit }, service))
+            Ok((Held { stream, silence, _permit: permit }, service))
         }
         .boxed()
     }
@@ -111,28 +109,7 @@ pub(crate) struct Held<S> {
     stream: S,
     /// Runs until the first byte arrives.
     silence: Option<Pin<Box<Sleep>>>,
-    /// Runs while there is something to send and nobody takes it.
-    stall: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
-}
-
-impl<S> Held<S> {
-    /// A step of sending as it went, or its failure once there was none for too long.
-    fn unless_stalled<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        step: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if step.is_ready() {
-            self.stall = None;
-            return step;
-        }
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL)));
-        match stall.poll_unpin(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
@@ -160,17 +137,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let step = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.unless_stalled(context, step)
+        Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let step = Pin::new(&mut self.stream).poll_flush(context);
-        self.unless_stalled(context, step)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let step = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.unless_stalled(context, step)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -15,6 +15,7 @@ use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use raft::{Fault, Serve, WINDOW_BYTES};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use rustls::ServerConfig;
 
 use crate::connections::{Bounded, connections_max};
@@ -29,14 +30,19 @@ const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
 const HEADER_BYTES_MAX: u32 = 64 << 10;
 /// Connections of other nodes: three from each of them, and some that come and go.
 const PEER_CONNECTIONS_MAX: u64 = 256;
+/// How long the other end of a connection may take nothing of what is sent to it.
+const STALL: Duration = Duration::from_secs(30);
 /// How often a silent connection is checked.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Takes an address, for one of the functions below.
+/// Takes an address, for one of the functions below. Its connections end if their other ends
+/// take nothing: who reads slowly is served, and who reads no more holds nothing for long.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        // Connections inherit it; the kernel counts unacknowledged bytes and closed windows.
+        set_tcp_user_timeout(&listener, STALL.as_millis() as u32)?;
         Ok(listener)
     };
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))

@@ -219,9 +219,15 @@ impl Reader {
         Ok(key.map(|key| rules.of(id, &key.name, key.role)))
     }
 
-    /// A tenant's triggers in the order in which they are asked.
-    pub fn triggers(&self, tenant: TenantId) -> Vec<Arc<Watching>> {
-        self.watching(tenant).all()
+    /// A tenant's triggers in the order in which they are asked, with what they have done.
+    pub fn triggers(&self, tenant: TenantId) -> Vec<(Arc<Watching>, Firings)> {
+        let engine = self.engine();
+        let all = engine.registry.triggers(tenant).all().into_iter();
+        let with_firings = |watching: Arc<Watching>| {
+            let firings = engine.registry.firings(tenant, watching.id);
+            (watching, firings)
+        };
+        all.map(with_firings).collect()
     }
 
     /// What a trigger has done so far.

@@ -66,7 +66,7 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
             heat: found.heat,
             course: Some(course),
         };
-        for watching in engine.reader.triggers(TENANT) {
+        for (watching, _) in engine.reader.triggers(TENANT) {
             let Watching { id: trigger_id, trigger, .. } = &*watching;
             if trigger.holds(trigger.event, &subject, None).is_ok() {
                 fires.insert((*trigger_id, id));

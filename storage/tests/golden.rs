@@ -17,6 +17,7 @@ use common::{Engine, TENANT, command, new_memory, vector};
 use line::Line;
 use print::{fact, name, shown, told};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
+use storage::model::trigger::{TriggerEvent, WhyNot};
 use storage::{
     Action, Applied, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
     TierFilter,
@@ -87,6 +88,7 @@ impl Script {
                 self.print(&found.map_or_else(|| "nothing".into(), |found| shown(&found)));
             }
             "list" | "hot" | "search" => self.read(engine, &line),
+            "evaluate" => self.evaluate(engine, &line),
             _ => self.decide(engine, text),
         }
     }
@@ -158,6 +160,18 @@ impl Script {
             let commands: Vec<_> = (first..first + 500).map(make).collect();
             let (_, batch) = engine.decide(Timestamp(self.now), &commands);
             assert_eq!(engine.apply(&batch), Applied::Done);
+        }
+    }
+
+    /// What each trigger would do.
+    fn evaluate(&mut self, engine: &Engine, line: &Line) {
+        let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == line.words[1]);
+        let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
+        let verdicts = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
+        let Some(verdicts) = verdicts else { return self.print("nothing") };
+        for (_, trigger, verdict) in verdicts {
+            let told = verdict.err().map_or("would fire", WhyNot::name);
+            self.print(&format!("{}: {told}", trigger.name));
         }
     }
 

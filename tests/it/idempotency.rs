@@ -40,6 +40,9 @@ async fn a_repeated_trigger_is_one_trigger() {
     assert_eq!(first.status, 201);
     let told = cluster.create(&json!({"label": "x"})).await;
     assert_eq!(told["trigger_notifications"].as_array().unwrap().len(), 1);
+    cluster.kill_node();
+    let _node = cluster.serve();
+    cluster.ready().await;
     let second = make("greets").await;
     assert_eq!((second.status, &second.body["id"]), (first.status, &first.body["id"]));
     assert_eq!(second.body["fire_count"], 1, "as it is now");

@@ -93,10 +93,10 @@ async fn create(cluster: Arc<Cluster>, run: u64) -> Vec<String> {
 }
 
 /// What becomes of the leader in a run.
-async fn disturb(lives: &mut Lives, random: u64, arrived: &AtomicUsize) {
+async fn disturb(lives: &mut Lives, run: u64, random: u64, arrived: (&AtomicUsize, usize)) {
     let cluster = Arc::clone(lives.cluster());
     let leader = cluster.leader().await;
-    match random % 3 {
+    match run % 3 {
         // At any moment: between event and delivery as well.
         0 => {
             tokio::time::sleep(Duration::from_millis((random >> 8) % 60)).await;
@@ -105,10 +105,9 @@ async fn disturb(lives: &mut Lives, random: u64, arrived: &AtomicUsize) {
         }
         // Just when a receiver has a request: sent, and not recorded.
         1 => {
-            let (before, started) = (arrived.load(Ordering::Relaxed), Instant::now());
-            while arrived.load(Ordering::Relaxed) == before
-                && started.elapsed() < Duration::from_secs(1)
-            {
+            let ((arrived, before), started) = (arrived, Instant::now());
+            while arrived.load(Ordering::Relaxed) == before {
+                assert!(started.elapsed() < PATIENCE, "nothing arrives");
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
             lives.kill(leader);
@@ -194,8 +193,9 @@ async fn what_fires_fires_once_and_what_is_owed_arrives_or_is_given_up() {
     for run in 0..runs {
         random = random_after(random);
         bounded.push(bounded_trigger(&cluster, run).await);
+        let before = arrived.load(Ordering::Relaxed);
         let creating = tokio::spawn(create(Arc::clone(&cluster), run));
-        disturb(&mut lives, random >> 33, &arrived).await;
+        disturb(&mut lives, run, random >> 33, (&arrived, before)).await;
         ids.extend(creating.await.unwrap());
     }
     assert_eq!(ids.len() as u64, CREATED * runs);
@@ -222,8 +222,11 @@ async fn what_fires_fires_once_and_what_is_owed_arrives_or_is_given_up() {
     // Each delivery arrived, or was given up where the receiver never takes it.
     let given_up = outbox(&cluster, "dead_letter").await;
     let mut answered: BTreeMap<String, usize> = BTreeMap::new();
+    let mut bodies: BTreeMap<String, String> = BTreeMap::new();
     for request in receiver.got() {
         *answered.entry(request.id().to_owned()).or_default() += 1;
+        let first = bodies.entry(request.id().to_owned()).or_insert(request.text.clone());
+        assert_eq!(*first, request.text, "what goes by one id is one message");
     }
     let owed: BTreeSet<String> =
         fired.iter().map(|firing| firing["delivery_id"].as_str().unwrap().to_owned()).collect();

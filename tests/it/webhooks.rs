@@ -78,6 +78,9 @@ async fn a_webhook_arrives_with_the_published_body_and_its_secret_is_shown_to_no
     let rotate = json!({"action_config": {"webhook_secret": "another secret of ours"}});
     let changed = cluster.ask(Method::PATCH, &path).json(&rotate).send().await.ok();
     assert!(changed["action_config"]["old_secret_until"].is_string(), "{changed}");
+    // Said again, for the answer was lost: the old one goes on signing.
+    let again = cluster.ask(Method::PATCH, &path).json(&rotate).send().await.ok();
+    assert_eq!(again["action_config"], changed["action_config"]);
     cluster.create(&json!({"label": "blue sea"})).await;
     let second = &receiver.wait_for(2).await[1];
     assert_eq!(second.header("webhook-signature").split(' ').count(), 2);
@@ -235,15 +238,29 @@ async fn a_webhook_of_before_goes_nowhere_that_the_operator_does_not_allow_any_m
 }
 
 #[tokio::test]
-async fn what_a_deleted_trigger_owes_is_not_sent() {
-    let cluster = quick("0.2, 0.2, 0.2").start();
+async fn what_a_deleted_trigger_owes_is_cancelled_at_once_however_much_it_is() {
+    let cluster = quick("3600").start();
     let receiver = Receiver::start(|_| Behaviour::status(500)).await;
-    let made = hook(&cluster, &receiver.url).await;
-    cluster.create(&json!({"label": "red fox"})).await;
+    let (made, other) = (hook(&cluster, &receiver.url).await, hook(&cluster, &receiver.url).await);
+    let nodes = vec![json!({"label": "red fox"}); 50];
+    for _ in 0..24 {
+        let batch = cluster.ask(Method::POST, "/agent/nodes/batch");
+        batch.json(&json!({"nodes": nodes})).send().await.ok();
+    }
     receiver.wait_for(1).await;
+    let owed = cluster.metric("hearth_webhooks_pending").await;
+    assert_eq!(owed, 2_400.0);
     let path = format!("/triggers/{}", made["id"].as_str().unwrap());
-    cluster.ask(Method::DELETE, &path).send().await;
-    let attempts = settled(&cluster).await;
-    assert!(attempts.last().unwrap().ends_with("cancelled"), "{attempts:?}");
-    assert_eq!(history(&cluster.at(0), "").await.len(), 1, "what it did stays in the history");
+    let gone = cluster.ask(Method::DELETE, &path).send().await;
+    assert_eq!(gone.status, StatusCode::NO_CONTENT, "{}", gone.body);
+    assert_eq!(cluster.metric("hearth_webhooks_pending").await, 1_200.0);
+    let left = deliveries(&cluster, "pending").await;
+    assert!(left.iter().all(|delivery| delivery["trigger_id"] == other["id"]), "{left:?}");
+    let attempts = history(&cluster.at(0), "&kind=attempt").await;
+    let cancelled =
+        attempts.iter().filter(|said| said["result"].as_str().unwrap().ends_with("cancelled"));
+    assert_eq!(cancelled.count(), 1_200);
+    let of = format!("&trigger_id={}", made["id"].as_str().unwrap());
+    let fired = history(&cluster.at(0), &of).await;
+    assert_eq!(fired.len(), 1_200, "what it did stays in the history");
 }

@@ -9,7 +9,7 @@ use storage::model::id::TriggerId;
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::tenant::Caller;
 use storage::model::trigger::{Trigger, TriggerEvent};
-use storage::{Action, Events, Reply, TriggerPatch, Verdict, View, Watching};
+use storage::{Action, Events, Reply, TriggerPatch, Verdict, View};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -19,7 +19,9 @@ use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query, TriggerPath};
-use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE};
+use crate::limits::{
+    BULK_DEADLINE, DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE,
+};
 use crate::openapi::{Asking, Missing, Reading, Writing, WritingOnce};
 use crate::routes::activity::{named, parsed};
 use crate::wire::memory::Gone;
@@ -117,24 +119,20 @@ pub(crate) async fn trigger_list(
 ) -> ApiResult<Response> {
     let wanted = query.one_of("event", event, EVENTS)?;
     let limit = query.clamped("limit", TRIGGERS_PAGE, 1, TRIGGERS_PAGE)?;
-    let id = |text: &str| text.parse::<TriggerId>().ok();
-    let after = query.one_of("cursor", id, "the next_cursors of pages")?;
+    let number = |text: &str| text.parse::<u64>().ok();
+    let after = query.one_of("cursor", number, "the next_cursors of pages")?.unwrap_or(0);
     let body = app
         .read(move |reader| {
-            let tenant = caller.tenant;
-            let mut all = reader.triggers(tenant);
-            if let Some(at) = after.and_then(|id| all.iter().position(|other| other.id == id)) {
-                all.drain(..=at);
-            }
-            all.retain(|watching| {
+            let mut all = reader.triggers(caller.tenant);
+            all.retain(|(watching, _)| {
                 let trigger = &watching.trigger;
-                wanted.is_none_or(|wanted| wanted == trigger.event) && may_see(&caller, trigger)
+                let of_event = wanted.is_none_or(|wanted| wanted == trigger.event);
+                trigger.number > after && of_event && may_see(&caller, trigger)
             });
             let next = all.get(limit).and_then(|_| all.get(limit - 1));
-            let next_cursor = next.map(|last| last.id.to_string());
-            let items = all.iter().take(limit).map(|watching| {
-                let Watching { id, trigger, .. } = &**watching;
-                ShownTrigger::new(&caller, *id, trigger, &reader.firings(tenant, *id))
+            let next_cursor = next.map(|(last, _)| last.trigger.number.to_string());
+            let items = all.iter().take(limit).map(|(watching, firings)| {
+                ShownTrigger::new(&caller, watching.id, &watching.trigger, firings)
             });
             Ok(TriggerList { items: items.collect(), next_cursor })
         })
@@ -166,7 +164,7 @@ pub(crate) async fn trigger_create(
     }
     let id = TriggerId(Uuid::now_v7().into_bytes());
     let action = Action::TriggerCreate(id, Box::new(trigger));
-    let answer = write.ask(&app, &caller, StatusCode::CREATED, action).await?;
+    let answer = write.submit_secret(&app, &caller, StatusCode::CREATED, action).await?;
     let made = match answer.reply {
         Reply::Trigger(id, trigger, firings) => {
             Made::Trigger(Box::new(ShownTrigger::new(&caller, id, &trigger, &firings)))
@@ -216,6 +214,9 @@ pub(crate) async fn trigger_update(
         trigger = read().await?;
     }
     let trigger = trigger.ok_or_else(no_trigger)?;
+    if !may_see(&caller, &trigger) {
+        return Err(storage::Refusal::NotOwner.into());
+    }
     let patch: TriggerPatch = patch(&body.fields, &trigger, app.hooks())?;
     for namespace in [&patch.namespace, &patch.filter_namespace].into_iter().flatten().flatten() {
         may_read(&caller, namespace)?;
@@ -229,7 +230,7 @@ pub(crate) async fn trigger_update(
     Ok((answer.freshness, Json(body)).into_response())
 }
 
-/// Delete a trigger. What it did stays in the history; what it owes is not sent any more.
+/// Delete a trigger. What it did stays in the history; what it owes is cancelled.
 #[utoipa::path(delete, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
     responses((status = NO_CONTENT), Writing, Missing))]
 pub(crate) async fn trigger_delete(
@@ -237,8 +238,19 @@ pub(crate) async fn trigger_delete(
     AgentCaller(caller): AgentCaller,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<Response> {
-    let answer = ask(&app, &caller, None, Action::TriggerDelete(id)).await?;
-    Ok((StatusCode::NO_CONTENT, answer.freshness).into_response())
+    let until = Instant::now() + BULK_DEADLINE;
+    loop {
+        let answer = ask(&app, &caller, None, Action::TriggerDelete(id)).await?;
+        match answer.reply {
+            // It owes more than one command cancels.
+            Reply::Unfinished if Instant::now() < until => {}
+            Reply::Unfinished => {
+                let message = "what the trigger owes is cancelled in part: ask again";
+                return Err(ApiError::unavailable("busy", message));
+            }
+            _ => return Ok((StatusCode::NO_CONTENT, answer.freshness).into_response()),
+        }
+    }
 }
 
 /// List what triggers did, the latest first.

@@ -7,7 +7,7 @@ use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::NAMESPACE_BYTES_MAX;
 use storage::model::tenant::{Caller, Role};
 use storage::model::trigger::{
-    DESCRIPTION_BYTES_MAX, Firings, Notification, PATTERN_BYTES_MAX, STRENGTH_DEFAULT,
+    DESCRIPTION_BYTES_MAX, Firings, Notification, PATTERN_BYTES_MAX, STRENGTH_DEFAULT, Sealed,
     TAG_BYTES_MAX, TEMPLATE_BYTES_MAX, TRIGGER_NAME_BYTES_MAX, Trigger, TriggerAction,
     TriggerEvent, TriggerFilter, URL_BYTES_MAX,
 };
@@ -190,7 +190,7 @@ pub(crate) fn new_trigger(fields: &Fields, hooks: &dyn Hooks) -> ApiResult<Trigg
         name: name.unwrap_or_else(|| format!("{} {action}", on.name())),
         description: fields.text("description", DESCRIPTION_BYTES_MAX)?.unwrap_or_default(),
         event: on,
-        action: self::action(action, &section(fields)?, hooks)?,
+        action: self::action(action, &section(fields)?, None, hooks)?,
         namespace: namespace(fields, "namespace")?.flatten(),
         filter: TriggerFilter {
             memory_type: memory_type(fields)?.flatten(),
@@ -228,7 +228,11 @@ pub(crate) fn patch(
         }
         config
     });
-    let new = config.as_ref().map(|config| action(trigger.action.name(), config, hooks));
+    let known = match &trigger.action {
+        TriggerAction::Webhook { secret, .. } => secret.as_ref(),
+        _ => None,
+    };
+    let new = config.as_ref().map(|config| action(trigger.action.name(), config, known, hooks));
     Ok(TriggerPatch {
         name: fields.full_text("name", TRIGGER_NAME_BYTES_MAX)?,
         description: fields.text("description", DESCRIPTION_BYTES_MAX)?,
@@ -256,8 +260,14 @@ fn section(fields: &Fields) -> ApiResult<Fields> {
     Fields::of_value(config.cloned().unwrap_or_else(|| json!({})), "action_config")
 }
 
-/// Settings of another action than `name` count for nothing, but must be right as well.
-fn action(name: &str, config: &Fields, hooks: &dyn Hooks) -> ApiResult<TriggerAction> {
+/// Settings of another action than `name` count for nothing, but must be right as well. A secret
+/// that is `known` already is none to be put in its own place.
+fn action(
+    name: &str,
+    config: &Fields,
+    known: Option<&Sealed>,
+    hooks: &dyn Hooks,
+) -> ApiResult<TriggerAction> {
     let settings = || -> ApiResult<TriggerAction> {
         let text = |config: &Fields, name: &str| config.full_text(name, TEMPLATE_BYTES_MAX);
         let template = config.either(&["message", "template"], text)?;
@@ -265,6 +275,8 @@ fn action(name: &str, config: &Fields, hooks: &dyn Hooks) -> ApiResult<TriggerAc
         let tag = config.either(&["label", "tag"], tag)?;
         let url = config.full_text("url", URL_BYTES_MAX)?;
         let secret = config.either(&["webhook_secret", "secret"], secret)?;
+        let is_new = |text: &String| known.is_none_or(|sealed| !hooks.holds(sealed, text));
+        let secret = secret.filter(is_new);
         Ok(match name {
             "notify" => TriggerAction::Notify { template },
             "boost" => TriggerAction::Boost { strength: strength.unwrap_or(STRENGTH_DEFAULT) },

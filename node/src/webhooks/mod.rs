@@ -80,4 +80,13 @@ impl Hooks for Webhooks {
     fn seal(&self, secret: &str) -> Option<Sealed> {
         self.vault.as_ref().map(|vault| vault.seal(secret))
     }
+
+    fn holds(&self, sealed: &Sealed, secret: &str) -> bool {
+        let opened = self.vault.as_ref().and_then(|vault| vault.open(sealed));
+        opened.is_some_and(|opened| opened == secret)
+    }
+
+    fn blind(&self, digest: [u8; 32]) -> [u8; 32] {
+        self.vault.as_ref().map_or(digest, |vault| vault.blind(digest))
+    }
 }

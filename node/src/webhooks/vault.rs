@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
 use storage::model::trigger::Sealed;
 use uuid::Uuid;
 
@@ -11,9 +12,14 @@ use uuid::Uuid;
 const KEY_BYTES: usize = 32;
 /// What is authenticated along: a sealed secret is of no use as anything else.
 const PURPOSE: &[u8] = b"hearth webhook secret 1";
+/// What the key of blinded digests is derived from the cluster's key by.
+const BLINDING: &[u8] = b"hearth blinded digest 1";
 
 /// The cluster's key, ready to be used.
-pub(crate) struct Vault(LessSafeKey);
+pub(crate) struct Vault {
+    key: LessSafeKey,
+    blinding: hmac::Key,
+}
 
 /// The text of a new key file.
 pub(crate) fn new_key() -> String {
@@ -44,16 +50,19 @@ impl Vault {
         }
         let bytes = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
         let key: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
-        UnboundKey::new(&CHACHA20_POLY1305, &key).ok().map(LessSafeKey::new).map(Self)
+        let blinding = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), BLINDING);
+        let blinding = hmac::Key::new(hmac::HMAC_SHA256, blinding.as_ref());
+        let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).ok()?);
+        Some(Self { key, blinding })
     }
 
     /// Nonce, ciphertext and tag of `secret`.
     pub(crate) fn seal(&self, secret: &str) -> Sealed {
-        // 96 bits at random: a key seals far fewer than the 2^32 secrets that this is safe for.
+        // 90 bits at random: among a million secrets two meet with a chance of 2^-51.
         let nonce: [u8; NONCE_LEN] = random();
         let mut sealed = secret.as_bytes().to_vec();
         let tag = self
-            .0
+            .key
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(PURPOSE),
@@ -67,8 +76,15 @@ impl Vault {
     pub(crate) fn open(&self, sealed: &Sealed) -> Option<String> {
         let (nonce, rest) = sealed.0.split_first_chunk::<NONCE_LEN>()?;
         let (nonce, mut rest) = (Nonce::assume_unique_for_key(*nonce), rest.to_vec());
-        let opened = self.0.open_in_place(nonce, Aad::from(PURPOSE), &mut rest).ok()?;
+        let opened = self.key.open_in_place(nonce, Aad::from(PURPOSE), &mut rest).ok()?;
         String::from_utf8(opened.to_vec()).ok()
+    }
+
+    /// A digest of a digest that nobody without the key can guess anything by.
+    pub(crate) fn blind(&self, digest: [u8; 32]) -> [u8; 32] {
+        let mut blinded = [0; 32];
+        blinded.copy_from_slice(hmac::sign(&self.blinding, &digest).as_ref());
+        blinded
     }
 }
 
@@ -88,6 +104,8 @@ mod tests {
         assert_eq!(vault.open(&changed), None);
         assert_eq!(vault.open(&Sealed(vec![1; 5])), None);
         assert_ne!(vault.seal("same"), vault.seal("same"), "each time anew");
+        assert_eq!(vault.blind([1; 32]), vault.blind([1; 32]));
+        assert_ne!(vault.blind([1; 32]), other.blind([1; 32]));
     }
 
     #[test]

@@ -320,6 +320,8 @@ pub fn evaluate(
     let (mut verdicts, mut label) = (Vec::new(), Folded::new(&present.memory.label));
     for watching in draft.triggers(tenant).all() {
         let verdict = judge(&mut draft, tenant, event, &watching, (&present, &label, course))?;
+        let verdict =
+            verdict.and_then(|()| if draft.is_full() { Err(WhyNot::NoRoom) } else { Ok(()) });
         // Nobody ever applies this draft.
         if verdict.is_ok()
             && act(&mut draft, tenant, &raised, &watching, &present)?

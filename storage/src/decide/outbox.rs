@@ -20,6 +20,8 @@ use crate::table::view::View;
 
 /// Dead letters that one command looks at.
 const REPLAYED_MAX: usize = 500;
+/// Deliveries that one command cancels.
+const CANCELLED_MAX: usize = 500;
 
 /// Owes what a firing has to deliver, and says its id; or that too much is owed already.
 pub(super) fn owe(
@@ -124,6 +126,27 @@ fn record(
     let event = Event { at: now, kind, actor: None, subject, namespace, details };
     draft.push(Change::EventAppended(tenant, event));
     put(draft, tenant, attempt.id, before.stage, delivery)
+}
+
+/// Cancels what a trigger owes, and says whether there is more than one command may.
+pub(super) fn cancel(draft: &mut Draft<'_>, tenant: TenantId, trigger: TriggerId) -> Result<bool> {
+    let rows = draft.rows(&prefix(Kind::Due, tenant), OWED_MAX as usize)?;
+    let mut cancelled = 0;
+    for (key, _) in rows {
+        let id = delivery_of(&key)?;
+        if id.trigger != trigger {
+            continue;
+        }
+        if cancelled == CANCELLED_MAX {
+            return Ok(true);
+        }
+        if let Some(delivery) = draft.delivery(tenant, id)? {
+            let (number, outcome) = (delivery.attempts + 1, AttemptOutcome::Cancelled);
+            record(draft, tenant, &Attempt { id, number, outcome }, delivery)?;
+            cancelled += 1;
+        }
+    }
+    Ok(false)
 }
 
 fn cut(reason: &str) -> String {

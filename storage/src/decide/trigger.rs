@@ -2,8 +2,8 @@
 
 use crate::change::Change;
 use crate::command::{Decision, Refusal, Reply, TriggerPatch};
-use crate::decide::Draft;
 use crate::decide::tenant::access_of;
+use crate::decide::{Draft, outbox};
 use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp, TriggerId};
 use crate::model::tenant::KeyId;
@@ -93,15 +93,21 @@ pub(super) fn shown(
     })
 }
 
-/// What it did stays in the journal; what it owes is cancelled when it comes due.
+/// What it did stays in the journal; what it owes is cancelled first, as much as one command may:
+/// answers `Unfinished` if it owes more.
 pub(super) fn delete(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     actor: Option<KeyId>,
     id: TriggerId,
 ) -> Result<Decision> {
-    if let Err(refusal) = mine(draft, tenant, actor, id)? {
-        return Ok(Err(refusal));
+    let trigger = match mine(draft, tenant, actor, id)? {
+        Ok(trigger) => trigger,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let owes = matches!(trigger.action, TriggerAction::Webhook { .. });
+    if owes && outbox::cancel(draft, tenant, id)? {
+        return Ok(Ok(Reply::Unfinished));
     }
     draft.push(Change::TriggerRemoved(tenant, id));
     Ok(Ok(Reply::Done))

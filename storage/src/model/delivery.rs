@@ -19,8 +19,6 @@ pub const DEAD_MAX: u64 = 10_000;
 pub const DELIVERED_LABEL_BYTES_MAX: usize = 16 << 10;
 /// Longest reason of a failed attempt, in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
-/// Most attempts that one command records.
-pub const ATTEMPTS_MAX: usize = 256;
 
 /// Names a delivery, over all attempts and leaders: the n-th firing of a trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

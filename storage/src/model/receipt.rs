@@ -19,7 +19,7 @@ pub type ReceiptKey = [u8; 32];
 pub struct ReceiptRequest {
     /// Names the receipt within its tenant.
     pub key: ReceiptKey,
-    /// SHA-256 of method, path and body: the same key with another is refused.
+    /// A digest of method, path and body: the same key with another is refused.
     pub body_hash: [u8; 32],
     /// Status that the front answers on success; opaque here.
     pub status: u16,

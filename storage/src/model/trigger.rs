@@ -247,6 +247,8 @@ pub enum WhyNot {
     MaxFires,
     /// It fired too short a time ago.
     Cooldown,
+    /// What fires before it leaves no room in one command.
+    NoRoom,
 }
 
 impl WhyNot {
@@ -265,6 +267,7 @@ impl WhyNot {
             Self::Access => "access",
             Self::MaxFires => "max_fires",
             Self::Cooldown => "cooldown_seconds",
+            Self::NoRoom => "no_room",
         }
     }
 }

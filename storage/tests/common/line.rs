@@ -91,11 +91,7 @@ impl Line {
             "unrelate" => Action::Unrelate(self.ids()[0], self.ids()[1], self.words[3].clone()),
             "recall" => return Command::duty(Action::Observed(self.report())),
             "configure" => Action::Configure(self.changes()),
-            "trigger" => {
-                let create = Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger()));
-                let owner = self.settings.get("owner").map(|owner| self.key_id(owner));
-                return Command { actor: owner, ..command(create) };
-            }
+            "trigger" => Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger())),
             // A batch of memories of 40 kB each.
             "large" => Action::Create(self.large(self.words[1].parse().unwrap())),
             "trigger-update" => {
@@ -115,7 +111,14 @@ impl Line {
             body_hash: [self.settings.get("body").map_or(0, |body| body.as_bytes()[0]); 32],
             status: 201,
         });
-        Command { receipt, ..command(action) }
+        let command = Command { receipt, ..command(action) };
+        // Of a trigger also nobody's, as those of a service are.
+        match (&command.action, self.settings.get("owner")) {
+            (Action::TriggerCreate(..), owner) => {
+                Command { actor: owner.map(|owner| self.key_id(owner)), ..command }
+            }
+            _ => command,
+        }
     }
 
     fn new_memory(&self) -> storage::NewMemory {

@@ -10,7 +10,7 @@ use clap::Parser;
 use node::embed::{Manifest, OnnxRuntime, Session};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::{Cluster, Options, cpu_seconds};
+use tests::{Cluster, Options, Stream, cpu_seconds};
 
 /// What grows the service comes last: the others are measured on what was stored.
 const OPERATIONS: [&str; 4] = ["get", "search", "hot-context", "create"];
@@ -53,6 +53,9 @@ struct Args {
     /// `memories` are searched for, by their first words.
     #[arg(long)]
     texts: Option<PathBuf>,
+    /// So many readers of the event stream beside what is measured.
+    #[arg(long, default_value_t = 0)]
+    streams: usize,
     /// Also measure how long the node takes to start on what it holds.
     #[arg(long)]
     restart: bool,
@@ -153,14 +156,31 @@ async fn run(args: &Args, work: &Arc<Work>) {
     if args.graph {
         graph(cluster).await;
     }
+    follow(cluster, args.streams).await;
     head();
     for operation in &args.operations {
         for clients in &args.clients {
             measure(work, operation, *clients, Duration::from_secs(args.seconds), &ids).await;
         }
     }
+    let mut open = 0.0;
+    for node in cluster.nodes() {
+        open += node.metric("hearth_event_streams").await;
+    }
+    assert_eq!(open, args.streams as f64, "a stream ended while it was measured beside");
     if args.restart {
         restart(cluster, args.memories).await;
+    }
+}
+
+/// Opens event streams, and reads from each what comes until the process ends.
+async fn follow(cluster: &Cluster, streams: usize) {
+    let nodes = cluster.nodes().count();
+    let agents: Vec<_> = (0..=streams / 64).map(|_| cluster.another_client()).collect();
+    for number in 0..streams {
+        let ask = agents[number / 64].ask_at(&cluster.at(number % nodes), Method::GET, "/events");
+        let mut stream = Stream::of(ask).await.unwrap_or_else(|refusal| panic!("{refusal:?}"));
+        tokio::spawn(async move { while stream.next().await.is_some() {} });
     }
 }
 
