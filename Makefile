@@ -52,7 +52,7 @@ bench: setup
 	@echo; echo "Beside etcd:"; $(CARGO_TARGET_DIR)/release/beside_etcd \
 	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd"
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
-	    --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
+	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.

@@ -1,6 +1,7 @@
 //! What the interface has to know of webhooks: where they may go, and how their secrets are
 //! kept. Who sends them is not known here.
 
+use storage::model::id::TriggerId;
 use storage::model::trigger::Sealed;
 
 /// Rules and secrets of webhooks; implemented by whoever sends them.
@@ -18,11 +19,9 @@ pub trait Hooks: Send + Sync {
     /// Why not, for people.
     fn check_secret(&self, secret: &str) -> Result<(), String>;
 
-    /// A secret that only this cluster can read; `None` if this node has no key for that.
-    fn seal(&self, secret: &str) -> Option<Sealed>;
-
-    /// Whether `sealed` is this secret.
-    fn holds(&self, sealed: &Sealed, secret: &str) -> bool;
+    /// A secret of a trigger that only this cluster can read, the same for the same: so that
+    /// one which is given twice is told from another. `None` if this node has no key for that.
+    fn seal(&self, of: TriggerId, secret: &str) -> Option<Sealed>;
 
     /// A digest that tells whoever has no key of this node's nothing of what was digested.
     fn blind(&self, digest: [u8; 32]) -> [u8; 32];

@@ -36,7 +36,8 @@ const STALL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// Takes an address, for one of the functions below. Its connections end if their other ends
-/// take nothing: who reads slowly is served, and who reads no more holds nothing for long.
+/// take nothing: who reads no more holds nothing for long. (Linux tells of a full window's
+/// reader in steps of a sixteenth of its buffer: less than some 13 kB/s may look like nothing.)
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let bind = || {
         let listener = TcpListener::bind(address)?;

@@ -10,6 +10,7 @@ mod line;
 #[path = "common/print.rs"]
 mod print;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -163,16 +164,21 @@ impl Script {
         }
     }
 
-    /// What each trigger would do.
+    /// What each trigger would do; of many, how many would do what.
     fn evaluate(&mut self, engine: &Engine, line: &Line) {
         let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == line.words[1]);
         let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
         let verdicts = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
         let Some(verdicts) = verdicts else { return self.print("nothing") };
+        let (many, mut counts) = (verdicts.len() > LINES_MAX, BTreeMap::new());
         for (_, trigger, verdict) in verdicts {
             let told = verdict.err().map_or("would fire", WhyNot::name);
-            self.print(&format!("{}: {told}", trigger.name));
+            match many {
+                true => *counts.entry(told).or_insert(0) += 1,
+                false => self.print(&format!("{}: {told}", trigger.name)),
+            }
         }
+        counts.iter().for_each(|(told, count)| self.print(&format!("{count} triggers: {told}")));
     }
 
     fn limit(&mut self, engine: &mut Engine, max: u64) {

@@ -92,9 +92,13 @@ async fn a_copy_of_the_state_under_a_stream_leaves_no_gap() {
     let mut last = created(&mut stream, 1).await.remove(0).id;
     settled(&cluster).await;
     let behind = cluster.at(held).metric("hearth_raft_last_log_index").await;
+    // Counts the states that a node has had: one more when a copy takes the place of the last.
+    let current = cluster.at(held).data().join("state/CURRENT");
+    let state = std::fs::read_to_string(&current).unwrap();
     tests::signal(cluster.at(held).pid(), "STOP");
     let (mut stored, started) = (1, Instant::now());
-    while cluster.at(leader).metric("hearth_raft_purged_index").await <= behind {
+    // What waits in the sockets of the one that is held is far less than that.
+    while cluster.at(leader).metric("hearth_raft_purged_index").await <= behind + 300.0 {
         assert!(started.elapsed() < PATIENCE, "the log is not cut");
         cluster.at(leader).create(&json!({"label": stored.to_string()})).await;
         stored += 1;
@@ -118,8 +122,7 @@ async fn a_copy_of_the_state_under_a_stream_leaves_no_gap() {
     }
     let all: Vec<String> = (1..=stored).map(|number| number.to_string()).collect();
     assert_eq!(seen, all);
-    let log = cluster.at(held).metric("hearth_raft_last_log_index").await;
-    assert!(log > behind, "{log} {behind}");
+    assert_ne!(std::fs::read_to_string(&current).unwrap(), state, "a copy was installed");
 }
 
 /// What takes its time: side by side, so that it takes it once.
@@ -167,11 +170,11 @@ async fn who_takes_nothing() {
     }
     assert_eq!(connections(&cluster), before + 1);
     // More than connections hold on their way, 2 MB of a stream over HTTP/2.
+    let started = Instant::now();
     for round in 0..20 {
         let body = json!({"ids": ids, "is_pinned": round % 2 == 0});
         assert_eq!(post("/agent/nodes/bulk-patch", body).await["updated"], 500);
     }
-    let started = Instant::now();
     while cluster.metric("hearth_event_streams").await > 0.0 || connections(&cluster) > before {
         assert!(started.elapsed() < PATIENCE, "nobody ends them: {}", connections(&cluster));
         // Keeps the connection of this test's own requests as it is.

@@ -256,10 +256,6 @@ async fn what_a_deleted_trigger_owes_is_cancelled_at_once_however_much_it_is() {
     assert_eq!(cluster.metric("hearth_webhooks_pending").await, 1_200.0);
     let left = deliveries(&cluster, "pending").await;
     assert!(left.iter().all(|delivery| delivery["trigger_id"] == other["id"]), "{left:?}");
-    let attempts = history(&cluster.at(0), "&kind=attempt").await;
-    let cancelled =
-        attempts.iter().filter(|said| said["result"].as_str().unwrap().ends_with("cancelled"));
-    assert_eq!(cancelled.count(), 1_200);
     let of = format!("&trigger_id={}", made["id"].as_str().unwrap());
     let fired = history(&cluster.at(0), &of).await;
     assert_eq!(fired.len(), 1_200, "what it did stays in the history");

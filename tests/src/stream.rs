@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{Ask, At, PATIENCE};
 
 /// For how long a test reads one stream at most.
-const STREAM_PATIENCE: Duration = Duration::from_secs(180);
+const STREAM_PATIENCE: Duration = Duration::from_secs(600);
 
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq)]

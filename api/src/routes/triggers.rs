@@ -19,9 +19,7 @@ use crate::auth::{AgentCaller, ReaderCaller, may_read};
 use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Query, TriggerPath};
-use crate::limits::{
-    BULK_DEADLINE, DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE,
-};
+use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE};
 use crate::openapi::{Asking, Missing, Reading, Writing, WritingOnce};
 use crate::routes::activity::{named, parsed};
 use crate::wire::memory::Gone;
@@ -102,7 +100,8 @@ struct Evaluated {
     #[schema(schema_with = schema::trigger_action)]
     action: &'static str,
     would_fire: bool,
-    /// The field that keeps it from firing, or `access` or `not_crossed`; null if it would fire.
+    /// The field that keeps it from firing, or `access`, `not_crossed` or `no_room`; null if it
+    /// would fire.
     #[schema(required)]
     because_of: Option<&'static str>,
 }
@@ -157,12 +156,12 @@ pub(crate) async fn trigger_create(
     AgentCaller(caller): AgentCaller,
     write: Write,
 ) -> ApiResult<Response> {
-    let trigger = new_trigger(write.fields(), app.hooks())?;
+    let id = TriggerId(Uuid::now_v7().into_bytes());
+    let trigger = new_trigger(id, write.fields(), app.hooks())?;
     // A trigger bound to a closed namespace could never fire.
     for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
         may_read(&caller, namespace)?;
     }
-    let id = TriggerId(Uuid::now_v7().into_bytes());
     let action = Action::TriggerCreate(id, Box::new(trigger));
     let answer = write.submit_secret(&app, &caller, StatusCode::CREATED, action).await?;
     let made = match answer.reply {
@@ -217,7 +216,7 @@ pub(crate) async fn trigger_update(
     if !may_see(&caller, &trigger) {
         return Err(storage::Refusal::NotOwner.into());
     }
-    let patch: TriggerPatch = patch(&body.fields, &trigger, app.hooks())?;
+    let patch: TriggerPatch = patch(&body.fields, (id, &trigger), app.hooks())?;
     for namespace in [&patch.namespace, &patch.filter_namespace].into_iter().flatten().flatten() {
         may_read(&caller, namespace)?;
     }
@@ -238,19 +237,8 @@ pub(crate) async fn trigger_delete(
     AgentCaller(caller): AgentCaller,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<Response> {
-    let until = Instant::now() + BULK_DEADLINE;
-    loop {
-        let answer = ask(&app, &caller, None, Action::TriggerDelete(id)).await?;
-        match answer.reply {
-            // It owes more than one command cancels.
-            Reply::Unfinished if Instant::now() < until => {}
-            Reply::Unfinished => {
-                let message = "what the trigger owes is cancelled in part: ask again";
-                return Err(ApiError::unavailable("busy", message));
-            }
-            _ => return Ok((StatusCode::NO_CONTENT, answer.freshness).into_response()),
-        }
-    }
+    let answer = ask(&app, &caller, None, Action::TriggerDelete(id)).await?;
+    Ok((StatusCode::NO_CONTENT, answer.freshness).into_response())
 }
 
 /// List what triggers did, the latest first.

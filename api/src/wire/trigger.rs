@@ -7,7 +7,7 @@ use storage::model::id::{Timestamp, TriggerId};
 use storage::model::memory::NAMESPACE_BYTES_MAX;
 use storage::model::tenant::{Caller, Role};
 use storage::model::trigger::{
-    DESCRIPTION_BYTES_MAX, Firings, Notification, PATTERN_BYTES_MAX, STRENGTH_DEFAULT, Sealed,
+    DESCRIPTION_BYTES_MAX, Firings, Notification, PATTERN_BYTES_MAX, STRENGTH_DEFAULT,
     TAG_BYTES_MAX, TEMPLATE_BYTES_MAX, TRIGGER_NAME_BYTES_MAX, Trigger, TriggerAction,
     TriggerEvent, TriggerFilter, URL_BYTES_MAX,
 };
@@ -177,7 +177,7 @@ pub(crate) const EVENTS: &str = "on_store, on_recall, on_decay, on_boost, on_rel
 const ACTIONS: &str = "notify, boost, pin, tag, deprecate, webhook";
 
 /// A new trigger from the fields of a request; what the decision sets is empty.
-pub(crate) fn new_trigger(fields: &Fields, hooks: &dyn Hooks) -> ApiResult<Trigger> {
+pub(crate) fn new_trigger(id: TriggerId, fields: &Fields, hooks: &dyn Hooks) -> ApiResult<Trigger> {
     let on = fields.one_of("event", event, EVENTS)?;
     let on = on.ok_or_else(|| ApiError::invalid("event", "is required"))?;
     let known = |name: &str| TriggerAction::NAMES.into_iter().find(|action| *action == name);
@@ -190,7 +190,7 @@ pub(crate) fn new_trigger(fields: &Fields, hooks: &dyn Hooks) -> ApiResult<Trigg
         name: name.unwrap_or_else(|| format!("{} {action}", on.name())),
         description: fields.text("description", DESCRIPTION_BYTES_MAX)?.unwrap_or_default(),
         event: on,
-        action: self::action(action, &section(fields)?, None, hooks)?,
+        action: self::action((id, action), &section(fields)?, hooks)?,
         namespace: namespace(fields, "namespace")?.flatten(),
         filter: TriggerFilter {
             memory_type: memory_type(fields)?.flatten(),
@@ -211,7 +211,7 @@ pub(crate) fn new_trigger(fields: &Fields, hooks: &dyn Hooks) -> ApiResult<Trigg
 /// What a request changes of `trigger`.
 pub(crate) fn patch(
     fields: &Fields,
-    trigger: &Trigger,
+    (id, trigger): (TriggerId, &Trigger),
     hooks: &dyn Hooks,
 ) -> ApiResult<TriggerPatch> {
     let config = fields.is_there("action_config").then(|| section(fields)).transpose()?;
@@ -228,11 +228,7 @@ pub(crate) fn patch(
         }
         config
     });
-    let known = match &trigger.action {
-        TriggerAction::Webhook { secret, .. } => secret.as_ref(),
-        _ => None,
-    };
-    let new = config.as_ref().map(|config| action(trigger.action.name(), config, known, hooks));
+    let new = config.as_ref().map(|config| action((id, trigger.action.name()), config, hooks));
     Ok(TriggerPatch {
         name: fields.full_text("name", TRIGGER_NAME_BYTES_MAX)?,
         description: fields.text("description", DESCRIPTION_BYTES_MAX)?,
@@ -260,12 +256,10 @@ fn section(fields: &Fields) -> ApiResult<Fields> {
     Fields::of_value(config.cloned().unwrap_or_else(|| json!({})), "action_config")
 }
 
-/// Settings of another action than `name` count for nothing, but must be right as well. A secret
-/// that is `known` already is none to be put in its own place.
+/// Settings of another action than `name` count for nothing, but must be right as well.
 fn action(
-    name: &str,
+    (id, name): (TriggerId, &str),
     config: &Fields,
-    known: Option<&Sealed>,
     hooks: &dyn Hooks,
 ) -> ApiResult<TriggerAction> {
     let settings = || -> ApiResult<TriggerAction> {
@@ -275,15 +269,13 @@ fn action(
         let tag = config.either(&["label", "tag"], tag)?;
         let url = config.full_text("url", URL_BYTES_MAX)?;
         let secret = config.either(&["webhook_secret", "secret"], secret)?;
-        let is_new = |text: &String| known.is_none_or(|sealed| !hooks.holds(sealed, text));
-        let secret = secret.filter(is_new);
         Ok(match name {
             "notify" => TriggerAction::Notify { template },
             "boost" => TriggerAction::Boost { strength: strength.unwrap_or(STRENGTH_DEFAULT) },
             "pin" => TriggerAction::Pin,
             "tag" => TriggerAction::Tag { tag },
             "deprecate" => TriggerAction::Deprecate,
-            _ => webhook(url, secret, hooks)?,
+            _ => webhook(id, url, secret, hooks)?,
         })
     };
     settings().map_err(|error| error.within("action_config"))
@@ -319,6 +311,7 @@ fn secret(config: &Fields, name: &str) -> ApiResult<Option<String>> {
 }
 
 fn webhook(
+    id: TriggerId,
     url: Option<String>,
     secret: Option<String>,
     hooks: &dyn Hooks,
@@ -328,7 +321,7 @@ fn webhook(
     let sealed = |text: String| {
         let wrong = |why| ApiError::invalid("webhook_secret", why);
         hooks.check_secret(&text).map_err(wrong)?;
-        hooks.seal(&text).ok_or_else(no_key)
+        hooks.seal(id, &text).ok_or_else(no_key)
     };
     let secret = secret.map(sealed).transpose()?;
     Ok(TriggerAction::Webhook { url, secret, retiring: None })

@@ -24,8 +24,6 @@ const JITTER: std::ops::Range<f64> = 0.8..1.2;
 /// What becomes of a trigger's requests.
 #[derive(Clone)]
 pub(super) enum Target {
-    /// The trigger is gone.
-    Nowhere,
     /// The trigger rests.
     Disabled,
     /// They are sent.
@@ -40,29 +38,25 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Where the requests of `trigger` go at `now`.
-    pub(super) fn of(trigger: Option<Trigger>, now: Timestamp) -> Self {
-        let Some(Trigger { action, enabled, updated_at, .. }) = trigger else {
-            return Self::Nowhere;
-        };
-        let TriggerAction::Webhook { url, secret, retiring } = action else {
-            return Self::Nowhere;
-        };
+    /// Where the requests of `trigger` go at `now`, if it sends any.
+    pub(super) fn of(trigger: Trigger, now: Timestamp) -> Option<Self> {
+        let Trigger { action, enabled, updated_at, .. } = trigger;
+        let TriggerAction::Webhook { url, secret, retiring } = action else { return None };
         if !enabled {
-            return Self::Disabled;
+            return Some(Self::Disabled);
         }
         let host = reqwest::Url::parse(&url).ok();
         let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
         let secrets = secret.into_iter().chain(retiring).collect();
-        Self::To { url, host, secrets, changed_at: updated_at }
+        Some(Self::To { url, host, secrets, changed_at: updated_at })
     }
 
     /// The host that its requests go to; nothing, if none are sent.
     pub(super) fn host(&self) -> &str {
         match self {
             Self::To { host, .. } => host,
-            Self::Nowhere | Self::Disabled => "",
+            Self::Disabled => "",
         }
     }
 }
@@ -76,7 +70,6 @@ impl Webhooks {
         target: &Target,
     ) -> AttemptOutcome {
         let (url, secrets, changed_at) = match target {
-            Target::Nowhere => return AttemptOutcome::Cancelled,
             Target::Disabled => return AttemptOutcome::Disabled,
             Target::To { url, secrets, changed_at, .. } => (url, secrets, *changed_at),
         };

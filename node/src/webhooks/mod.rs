@@ -14,6 +14,7 @@ use std::time::Duration;
 use api::Hooks;
 use reqwest::redirect::Policy as Redirects;
 use reqwest::{Certificate, Client};
+use storage::model::id::TriggerId;
 use storage::model::trigger::Sealed;
 
 use crate::config;
@@ -77,13 +78,8 @@ impl Hooks for Webhooks {
         message::check_secret(secret)
     }
 
-    fn seal(&self, secret: &str) -> Option<Sealed> {
-        self.vault.as_ref().map(|vault| vault.seal(secret))
-    }
-
-    fn holds(&self, sealed: &Sealed, secret: &str) -> bool {
-        let opened = self.vault.as_ref().and_then(|vault| vault.open(sealed));
-        opened.is_some_and(|opened| opened == secret)
+    fn seal(&self, of: TriggerId, secret: &str) -> Option<Sealed> {
+        self.vault.as_ref().map(|vault| vault.seal(of, secret))
     }
 
     fn blind(&self, digest: [u8; 32]) -> [u8; 32] {

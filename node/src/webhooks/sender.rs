@@ -18,9 +18,11 @@ use super::Webhooks;
 use super::attempt::Target;
 use super::places::{Place, Places};
 
-/// How often the leader looks what is due, and how often at most when places become free.
+/// How often the leader looks what is due, how often at most when places become free, and how
+/// long it pauses at most after looks that took their time.
 const INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A leader that no majority confirmed for so long sends nothing.
 const CONFIRMED: Duration = Duration::from_secs(1);
 /// Deliveries of a tenant that one look goes through: as many as it may owe, so that a receiver
@@ -99,15 +101,17 @@ impl Sender {
                 continue;
             }
             let now = clock.now(self.reader.position().clock);
-            let (this, began) = (self.clone(), Instant::now());
-            let looked = tokio::task::spawn_blocking(move || this.look(turn, now)).await;
-            match looked {
-                Ok(Ok(())) => {}
+            let this = self.clone();
+            let looked = tokio::task::spawn_blocking(move || {
+                let began = Instant::now();
+                this.look(turn, now).map(|()| began.elapsed())
+            });
+            match looked.await {
+                // Much that waits for a crowded host is looked through: a fifth of the time.
+                Ok(Ok(took)) => pause = (4 * took).clamp(INTERVAL_MIN, PAUSE_MAX),
                 Ok(Err(error)) => self.raft.fault().storage(&error),
                 Err(panic) => tracing::error!(%panic, "looking for what is owed panicked"),
             }
-            // Much that waits for a crowded host is looked through: a fifth of the time at most.
-            pause = INTERVAL_MIN.max(4 * began.elapsed());
         }
     }
 
@@ -129,9 +133,12 @@ impl Sender {
                 Some(known) => known,
                 None => {
                     let trigger = self.reader.trigger(tenant, id.trigger)?;
-                    &*targets.entry(id.trigger).or_insert(Target::of(trigger, now))
+                    let target = trigger.and_then(|trigger| Target::of(trigger, now));
+                    &*targets.entry(id.trigger).or_insert(target)
                 }
             };
+            // Deleted since it was found due, and its deliveries with it.
+            let Some(target) = target else { continue };
             let Some(place) = self.places.take(tenant, id, target.host()) else {
                 if self.places.has_room(tenant) {
                     continue;

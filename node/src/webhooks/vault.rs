@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
+use storage::model::id::TriggerId;
 use storage::model::trigger::Sealed;
 use uuid::Uuid;
 
@@ -12,12 +13,14 @@ use uuid::Uuid;
 const KEY_BYTES: usize = 32;
 /// What is authenticated along: a sealed secret is of no use as anything else.
 const PURPOSE: &[u8] = b"hearth webhook secret 1";
-/// What the key of blinded digests is derived from the cluster's key by.
+/// What the keys of nonces and of blinded digests are derived from the cluster's key by.
+const NONCES: &[u8] = b"hearth webhook nonce 1";
 const BLINDING: &[u8] = b"hearth blinded digest 1";
 
 /// The cluster's key, ready to be used.
 pub(crate) struct Vault {
     key: LessSafeKey,
+    nonces: hmac::Key,
     blinding: hmac::Key,
 }
 
@@ -50,26 +53,32 @@ impl Vault {
         }
         let bytes = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
         let key: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
-        let blinding = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), BLINDING);
-        let blinding = hmac::Key::new(hmac::HMAC_SHA256, blinding.as_ref());
+        let derived = |purpose| {
+            let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), purpose);
+            hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
+        };
+        let (nonces, blinding) = (derived(NONCES), derived(BLINDING));
         let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).ok()?);
-        Some(Self { key, blinding })
+        Some(Self { key, nonces, blinding })
     }
 
-    /// Nonce, ciphertext and tag of `secret`.
-    pub(crate) fn seal(&self, secret: &str) -> Sealed {
-        // 90 bits at random: among a million secrets two meet with a chance of 2^-51.
-        let nonce: [u8; NONCE_LEN] = random();
+    /// Nonce, ciphertext and tag of a trigger's `secret`: always the same, so that rules, which
+    /// cannot read it, see whether it is another one.
+    pub(crate) fn seal(&self, of: TriggerId, secret: &str) -> Sealed {
+        // A synthetic nonce (as in RFC 5297): it comes again with the same message only.
+        let nonce = hmac::sign(&self.nonces, &[&of.0[..], secret.as_bytes()].concat());
+        let mut nonce_bytes = [0; NONCE_LEN];
+        nonce_bytes.copy_from_slice(&nonce.as_ref()[..NONCE_LEN]);
         let mut sealed = secret.as_bytes().to_vec();
         let tag = self
             .key
             .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
+                Nonce::assume_unique_for_key(nonce_bytes),
                 Aad::from(PURPOSE),
                 &mut sealed,
             )
             .expect("a secret is far shorter than what can be sealed at once");
-        Sealed([&nonce[..], &sealed, tag.as_ref()].concat())
+        Sealed([&nonce_bytes[..], &sealed, tag.as_ref()].concat())
     }
 
     /// The secret that was sealed; `None` if another key sealed it, or it was changed.
@@ -96,14 +105,17 @@ mod tests {
     fn what_was_sealed_is_opened_by_the_same_key_only() {
         let (vault, other) =
             (Vault::of(new_key().trim()).unwrap(), Vault::of(new_key().trim()).unwrap());
-        let sealed = vault.seal("whsec_c2VjcmV0");
+        let (one, two) = (TriggerId([1; 16]), TriggerId([2; 16]));
+        let sealed = vault.seal(one, "whsec_c2VjcmV0");
         assert_eq!(vault.open(&sealed).as_deref(), Some("whsec_c2VjcmV0"));
         assert_eq!(other.open(&sealed), None);
         let mut changed = sealed.clone();
         changed.0[NONCE_LEN] ^= 1;
         assert_eq!(vault.open(&changed), None);
         assert_eq!(vault.open(&Sealed(vec![1; 5])), None);
-        assert_ne!(vault.seal("same"), vault.seal("same"), "each time anew");
+        assert_eq!(vault.seal(one, "same"), vault.seal(one, "same"));
+        assert_ne!(vault.seal(one, "same"), vault.seal(two, "same"), "others do not tell");
+        assert_ne!(vault.seal(one, "same").0[..NONCE_LEN], vault.seal(one, "else").0[..NONCE_LEN]);
         assert_eq!(vault.blind([1; 32]), vault.blind([1; 32]));
         assert_ne!(vault.blind([1; 32]), other.blind([1; 32]));
     }

@@ -67,7 +67,7 @@ pub(super) fn raise_course(
 
 /// Fires what waits for what was raised, and says how many triggers fired.
 pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
-    let (mut fired, began) = (0, draft.mark());
+    let mut fired = 0;
     // What they change may have a tick judge a memory that it has not come to: once, since
     // that is anchored anew then.
     while !draft.command.raised.is_empty() {
@@ -81,7 +81,6 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
             }
         }
     }
-    draft.command.fired_bytes += draft.bytes_since(began);
     Ok(fired)
 }
 
@@ -117,7 +116,10 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
             *draft.command.skipped.entry(tenant).or_default() += 1;
             continue;
         }
-        if act(draft, tenant, raised, watching, &present)? {
+        let began = draft.mark();
+        let has_changed = act(draft, tenant, raised, watching, &present)?;
+        draft.command.fired_bytes += draft.bytes_since(began);
+        if has_changed {
             let Some(after) = draft.present(tenant, raised.id)? else { return Ok(fired) };
             if after.memory.label != present.memory.label {
                 label = Folded::new(&after.memory.label);

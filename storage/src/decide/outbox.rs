@@ -15,13 +15,11 @@ use crate::model::journal::{Event, EventKind};
 use crate::model::memory::MemoryRecord;
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerEvent};
-use crate::table::key::{Kind, delivery_of, prefix};
+use crate::table::key::{Kind, delivery_of, due_of, prefix};
 use crate::table::view::View;
 
 /// Dead letters that one command looks at.
 const REPLAYED_MAX: usize = 500;
-/// Deliveries that one command cancels.
-const CANCELLED_MAX: usize = 500;
 
 /// Owes what a firing has to deliver, and says its id; or that too much is owed already.
 pub(super) fn owe(
@@ -93,10 +91,6 @@ fn record(
         AttemptOutcome::Delivered(status) => {
             (EventKind::Delivered, status.to_string(), "delivered".to_owned(), None)
         }
-        AttemptOutcome::Cancelled => {
-            let why = "the trigger is gone".to_owned();
-            (EventKind::DeliveryFailed, why, "cancelled".to_owned(), None)
-        }
         AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
             let due = Timestamp(now.0.saturating_add(*micros.max(&0)));
             let next = format!("retried in {} s", micros / Timestamp::SECOND_MICROS);
@@ -128,25 +122,23 @@ fn record(
     put(draft, tenant, attempt.id, before.stage, delivery)
 }
 
-/// Cancels what a trigger owes, and says whether there is more than one command may.
-pub(super) fn cancel(draft: &mut Draft<'_>, tenant: TenantId, trigger: TriggerId) -> Result<bool> {
-    let rows = draft.rows(&prefix(Kind::Due, tenant), OWED_MAX as usize)?;
-    let mut cancelled = 0;
-    for (key, _) in rows {
-        let id = delivery_of(&key)?;
-        if id.trigger != trigger {
-            continue;
-        }
-        if cancelled == CANCELLED_MAX {
-            return Ok(true);
-        }
-        if let Some(delivery) = draft.delivery(tenant, id)? {
-            let (number, outcome) = (delivery.attempts + 1, AttemptOutcome::Cancelled);
-            record(draft, tenant, &Attempt { id, number, outcome }, delivery)?;
-            cancelled += 1;
+/// Cancels all that a trigger owes.
+pub(super) fn cancel(draft: &mut Draft<'_>, tenant: TenantId, trigger: TriggerId) -> Result<()> {
+    let mut outbox = draft.outbox(tenant)?;
+    if outbox.owed == 0 || draft.firings(tenant, trigger)?.total == 0 {
+        return Ok(());
+    }
+    // 64 bytes each: one command holds the removal of as many as may be owed.
+    const { assert!(64 * OWED_MAX as usize <= crate::COMMAND_BYTES_MAX / 2) };
+    for (key, _) in draft.rows(&prefix(Kind::Due, tenant), OWED_MAX as usize)? {
+        let (at, id) = due_of(&key)?;
+        if id.trigger == trigger {
+            draft.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Owed(at)));
+            outbox.owed -= 1;
         }
     }
-    Ok(false)
+    draft.push(Change::OutboxPut(tenant, outbox));
+    Ok(())
 }
 
 fn cut(reason: &str) -> String {

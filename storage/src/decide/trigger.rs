@@ -93,8 +93,7 @@ pub(super) fn shown(
     })
 }
 
-/// What it did stays in the journal; what it owes is cancelled first, as much as one command may:
-/// answers `Unfinished` if it owes more.
+/// What it did stays in the journal; what it owes is cancelled.
 pub(super) fn delete(
     draft: &mut Draft<'_>,
     tenant: TenantId,
@@ -105,9 +104,8 @@ pub(super) fn delete(
         Ok(trigger) => trigger,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let owes = matches!(trigger.action, TriggerAction::Webhook { .. });
-    if owes && outbox::cancel(draft, tenant, id)? {
-        return Ok(Ok(Reply::Unfinished));
+    if matches!(trigger.action, TriggerAction::Webhook { .. }) {
+        outbox::cancel(draft, tenant, id)?;
     }
     draft.push(Change::TriggerRemoved(tenant, id));
     Ok(Ok(Reply::Done))
@@ -173,6 +171,7 @@ fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> Trigg
             (Some(new), Some(old)) if new != old => {
                 *retiring = Some((old.clone(), Timestamp(now.0 + RETIRING_MICROS)));
             }
+            (Some(new), Some(old)) if new == old => retiring.clone_from(old_retiring),
             (None, _) => (*secret, *retiring) = (old.clone(), old_retiring.clone()),
             _ => {}
         }

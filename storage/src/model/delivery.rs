@@ -146,8 +146,6 @@ pub enum AttemptOutcome {
     Gone(Timestamp),
     /// The trigger rests: nothing was sent.
     Disabled,
-    /// The trigger is gone, and with it the address.
-    Cancelled,
 }
 
 #[cfg(test)]

@@ -234,6 +234,16 @@ pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
     })
 }
 
+/// When the delivery of a key of [`Kind::Due`] is due, and which one it is.
+///
+/// # Errors
+/// [`Error::Corrupt`] when bytes are missing.
+pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
+    let (_, rest) = split(key)?;
+    let at = rest.first_chunk().ok_or_else(|| malformed(key))?;
+    Ok((Timestamp(i64::from_be_bytes(*at)), delivery_of(key)?))
+}
+
 /// The bytes that all keys of one kind and tenant begin with.
 pub fn prefix(kind: Kind, tenant: TenantId) -> Vec<u8> {
     [&[kind as u8][..], &tenant.0.to_be_bytes()].concat()
@@ -319,6 +329,7 @@ mod tests {
         let at = [0, 0, 0, 0, 0, 0, 1, 0];
         let due = Key::Due(tenant, Timestamp(256), delivery).bytes();
         assert_eq!(due, [&[0x54][..], &t, &at, &d].concat());
+        assert_eq!(due_of(&due).unwrap(), (Timestamp(256), delivery));
         let dead = Key::Dead(tenant, Timestamp(256), delivery).bytes();
         assert_eq!(dead, [&[0x55][..], &t, &at, &d].concat());
         assert_eq!(delivery_of(&due).unwrap(), delivery);

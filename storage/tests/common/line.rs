@@ -230,7 +230,6 @@ impl Line {
             "delivered" => AttemptOutcome::Delivered(204),
             "gone" => AttemptOutcome::Gone(Timestamp(self.get("changed").unwrap())),
             "disabled" => AttemptOutcome::Disabled,
-            "cancelled" => AttemptOutcome::Cancelled,
             reason => AttemptOutcome::Failed {
                 reason: reason.to_owned(),
                 retry_in_micros: self.get("retry").map(seconds),

@@ -53,6 +53,10 @@ struct Args {
     /// `memories` are searched for, by their first words.
     #[arg(long)]
     texts: Option<PathBuf>,
+    /// Leave the processors to the nodes, as if this ran elsewhere. Not with creates: it would
+    /// starve beside what nodes do at lower priority.
+    #[arg(long)]
+    nice: bool,
     /// So many readers of the event stream beside what is measured.
     #[arg(long, default_value_t = 0)]
     streams: usize,
@@ -86,8 +90,9 @@ fn main() {
         return runtime().block_on(embedding());
     }
     let cluster = Arc::new(started(&args));
-    // Nodes that it starts anew would inherit it.
-    if args.failovers == 0 && !args.restart {
+    if args.nice {
+        // Nodes that it started anew would inherit it.
+        assert!(args.failovers == 0 && !args.restart, "--nice starts no nodes");
         rustix::process::nice(NICENESS).expect("anybody may be nicer");
     }
     let texts = args.texts.as_ref().map(|file| {
@@ -173,7 +178,7 @@ async fn run(args: &Args, work: &Arc<Work>) {
     }
 }
 
-/// Opens event streams, and reads from each what comes until the process ends.
+/// Opens event streams, and reads from each what comes.
 async fn follow(cluster: &Cluster, streams: usize) {
     let nodes = cluster.nodes().count();
     let agents: Vec<_> = (0..=streams / 64).map(|_| cluster.another_client()).collect();
