@@ -113,7 +113,7 @@ impl App {
         let reader = &self.0.reader;
         let interval = |tenant| {
             // Each return is an event where a trigger waits for it.
-            if all || reader.waits_for(tenant, TriggerEvent::Recall) {
+            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
                 return Duration::ZERO;
             }
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;

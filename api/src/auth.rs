@@ -78,7 +78,7 @@ fn unknown_key(app: &App) -> ApiError {
 pub(crate) fn may_read(caller: &Caller, namespace: &str) -> ApiResult<()> {
     match caller.access.allows(namespace) {
         true => Ok(()),
-        false => Err(storage::Refusal::NamespaceForbidden(namespace.to_owned()).into()),
+        false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
     }
 }
 

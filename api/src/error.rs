@@ -5,7 +5,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use raft::{ReadError, SubmitError};
-use storage::Refusal;
+use storage::Rejection;
 
 use crate::embed::EmbedError;
 use crate::middleware::request_id;
@@ -98,36 +98,38 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        let message = refusal.to_string();
-        match refusal {
-            Refusal::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            Refusal::Locked => Self::new(StatusCode::CONFLICT, "locked", message),
-            Refusal::StorageLimitReached { .. } => {
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        let message = rejection.to_string();
+        match rejection {
+            Rejection::NotFound => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            Rejection::Locked => Self::new(StatusCode::CONFLICT, "locked", message),
+            Rejection::StorageLimitReached { .. } => {
                 Self::new(StatusCode::FORBIDDEN, "storage_limit_reached", message)
             }
-            Refusal::NamespaceForbidden(_) => {
+            Rejection::NamespaceForbidden(_) => {
                 Self::new(StatusCode::FORBIDDEN, "namespace_forbidden", message)
             }
-            Refusal::NotOwner => Self::new(StatusCode::FORBIDDEN, "not_owner", message),
-            Refusal::NoSuch(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            Refusal::TooMany { .. } => Self::new(StatusCode::CONFLICT, "too_many", message),
-            Refusal::NotOfThese => Self::new(StatusCode::CONFLICT, "not_of_these", message),
-            Refusal::NoEdge => Self::new(StatusCode::NOT_FOUND, "not_found", message),
-            Refusal::EdgesFull { .. } => Self::new(StatusCode::CONFLICT, "edges_full", message),
-            Refusal::Setting(fault) => Self::invalid(fault.name, fault.message),
-            Refusal::IdTaken => Self::new(StatusCode::CONFLICT, "id_taken", message),
-            Refusal::KeyReused => {
+            Rejection::NotOwner => Self::new(StatusCode::FORBIDDEN, "not_owner", message),
+            Rejection::NoSuch(_) => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            Rejection::TooMany { .. } => Self::new(StatusCode::CONFLICT, "too_many", message),
+            Rejection::FilterMismatch => {
+                Self::new(StatusCode::CONFLICT, "filter_mismatch", message)
+            }
+            Rejection::NoEdge => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            Rejection::EdgesFull { .. } => Self::new(StatusCode::CONFLICT, "edges_full", message),
+            Rejection::Setting(fault) => Self::invalid(fault.name, fault.message),
+            Rejection::IdTaken => Self::new(StatusCode::CONFLICT, "id_taken", message),
+            Rejection::KeyReused => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", message)
             }
-            Refusal::ReceiptsFull => {
+            Rejection::ReceiptsFull => {
                 let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "receipts_full", message);
                 Self { retry_after_seconds: Some(3_600), ..error }
             }
-            Refusal::ModelMismatch => Self::unavailable("model_mismatch", message),
-            Refusal::WrongState(_) => Self::new(StatusCode::CONFLICT, "wrong_state", message),
-            Refusal::TooLarge { .. } => {
+            Rejection::ModelMismatch => Self::unavailable("model_mismatch", message),
+            Rejection::WrongState(_) => Self::new(StatusCode::CONFLICT, "wrong_state", message),
+            Rejection::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
             }
         }

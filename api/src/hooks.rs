@@ -2,7 +2,7 @@
 //! kept. Who sends them is not known here.
 
 use storage::model::id::TriggerId;
-use storage::model::trigger::Sealed;
+use storage::model::trigger::SealedSecret;
 
 /// Rules and secrets of webhooks; implemented by whoever sends them.
 pub trait Hooks: Send + Sync {
@@ -21,7 +21,7 @@ pub trait Hooks: Send + Sync {
 
     /// A secret of a trigger that only this cluster can read, the same for the same: so that
     /// one which is given twice is told from another. `None` if this node has no key for that.
-    fn seal(&self, of: TriggerId, secret: &str) -> Option<Sealed>;
+    fn seal(&self, of: TriggerId, secret: &str) -> Option<SealedSecret>;
 
     /// A digest that tells whoever has no key of this node's nothing of what was digested.
     fn blind(&self, digest: [u8; 32]) -> [u8; 32];

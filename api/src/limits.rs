@@ -60,7 +60,7 @@ pub(crate) const HISTORY_DEFAULT: usize = 50;
 pub(crate) const HISTORY_MAX: usize = 200;
 /// Looks, of 10,000 firings each, that a page of few among many may take.
 pub(crate) const HISTORY_LOOKS_MAX: usize = 10;
-/// Events of a page of activity when nobody says.
+/// EventPage of a page of activity when nobody says.
 pub(crate) const ACTIVITY_DEFAULT: usize = 50;
 /// Longest text of something noted, in bytes.
 pub(crate) const NOTE_BYTES_MAX: usize = 1 << 10;
@@ -77,8 +77,8 @@ pub(crate) const STREAMS_MAX: usize = 256;
 /// Reads of streams that run at once, beside [`READS_MAX`] others.
 pub(crate) const STREAM_READS_MAX: usize = 2;
 /// A stream that sent nothing for so long though something happened says how far it has come.
-pub(crate) const STREAM_PLACE_INTERVAL: Duration = Duration::from_secs(15);
-/// Events that a stream reads ahead of its reader.
+pub(crate) const STREAM_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
+/// EventPage that a stream reads ahead of its reader.
 pub(crate) const STREAM_EVENTS: usize = 64;
 /// How long a reader may not take what is sent before its stream ends.
 pub(crate) const STREAM_SLOW_MAX: Duration = Duration::from_secs(30);

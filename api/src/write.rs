@@ -156,7 +156,9 @@ pub(crate) async fn ask(
         app.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
     let freshness = Freshness::of_write(outcome.index);
     Ok(match outcome.decision? {
-        Reply::Notified(reply, notifications) => Answer { freshness, reply: *reply, notifications },
+        Reply::WithNotifications(reply, notifications) => {
+            Answer { freshness, reply: *reply, notifications }
+        }
         reply => Answer { freshness, reply, notifications: Vec::new() },
     })
 }

@@ -68,10 +68,14 @@ pub(crate) fn read(
             counter("hearth_log_wal_syncs_total", "Syncs of the log.", totals.wal_syncs),
             gauge("hearth_log_bytes", "Bytes of the log, roughly.", totals.log_bytes as f64),
             gauge("hearth_memories", "Memories of all tenants.", memories as f64),
-            counter("hearth_searches_exact_total", "Searches of all.", reader.searches().exact()),
+            counter(
+                "hearth_searches_exact_total",
+                "SearchCounters of all.",
+                reader.searches().exact(),
+            ),
             counter(
                 "hearth_searches_graph_total",
-                "Searches through a graph.",
+                "SearchCounters through a graph.",
                 reader.searches().by_graph(),
             ),
             gauge("hearth_graph_held", "Memories in graphs.", graphs.held as f64),
@@ -102,11 +106,11 @@ fn of_webhooks(reader: &Reader, sent: &Sent) -> Vec<Number> {
     let outboxes = reader.tenants().into_iter().filter_map(|t| reader.outbox(t).ok());
     let outbox = outboxes.fold(Outbox::default(), Outbox::plus);
     vec![
-        gauge("hearth_webhooks_pending", "Deliveries pending.", outbox.owed as f64),
-        gauge("hearth_webhooks_dead_letters", "Dead letters kept.", outbox.dead as f64),
+        gauge("hearth_webhooks_pending", "Deliveries pending.", outbox.pending as f64),
+        gauge("hearth_webhooks_dead_letters", "Dead letters kept.", outbox.dead_letters as f64),
         counter(
             "hearth_webhooks_dropped_total",
-            "Firings that owed no delivery, since too many were pending.",
+            "Firings that pending no delivery, since too many were pending.",
             outbox.dropped,
         ),
         counter(

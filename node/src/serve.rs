@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use api::{App, Metrics};
 use axum_server::Handle as ServerHandle;
-use raft::{Cuts, Fault, Handle, NodeId, Peer, Settings, StartError, SystemWall, Transport};
+use raft::{
+    Fault, Handle, LogCompaction, NodeId, Peer, Settings, StartError, SystemClock, Transport,
+};
 use storage::{Flusher, Options, Reader, View};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::background::BackgroundTasks;
 use crate::config::Config;
-use crate::duties::Duties;
 use crate::embed::{self, Pool};
 use crate::identity::Identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
 use crate::webhooks::{Sender, Webhooks};
-use crate::{form, gauges, identity, telemetry, tls};
+use crate::{bootstrap, gauges, identity, telemetry, tls};
 
 /// How long requests may take to end once the node is told to stop.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -103,7 +105,7 @@ pub async fn serve(
     }
     tokio::spawn(keep_checking_model(raft.clone(), reader.clone(), Arc::clone(&embedder)));
     tokio::spawn(sender.run());
-    let duties = Duties::start(&app, &raft, &reader, config.node.id, boot);
+    let duties = BackgroundTasks::start(&app, &raft, &reader, config.node.id, boot);
 
     let ended = tokio::select! {
         cause = raft.fault().closed() => Err(ServeError::Fault(cause)),
@@ -112,7 +114,7 @@ pub async fn serve(
     app.drain();
     if ended.is_ok() {
         duties.report_the_rest().await;
-        raft.hand_over(Instant::now() + HAND_OVER).await;
+        raft.transfer_leadership(Instant::now() + HAND_OVER).await;
     }
     servers.graceful_shutdown(Some(if ended.is_ok() { DRAIN } else { Duration::ZERO }));
     while servers.connection_count() > 0 && ended.is_ok() {
@@ -148,7 +150,7 @@ async fn found(
     raft::bootstrap(raft, &members, deadline).await.map_err(start_error)?;
     let (data, tenant) = (&config.node.data, &config.node.tenant);
     let model = api::Embedder::model(embedder);
-    form::form(raft, reader, data, &members, tenant, model, deadline)
+    bootstrap::bootstrap(raft, reader, data, &members, tenant, model, deadline)
         .await
         .map_err(ServeError::Start)?;
     // Once more: a state that had to be replayed says only now what it holds.
@@ -186,7 +188,7 @@ fn open(
         heartbeat: Duration::from_millis(config.raft.heartbeat_ms),
         election_min: Duration::from_millis(config.raft.election_min_ms),
         election_max: Duration::from_millis(config.raft.election_max_ms),
-        cuts: Cuts {
+        compaction: LogCompaction {
             log_bytes: config.raft.cut_bytes,
             log_age: Duration::from_secs(config.raft.cut_seconds),
             keep_entries: config.raft.cut_keep_entries,
@@ -194,10 +196,10 @@ fn open(
         },
         verify_interval: Duration::from_secs(config.raft.verify_seconds),
     };
-    match raft::start(&settings, transport, data, writer, log, Arc::new(SystemWall), fault.clone())
+    match raft::start(&settings, transport, data, writer, log, Arc::new(SystemClock), fault.clone())
     {
         Ok(raft) => Ok((reader, flusher, raft)),
-        Err(reason @ (StartError::BelowNote(_) | StartError::Quarantined(_))) => {
+        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
             tracing::error!(%reason, "quarantined");
             let raft = Handle::quarantined(config.node.id, reason.to_string(), fault);
             Ok((reader, flusher, raft))

@@ -14,8 +14,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::bootstrap::write_secret;
 use crate::config;
-use crate::form::write_secret;
 use crate::webhooks::new_key;
 
 /// Why there is no TLS.

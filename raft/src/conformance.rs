@@ -8,9 +8,9 @@ use openraft::type_config::TypeConfigExt;
 use tempfile::TempDir;
 
 use crate::fault::Fault;
-use crate::log_store::LogStore;
-use crate::snapshot::Snapshots;
+use crate::log::store::LogStore;
 use crate::state_machine::StateMachine;
+use crate::state_machine::snapshot::Snapshots;
 use crate::types::TypeConfig;
 
 struct Builder;

@@ -1,22 +1,33 @@
-//! What a node knows from its contact with others: how their wall clocks stand,
+//! What a node knows from its contact with others: how their wall_clock clocks stand,
 //! for the cluster clock, and how fresh its own state is, for local reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 
-use crate::network::Clocks;
 use crate::types::NodeId;
 
-/// How long a sample of another node's wall clock counts.
+/// How long a sample of another node's wall_clock clock counts.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(2);
 /// Commit indexes that wait to be applied; one in `PENDING_SPACING` is kept.
 const PENDING_MAX: usize = 64;
 const PENDING_SPACING: Duration = Duration::from_millis(50);
 /// Over how long the shortest delay of messages is remembered, once to twice.
 const DELAY_WINDOW: Duration = Duration::from_secs(60);
+
+/// A node's clocks, sent with every message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Clocks {
+    /// Wall clock.
+    pub(crate) wall_clock: Timestamp,
+    /// Random name of this incarnation of its process.
+    pub(crate) boot: u64,
+    /// Microseconds since that incarnation began.
+    pub(crate) since_boot_micros: u64,
+}
 
 /// Shared by the network and those who ask.
 pub(crate) struct Contact {
@@ -33,14 +44,14 @@ struct Known {
 
 /// Another node's clocks as last heard.
 struct PeerClock {
-    /// Its wall clock minus ours.
+    /// Its wall_clock clock minus ours.
     offset_micros: i64,
     heard: Instant,
     delay: Delay,
 }
 
 impl Contact {
-    /// `boot` is a random name of this life of the process.
+    /// `boot` is a random name of this incarnation of the process.
     pub(crate) fn new(boot: u64) -> Self {
         Self { began: Instant::now(), boot, known: Mutex::default() }
     }
@@ -50,16 +61,16 @@ impl Contact {
     }
 
     /// This node's clocks, to be sent.
-    pub(crate) fn clocks(&self, wall: Timestamp) -> Clocks {
+    pub(crate) fn clocks(&self, wall_clock: Timestamp) -> Clocks {
         let since_boot_micros = micros(self.began.elapsed());
-        Clocks { wall, boot: self.boot, since_boot_micros }
+        Clocks { wall_clock, boot: self.boot, since_boot_micros }
     }
 
     /// Takes note of the clocks that came with a message of `node`, and says for
     /// how long that message was under way beyond what is usual.
     pub(crate) fn heard(&self, node: NodeId, clocks: Clocks, own_wall: Timestamp) -> Duration {
         let now = Instant::now();
-        let offset_micros = clocks.wall.0.saturating_sub(own_wall.0);
+        let offset_micros = clocks.wall_clock.0.saturating_sub(own_wall.0);
         let arrived_micros = i64::try_from(micros(now - self.began)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
         let mut known = self.known();
@@ -75,17 +86,17 @@ impl Contact {
         peer.delay.of(arrived_micros.saturating_sub(sent_micros), now)
     }
 
-    /// Median of the voters' wall clocks, own one included, or `None` without fresh
+    /// Median of the voters' wall_clock clocks, own one included, or `None` without fresh
     /// samples of a quorum of them. Of two in the middle it is the lower one.
     pub(crate) fn median(
         &self,
-        me: NodeId,
+        local: NodeId,
         voters: &[NodeId],
         own: Timestamp,
     ) -> Option<Timestamp> {
         let known = self.known();
         let fresh = |peer: &&PeerClock| peer.heard.elapsed() <= SAMPLE_AGE_MAX;
-        let offset = |voter: &NodeId| match *voter == me {
+        let offset = |voter: &NodeId| match *voter == local {
             true => Some(0),
             false => known.peers.get(voter).filter(fresh).map(|peer| peer.offset_micros),
         };
@@ -179,8 +190,8 @@ mod tests {
 
     const SECOND: i64 = Timestamp::SECOND_MICROS;
 
-    fn clocks(wall: i64) -> Clocks {
-        Clocks { wall: Timestamp(wall), boot: 1, since_boot_micros: 0 }
+    fn clocks(wall_clock: i64) -> Clocks {
+        Clocks { wall_clock: Timestamp(wall_clock), boot: 1, since_boot_micros: 0 }
     }
 
     #[test]

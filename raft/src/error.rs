@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use storage::Decision;
 
-use crate::log_store::BelowNote;
+use crate::log::store::BelowHighWaterMark;
 
 /// A decided command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub enum ReadError {
 pub enum StartError {
     /// The log lost what it is known to have held.
     #[error(transparent)]
-    BelowNote(#[from] BelowNote),
+    BelowHighWaterMark(#[from] BelowHighWaterMark),
     /// The node was found to hold another state than most others.
     #[error("{0}")]
     Quarantined(String),

@@ -46,7 +46,7 @@ impl Fault {
             if let Some(cause) = watch.borrow_and_update().clone() {
                 return cause;
             }
-            // The sender lives in `self`: this cannot fail while we are here.
+            // The sender check_incarnation in `self`: this cannot fail while we are here.
             let _: Result<(), _> = watch.changed().await;
         }
     }

@@ -11,9 +11,10 @@ use storage::Command;
 use tokio::time::Instant;
 
 use crate::error::{Outcome, ReadError, SubmitError};
-use crate::network::client::{CallError, Lane, Peers};
-use crate::network::message::{Call, Return};
-use crate::operate::{OperateError, Operated, Operation, Operator};
+use crate::membership::operations::Operator;
+use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::message::{Rpc, RpcResponse};
+use crate::operation::{OperateError, Operation, OperationResult};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -21,7 +22,7 @@ use crate::types::NodeId;
 const LEADER_WAIT: Duration = Duration::from_secs(4);
 /// Pause before the same leader is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// The leader gives up so much earlier than the caller, so that its word arrives.
+/// The leader gives up so much earlier than the caller, so that its status arrives.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
 /// How long a leader that leads no more may take for its last answers.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -35,17 +36,17 @@ pub(crate) struct Forward {
 /// Where the leader is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Leader {
-    Me,
+    Local,
     Peer(NodeId, String),
 }
 
-/// Turns at asking whoever leads.
-struct Turns {
+/// LeaderRetry at asking whoever leads.
+struct LeaderRetry {
     patience: Instant,
     first: bool,
 }
 
-impl Turns {
+impl LeaderRetry {
     fn until(deadline: Instant) -> Self {
         Self { patience: deadline.min(Instant::now() + LEADER_WAIT), first: true }
     }
@@ -58,10 +59,10 @@ impl Forward {
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let mut turns = Turns::until(deadline);
+        let mut turns = LeaderRetry::until(deadline);
         while let Some(leader) = self.turn(&mut turns).await {
             let submitted = match leader {
-                Leader::Me => self.shared.submit(command.clone(), deadline).await,
+                Leader::Local => self.shared.submit(command.clone(), deadline).await,
                 Leader::Peer(node, address) => {
                     self.submit_to(node, &address, command.clone(), deadline).await
                 }
@@ -82,11 +83,11 @@ impl Forward {
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let call = Call::Submit { command, patience_micros: patience_micros(left) };
+        let call = Rpc::Submit { command, patience_micros: patience_micros(left) };
         self.shared.counters.forwarded.fetch_add(1, Ordering::Relaxed);
-        let called = self.peers.call(Lane::Forward, node, address, call, left);
+        let called = self.peers.call(Channel::Forward, node, address, call, left);
         let gone = async {
-            self.leads_no_more(node).await;
+            self.leader_changed(node).await;
             tokio::time::sleep(LAST_WORDS).await;
         };
         let returned = tokio::select! {
@@ -94,18 +95,18 @@ impl Forward {
             () = gone => return Err(SubmitError::Unknown),
         };
         match returned {
-            Ok(Return::Submitted(submitted)) => submitted,
-            Err(CallError::NotSent(_) | CallError::Refused(_)) => Err(SubmitError::NoLeader),
-            Ok(_) | Err(CallError::Lost(_)) => Err(SubmitError::Unknown),
+            Ok(RpcResponse::Submitted(submitted)) => submitted,
+            Err(RpcError::NotSent(_) | RpcError::Refused(_)) => Err(SubmitError::NoLeader),
+            Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
         }
     }
 
     /// Index at which a local read sees everything acknowledged before this call.
     pub(crate) async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut turns = Turns::until(deadline);
+        let mut turns = LeaderRetry::until(deadline);
         while let Some(leader) = self.turn(&mut turns).await {
             let index = match leader {
-                Leader::Me => {
+                Leader::Local => {
                     tokio::time::timeout_at(deadline, self.shared.read_index()).await.ok().flatten()
                 }
                 Leader::Peer(node, address) => self.read_index_of(node, &address, deadline).await,
@@ -119,13 +120,13 @@ impl Forward {
 
     async fn read_index_of(&self, node: NodeId, address: &str, deadline: Instant) -> Option<u64> {
         let left = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
-        let asked = self.peers.call(Lane::Forward, node, address, Call::ReadIndex, left);
+        let asked = self.peers.call(Channel::Forward, node, address, Rpc::ReadIndex, left);
         tokio::select! {
             asked = asked => match asked {
-                Ok(Return::ReadIndex { index }) => index,
+                Ok(RpcResponse::ReadIndex { index }) => index,
                 _ => None,
             },
-            () = self.leads_no_more(node) => None,
+            () = self.leader_changed(node) => None,
         }
     }
 
@@ -134,11 +135,11 @@ impl Forward {
         &self,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Operated, OperateError> {
-        let mut turns = Turns::until(deadline);
+    ) -> Result<OperationResult, OperateError> {
+        let mut turns = LeaderRetry::until(deadline);
         while let Some(leader) = self.turn(&mut turns).await {
             let operated = match leader {
-                Leader::Me => {
+                Leader::Local => {
                     let (shared, peers) = (&*self.shared, &*self.peers);
                     Operator { shared, peers, deadline }.operate(operation.clone()).await
                 }
@@ -160,19 +161,19 @@ impl Forward {
         address: &str,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Operated, OperateError> {
+    ) -> Result<OperationResult, OperateError> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let call = Call::Operate { operation, patience_micros: patience_micros(left) };
-        match self.peers.call(Lane::Forward, node, address, call, left).await {
-            Ok(Return::Operated(operated)) => operated,
-            Err(CallError::NotSent(_) | CallError::Refused(_)) => Err(OperateError::NoLeader),
-            Ok(_) | Err(CallError::Lost(_)) => Err(OperateError::Unknown),
+        let call = Rpc::Operate { operation, patience_micros: patience_micros(left) };
+        match self.peers.call(Channel::Forward, node, address, call, left).await {
+            Ok(RpcResponse::OperationResult(operated)) => operated,
+            Err(RpcError::NotSent(_) | RpcError::Refused(_)) => Err(OperateError::NoLeader),
+            Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
         }
     }
 
     /// Whom to ask next, as soon as somebody leads; `None` when nobody does in time. Take
     /// another turn only after an answer that meant that nothing had happened.
-    async fn turn(&self, turns: &mut Turns) -> Option<Leader> {
+    async fn turn(&self, turns: &mut LeaderRetry) -> Option<Leader> {
         if std::mem::take(&mut turns.first)
             && let Some(leader) = self.leader()
         {
@@ -191,15 +192,15 @@ impl Forward {
         let metrics = self.shared.raft.metrics();
         let metrics = metrics.borrow_watched();
         let leader = metrics.current_leader?;
-        if leader == self.shared.me.node {
-            return Some(Leader::Me);
+        if leader == self.shared.local.node {
+            return Some(Leader::Local);
         }
         let peer = metrics.membership_config.membership().get_node(&leader)?;
         Some(Leader::Peer(leader, peer.address.clone()))
     }
 
     /// Waits until this node knows of another leader than `node`.
-    async fn leads_no_more(&self, node: NodeId) {
+    async fn leader_changed(&self, node: NodeId) {
         let mut metrics = self.shared.raft.server_metrics();
         while metrics.borrow_watched().current_leader == Some(node) {
             if metrics.changed().await.is_err() {
@@ -209,7 +210,7 @@ impl Forward {
     }
 }
 
-/// How long the leader may take, so that its word arrives within `left`.
+/// How long the leader may take, so that its status arrives within `left`.
 fn patience_micros(left: Duration) -> u64 {
     u64::try_from(left.saturating_sub(ANSWER_TIME).as_micros()).unwrap_or(u64::MAX)
 }

@@ -14,9 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::{Outcome, ReadError, SubmitError};
 use crate::fault::Fault;
 use crate::forward::Forward;
+use crate::membership::operations::Operator;
 use crate::network::client::Peers;
-use crate::operate::{OperateError, Operated, Operation, Operator};
-use crate::shared::{Raft, Shared};
+use crate::operation::{OperateError, Operation, OperationResult};
+use crate::shared::Shared;
+use crate::state_machine::Raft;
 use crate::types::NodeId;
 
 /// How long raft's threads may take to end.
@@ -156,7 +158,7 @@ impl Handle {
         &self,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Operated, OperateError> {
+    ) -> Result<OperationResult, OperateError> {
         let Mode::Running(running) = &*self.0 else {
             return Err(OperateError::Refused("this node is quarantined: ask another".into()));
         };
@@ -189,11 +191,11 @@ impl Handle {
     }
 
     /// Time since this node's state was known to be the cluster's newest. `None`: it
-    /// never was in this life of the process.
+    /// never was in this incarnation of the process.
     pub fn staleness(&self) -> Option<Duration> {
         let Mode::Running(running) = &*self.0 else { return None };
         let shared = &running.shared;
-        let confirmed = shared.me.contact.staleness(*running.applied.borrow());
+        let confirmed = shared.local.contact.staleness(*running.applied.borrow());
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
@@ -216,7 +218,7 @@ impl Handle {
         };
         let metrics = running.shared.raft.metrics().borrow_watched().clone();
         Status {
-            node: running.shared.me.node,
+            node: running.shared.local.node,
             role: role(metrics.state),
             leader: metrics.current_leader,
             term: metrics.current_term,
@@ -251,17 +253,17 @@ impl Handle {
     /// The latch that closes when this node must stop.
     pub fn fault(&self) -> &Fault {
         match &*self.0 {
-            Mode::Running(running) => &running.shared.me.fault,
+            Mode::Running(running) => &running.shared.local.fault,
             Mode::Quarantined { fault, .. } => fault,
         }
     }
 
     /// Has another voter lead, if this node does and one is there to: for an orderly stop.
-    pub async fn hand_over(&self, deadline: Instant) {
+    pub async fn transfer_leadership(&self, deadline: Instant) {
         let Mode::Running(running) = &*self.0 else { return };
         let forward = &running.forward;
         let (shared, peers) = (&*running.shared, &*forward.peers);
-        match (Operator { shared, peers, deadline }).hand_over().await {
+        match (Operator { shared, peers, deadline }).transfer_leadership().await {
             Ok(Some(next)) => tracing::info!(next, "handed over"),
             Ok(None) => {}
             Err(error) => tracing::info!(%error, "nobody took over"),

@@ -6,28 +6,20 @@
 //! [`start`] gives a [`Handle`], through which everybody else on the node
 //! submits commands and makes sure of what they read.
 
-mod clock;
-mod cluster;
 mod contact;
 mod error;
-mod executor;
 mod fault;
 mod forward;
 mod handle;
-mod log_store;
-mod log_writer;
+mod integrity;
+mod leader;
+mod log;
+mod membership;
 mod network;
-mod operate;
-mod quarantine;
-mod queue;
-mod record;
+mod operation;
 mod shared;
-mod snapshot;
-mod standing;
 mod state_machine;
 mod types;
-mod upkeep;
-mod verify;
 
 use std::io;
 use std::path::Path;
@@ -40,31 +32,34 @@ use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
-pub use clock::{SystemWall, Wall};
-pub use cluster::{bootstrap, founders};
 pub use error::{Outcome, ReadError, StartError, SubmitError};
 pub use fault::Fault;
 pub use handle::{Handle, Status, Totals};
-pub use log_store::BelowNote;
-pub use network::WINDOW_BYTES;
+pub use leader::clock::{SystemClock, WallClock};
+pub use log::store::BelowHighWaterMark;
+pub use membership::bootstrap::{bootstrap, founders};
+pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
-pub use operate::{ClusterStatus, MemberStatus, OperateError, Operated, Operation};
+pub use network::message::WINDOW_BYTES;
+pub use operation::{
+    ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification,
+};
 pub use types::{NodeId, Peer};
-pub use upkeep::Cuts;
-pub use verify::Verification;
 
 use contact::Contact;
-use executor::Executor;
 use forward::Forward;
-use log_store::{LogStore, OpenError};
+use integrity::quarantine::{self, Quarantine};
+use integrity::verify;
+use leader::executor::Executor;
+use log::store::{LogStore, OpenError};
+use membership::maintenance;
 use network::Network;
 use network::client::Peers;
-use network::identity::Me;
+use network::identity::LocalNode;
 use network::server::{Server, router};
-use quarantine::Quarantine;
-use shared::{Raft, Shared};
-use snapshot::Snapshots;
-use state_machine::StateMachine;
+use shared::Shared;
+use state_machine::snapshot::Snapshots;
+use state_machine::{Raft, StateMachine};
 
 /// Threads that raft runs on, apart from everything else of the node.
 const THREADS: usize = 2;
@@ -74,9 +69,9 @@ const THREADS: usize = 2;
 pub struct Settings {
     /// This node.
     pub node: NodeId,
-    /// This life of its data folder.
+    /// This incarnation of its data folder.
     pub incarnation: Incarnation,
-    /// A random name of this life of the process.
+    /// A random name of this incarnation of the process.
     pub boot: u64,
     /// How often a leader shows that it leads.
     pub heartbeat: Duration,
@@ -85,7 +80,7 @@ pub struct Settings {
     /// Longest such time; also the leader's lease.
     pub election_max: Duration,
     /// When the log is cut.
-    pub cuts: Cuts,
+    pub compaction: LogCompaction,
     /// How often the states of all nodes are compared.
     pub verify_interval: Duration,
 }
@@ -105,7 +100,7 @@ pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + 
 /// Starts raft on a node. `data` is the folder that `log` lies in.
 ///
 /// # Errors
-/// See [`StartError`]; after `BelowNote` and `Quarantined` the node may stay up for its
+/// See [`StartError`]; after `BelowHighWaterMark` and `Quarantined` the node may stay up for its
 /// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
@@ -113,7 +108,7 @@ pub fn start(
     data: &Path,
     writer: Writer,
     log: Log,
-    wall: Arc<dyn Wall>,
+    wall_clock: Arc<dyn WallClock>,
     fault: Fault,
 ) -> Result<Handle, StartError> {
     if let Some(reason) = quarantine::reason(data)? {
@@ -135,9 +130,17 @@ pub fn start(
     let (node, incarnation) = (settings.node, settings.incarnation);
     let contact = Contact::new(settings.boot);
     let quarantine = Quarantine::of(data);
-    let me = Me { node, incarnation, reader: reader.clone(), wall, contact, fault, quarantine };
-    let me = Arc::new(me);
-    let peers = Peers::new(Arc::clone(&me), &transport.tls)
+    let local = LocalNode {
+        node,
+        incarnation,
+        reader: reader.clone(),
+        wall_clock,
+        contact,
+        fault,
+        quarantine,
+    };
+    let local = Arc::new(local);
+    let peers = Peers::new(Arc::clone(&local), &transport.tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
     let network = Network { peers: Arc::clone(&peers), raft: Arc::new(OnceLock::new()) };
@@ -147,32 +150,34 @@ pub fn start(
             &runtime,
             async move { Raft::new(node, config, network, log_store, state_machine).await },
         )
-        .map_err(|fatal| StartError::Raft(me.fault.cause().unwrap_or_else(|| fatal.to_string())))?;
+        .map_err(|fatal| {
+            StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
+        })?;
     running.get_or_init(|| raft.clone());
-    let shared = Arc::new(Shared::new(raft, Arc::clone(&me), settings.election_max));
-    supervise(&runtime, &me.fault, Executor { shared: Arc::clone(&shared), reader }.run());
+    let shared = Arc::new(Shared::new(raft, Arc::clone(&local), settings.election_max));
+    supervise(&runtime, &local.fault, Executor { shared: Arc::clone(&shared), reader }.run());
     let routes = router(Server {
-        me: Arc::clone(&me),
+        local: Arc::clone(&local),
         shared: Arc::clone(&shared),
         peers: Arc::clone(&peers),
         snapshots,
-        troubles: network::troubles::Troubles::default(),
+        log_throttle: network::log_throttle::LogThrottle::default(),
     });
-    let (serve, fault) = (transport.serve, me.fault.clone());
-    supervise(&runtime, &me.fault, async move {
+    let (serve, fault) = (transport.serve, local.fault.clone());
+    supervise(&runtime, &local.fault, async move {
         if let Err(error) = serve(routes).await {
             fault.report(&format!("the peer listener ended: {error}"));
         }
     });
     supervise(
         &runtime,
-        &me.fault,
-        upkeep::run(Arc::clone(&shared), Arc::clone(&log), settings.cuts),
+        &local.fault,
+        maintenance::run(Arc::clone(&shared), Arc::clone(&log), settings.compaction),
     );
     let watched = Arc::clone(&shared);
-    supervise(&runtime, &me.fault, async move { watched.report_stop().await });
+    supervise(&runtime, &local.fault, async move { watched.report_stop().await });
     let compare = verify::run(Arc::clone(&shared), Arc::clone(&peers), settings.verify_interval);
-    supervise(&runtime, &me.fault, compare);
+    supervise(&runtime, &local.fault, compare);
     let forward = Forward { shared: Arc::clone(&shared), peers };
     Ok(Handle::running(shared, forward, applied, log, runtime))
 }
@@ -208,7 +213,7 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         // does not keep it alive for ever (openraft#2080).
         quorum_loss_probe_interval: Some(2 * millis(settings.election_max) + 200),
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: settings.cuts.keep_entries,
+        max_in_snapshot_log_to_keep: settings.compaction.keep_entries,
         // Only a follower that needs what was cut gets a snapshot.
         replication_lag_threshold: u64::MAX,
         install_snapshot_timeout: 30_000,
@@ -219,7 +224,7 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
 
 fn open_error(error: OpenError) -> StartError {
     match error {
-        OpenError::BelowNote(below) => below.into(),
+        OpenError::BelowHighWaterMark(below) => below.into(),
         OpenError::Storage(error) => error.into(),
     }
 }

@@ -15,18 +15,16 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Outcome, SubmitError};
-use crate::network::identity::Me;
-use crate::queue::{Queue, Waiting};
-use crate::state_machine::StateMachine;
+use crate::leader::queue::{Queue, QueuedCommand};
+use crate::network::identity::LocalNode;
+use crate::state_machine::Raft;
 use crate::types::{NodeId, TypeConfig};
-
-pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
 /// Shared by handle, executor and peer listener.
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
-    pub(crate) me: Arc<Me>,
-    /// For how long a quorum's word that this node leads holds.
+    pub(crate) local: Arc<LocalNode>,
+    /// For how long a quorum's status that this node leads holds.
     lease: Duration,
     pub(crate) counters: Counters,
     queue: Mutex<Queue>,
@@ -61,10 +59,10 @@ impl Counters {
 }
 
 impl Shared {
-    pub(crate) fn new(raft: Raft, me: Arc<Me>, lease: Duration) -> Self {
+    pub(crate) fn new(raft: Raft, local: Arc<LocalNode>, lease: Duration) -> Self {
         Self {
             raft,
-            me,
+            local,
             lease,
             counters: Counters::default(),
             queue: Mutex::default(),
@@ -78,7 +76,7 @@ impl Shared {
     }
 
     /// Takes the next command that somebody still waits for.
-    pub(crate) fn claim_next(&self) -> Option<Waiting> {
+    pub(crate) fn claim_next(&self) -> Option<QueuedCommand> {
         let mut queue = self.queue();
         loop {
             let waiting = queue.pop()?;
@@ -90,7 +88,7 @@ impl Shared {
 
     pub(crate) fn push_stamp(&self) {
         // A full queue gets stamped by what is in it.
-        drop(self.queue().push(Waiting::stamp()));
+        drop(self.queue().push(QueuedCommand::stamp()));
     }
 
     /// Waits until something is queued.
@@ -148,19 +146,19 @@ impl Shared {
             match running {
                 Ok(()) => {}
                 Err(Fatal::Stopped) => return,
-                Err(fatal) => return self.me.fault.report(&fatal),
+                Err(fatal) => return self.local.fault.report(&fatal),
             }
             if metrics.changed().await.is_err() {
                 let last = metrics.borrow_watched().running_state.clone();
                 if !matches!(last, Err(Fatal::Stopped)) {
-                    self.me.fault.report(&"raft ended without a word");
+                    self.local.fault.report(&"raft ended without a status");
                 }
                 return;
             }
         }
     }
 
-    pub(crate) async fn led_no_longer(&self, term: u64) {
+    pub(crate) async fn leadership_lost(&self, term: u64) {
         let mut metrics = self.raft.server_metrics();
         while Self::led(&metrics.borrow_watched()) == Some(term) {
             if metrics.changed().await.is_err() {
@@ -178,7 +176,7 @@ impl Shared {
         if !self.serves() || self.has_lost_its_quorum() {
             return Err(SubmitError::NoLeader);
         }
-        let (waiting, decided) = Waiting::new(command);
+        let (waiting, decided) = QueuedCommand::new(command);
         let claim = waiting.claim.clone();
         if self.queue().push(waiting).is_err() {
             self.counters.busy.fetch_add(1, Ordering::Relaxed);

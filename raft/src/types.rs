@@ -24,15 +24,6 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// What the state machine answers for an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
-    /// Its changes are in, or it had none.
-    Done,
-    /// It was decided on another state: nothing happened.
-    Stale,
-}
-
 /// How a member is reached by its peers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
@@ -45,7 +36,7 @@ openraft::declare_raft_types!(
     /// leader a term, so that a term names a decider.
     pub TypeConfig:
         D = Payload,
-        R = Answer,
+        R = storage::ApplyOutcome,
         NodeId = NodeId,
         Node = Peer,
         Term = u64,
@@ -57,5 +48,3 @@ pub(crate) type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 pub(crate) type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
 pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
 pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
-pub(crate) type Snapshot =
-    openraft::type_config::alias::SnapshotOf<TypeConfig, crate::snapshot::SnapshotFolder>;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use rocksdb::WriteBatch;
+use serde::{Deserialize, Serialize};
 
 use crate::change::{Batch, Change, RowWrite, all_of};
 use crate::checkpoint::Folder;
@@ -32,11 +33,11 @@ pub struct Entry {
     /// Raft's own name of it, kept with the position; opaque here.
     pub log_id: Vec<u8>,
     /// What it carries.
-    pub body: Body,
+    pub body: EntryBody,
 }
 
 /// What a log entry carries.
-pub enum Body {
+pub enum EntryBody {
     /// Nothing.
     Blank,
     /// A membership, opaque here, kept with the position.
@@ -46,8 +47,8 @@ pub enum Body {
 }
 
 /// What became of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Applied {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ApplyOutcome {
     /// Its changes are in.
     Done,
     /// It was decided on another state than this: nothing happened.
@@ -79,7 +80,7 @@ impl Writer {
     /// # Errors
     /// When the engine fails, the batch cannot be decoded, or the entry does not
     /// lie above all that were applied. (That none is left out is the log's to see.)
-    pub fn apply(&mut self, entry: Entry) -> Result<Applied> {
+    pub fn apply(&mut self, entry: Entry) -> Result<ApplyOutcome> {
         if let Some(fault) = self.reader.verifier().take_fault() {
             return Err(fault);
         }
@@ -91,17 +92,17 @@ impl Writer {
         }
         (position.index, position.log_id) = (entry.index, entry.log_id);
         let batch = match entry.body {
-            Body::Blank => None,
-            Body::Membership(membership) => {
+            EntryBody::Blank => None,
+            EntryBody::Membership(membership) => {
                 position.membership = membership;
                 None
             }
-            Body::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
+            EntryBody::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
         };
         match batch {
-            None => write(&engine, &position, &[]).map(|_| Applied::Done),
+            None => write(&engine, &position, &[]).map(|_| ApplyOutcome::Done),
             Some(batch) if batch.after != position.batch => {
-                write(&engine, &position, &[]).map(|_| Applied::Stale)
+                write(&engine, &position, &[]).map(|_| ApplyOutcome::Stale)
             }
             Some(batch) => {
                 (position.batch, position.clock) = (batch.id, batch.stamp);
@@ -109,7 +110,7 @@ impl Writer {
                     self.builder.wake();
                 }
                 self.start_verifying(&engine, &position, &batch.changes);
-                Ok(Applied::Done)
+                Ok(ApplyOutcome::Done)
             }
         }
     }

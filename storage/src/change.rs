@@ -220,8 +220,8 @@ fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
 /// The key that says where a delivery stands.
 fn place(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
     match stage {
-        DeliveryStage::Owed(due_at) => Key::Due(tenant, *due_at, id),
-        DeliveryStage::Dead(at) => Key::Dead(tenant, *at, id),
+        DeliveryStage::Pending(due_at) => Key::Due(tenant, *due_at, id),
+        DeliveryStage::DeadLettered(at) => Key::Dead(tenant, *at, id),
     }
 }
 

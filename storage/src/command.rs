@@ -24,11 +24,11 @@ pub const BULK_MAX: usize = 500;
 
 /// Which line of the executor's queue a command waits in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum Priority {
     /// Somebody waits for it.
     Client,
     /// The leader's own upkeep; goes after clients.
-    Duty,
+    Background,
 }
 
 /// Something asked, with who asks.
@@ -54,7 +54,7 @@ impl Record for Command {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Action {
     /// Be a cluster: identity, first tenant, its first key.
-    Form {
+    Bootstrap {
         /// Who this cluster is.
         cluster: Cluster,
         /// Name of the first tenant.
@@ -65,31 +65,31 @@ pub enum Action {
         key: ApiKey,
     },
     /// Store memories, all or none.
-    Create(Vec<NewMemory>),
+    CreateMemories(Vec<NewMemory>),
     /// Change a memory.
-    Update(MemoryId, MemoryPatch),
+    UpdateMemory(MemoryId, MemoryPatch),
     /// Delete a memory.
-    Delete(MemoryId),
+    DeleteMemory(MemoryId),
     /// Change several memories alike, each by itself.
-    UpdateEach(Vec<MemoryId>, MemoryPatch),
+    UpdateMemories(Vec<MemoryId>, MemoryPatch),
     /// Delete several memories, each by itself.
-    DeleteEach(Vec<MemoryId>, Matching),
+    DeleteMemories(Vec<MemoryId>, BulkFilter),
     /// Bring several memories back from the cold tier, each by itself.
-    RestoreEach(Vec<MemoryId>),
+    RestoreMemories(Vec<MemoryId>),
     /// Say what a memory was worth.
-    Feedback(MemoryId, Signal),
+    GiveFeedback(MemoryId, Signal),
     /// Relate the first memory to the second.
-    Relate(MemoryId, MemoryId, String),
+    CreateEdge(MemoryId, MemoryId, String),
     /// Undo that, whichever of them was named first.
-    Unrelate(MemoryId, MemoryId, String),
+    DeleteEdge(MemoryId, MemoryId, String),
     /// Let a key in, whose row is this but for its times.
-    KeyCreate(KeyId, ApiKey),
+    CreateKey(KeyId, ApiKey),
     /// Let a key in no more.
-    KeyDelete(KeyId),
+    DeleteKey(KeyId),
     /// Make this namespace a key's own.
-    KeyNamespace(KeyId, Option<String>),
+    SetKeyNamespace(KeyId, Option<String>),
     /// Make a rule; `None` takes the one for this agent and namespace away.
-    RulePut {
+    PutRule {
         /// Id or name of a key, or `*`.
         agent: String,
         /// A namespace, or `*`.
@@ -98,42 +98,42 @@ pub enum Action {
         policy: Option<Policy>,
     },
     /// Take the rule of this number away.
-    RuleDelete(u64),
+    DeleteRule(u64),
     /// Give the tenant another name.
-    Rename(String),
+    RenameTenant(String),
     /// Append something to the journal that an agent did.
-    Note(Vec<String>),
+    RecordActivity(Vec<String>),
     /// Count and warm what a node saw.
-    Observed(Report),
+    RecordReport(Report),
     /// Take the next step of the tenant's tick, if one is due.
-    Tick,
+    AdvanceTick,
     /// Make a trigger; its number, owner and times are set by the decision.
-    TriggerCreate(TriggerId, Box<Trigger>),
+    CreateTrigger(TriggerId, Box<Trigger>),
     /// Change a trigger.
-    TriggerUpdate(TriggerId, Box<TriggerPatch>),
+    UpdateTrigger(TriggerId, Box<TriggerPatch>),
     /// Take a trigger away.
-    TriggerDelete(TriggerId),
+    DeleteTrigger(TriggerId),
     /// Record what became of attempts to deliver.
-    Attempted(Vec<Attempt>),
+    RecordAttempts(Vec<Attempt>),
     /// Owe a delivery anew that was dead-lettered, or all of them.
-    Replay(Option<DeliveryId>),
+    ReplayDeliveries(Option<DeliveryId>),
     /// Change settings of the tenant's configuration, all or none.
-    Configure(Vec<(String, SettingValue)>),
+    UpdateSettings(Vec<(String, SettingValue)>),
     /// Move the clock, nothing else.
-    Stamp,
+    AdvanceClock,
     /// Drop receipts and events past their time.
-    Housekeep,
+    Expire,
     /// Have every node hash its state.
     Verify,
     /// Let a node into the cluster.
-    Admit {
+    AddMember {
         /// Its id, which nobody had before.
         node: u64,
         /// The life of its data folder.
         incarnation: Incarnation,
     },
     /// Deal with a node no more.
-    Dismiss {
+    RemoveMember {
         /// Its id.
         node: u64,
     },
@@ -226,16 +226,16 @@ pub struct TriggerPatch {
 
 /// Which memories a bulk command is about, of those that it names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Matching {
+pub struct BulkFilter {
     /// Of this type only.
     pub memory_type: Option<MemoryType>,
     /// In this namespace only.
     pub namespace: Option<String>,
 }
 
-impl Matching {
+impl BulkFilter {
     /// Whether it is about `memory`.
-    pub fn holds_for(&self, memory: &Memory) -> bool {
+    pub fn matches(&self, memory: &Memory) -> bool {
         self.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
             && self.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
     }
@@ -271,43 +271,43 @@ impl Signal {
 
 impl Command {
     /// A command of the service itself.
-    pub fn duty(action: Action) -> Self {
+    pub fn background(action: Action) -> Self {
         Self { tenant: None, actor: None, receipt: None, action }
     }
 
     /// Which line it waits in.
-    pub fn class(&self) -> Class {
+    pub fn priority(&self) -> Priority {
         match self.action {
-            Action::Form { .. }
-            | Action::Create(_)
-            | Action::Update(..)
-            | Action::Delete(_)
-            | Action::Configure(_)
-            | Action::Admit { .. }
-            | Action::Dismiss { .. } => Class::Client,
-            Action::UpdateEach(..)
-            | Action::DeleteEach(..)
-            | Action::RestoreEach(_)
-            | Action::Feedback(..)
-            | Action::Relate(..)
-            | Action::Unrelate(..)
-            | Action::KeyCreate(..)
-            | Action::KeyDelete(_)
-            | Action::KeyNamespace(..)
-            | Action::RulePut { .. }
-            | Action::RuleDelete(_)
-            | Action::Rename(_)
-            | Action::TriggerCreate(..)
-            | Action::TriggerUpdate(..)
-            | Action::TriggerDelete(_)
-            | Action::Replay(_)
-            | Action::Note(_) => Class::Client,
-            Action::Stamp
-            | Action::Housekeep
+            Action::Bootstrap { .. }
+            | Action::CreateMemories(_)
+            | Action::UpdateMemory(..)
+            | Action::DeleteMemory(_)
+            | Action::UpdateSettings(_)
+            | Action::AddMember { .. }
+            | Action::RemoveMember { .. } => Priority::Client,
+            Action::UpdateMemories(..)
+            | Action::DeleteMemories(..)
+            | Action::RestoreMemories(_)
+            | Action::GiveFeedback(..)
+            | Action::CreateEdge(..)
+            | Action::DeleteEdge(..)
+            | Action::CreateKey(..)
+            | Action::DeleteKey(_)
+            | Action::SetKeyNamespace(..)
+            | Action::PutRule { .. }
+            | Action::DeleteRule(_)
+            | Action::RenameTenant(_)
+            | Action::CreateTrigger(..)
+            | Action::UpdateTrigger(..)
+            | Action::DeleteTrigger(_)
+            | Action::ReplayDeliveries(_)
+            | Action::RecordActivity(_) => Priority::Client,
+            Action::AdvanceClock
+            | Action::Expire
             | Action::Verify
-            | Action::Tick
-            | Action::Attempted(_)
-            | Action::Observed(_) => Class::Duty,
+            | Action::AdvanceTick
+            | Action::RecordAttempts(_)
+            | Action::RecordReport(_) => Priority::Background,
         }
     }
 
@@ -316,14 +316,18 @@ impl Command {
         const FIXED: usize = 128;
         FIXED
             + match &self.action {
-                Action::Create(memories) => memories.iter().map(NewMemory::size_bytes).sum(),
-                Action::Update(_, patch) => patch.size_bytes(),
-                Action::UpdateEach(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
-                Action::DeleteEach(ids, _) | Action::RestoreEach(ids) => size_of_val(&ids[..]),
-                Action::TriggerCreate(_, trigger) => trigger.size_bytes(),
-                Action::Attempted(attempts) => size_of_val(&attempts[..]),
-                Action::Note(details) => details.iter().map(String::len).sum(),
-                Action::Observed(report) => {
+                Action::CreateMemories(memories) => {
+                    memories.iter().map(NewMemory::size_bytes).sum()
+                }
+                Action::UpdateMemory(_, patch) => patch.size_bytes(),
+                Action::UpdateMemories(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
+                Action::DeleteMemories(ids, _) | Action::RestoreMemories(ids) => {
+                    size_of_val(&ids[..])
+                }
+                Action::CreateTrigger(_, trigger) => trigger.size_bytes(),
+                Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),
+                Action::RecordActivity(details) => details.iter().map(String::len).sum(),
+                Action::RecordReport(report) => {
                     let recalls = report.tenants.iter().map(|tenant| &tenant.recalls);
                     recalls.map(|recalls| size_of_val(&recalls[..])).sum()
                 }
@@ -355,7 +359,7 @@ pub enum Reply {
     Deleted(MemoryId),
     /// What became of each memory of a bulk command, in the order asked: of as many as one
     /// command may touch, one at least. Ask again for the rest.
-    Each(Vec<Result<(), Refusal>>),
+    Bulk(Vec<Result<(), Rejection>>),
     /// What feedback did.
     Feedback(FeedbackReply),
     /// The key as it is now.
@@ -363,14 +367,14 @@ pub enum Reply {
     /// The rule as it is, or was.
     Rule(Rule),
     /// The edge as it is, or was.
-    Related {
+    Edge {
         /// The edge.
         edge: Edge,
         /// Whether it was not there before.
         is_new: bool,
     },
     /// The tenant's configuration as it is now.
-    Configured(Box<Thermo>),
+    Settings(Box<Thermo>),
     /// The write was done before; what it touched, as it is now.
     Replayed {
         /// Status of the first answer.
@@ -381,20 +385,20 @@ pub enum Reply {
     /// Done; nothing to say.
     Done,
     /// Done in part, as much as one command may; ask again for the rest.
-    Unfinished,
+    Partial,
     /// Every node hashes its state at the mark of this number.
-    Marked(u64),
+    VerifyMark(u64),
     /// The trigger as it is now.
     Trigger(TriggerId, Box<Trigger>, Firings),
-    /// Deliveries are owed anew.
-    Replaying {
+    /// Deliveries are pending anew.
+    ReplayedDeliveries {
         /// How many.
         count: usize,
         /// Whether there are more: ask again.
-        unfinished: bool,
+        has_more: bool,
     },
     /// The reply, and what triggers said.
-    Notified(Box<Reply>, Vec<Notification>),
+    WithNotifications(Box<Reply>, Vec<Notification>),
 }
 
 /// What feedback did to a memory.
@@ -414,13 +418,13 @@ pub struct FeedbackReply {
 
 /// Why a command was not done. Nothing was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     /// No such memory in this tenant.
     #[error("no memory has this id")]
     NotFound,
     /// The memory is not one of those that were named by type or namespace.
     #[error("the memory is of another type or namespace than was named")]
-    NotOfThese,
+    FilterMismatch,
     /// No such edge.
     #[error("no edge of this relation lies between these memories")]
     NoEdge,
@@ -483,4 +487,4 @@ pub enum Refusal {
 }
 
 /// What became of one command.
-pub type Decision = Result<Reply, Refusal>;
+pub type Decision = Result<Reply, Rejection>;

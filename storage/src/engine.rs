@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::index::coverage::GraphCounts;
 use crate::index::registry::Registry;
 use crate::index::tenant::TenantIndex;
-use crate::index::triggers::{Triggers, Watching};
+use crate::index::triggers::{CompiledTrigger, Triggers};
 use crate::model::access::Access;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
@@ -62,23 +62,23 @@ const EXACT_MAX: usize = 50_000;
 
 /// How many searches were answered in which way.
 #[derive(Debug, Default)]
-pub struct Searches {
+pub struct SearchCounters {
     exact: AtomicU64,
     by_graph: AtomicU64,
 }
 
-impl Searches {
+impl SearchCounters {
     pub(crate) fn count(&self, by_graph: bool) {
         let counter = if by_graph { &self.by_graph } else { &self.exact };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Searches that looked at every memory that passed their filter.
+    /// SearchCounters that looked at every memory that passed their filter.
     pub fn exact(&self) -> u64 {
         self.exact.load(Ordering::Relaxed)
     }
 
-    /// Searches that a graph was asked for.
+    /// SearchCounters that a graph was asked for.
     pub fn by_graph(&self) -> u64 {
         self.by_graph.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ pub struct Counts {
 pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,
     verifier: Arc<Verifier>,
-    searches: Arc<Searches>,
+    searches: Arc<SearchCounters>,
 }
 
 impl Reader {
@@ -127,7 +127,7 @@ impl Reader {
     }
 
     /// How searches were answered.
-    pub fn searches(&self) -> &Searches {
+    pub fn searches(&self) -> &SearchCounters {
         &self.searches
     }
 
@@ -205,8 +205,8 @@ impl Reader {
     }
 
     /// Whether a key is one still.
-    pub fn knows_key(&self, id: KeyId) -> bool {
-        self.engine().registry.knows_key(id)
+    pub fn has_key(&self, id: KeyId) -> bool {
+        self.engine().registry.has_key(id)
     }
 
     /// What a key may touch; `None` if it is no key any more.
@@ -220,12 +220,12 @@ impl Reader {
     }
 
     /// A tenant's triggers in the order in which they are asked, with what they have done.
-    pub fn triggers(&self, tenant: TenantId) -> Vec<(Arc<Watching>, Firings)> {
+    pub fn triggers(&self, tenant: TenantId) -> Vec<(Arc<CompiledTrigger>, Firings)> {
         let engine = self.engine();
         let all = engine.registry.triggers(tenant).all().into_iter();
-        let with_firings = |watching: Arc<Watching>| {
-            let firings = engine.registry.firings(tenant, watching.id);
-            (watching, firings)
+        let with_firings = |compiled: Arc<CompiledTrigger>| {
+            let firings = engine.registry.firings(tenant, compiled.id);
+            (compiled, firings)
         };
         all.map(with_firings).collect()
     }
@@ -236,11 +236,11 @@ impl Reader {
     }
 
     /// Whether a trigger of a tenant that is enabled waits for `event`.
-    pub fn waits_for(&self, tenant: TenantId, event: TriggerEvent) -> bool {
-        self.watching(tenant).wait_for(event)
+    pub fn has_triggers_on(&self, tenant: TenantId, event: TriggerEvent) -> bool {
+        self.trigger_set(tenant).has_event(event)
     }
 
-    pub(crate) fn watching(&self, tenant: TenantId) -> Arc<Triggers> {
+    pub(crate) fn trigger_set(&self, tenant: TenantId) -> Arc<Triggers> {
         self.engine().registry.triggers(tenant)
     }
 

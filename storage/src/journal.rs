@@ -16,7 +16,7 @@ const EVENTS_LOOKED_AT: usize = 10_000;
 
 /// A page of a journal, the latest first.
 #[derive(Debug, Clone, Default)]
-pub struct Events {
+pub struct EventPage {
     /// What was wanted.
     pub events: Vec<(Cursor, Event)>,
     /// Before what the next page begins, unless this is the last one.
@@ -25,7 +25,7 @@ pub struct Events {
 
 /// What a journal has after a cursor, the earliest first.
 #[derive(Debug, Clone)]
-pub struct Following {
+pub struct EventsAfter {
     /// What was wanted.
     pub events: Vec<(Cursor, Event)>,
     /// How far was looked: where to go on.
@@ -48,7 +48,7 @@ impl Reader {
         before: Option<Cursor>,
         limit: usize,
         wanted: impl Fn(&Event) -> Result<bool>,
-    ) -> Result<Events> {
+    ) -> Result<EventPage> {
         let (start, end) = all_of(Kind::Event, tenant);
         let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
         let engine = self.engine();
@@ -65,7 +65,7 @@ impl Reader {
         before: Option<Cursor>,
         limit: usize,
         wanted: impl Fn(&Event) -> bool,
-    ) -> Result<Events> {
+    ) -> Result<EventPage> {
         let (start, end) = all_of(Kind::TriggerEvent, tenant);
         let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
         let engine = self.engine();
@@ -90,7 +90,7 @@ impl Reader {
         after: Cursor,
         limit: usize,
         wanted: impl Fn(&Event) -> Result<bool>,
-    ) -> Result<Following> {
+    ) -> Result<EventsAfter> {
         let (_, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
         let start = [&Key::Event(tenant, after).bytes()[..], &[0]].concat();
@@ -113,7 +113,7 @@ impl Reader {
         // Asked last: what was trimmed while this looked is not missed.
         let first: Option<Cursor> = engine.state.record(&Key::FirstEvent(tenant))?;
         let gap = first.filter(|first| after.next() < *first);
-        Ok(Following { events, reached, more, gap })
+        Ok(EventsAfter { events, reached, more, gap })
     }
 
     /// Index of the entry with a tenant's last event.
@@ -150,20 +150,20 @@ fn page(
     rows: impl Iterator<Item = Result<(Cursor, Event)>>,
     limit: usize,
     wanted: impl Fn(&Event) -> Result<bool>,
-) -> Result<Events> {
+) -> Result<EventPage> {
     let (mut events, mut last) = (Vec::new(), None);
     for (looked_at, row) in rows.enumerate() {
         let (cursor, event) = row?;
         let is_wanted = wanted(&event)?;
         if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
-            return Ok(Events { events, next: last });
+            return Ok(EventPage { events, next: last });
         }
         if is_wanted {
             events.push((cursor, event));
         }
         last = Some(cursor);
     }
-    Ok(Events { events, next: None })
+    Ok(EventPage { events, next: None })
 }
 
 fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {

@@ -38,23 +38,25 @@ mod verify;
 
 use std::path::Path;
 
-pub use apply::{Applied, Body, Entry, Flusher, Writer};
+pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, CREATE_MAX, Class, Command, Decision, FeedbackReply, Matching, MemoryPatch,
-    NewMemory, Refusal, Reply, Signal, TriggerPatch,
+    Action, BULK_MAX, BulkFilter, CREATE_MAX, Command, Decision, FeedbackReply, MemoryPatch,
+    NewMemory, Priority, Rejection, Reply, Signal, TriggerPatch,
 };
-pub use decide::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, Verdict, decide, evaluate};
-pub use engine::{Counts, Options, Reader, Searches};
+pub use decide::{
+    BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, TriggerEvaluation, decide, evaluate,
+};
+pub use engine::{Counts, Options, Reader, SearchCounters};
 pub use error::{Error, Result};
 pub use index::coverage::GraphCounts;
-pub use index::triggers::Watching;
-pub use journal::{Events, Following};
-pub use log::{Log, LogWrite, Name};
+pub use index::triggers::CompiledTrigger;
+pub use journal::{EventPage, EventsAfter};
+pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
 pub use search::{
-    ColdAhead, Filter, Found, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour,
-    Order, Overview, Page, SearchRequest, Sort, TierFilter, Via,
+    ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,
+    Overview, Page, SearchRequest, SearchResults, Sort, TierFilter, Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

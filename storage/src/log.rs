@@ -20,7 +20,7 @@ const WRITE_BUFFER_BYTES: usize = 64 << 20;
 /// A named value of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Name {
+pub enum LogField {
     /// The vote.
     Vote = 0x01,
     /// The last entry known to be committed.
@@ -39,7 +39,7 @@ pub enum LogWrite {
     /// Drops this entry and all below it, and keeps a name for where it ended.
     Purge(u64, Vec<u8>),
     /// Sets a named value.
-    Set(Name, Vec<u8>),
+    Set(LogField, Vec<u8>),
 }
 
 /// The open log.
@@ -83,7 +83,7 @@ impl Log {
                 batch.delete_range(entry_key(*first).as_slice(), &[ENTRY + 1]);
             }
             LogWrite::Purge(last, name) => {
-                batch.put([NAMED, Name::Purged as u8], name);
+                batch.put([NAMED, LogField::Purged as u8], name);
                 let end = entry_key(last.saturating_add(1));
                 batch.delete_range(entry_key(0), end);
             }
@@ -119,7 +119,7 @@ impl Log {
     ///
     /// # Errors
     /// When the engine fails; so for every method below.
-    pub fn get(&self, name: Name) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, name: LogField) -> Result<Option<Vec<u8>>> {
         self.db.get([NAMED, name as u8]).map_err(Error::engine("read log"))
     }
 
@@ -187,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::open(folder.path(), None).unwrap();
         log.write(&LogWrite::Append(vec![(300, b"entry".to_vec())])).unwrap();
-        for name in [Name::Vote, Name::Committed] {
+        for name in [LogField::Vote, LogField::Committed] {
             log.write(&LogWrite::Set(name, b"named".to_vec())).unwrap();
         }
         log.write(&LogWrite::Purge(1, b"purged".to_vec())).unwrap();

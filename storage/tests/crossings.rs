@@ -16,7 +16,7 @@ use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::pattern::Folded;
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Subject, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, Applied, Command, Filter, Options, Reply, View, Watching};
+use storage::{Action, ApplyOutcome, Command, CompiledTrigger, Filter, Options, Reply, View};
 use world::{Random, World};
 
 const DAY: i64 = Timestamp::DAY_MICROS;
@@ -46,7 +46,7 @@ fn triggers(random: &mut Random) -> Vec<Command> {
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         };
-        all.push(command(Action::TriggerCreate(TriggerId([number; 16]), Box::new(trigger))));
+        all.push(command(Action::CreateTrigger(TriggerId([number; 16]), Box::new(trigger))));
     }
     all
 }
@@ -58,16 +58,16 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
     let mut fires = BTreeSet::new();
     for id in engine.reader.ids(TENANT, &Filter::default()) {
         let found = engine.reader.get(TENANT, id).unwrap().unwrap();
-        let Some(course) = next.course(&found.memory, &found.anchor) else { continue };
+        let Some(transition) = next.transition(&found.memory, &found.anchor) else { continue };
         let label = Folded::new(&found.memory.label);
         let subject = Subject {
             memory: &found.memory,
             label: &label,
             heat: found.heat,
-            course: Some(course),
+            transition: Some(transition),
         };
-        for (watching, _) in engine.reader.triggers(TENANT) {
-            let Watching { id: trigger_id, trigger, .. } = &*watching;
+        for (compiled, _) in engine.reader.triggers(TENANT) {
+            let CompiledTrigger { id: trigger_id, trigger, .. } = &*compiled;
             if trigger.holds(trigger.event, &subject, None).is_ok() {
                 fires.insert((*trigger_id, id));
             }
@@ -91,7 +91,7 @@ fn run(seed: u64) -> usize {
     let apply = |engine: &mut Engine, now: &mut i64, commands: &[Command]| {
         *now += 1;
         let (decisions, batch) = engine.decide(Timestamp(*now), commands);
-        assert_eq!(engine.apply(&batch), Applied::Done);
+        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
         decisions
     };
     apply(&mut engine, &mut now, &[form(DIMENSION)]);
@@ -101,7 +101,7 @@ fn run(seed: u64) -> usize {
             now += random.below(DAY as usize) as i64;
             let commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
             // Ticks come at their time below, whole.
-            let is_tick = |command: &Command| matches!(command.action, Action::Tick);
+            let is_tick = |command: &Command| matches!(command.action, Action::AdvanceTick);
             let commands: Vec<_> = commands.into_iter().filter(|next| !is_tick(next)).collect();
             for next in &commands {
                 world.expect(next, Timestamp(now));
@@ -111,12 +111,14 @@ fn run(seed: u64) -> usize {
         if random.chance(20) {
             let threshold = SettingValue::Number(0.05 + random.below(30) as f64 / 100.0);
             let change = ("consolidation.cold_threshold".to_owned(), threshold);
-            apply(&mut engine, &mut now, &[command(Action::Configure(vec![change]))]);
+            apply(&mut engine, &mut now, &[command(Action::UpdateSettings(vec![change]))]);
         }
         now += 60 * Timestamp::SECOND_MICROS;
-        apply(&mut engine, &mut now, &[Command::duty(Action::Stamp)]);
+        apply(&mut engine, &mut now, &[Command::background(Action::AdvanceClock)]);
         let (expected, before) = (expected(&engine), engine.reader.position().index);
-        while apply(&mut engine, &mut now, &[command(Action::Tick)]) == [Ok(Reply::Unfinished)] {}
+        while apply(&mut engine, &mut now, &[command(Action::AdvanceTick)]) == [Ok(Reply::Partial)]
+        {
+        }
         let fired = fired_after(&engine, Cursor::after(before));
         let once: BTreeSet<_> = fired.iter().copied().collect();
         assert_eq!(once, expected, "seed {seed}");

@@ -20,7 +20,7 @@ use storage::model::receipt::Receipt;
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
 use storage::model::tick::{Stage, Tick};
 use storage::model::trigger::{
-    Firings, Sealed, Trigger, TriggerAction, TriggerEvent, TriggerFilter,
+    Firings, SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter,
 };
 use storage::model::vector::{ModelId, Vector};
 use storage::{Batch, Change};
@@ -237,7 +237,7 @@ fn firings() -> Firings {
 }
 
 fn outbox() -> Outbox {
-    Outbox { owed: 1, dead: 2, dropped: 3 }
+    Outbox { pending: 1, dead_letters: 2, dropped: 3 }
 }
 
 fn delivery() -> Delivery {
@@ -253,7 +253,7 @@ fn delivery() -> Delivery {
         attempts: 2,
         attempts_before: 1,
         reason: "r".into(),
-        stage: DeliveryStage::Owed(Timestamp(4)),
+        stage: DeliveryStage::Pending(Timestamp(4)),
     }
 }
 
@@ -318,7 +318,7 @@ fn the_bytes_of_every_variant_are_fixed() {
     ]);
     use TriggerEvent::{Boost, Decay, Recall, Relate, Store, Threshold};
     in_order(&[Store, Recall, Decay, Boost, Relate, Threshold]);
-    let sealed = || Sealed(vec![9]);
+    let sealed = || SealedSecret(vec![9]);
     for (action, bytes) in [
         (TriggerAction::Notify { template: Some("t".into()) }, "00010174".to_owned()),
         (TriggerAction::Boost { strength: 0.5 }, format!("01{}", hex(&0.5_f64.to_le_bytes()))),
@@ -385,11 +385,11 @@ fn the_bytes_of_every_change_are_fixed() {
         ),
         (Change::OutboxPut(t, outbox()), format!("1701{}", row(&hex(&encode(&outbox()))))),
         (
-            Change::DeliveryPut(t, d, delivery(), Some(DeliveryStage::Dead(Timestamp(2)))),
+            Change::DeliveryPut(t, d, delivery(), Some(DeliveryStage::DeadLettered(Timestamp(2)))),
             format!("1801{aa}07{}010104", row(&hex(&encode(&delivery())))),
         ),
         (
-            Change::DeliveryRemoved(t, d, DeliveryStage::Owed(Timestamp(2))),
+            Change::DeliveryRemoved(t, d, DeliveryStage::Pending(Timestamp(2))),
             format!("1901{aa}070004"),
         ),
         (

@@ -18,9 +18,9 @@ use common::{Engine, TENANT, command, new_memory, vector};
 use line::Line;
 use print::{fact, name, shown, told};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::trigger::{TriggerEvent, WhyNot};
+use storage::model::trigger::{SkipReason, TriggerEvent};
 use storage::{
-    Action, Applied, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
+    Action, ApplyOutcome, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
     TierFilter,
 };
 
@@ -112,14 +112,15 @@ impl Script {
                 self.print(&line[..cut]);
             }
         }
-        assert_eq!(engine.apply(&batch), Applied::Done);
+        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
 
     /// Decides a command, lets another batch go first, and applies it then.
     fn stale(&mut self, engine: &mut Engine, line: &Line) {
         let (_, late) = engine.decide(Timestamp(self.now), &[line.command()]);
-        let (_, first) = engine.decide(Timestamp(self.now), &[Command::duty(Action::Stamp)]);
-        assert_eq!(engine.apply(&first), Applied::Done);
+        let (_, first) =
+            engine.decide(Timestamp(self.now), &[Command::background(Action::AdvanceClock)]);
+        assert_eq!(engine.apply(&first), ApplyOutcome::Done);
         let applied = engine.apply(&late);
         self.print(&format!("{applied:?}"));
     }
@@ -140,12 +141,13 @@ impl Script {
         for first in (0..count).step_by(100) {
             let memories = (first..(first + 100).min(count)).map(new).collect();
             let (_, batch) =
-                engine.decide(Timestamp(self.now), &[command(Action::Create(memories))]);
-            assert_eq!(engine.apply(&batch), Applied::Done);
+                engine.decide(Timestamp(self.now), &[command(Action::CreateMemories(memories))]);
+            assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
         }
         let y = new_memory(MemoryId([b'y'; 16]), "y");
-        let (_, batch) = engine.decide(Timestamp(self.now), &[command(Action::Create(vec![y]))]);
-        assert_eq!(engine.apply(&batch), Applied::Done);
+        let (_, batch) =
+            engine.decide(Timestamp(self.now), &[command(Action::CreateMemories(vec![y]))]);
+        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
 
     /// Triggers that all fire on each memory that is stored.
@@ -153,14 +155,14 @@ impl Script {
         for first in (0..count).step_by(500) {
             let make = |number: u32| {
                 let line = Line::parse("trigger 1 on_store notify");
-                let Action::TriggerCreate(_, trigger) = line.command().action else { panic!() };
+                let Action::CreateTrigger(_, trigger) = line.command().action else { panic!() };
                 let mut id = [b'#'; 16];
                 id[1..5].copy_from_slice(&number.to_be_bytes());
-                command(Action::TriggerCreate(TriggerId(id), trigger))
+                command(Action::CreateTrigger(TriggerId(id), trigger))
             };
             let commands: Vec<_> = (first..first + 500).map(make).collect();
             let (_, batch) = engine.decide(Timestamp(self.now), &commands);
-            assert_eq!(engine.apply(&batch), Applied::Done);
+            assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
         }
     }
 
@@ -168,11 +170,11 @@ impl Script {
     fn evaluate(&mut self, engine: &Engine, line: &Line) {
         let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == line.words[1]);
         let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
-        let verdicts = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
-        let Some(verdicts) = verdicts else { return self.print("nothing") };
-        let (many, mut counts) = (verdicts.len() > LINES_MAX, BTreeMap::new());
-        for (_, trigger, verdict) in verdicts {
-            let told = verdict.err().map_or("would fire", WhyNot::name);
+        let evaluations = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
+        let Some(evaluations) = evaluations else { return self.print("nothing") };
+        let (many, mut counts) = (evaluations.len() > LINES_MAX, BTreeMap::new());
+        for (_, trigger, evaluation) in evaluations {
+            let told = evaluation.err().map_or("would fire", SkipReason::name);
             match many {
                 true => *counts.entry(told).or_insert(0) += 1,
                 false => self.print(&format!("{}: {told}", trigger.name)),
@@ -187,7 +189,7 @@ impl Script {
         tenant.memories_max = Some(max);
         let (_, mut batch) = engine.decide(Timestamp(self.now), &[]);
         batch.changes.push(Change::TenantPut(TENANT, tenant));
-        assert_eq!(engine.apply(&batch), Applied::Done);
+        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
 
     fn read(&mut self, engine: &Engine, line: &Line) {

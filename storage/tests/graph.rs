@@ -75,8 +75,10 @@ fn memory(number: usize, vector: Vector) -> NewMemory {
 fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
     let memories: Vec<_> = memories.collect();
     for some in memories.chunks(20 * CREATE_MAX) {
-        let creates: Vec<_> =
-            some.chunks(CREATE_MAX).map(|few| command(Action::Create(few.to_vec()))).collect();
+        let creates: Vec<_> = some
+            .chunks(CREATE_MAX)
+            .map(|few| command(Action::CreateMemories(few.to_vec())))
+            .collect();
         let (decisions, batch) = engine.decide(Timestamp(1), &creates);
         assert!(decisions.iter().all(Result::is_ok));
         engine.apply(&batch);
@@ -168,7 +170,7 @@ fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
             assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
             if number % 4 == 0 {
                 let gone = number / 4 - 500;
-                let delete = Action::Delete(id(gone));
+                let delete = Action::DeleteMemory(id(gone));
                 let (decisions, batch) = engine.decide(Timestamp(1), &[command(delete)]);
                 assert!(decisions[0].is_ok());
                 engine.apply(&batch);

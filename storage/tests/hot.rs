@@ -71,12 +71,12 @@ fn the_hottest_are_found_however_time_passes_and_whatever_is_warmed() {
     for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
         let of = random(u64::from(number));
-        // Many alike, so that no ceiling dismisses them.
+        // Many alike, so that no upper_bound dismisses them.
         new.initial_heat = if of.is_multiple_of(2) { 0.9 } else { 0.8 };
         new.memory_type = MemoryType::ALL[(of >> 8) as usize % 6];
         new.decay_class = DecayClass::ALL[(of >> 16) as usize % 4];
         new.is_pinned = (of >> 24).is_multiple_of(200);
-        apply(&mut engine, i64::from(number) + 1, &[command(Action::Create(vec![new]))]);
+        apply(&mut engine, i64::from(number) + 1, &[command(Action::CreateMemories(vec![new]))]);
     }
     let mut now = i64::from(COUNT) + 1;
     for round in 0..40_u64 {
@@ -92,7 +92,7 @@ fn the_hottest_are_found_however_time_passes_and_whatever_is_warmed() {
         // Several, all over the chunks, so that the hottest do not lie in the newest alone.
         let update = |salt| {
             let chosen = id((change(salt) % u64::from(COUNT)) as u16);
-            command(Action::Update(chosen, patch.clone()))
+            command(Action::UpdateMemory(chosen, patch.clone()))
         };
         apply(&mut engine, now, &(3..9).map(update).collect::<Vec<_>>());
         compare(&engine, &format!("round {round}, changed"));

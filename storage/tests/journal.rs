@@ -6,11 +6,11 @@
 mod common;
 
 use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
-use storage::model::delivery::{Attempt, AttemptOutcome, DEAD_MAX, OWED_MAX};
+use storage::model::delivery::{Attempt, AttemptOutcome, DEAD_LETTERS_MAX, PENDING_MAX};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, Applied, Batch, Change, Command, Options, View};
+use storage::{Action, ApplyOutcome, Batch, Change, Command, Options, View};
 
 struct World {
     engine: Engine,
@@ -42,7 +42,7 @@ impl World {
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         };
-        world.apply(&[command(Action::TriggerCreate(TriggerId([1; 16]), Box::new(trigger)))]);
+        world.apply(&[command(Action::CreateTrigger(TriggerId([1; 16]), Box::new(trigger)))]);
         world
     }
 
@@ -55,17 +55,17 @@ impl World {
         let (decisions, mut batch) = self.engine.decide(Timestamp(self.now), commands);
         assert!(decisions.iter().all(Result::is_ok), "{decisions:?}");
         change(&mut batch);
-        assert_eq!(self.engine.apply(&batch), Applied::Done);
+        assert_eq!(self.engine.apply(&batch), ApplyOutcome::Done);
     }
 
     fn store(&mut self, label: &str) {
         self.stored += 1;
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.stored.to_be_bytes());
-        self.apply(&[command(Action::Create(vec![new_memory(MemoryId(id), label)]))]);
+        self.apply(&[command(Action::CreateMemories(vec![new_memory(MemoryId(id), label)]))]);
     }
 
-    fn after(&self, after: Cursor, limit: usize) -> storage::Following {
+    fn after(&self, after: Cursor, limit: usize) -> storage::EventsAfter {
         self.engine.reader.journal_after(TENANT, after, limit, |_| Ok(true)).unwrap()
     }
 
@@ -121,7 +121,8 @@ fn a_reader_of_what_was_trimmed_is_told_so_and_where_to_begin() {
     // In the middle of an entry: its firing stays.
     let first = all[9].0;
     let trim = Change::EventsTrimmed(TENANT, first);
-    world.apply_with(&[Command::duty(Action::Stamp)], |batch| batch.changes.push(trim));
+    world
+        .apply_with(&[Command::background(Action::AdvanceClock)], |batch| batch.changes.push(trim));
     assert_eq!(world.after(all[3].0, 100).gap, Some(first));
     assert_eq!(world.after(Cursor::default(), 0).gap, Some(first));
     let found = world.after(first.previous(), 100);
@@ -137,12 +138,12 @@ fn a_reader_of_what_was_trimmed_is_told_so_and_where_to_begin() {
 #[test]
 fn more_than_may_be_pending_is_dropped_and_told_and_old_dead_letters_go() {
     let mut world = World::new("fox");
-    for _ in 0..OWED_MAX + 3 {
+    for _ in 0..PENDING_MAX + 3 {
         world.store("fox");
     }
     let reader = world.engine.reader.clone();
     let outbox = reader.outbox(TENANT).unwrap();
-    assert_eq!((outbox.owed, outbox.dead, outbox.dropped), (OWED_MAX, 0, 3));
+    assert_eq!((outbox.pending, outbox.dead_letters, outbox.dropped), (PENDING_MAX, 0, 3));
     let last = reader.trigger_journal(TENANT, None, 4, |_| true).unwrap().events;
     let results: Vec<_> = last.iter().map(|(_, event)| event.details[5].as_str()).collect();
     assert_eq!(results[..3], ["dropped"; 3]);
@@ -150,7 +151,7 @@ fn more_than_may_be_pending_is_dropped_and_told_and_old_dead_letters_go() {
     // All are given up; then three more than are kept.
     let mut oldest = None;
     for _ in 0..2 {
-        let due = reader.due(TENANT, Timestamp(world.now), OWED_MAX as usize).unwrap();
+        let due = reader.due(TENANT, Timestamp(world.now), PENDING_MAX as usize).unwrap();
         oldest = oldest.or(due.first().copied());
         for some in due.chunks(250) {
             let attempt = |id: &_| Attempt {
@@ -158,9 +159,9 @@ fn more_than_may_be_pending_is_dropped_and_told_and_old_dead_letters_go() {
                 number: 1,
                 outcome: AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None },
             };
-            world.apply(&[command(Action::Attempted(some.iter().map(attempt).collect()))]);
+            world.apply(&[command(Action::RecordAttempts(some.iter().map(attempt).collect()))]);
         }
-        assert_eq!(reader.outbox(TENANT).unwrap().dead, DEAD_MAX);
+        assert_eq!(reader.outbox(TENANT).unwrap().dead_letters, DEAD_LETTERS_MAX);
         for _ in 0..3 {
             world.store("fox");
         }
@@ -168,7 +169,7 @@ fn more_than_may_be_pending_is_dropped_and_told_and_old_dead_letters_go() {
     let oldest = oldest.unwrap();
     assert!(reader.delivery(TENANT, oldest).unwrap().is_none(), "the oldest went");
     // Replayed, they are pending again, as many as may be.
-    world.apply(&[command(Action::Replay(None))]);
+    world.apply(&[command(Action::ReplayDeliveries(None))]);
     let outbox = reader.outbox(TENANT).unwrap();
-    assert_eq!((outbox.owed, outbox.dead), (503, DEAD_MAX - 500));
+    assert_eq!((outbox.pending, outbox.dead_letters), (503, DEAD_LETTERS_MAX - 500));
 }

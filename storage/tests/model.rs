@@ -26,8 +26,8 @@ use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::words::words;
 use storage::{
-    Action, Applied, Command, Filter, HotRequest, Key, ListRequest, Options, Refusal, Reply,
-    SearchRequest, View, Watching, codec,
+    Action, ApplyOutcome, Command, CompiledTrigger, Filter, HotRequest, Key, ListRequest, Options,
+    Rejection, Reply, SearchRequest, View, codec,
 };
 use world::{NAMESPACES, Naive, Random, World};
 
@@ -35,24 +35,24 @@ fn told(decision: &storage::Decision) -> &'static str {
     match decision {
         Ok(
             Reply::Memories(_)
-            | Reply::Configured(_)
-            | Reply::Each(_)
+            | Reply::Settings(_)
+            | Reply::Bulk(_)
             | Reply::Feedback(_)
-            | Reply::Related { .. }
+            | Reply::Edge { .. }
             | Reply::ApiKey(..)
             | Reply::Rule(_)
             | Reply::Trigger(..)
-            | Reply::Replaying { .. }
+            | Reply::ReplayedDeliveries { .. }
             | Reply::Done
-            | Reply::Unfinished
-            | Reply::Marked(_),
+            | Reply::Partial
+            | Reply::VerifyMark(_),
         ) => "done",
-        Ok(Reply::Notified(reply, _)) => told(&Ok((**reply).clone())),
+        Ok(Reply::WithNotifications(reply, _)) => told(&Ok((**reply).clone())),
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed { .. }) => "replayed",
-        Err(Refusal::NotFound) => "not found",
-        Err(Refusal::Locked) => "locked",
-        Err(Refusal::KeyReused) => "key reused",
+        Err(Rejection::NotFound) => "not found",
+        Err(Rejection::Locked) => "locked",
+        Err(Rejection::KeyReused) => "key reused",
         Err(_) => "refused otherwise",
     }
 }
@@ -203,7 +203,7 @@ fn triggers() -> Vec<Command> {
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         };
-        command(Action::TriggerCreate(TriggerId([number; 16]), Box::new(trigger)))
+        command(Action::CreateTrigger(TriggerId([number; 16]), Box::new(trigger)))
     };
     (1..).zip(all).map(make).collect()
 }
@@ -220,16 +220,16 @@ fn attempts(engine: &Engine, random: &mut Random) -> Command {
         };
         Attempt { id, number: delivery.attempts + 1, outcome }
     });
-    command(Action::Attempted(attempts.collect()))
+    command(Action::RecordAttempts(attempts.collect()))
 }
 
 /// Every memory that was ever stored fired once; what is bounded kept its bound; the outbox
 /// counts what is in it.
 fn compare_firings(engine: &Engine, world: &World) {
     let triggers = engine.reader.triggers(TENANT);
-    let count = |(watching, firings): &(Arc<Watching>, Firings)| {
+    let count = |(compiled, firings): &(Arc<CompiledTrigger>, Firings)| {
         let row: Option<Firings> =
-            engine.reader.record(&Key::Firings(TENANT, watching.id)).unwrap();
+            engine.reader.record(&Key::Firings(TENANT, compiled.id)).unwrap();
         assert_eq!(*firings, row.unwrap_or_default(), "what is at hand is what is stored");
         firings.count
     };
@@ -244,16 +244,16 @@ fn compare_firings(engine: &Engine, world: &World) {
     }
     assert_eq!(fired, counts, "each firing is in the journal once");
     let outbox = engine.reader.outbox(TENANT).unwrap();
-    let owed = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Owed(_));
+    let pending = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(_));
     let count = |wanted: &dyn Fn(&Delivery) -> bool| {
         engine.reader.deliveries(TENANT, None, 100, wanted).unwrap().deliveries.len() as u64
     };
-    assert_eq!((outbox.owed, outbox.dead), (count(&owed), count(&|it| !owed(it))));
+    assert_eq!((outbox.pending, outbox.dead_letters), (count(&pending), count(&|it| !pending(it))));
 }
 
 fn hash(engine: &mut Engine, now: i64) -> [u8; 32] {
-    let (_, batch) = engine.decide(Timestamp(now), &[Command::duty(Action::Verify)]);
-    assert_eq!(engine.apply(&batch), Applied::Done);
+    let (_, batch) = engine.decide(Timestamp(now), &[Command::background(Action::Verify)]);
+    assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     engine.reader.verifier().wait_idle();
     engine.reader.verifier().results().last().unwrap().hash.expect("it was not skipped")
 }
@@ -280,7 +280,7 @@ fn run(seed: u64, steps: usize) {
     let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
     let few = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
-    let mut first = vec![form(DIMENSION), command(Action::Configure(vec![few]))];
+    let mut first = vec![form(DIMENSION), command(Action::UpdateSettings(vec![few]))];
     first.extend(triggers());
     let (_, first) = leader.decide(Timestamp(now), &first);
     log.push(codec::encode(&first));
@@ -303,10 +303,13 @@ fn run(seed: u64, steps: usize) {
         let (decisions, batch) = leader.decide(now, &commands);
         assert_eq!(decisions.iter().map(told).collect::<Vec<_>>(), expected, "seed {seed}");
         log.push(codec::encode(&batch));
-        assert_eq!(leader.apply(&batch), Applied::Done);
+        assert_eq!(leader.apply(&batch), ApplyOutcome::Done);
         let follows = |command: &Command| {
-            use Action::{Attempted, Create, Delete, Update};
-            matches!(command.action, Create(_) | Update(..) | Delete(_) | Attempted(_))
+            use Action::{CreateMemories, DeleteMemory, RecordAttempts, UpdateMemory};
+            matches!(
+                command.action,
+                CreateMemories(_) | UpdateMemory(..) | DeleteMemory(_) | RecordAttempts(_)
+            )
         };
         if !commands.iter().all(follows) {
             world.learn(&leader);
@@ -320,24 +323,24 @@ fn run(seed: u64, steps: usize) {
     compare(&leader, &world, &mut random);
     compare_firings(&leader, &world);
     for (index, bytes) in log.iter().enumerate() {
-        assert_eq!(follower.apply_at(index as u64, bytes.clone()), Applied::Done);
+        assert_eq!(follower.apply_at(index as u64, bytes.clone()), ApplyOutcome::Done);
     }
     let mut crashed = Engine::open(folders[2].path(), Options::default());
     let from = crashed.reader.position().index as usize + 1;
     assert!(from <= log.len(), "it is behind, or where the leader is");
     for (index, bytes) in log.iter().enumerate().skip(from) {
-        assert_eq!(crashed.apply_at(index as u64, bytes.clone()), Applied::Done);
+        assert_eq!(crashed.apply_at(index as u64, bytes.clone()), ApplyOutcome::Done);
     }
     for replica in [&follower, &crashed] {
         compare(replica, &world, &mut random);
         compare_firings(replica, &world);
     }
     let later = leader.reader.position().clock.0 + 1;
-    let (_, mark) = leader.decide(Timestamp(later), &[Command::duty(Action::Verify)]);
+    let (_, mark) = leader.decide(Timestamp(later), &[Command::background(Action::Verify)]);
     let index = log.len() as u64;
     let mut hashes = Vec::new();
     for engine in [&mut leader, &mut follower, &mut crashed] {
-        assert_eq!(engine.apply_at(index, codec::encode(&mark)), Applied::Done);
+        assert_eq!(engine.apply_at(index, codec::encode(&mark)), ApplyOutcome::Done);
         engine.reader.verifier().wait_idle();
         hashes.push(engine.reader.verifier().results().last().unwrap().clone());
     }

@@ -89,14 +89,14 @@ fn engine(folder: &std::path::Path) -> (Engine, i64) {
         now += STEP;
         let numbers: Vec<u64> = (first..first + 1_000).collect();
         let creates = numbers.chunks(CREATE_MAX).map(|some| {
-            command(Action::Create(some.iter().map(|number| memory(*number)).collect()))
+            command(Action::CreateMemories(some.iter().map(|number| memory(*number)).collect()))
         });
         apply(&mut engine, now, &creates.collect::<Vec<_>>());
         let warm = MemoryPatch { current_heat: Some(0.9), ..MemoryPatch::default() };
         let changed = (first..first + 1_000).step_by(50);
         let changes = changed.map(|number| {
             let older = random(number) % (number + 1);
-            command(Action::Update(id(older), warm.clone()))
+            command(Action::UpdateMemory(id(older), warm.clone()))
         });
         apply(&mut engine, now + 1, &changes.collect::<Vec<_>>());
     }
@@ -104,7 +104,7 @@ fn engine(folder: &std::path::Path) -> (Engine, i64) {
     now += Timestamp::DAY_MICROS;
     while engine.reader.overview(TENANT, &Filter::default()).hot > COUNT - COLD {
         now += 1;
-        apply(&mut engine, now, &[command(Action::Tick)]);
+        apply(&mut engine, now, &[command(Action::AdvanceTick)]);
     }
     (engine, now)
 }
@@ -164,7 +164,7 @@ fn of_fifty_thousand_a_search_finds_the_ten_that_brute_force_finds() {
             .zip(weights)
             .map(|(name, weight)| (format!("recall.{name}"), SettingValue::Number(weight)));
         now += 1;
-        apply(&mut engine, now, &[command(Action::Configure(settings.collect()))]);
+        apply(&mut engine, now, &[command(Action::UpdateSettings(settings.collect()))]);
         let thermo = engine.reader.thermo(TENANT);
         let known = (0..COUNT).map(|number| {
             let found = engine.reader.get(TENANT, id(number)).unwrap().unwrap();

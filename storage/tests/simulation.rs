@@ -20,7 +20,7 @@ fn a_dropped_state_is_what_its_last_flush_was() {
     let (_, batch) = engine.decide(Timestamp(1), &[form(DIMENSION)]);
     engine.apply(&batch);
     for (at, id) in [(2, first), (3, second)] {
-        let create = command(Action::Create(vec![new_memory(id, "text")]));
+        let create = command(Action::CreateMemories(vec![new_memory(id, "text")]));
         let (_, batch) = engine.decide(Timestamp(at), &[create]);
         engine.apply(&batch);
         if id == first {
@@ -56,5 +56,5 @@ fn the_log_keeps_what_was_written_and_reads_it_in_order() {
     log.write(&LogWrite::Purge(1, vec![7])).unwrap();
     assert_eq!(log.last().unwrap().unwrap().0, 7);
     assert_eq!(indexes(2, 100, usize::MAX), [2, 3, 4, 5, 6, 7]);
-    assert_eq!(log.get(storage::Name::Purged).unwrap(), Some(vec![7]));
+    assert_eq!(log.get(storage::LogField::Purged).unwrap(), Some(vec![7]));
 }

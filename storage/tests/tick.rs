@@ -68,18 +68,18 @@ fn crossed(
 }
 
 fn tick() -> Command {
-    command(Action::Tick)
+    command(Action::AdvanceTick)
 }
 
 fn stamp() -> Command {
-    Command::duty(Action::Stamp)
+    Command::background(Action::AdvanceClock)
 }
 
 /// Warms, cools and recalls memories ahead of a tick's step and behind it.
 fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, EventKind)>) {
     for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
         let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
-        run(engine, now, &[command(Action::Update(id(number - step), patch))], told);
+        run(engine, now, &[command(Action::UpdateMemory(id(number - step), patch))], told);
     }
     let tenant = TenantReport {
         tenant: TENANT,
@@ -90,7 +90,7 @@ fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, E
         keys: Vec::new(),
     };
     let report = Report { node: 1, boot: 1, number: step.into(), tenants: vec![tenant] };
-    run(engine, now, &[Command::duty(Action::Observed(report))], told);
+    run(engine, now, &[Command::background(Action::RecordReport(report))], told);
 }
 
 /// Thousands of memories, half of which cross within a day and a half; no cold tier, which
@@ -100,10 +100,10 @@ fn fill(engine: &mut Engine, told: &mut Vec<(MemoryId, EventKind)>) {
     for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
         new.initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
-        run(engine, 1, &[command(Action::Create(vec![new]))], told);
+        run(engine, 1, &[command(Action::CreateMemories(vec![new]))], told);
     }
     let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(engine, 2, &[command(Action::Configure(vec![never]))], told);
+    run(engine, 2, &[command(Action::UpdateSettings(vec![never]))], told);
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn what_cools_within_minutes_is_told_in_an_old_chunk_as_well() {
     let mut told = Vec::new();
     run(&mut engine, 0, &[form(DIMENSION)], &mut told);
     let kept = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
-    run(&mut engine, 1, &[command(Action::Create(vec![kept]))], &mut told);
+    run(&mut engine, 1, &[command(Action::CreateMemories(vec![kept]))], &mut told);
     let fast = ("decay_profiles.episodic.half_life".to_owned(), SettingValue::Number(60.0));
-    run(&mut engine, 2, &[command(Action::Configure(vec![fast]))], &mut told);
+    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![fast]))], &mut told);
     let mut now = 400 * DAY;
     // Each ends up somewhere else between two ticks.
     let new = (1..=200).map(|number| NewMemory {
@@ -169,7 +169,7 @@ fn what_cools_within_minutes_is_told_in_an_old_chunk_as_well() {
     });
     let new: Vec<_> = new.collect();
     for some in new.chunks(50) {
-        run(&mut engine, now, &[command(Action::Create(some.to_vec()))], &mut told);
+        run(&mut engine, now, &[command(Action::CreateMemories(some.to_vec()))], &mut told);
     }
     for _ in 0..20 {
         now += 61 * SECOND;
@@ -193,10 +193,10 @@ fn changes_of_a_tick(count: u16) -> usize {
             let decay_class = if cools { DecayClass::Volatile } else { DecayClass::Permanent };
             NewMemory { decay_class, ..new_memory(id(number), "x") }
         });
-        run(&mut engine, 1, &[command(Action::Create(new.collect()))], &mut told);
+        run(&mut engine, 1, &[command(Action::CreateMemories(new.collect()))], &mut told);
     }
     let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(&mut engine, 2, &[command(Action::Configure(vec![never]))], &mut told);
+    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![never]))], &mut told);
     run(&mut engine, 30 * DAY, &[stamp()], &mut told);
     let mut changes = 0;
     for step in 1.. {

@@ -112,7 +112,7 @@ fn heat_scan_of_1_000_000(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 30)]
 fn tick_over_1_000_000(bencher: Bencher<'_, '_>) {
     let engine = &million().engine;
-    let tick = [Command { tenant: Some(TENANT), ..Command::duty(Action::Tick) }];
+    let tick = [Command { tenant: Some(TENANT), ..Command::background(Action::AdvanceTick) }];
     bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| engine.decide(black_box(&tick)));
 }
 
@@ -193,7 +193,7 @@ fn trigger(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
     };
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    let action = Action::TriggerCreate(TriggerId(id), Box::new(trigger));
+    let action = Action::CreateTrigger(TriggerId(id), Box::new(trigger));
     // The key that the engine was formed with.
     Command { tenant: Some(TENANT), actor: Some(KeyId([0; 8])), receipt: None, action }
 }

@@ -121,7 +121,7 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     (ids, id(&key), id(&trigger))
 }
 
-/// Sends one request and expects the refusal to name `field`.
+/// Sends one request and expects the rejection to name `field`.
 async fn refused(
     cluster: &Cluster,
     (method, path): (&Method, &str),

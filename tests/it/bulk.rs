@@ -123,7 +123,7 @@ async fn more_than_one_command_holds_is_done_in_several() {
     let ids = several(&cluster, 40, json!({"label": label})).await;
     let body = json!({"ids": ids, "is_pinned": true});
     let done = cluster.ask(Method::POST, "/agent/nodes/bulk-patch").json(&body).send().await.ok();
-    assert_eq!((&done["updated"], &done["left"]), (&json!(40), &json!(0)));
+    assert_eq!((&done["updated"], &done["remaining"]), (&json!(40), &json!(0)));
     assert_eq!(total(&cluster, "pinned=true").await, 40);
     let namespace = json!({"namespace": "default"});
     let done = cluster.ask(Method::POST, "/agent/nodes/bulk").json(&namespace).send().await.ok();

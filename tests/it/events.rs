@@ -10,7 +10,7 @@ use crate::options;
 
 async fn open(cluster: &Cluster, at: usize, query: &str, last: Option<&str>) -> Stream {
     let stream = Stream::open(&cluster.at(at), query, last).await;
-    stream.unwrap_or_else(|refusal| panic!("{refusal:?}"))
+    stream.unwrap_or_else(|rejection| panic!("{rejection:?}"))
 }
 
 #[tokio::test]
@@ -86,24 +86,24 @@ async fn a_stream_that_cannot_be_is_refused() {
     let cluster = options().start();
     let mut stream = open(&cluster, 0, "", None).await;
     let ready = stream.expect().await.id;
-    let refusal = async |query: &str, last: Option<&str>| -> (StatusCode, Value) {
+    let rejection = async |query: &str, last: Option<&str>| -> (StatusCode, Value) {
         match Stream::open(&cluster.at(0), query, last).await {
-            Err(Some(refusal)) => refusal,
+            Err(Some(rejection)) => rejection,
             Err(None) => panic!("no answer"),
             Ok(_) => panic!("a stream"),
         }
     };
     for last in ["x", "1.2.3", &format!("{ready}.4"), &ready.replace('.', ":")] {
-        let (status, body) = refusal("", Some(last)).await;
+        let (status, body) = rejection("", Some(last)).await;
         assert_eq!(
             (status, &body["field"]),
             (StatusCode::BAD_REQUEST, &json!("Last-Event-ID")),
             "{last}"
         );
     }
-    let (status, body) = refusal("", Some(&format!("{}.1.1", "0".repeat(32)))).await;
+    let (status, body) = rejection("", Some(&format!("{}.1.1", "0".repeat(32)))).await;
     assert_eq!((status, &body["error"]), (StatusCode::CONFLICT, &json!("other_cluster")));
-    let (status, body) = refusal("?kind=created,born", None).await;
+    let (status, body) = rejection("?kind=created,born", None).await;
     assert_eq!((status, &body["field"]), (StatusCode::BAD_REQUEST, &json!("kind")));
     let answer = cluster.ask_bare(Method::GET, "/api/v1/events").send().await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
@@ -152,15 +152,15 @@ async fn what_is_closed_is_not_streamed_and_a_key_that_goes_takes_its_stream_alo
         text.clone()
     };
     until(&mut answer, "ready").await;
-    cluster.create(&json!({"label": "first", "namespace": "vault"})).await;
+    cluster.create(&json!({"label": "first", "namespace": "sealer"})).await;
     until(&mut answer, "first").await;
     // The rule holds from here on, for a stream that is open too.
     post(
         "/namespaces/acl",
-        json!({"agent_id": "outsider", "namespace": "vault", "policy": "deny"}),
+        json!({"agent_id": "outsider", "namespace": "sealer", "policy": "deny"}),
     )
     .await;
-    cluster.create(&json!({"label": "second", "namespace": "vault"})).await;
+    cluster.create(&json!({"label": "second", "namespace": "sealer"})).await;
     cluster.create(&json!({"label": "third", "namespace": "open"})).await;
     let seen = until(&mut answer, "third").await;
     assert!(!seen.contains("second"), "{seen}");

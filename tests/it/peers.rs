@@ -119,7 +119,7 @@ async fn what_cannot_be_read_is_refused_and_changes_nothing() {
     cluster.at(1).create(&json!({"label": "all is well"})).await;
 }
 
-/// The reason of a refusal, by its place among the reasons.
+/// The reason of a rejection, by its place among the reasons.
 async fn refused(answer: reqwest::Response) -> Option<u8> {
     assert_eq!(answer.status(), StatusCode::OK);
     let bytes = answer.bytes().await.unwrap();

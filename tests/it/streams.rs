@@ -13,7 +13,7 @@ use crate::options;
 
 async fn open(cluster: &Cluster, at: usize, query: &str, last: Option<&str>) -> Stream {
     let stream = Stream::open(&cluster.at(at), query, last).await;
-    let mut stream = stream.unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    let mut stream = stream.unwrap_or_else(|rejection| panic!("{rejection:?}"));
     assert_eq!(stream.expect().await.kind, "ready");
     stream
 }
@@ -58,11 +58,11 @@ async fn no_more_streams_than_a_node_may_send_and_others_are_served_beside_them(
     for at in 0..256 {
         let ask = agents[at % 2].ask(&cluster, Method::GET, "/events");
         let stream = Stream::of(ask).await;
-        streams.push(stream.unwrap_or_else(|refusal| panic!("{refusal:?}")));
+        streams.push(stream.unwrap_or_else(|rejection| panic!("{rejection:?}")));
     }
     assert_eq!(cluster.metric("hearth_event_streams").await, 256.0);
     let one_more = || Stream::of(agents[2].ask(&cluster, Method::GET, "/events"));
-    let Err(Some((status, body))) = one_more().await else { panic!("no refusal") };
+    let Err(Some((status, body))) = one_more().await else { panic!("no rejection") };
     assert_eq!(
         (status, &body["error"]),
         (StatusCode::SERVICE_UNAVAILABLE, &json!("too_many_streams"))
@@ -75,8 +75,8 @@ async fn no_more_streams_than_a_node_may_send_and_others_are_served_beside_them(
     // The place of one that is closed is another one's.
     streams.pop();
     let started = Instant::now();
-    while let Err(refusal) = one_more().await {
-        assert!(started.elapsed() < PATIENCE, "{refusal:?}");
+    while let Err(rejection) = one_more().await {
+        assert!(started.elapsed() < PATIENCE, "{rejection:?}");
     }
 }
 
@@ -139,7 +139,7 @@ async fn who_waits_for_what_is_rare() {
     cluster.create(&json!({"label": "not asked for"})).await;
     let passed = all.expect().await;
     let place = rare.expect().await;
-    assert_eq!((place.kind.as_str(), &place.data), ("place", &json!({})));
+    assert_eq!((place.kind.as_str(), &place.data), ("checkpoint", &json!({})));
     let entry = |event: &Event| event.id.rsplit_once('.').unwrap().0.to_owned();
     assert_eq!(entry(&place), entry(&passed));
     cluster.create(&json!({"label": "after the place"})).await;
@@ -229,7 +229,7 @@ async fn what_is_forgotten() {
     // Upkeep comes once a minute.
     let (status, body) = loop {
         match Stream::open(&cluster.at(0), "", Some(&all[0].id)).await {
-            Err(Some(refusal)) => break refusal,
+            Err(Some(rejection)) => break rejection,
             Err(None) => panic!("no answer"),
             Ok(_) => tokio::time::sleep(Duration::from_millis(200)).await,
         }

@@ -247,9 +247,9 @@ async fn a_dry_run_says_what_would_fire_and_why_not_the_rest_and_fires_nothing()
     let ask = json!({"event": "on_store", "node_id": stored["id"]});
     let told = cluster.ask(Method::POST, "/triggers/evaluate").json(&ask).send().await.ok();
     let items = told["items"].as_array().unwrap();
-    let why: Vec<_> = items.iter().map(|item| item["because_of"].clone()).collect();
+    let why: Vec<_> = items.iter().map(|item| item["reason"].clone()).collect();
     assert_eq!(why, expected);
-    assert!(items.iter().all(|item| item["would_fire"] == item["because_of"].is_null()));
+    assert!(items.iter().all(|item| item["would_fire"] == item["reason"].is_null()));
     assert!(history(&cluster.at(0), "").await.is_empty(), "nothing fired");
     let ask = json!({"event": "on_store", "node_id": "00000000-0000-0000-0000-000000000000"});
     let answer = cluster.ask(Method::POST, "/triggers/evaluate").json(&ask).send().await;

@@ -32,7 +32,7 @@ async fn deliveries(cluster: &Cluster, status: &str) -> Vec<Value> {
     body["items"].as_array().unwrap().clone()
 }
 
-/// Waits until nothing is owed, and says what attempts came to, the first first.
+/// Waits until nothing is pending, and says what attempts came to, the first first.
 async fn settled(cluster: &Cluster) -> Vec<String> {
     let started = Instant::now();
     while !deliveries(cluster, "pending").await.is_empty() {
@@ -161,7 +161,7 @@ async fn what_is_given_up_is_kept_and_may_be_sent_again() {
         |body: Value| cluster.ask(Method::POST, "/triggers/deliveries/replay").json(&body).send();
     assert_eq!(resend(json!({"id": "msg_none"})).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(resend(json!({"id": dead[0]["id"]})).await.ok()["replayed"], 1);
-    assert_eq!(resend(json!({})).await.ok(), json!({"replayed": 1, "left": false}));
+    assert_eq!(resend(json!({})).await.ok(), json!({"replayed": 1, "has_more": false}));
     settled(&cluster).await;
     assert!(deliveries(&cluster, "dead_letter").await.is_empty());
     assert_eq!(receiver.got().len(), 6);
@@ -248,8 +248,8 @@ async fn what_a_deleted_trigger_owes_is_cancelled_at_once_however_much_it_is() {
         batch.json(&json!({"nodes": nodes})).send().await.ok();
     }
     receiver.wait_for(1).await;
-    let owed = cluster.metric("hearth_webhooks_pending").await;
-    assert_eq!(owed, 2_400.0);
+    let pending = cluster.metric("hearth_webhooks_pending").await;
+    assert_eq!(pending, 2_400.0);
     let path = format!("/triggers/{}", made["id"].as_str().unwrap());
     let gone = cluster.ask(Method::DELETE, &path).send().await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT, "{}", gone.body);

@@ -8,7 +8,8 @@ use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector};
 use storage::{
-    Action, Batch, Body, Command, Draft, Entry, NewMemory, Options, Reader, Writer, codec, decide,
+    Action, Batch, Command, Draft, Entry, EntryBody, NewMemory, Options, Reader, Writer, codec,
+    decide,
 };
 use tempfile::TempDir;
 
@@ -55,7 +56,7 @@ pub fn memory(number: u64, label: String, vector: Vector) -> NewMemory {
 
 /// Creates one memory.
 pub fn create(memory: NewMemory) -> Command {
-    let action = Action::Create(vec![memory]);
+    let action = Action::CreateMemories(vec![memory]);
     Command { tenant: Some(TENANT), actor: None, receipt: None, action }
 }
 
@@ -74,7 +75,7 @@ impl Engine {
             created_at: Timestamp(0),
             last_used_at: None,
         };
-        let form = Action::Form { cluster, tenant: "t".into(), key_id: KeyId([0; 8]), key };
+        let form = Action::Bootstrap { cluster, tenant: "t".into(), key_id: KeyId([0; 8]), key };
         let form = Command { tenant: None, actor: None, receipt: None, action: form };
         let batch = engine.decide(&[form]);
         engine.apply(&batch);
@@ -99,7 +100,7 @@ impl Engine {
         let now = Timestamp(position.clock.0 + 3_600_000);
         let mut draft = Draft::new(&self.reader, now);
         for command in commands {
-            decide(&mut draft, command).expect("the state is read").expect("no refusal");
+            decide(&mut draft, command).expect("the state is read").expect("no rejection");
         }
         draft.into_batch(BatchId { term: 1, counter: position.batch.counter + 1 })
     }
@@ -107,7 +108,7 @@ impl Engine {
     /// Applies a batch.
     pub fn apply(&mut self, batch: &Batch) {
         let index = self.reader.position().index + 1;
-        let body = Body::Batch(codec::encode(batch));
+        let body = EntryBody::Batch(codec::encode(batch));
         self.writer.apply(Entry { index, log_id: vec![1], body }).expect("it is applied");
     }
 }

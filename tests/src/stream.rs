@@ -28,7 +28,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens one; status and body of a refusal. `query` follows `/events`.
+    /// Opens one; status and body of a rejection. `query` follows `/events`.
     ///
     /// # Errors
     /// When the node does not answer, or refuses: its status and body, then.

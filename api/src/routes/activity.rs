@@ -12,7 +12,7 @@ use storage::model::id::{MemoryId, TenantId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, Caller, KeyId};
-use storage::{Action, Events, Reader, View};
+use storage::{Action, EventPage, Reader, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -101,11 +101,12 @@ pub(crate) async fn activity_create(
         return Err(ApiError::invalid("metadata", message));
     }
     let details = vec![action, text("target_id")?, text("target_label")?, metadata];
-    let Answer { freshness, .. } = ask(&app, &caller, None, Action::Note(details)).await?;
+    let Answer { freshness, .. } =
+        ask(&app, &caller, None, Action::RecordActivity(details)).await?;
     Ok((StatusCode::CREATED, freshness, Json(Noted { ok: true })).into_response())
 }
 
-/// Events before `before` that the caller may know of, the latest first, and where the next
+/// EventPage before `before` that the caller may know of, the latest first, and where the next
 /// page begins.
 pub(crate) async fn recent(
     app: &App,
@@ -117,7 +118,7 @@ pub(crate) async fn recent(
     app.read(move |reader| {
         let label = |id: MemoryId| Ok(reader.get(tenant, id)?.map(|found| found.memory));
         let may_know = |event: &Event| may_know(reader, tenant, &access, event);
-        let Events { events, next } = reader.journal(tenant, before, limit, may_know)?;
+        let EventPage { events, next } = reader.journal(tenant, before, limit, may_know)?;
         let keys = reader.api_keys(tenant)?;
         let shown = events.iter().map(|event| {
             let present = event.1.subject.map(label).transpose()?.flatten();

@@ -30,7 +30,7 @@ const BAND_NAMES: [&str; HEAT_BANDS.len()] = ["blazing", "hot", "warm", "cool", 
 const RECENT_EVENTS: usize = 10;
 /// Feedback from which a type is judged by it.
 const FEEDBACK_MIN: u64 = 10;
-/// Searches from which the hit rate is judged.
+/// SearchCounters from which the hit rate is judged.
 const SEARCHES_MIN: u64 = 20;
 
 /// How the memories of a tenant stand.

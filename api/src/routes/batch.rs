@@ -17,7 +17,7 @@ use crate::openapi::WritingOnce;
 use crate::routes::memories::new_memory;
 use crate::wire::memory::Written;
 use crate::wire::requests::{self, Home, Once};
-use crate::wire::trigger::Told;
+use crate::wire::trigger::WithNotifications;
 use crate::write::Write;
 
 /// A memory of a batch.
@@ -38,7 +38,7 @@ struct Batch {
 /// Create several memories: all or none.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(Home, Once),
     request_body = requests::NewMemories,
-    responses((status = CREATED, body = Told<Batch>), WritingOnce))]
+    responses((status = CREATED, body = WithNotifications<Batch>), WritingOnce))]
 pub(crate) async fn memory_create_batch(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -52,12 +52,17 @@ pub(crate) async fn memory_create_batch(
         memory.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-    let done = write.submit(&app, &caller, StatusCode::CREATED, Action::Create(new)).await?;
+    let done =
+        write.submit(&app, &caller, StatusCode::CREATED, Action::CreateMemories(new)).await?;
     let created = |memory| match memory {
         Written::Memory(_) => Created { memory, status: "created" },
         Written::Gone(_) => Created { memory, status: "deleted" },
     };
     let results = done.memories.into_iter().map(created).collect();
-    Ok((done.status, done.freshness, Json(Told::new(Batch { results }, &done.notifications)))
+    Ok((
+        done.status,
+        done.freshness,
+        Json(WithNotifications::new(Batch { results }, &done.notifications)),
+    )
         .into_response())
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::tenant::Caller;
 use storage::model::trigger::Notification;
-use storage::{Action, BULK_MAX, Filter, Matching, Refusal, Reply, TierFilter};
+use storage::{Action, BULK_MAX, BulkFilter, Filter, Rejection, Reply, TierFilter};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
@@ -22,7 +22,7 @@ use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, DEADLINE, NOTIFICATIONS_MAX}
 use crate::openapi::Writing;
 use crate::routes::memories::{patch, read_namespace};
 use crate::wire::requests::{self, Home};
-use crate::wire::trigger::Told;
+use crate::wire::trigger::WithNotifications;
 use crate::write::{Answer, ask, header_namespace};
 
 /// What became of a bulk command.
@@ -33,7 +33,7 @@ struct Each {
     errors: Vec<String>,
     refused: usize,
     /// Memories that it did not come to, or was not told what became of.
-    left: usize,
+    remaining: usize,
     /// What triggers said, the first of it.
     notifications: Vec<Notification>,
 }
@@ -45,7 +45,7 @@ struct Updated {
     /// Id and reason of each that was refused.
     errors: Vec<String>,
     /// Those that it did not come to: ask again.
-    left: usize,
+    remaining: usize,
 }
 
 /// Memories that were deleted.
@@ -56,7 +56,7 @@ struct Deleted {
     errors: Vec<String>,
     refused: usize,
     /// Those that it did not come to: ask again.
-    left: usize,
+    remaining: usize,
 }
 
 /// Memories that were brought back.
@@ -66,13 +66,13 @@ struct Restored {
     /// Id and reason of each that was refused.
     errors: Vec<String>,
     /// Those that it did not come to: ask again.
-    left: usize,
+    remaining: usize,
 }
 
 /// Change several memories alike.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
     request_body = requests::BulkChanges,
-    responses((status = OK, body = Told<Updated>), Writing))]
+    responses((status = OK, body = WithNotifications<Updated>), Writing))]
 pub(crate) async fn memory_update_bulk(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -81,10 +81,10 @@ pub(crate) async fn memory_update_bulk(
     let ids = body.fields.memory_ids("ids", BULK_MAX)?;
     let ids = ids.ok_or_else(|| ApiError::invalid("ids", "is required"))?;
     let patch = patch(&app, &body.fields).await?;
-    let update = |ids| Action::UpdateEach(ids, patch.clone());
+    let update = |ids| Action::UpdateMemories(ids, patch.clone());
     let each = for_each(&app, &caller, ids, update).await?;
-    let body = Updated { updated: each.done, errors: each.errors, left: each.left };
-    Ok((each.freshness, Json(Told::new(body, &each.notifications))).into_response())
+    let body = Updated { updated: each.done, errors: each.errors, remaining: each.remaining };
+    Ok((each.freshness, Json(WithNotifications::new(body, &each.notifications))).into_response())
 }
 
 /// Delete several memories: those named, or all of a type and namespace. One of these must
@@ -101,8 +101,8 @@ pub(crate) async fn memory_delete_bulk(
     let fields = &body.fields;
     header_namespace(&headers)?;
     let ids = fields.memory_ids("ids", BULK_MAX)?;
-    let mut of = Matching { memory_type: fields.memory_type()?, namespace: fields.namespace()? };
-    if ids.is_none() && of == Matching::default() {
+    let mut of = BulkFilter { memory_type: fields.memory_type()?, namespace: fields.namespace()? };
+    if ids.is_none() && of == BulkFilter::default() {
         let message = "is required, unless memory_type or namespace says which memories";
         return Err(ApiError::invalid("ids", message));
     }
@@ -116,10 +116,10 @@ pub(crate) async fn memory_delete_bulk(
             matching(&app, &caller, of.clone()).await?
         }
     };
-    let delete = |ids| Action::DeleteEach(ids, of.clone());
+    let delete = |ids| Action::DeleteMemories(ids, of.clone());
     let each = for_each(&app, &caller, ids, delete).await?;
-    let Each { freshness, done: deleted, errors, refused, left, .. } = each;
-    let body = Deleted { deleted, errors, refused, left };
+    let Each { freshness, done: deleted, errors, refused, remaining, .. } = each;
+    let body = Deleted { deleted, errors, refused, remaining };
     Ok((freshness, Json(body)).into_response())
 }
 
@@ -134,15 +134,15 @@ pub(crate) async fn memory_restore(
 ) -> ApiResult<Response> {
     let ids = body.fields.memory_ids("ids", BULK_MAX)?;
     let ids = ids.ok_or_else(|| ApiError::invalid("ids", "is required"))?;
-    let each = for_each(&app, &caller, ids, Action::RestoreEach).await?;
-    let body = Restored { restored: each.done, errors: each.errors, left: each.left };
+    let each = for_each(&app, &caller, ids, Action::RestoreMemories).await?;
+    let body = Restored { restored: each.done, errors: each.errors, remaining: each.remaining };
     Ok((each.freshness, Json(body)).into_response())
 }
 
 /// All memories of a type and namespace, as of everything acknowledged so far.
-async fn matching(app: &App, caller: &Caller, of: Matching) -> ApiResult<Ids> {
+async fn matching(app: &App, caller: &Caller, of: BulkFilter) -> ApiResult<Ids> {
     app.raft().read_index(Instant::now() + DEADLINE).await?;
-    let Matching { memory_type, namespace } = of;
+    let BulkFilter { memory_type, namespace } = of;
     let access = caller.access.clone();
     let tier = TierFilter::All;
     let filter = Filter { memory_type, namespace, access, tier, ..Filter::default() };
@@ -165,10 +165,10 @@ async fn for_each(
         done: 0,
         errors: Vec::new(),
         refused: 0,
-        left: 0,
+        remaining: 0,
         notifications: Vec::new(),
     };
-    unknown.iter().for_each(|text| each.refuse(text, &Refusal::NotFound));
+    unknown.iter().for_each(|text| each.refuse(text, &Rejection::NotFound));
     while !left.is_empty() && Instant::now() < until {
         let some: Vec<MemoryId> = left.iter().take(BULK_MAX).copied().collect();
         let asked = ask(app, caller, None, action(some)).await;
@@ -178,18 +178,18 @@ async fn for_each(
             Err(_) if each.done + each.refused > 0 => break,
             Err(error) => return Err(error),
         };
-        let Reply::Each(outcomes) = reply else { return Err(ApiError::internal()) };
+        let Reply::Bulk(outcomes) = reply else { return Err(ApiError::internal()) };
         each.freshness = freshness;
         each.notify(notifications);
         for outcome in outcomes {
             let id = left.pop_front().unwrap_or(MemoryId([0; 16]));
             match outcome {
                 Ok(()) => each.done += 1,
-                Err(refusal) => each.refuse(&id.to_string(), &refusal),
+                Err(rejection) => each.refuse(&id.to_string(), &rejection),
             }
         }
     }
-    each.left = left.len();
+    each.remaining = left.len();
     Ok(each)
 }
 
@@ -199,10 +199,10 @@ impl Each {
         self.notifications.extend(notifications.into_iter().take(room));
     }
 
-    fn refuse(&mut self, id: &str, refusal: &Refusal) {
+    fn refuse(&mut self, id: &str, rejection: &Rejection) {
         self.refused += 1;
         if self.errors.len() < BULK_ERRORS_MAX {
-            self.errors.push(format!("{id}: {refusal}"));
+            self.errors.push(format!("{id}: {rejection}"));
         }
     }
 }

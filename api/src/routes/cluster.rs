@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use raft::{ClusterStatus, MemberStatus, OperateError, Operated, Operation, Verification};
+use raft::{ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -80,9 +80,9 @@ fn json_only(headers: &HeaderMap) -> ApiResult<()> {
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<Value>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
     match app.raft().operate(operation, deadline).await {
-        Ok(Operated::Status(status)) => Ok(Json(cluster(&status))),
-        Ok(Operated::Verified(verification)) => Ok(Json(verified(&verification))),
-        Ok(Operated::Done) => Ok(Json(json!({ "done": true }))),
+        Ok(OperationResult::Status(status)) => Ok(Json(cluster(&status))),
+        Ok(OperationResult::Verified(verification)) => Ok(Json(verified(&verification))),
+        Ok(OperationResult::Done) => Ok(Json(json!({ "done": true }))),
         Err(error @ OperateError::NoLeader) => {
             Err(ApiError::unavailable("no_leader", error.to_string()))
         }

@@ -64,7 +64,7 @@ struct ShownDelivery {
 struct Replayed {
     replayed: usize,
     /// Whether there are more: ask again.
-    left: bool,
+    has_more: bool,
 }
 
 /// List deliveries that are pending, and dead letters. What was delivered is in the history.
@@ -109,25 +109,25 @@ pub(crate) async fn delivery_replay(
     let until = Instant::now() + BULK_DEADLINE;
     let (mut replayed, mut last) = (0, None);
     loop {
-        let answer = match ask(&app, &caller, None, Action::Replay(one)).await {
+        let answer = match ask(&app, &caller, None, Action::ReplayDeliveries(one)).await {
             Ok(answer) => answer,
             // What is done is told; the rest may be asked for again.
             Err(error) => match last {
                 Some(freshness) if replayed > 0 => {
-                    let body = Replayed { replayed, left: true };
+                    let body = Replayed { replayed, has_more: true };
                     return Ok((freshness, Json(body)).into_response());
                 }
                 _ => return Err(error),
             },
         };
-        let Reply::Replaying { count, unfinished } = answer.reply else {
+        let Reply::ReplayedDeliveries { count, has_more } = answer.reply else {
             return Err(ApiError::internal());
         };
         replayed += count;
         let freshness: Freshness = answer.freshness;
         last = Some(freshness);
-        if !unfinished || count == 0 || Instant::now() >= until {
-            let body = Replayed { replayed, left: unfinished };
+        if !has_more || count == 0 || Instant::now() >= until {
+            let body = Replayed { replayed, has_more };
             return Ok((freshness, Json(body)).into_response());
         }
     }
@@ -138,8 +138,8 @@ pub(crate) const STATUSES: [&str; 2] = ["pending", "dead_letter"];
 
 fn status_of(delivery: &Delivery) -> &'static str {
     match delivery.stage {
-        DeliveryStage::Owed(_) => STATUSES[0],
-        DeliveryStage::Dead(_) => STATUSES[1],
+        DeliveryStage::Pending(_) => STATUSES[0],
+        DeliveryStage::DeadLettered(_) => STATUSES[1],
     }
 }
 
@@ -149,8 +149,8 @@ fn id(text: &str) -> Option<DeliveryId> {
 
 fn shown(id: DeliveryId, delivery: &Delivery) -> ShownDelivery {
     let (due_at, dead_lettered_at) = match delivery.stage {
-        DeliveryStage::Owed(at) => (Some(timestamp(at)), None),
-        DeliveryStage::Dead(at) => (None, Some(timestamp(at))),
+        DeliveryStage::Pending(at) => (Some(timestamp(at)), None),
+        DeliveryStage::DeadLettered(at) => (None, Some(timestamp(at))),
     };
     ShownDelivery {
         id: id.to_string(),

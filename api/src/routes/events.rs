@@ -16,7 +16,7 @@ use storage::model::access::Access;
 use storage::model::id::TenantId;
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::tenant::KeyId;
-use storage::{Following, Reader, View};
+use storage::{EventsAfter, Reader, View};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::SendTimeoutError};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -27,7 +27,7 @@ use crate::consistency::Freshness;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Query;
 use crate::limits::{
-    STALENESS_MAX, STREAM_EVENTS, STREAM_LOOK_PAUSE, STREAM_PLACE_INTERVAL, STREAM_SLOW_MAX,
+    STALENESS_MAX, STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_LOOK_PAUSE, STREAM_SLOW_MAX,
     STREAM_WAIT,
 };
 use crate::openapi::Reading;
@@ -135,7 +135,7 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        if self.send(self.place("ready")).await.is_err() {
+        if self.send(self.marker("ready")).await.is_err() {
             return;
         }
         while let Some(next) = self.step().await {
@@ -157,12 +157,12 @@ impl Follower {
     async fn step(&mut self) -> Option<Next> {
         let staleness = self.app.raft().staleness()?;
         let ends = staleness > STALENESS_MAX || self.app.is_draining() || self.sender.is_closed();
-        if ends || !self.app.reader().knows_key(self.key) {
+        if ends || !self.app.reader().has_key(self.key) {
             return None;
         }
         // Who waits for what is rare goes on from here after a break, not from long ago.
-        if self.sent != self.after && self.sent_at.elapsed() > STREAM_PLACE_INTERVAL {
-            self.send(self.place("place")).await.ok()?;
+        if self.sent != self.after && self.sent_at.elapsed() > STREAM_CHECKPOINT_INTERVAL {
+            self.send(self.marker("checkpoint")).await.ok()?;
             (self.sent, self.sent_at) = (self.after, Instant::now());
         }
         if Cursor::after(self.app.reader().last_event(self.tenant)) <= self.after {
@@ -183,7 +183,7 @@ impl Follower {
     }
 
     /// A frame that says nothing but how far the stream has come.
-    fn place(&self, event: &str) -> Frame {
+    fn marker(&self, event: &str) -> Frame {
         Frame::default().event(event).id(id(&self.cluster, self.after)).data("{}")
     }
 
@@ -227,7 +227,7 @@ fn frames(
     tenant: TenantId,
     access: &Access,
     cluster: &str,
-    found: &Following,
+    found: &EventsAfter,
 ) -> storage::Result<Vec<Frame>> {
     if found.events.is_empty() {
         return Ok(Vec::new());

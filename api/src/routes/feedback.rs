@@ -15,7 +15,7 @@ use crate::auth::AgentCaller;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Body, Fields, Id};
 use crate::openapi::{Missing, Writing};
-use crate::wire::trigger::Told;
+use crate::wire::trigger::WithNotifications;
 use crate::wire::{self, requests, schema};
 use crate::write::{Answer, ask};
 
@@ -39,7 +39,7 @@ struct Judged {
 /// Say what a memory was worth.
 #[utoipa::path(post, path = "/api/v1/feedback", tag = "memories",
     request_body = requests::Feedback,
-    responses((status = OK, body = Told<Judged>), Writing, Missing))]
+    responses((status = OK, body = WithNotifications<Judged>), Writing, Missing))]
 pub(crate) async fn feedback_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -52,7 +52,7 @@ pub(crate) async fn feedback_create(
 /// Say what a memory, named in the path, was worth.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/feedback", tag = "memories", params(Id),
     request_body = requests::Judgement,
-    responses((status = OK, body = Told<Judged>), Writing, Missing))]
+    responses((status = OK, body = WithNotifications<Judged>), Writing, Missing))]
 pub(crate) async fn memory_feedback(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -64,7 +64,7 @@ pub(crate) async fn memory_feedback(
 
 async fn told(app: &App, caller: &Caller, id: MemoryId, fields: &Fields) -> ApiResult<Response> {
     let signal = signal(fields)?;
-    let answer = ask(app, caller, None, Action::Feedback(id, signal)).await?;
+    let answer = ask(app, caller, None, Action::GiveFeedback(id, signal)).await?;
     let Answer { freshness, reply, notifications } = answer;
     let Reply::Feedback(done) = reply else { return Err(ApiError::internal()) };
     let body = Judged {
@@ -76,7 +76,7 @@ async fn told(app: &App, caller: &Caller, id: MemoryId, fields: &Fields) -> ApiR
         stability_before: rounded(f64::from(done.stability_before)),
         stability_after: rounded(f64::from(done.stability_after)),
     };
-    Ok((freshness, Json(Told::new(body, &notifications))).into_response())
+    Ok((freshness, Json(WithNotifications::new(body, &notifications))).into_response())
 }
 
 fn signal(fields: &Fields) -> ApiResult<Signal> {

@@ -24,7 +24,7 @@ use crate::routes::memories::read_namespace;
 use crate::wire;
 use crate::wire::memory::Memory;
 use crate::wire::requests::{self, Fresh, Home};
-use crate::wire::trigger::Told;
+use crate::wire::trigger::WithNotifications;
 use crate::write::{Answer, ask};
 
 /// Relation of memories when nobody says.
@@ -112,7 +112,7 @@ struct Verified {
 /// Relate two memories. 200 if they were already.
 #[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
     request_body = requests::Relation,
-    responses((status = CREATED, body = Told<Related>), (status = OK, body = Told<Related>),
+    responses((status = CREATED, body = WithNotifications<Related>), (status = OK, body = WithNotifications<Related>),
         Writing, Missing))]
 pub(crate) async fn edge_create(
     State(app): State<App>,
@@ -120,11 +120,11 @@ pub(crate) async fn edge_create(
     body: Body,
 ) -> ApiResult<Response> {
     let (source, target, relation) = ends(&body.fields)?;
-    let action = Action::Relate(source, target, relation);
+    let action = Action::CreateEdge(source, target, relation);
     let Answer { freshness, reply, notifications } = ask(&app, &caller, None, action).await?;
-    let Reply::Related { edge, is_new } = reply else { return Err(ApiError::internal()) };
+    let Reply::Edge { edge, is_new } = reply else { return Err(ApiError::internal()) };
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let body = Told::new(shown(&edge), &notifications);
+    let body = WithNotifications::new(shown(&edge), &notifications);
     Ok((status, freshness, Json(body)).into_response())
 }
 
@@ -140,9 +140,9 @@ pub(crate) async fn edge_delete(
 ) -> ApiResult<Response> {
     let in_query = query.alias(&["source_id"]).is_some();
     let (source, target, relation) = ends(if in_query { &query } else { &body.fields })?;
-    let action = Action::Unrelate(source, target, relation);
+    let action = Action::DeleteEdge(source, target, relation);
     let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
-    let Reply::Related { edge, .. } = reply else { return Err(ApiError::internal()) };
+    let Reply::Edge { edge, .. } = reply else { return Err(ApiError::internal()) };
     let body = Related { deleted: true, ..shown(&edge) };
     Ok((freshness, Json(body)).into_response())
 }
@@ -164,7 +164,7 @@ pub(crate) async fn neighbours_get(
     let found = app
         .read(move |reader| reader.neighbours(caller.tenant, id, &caller.access, depth, limit))
         .await?;
-    let found = found.ok_or(storage::Refusal::NotFound)?;
+    let found = found.ok_or(storage::Rejection::NotFound)?;
     let shown = |neighbour: &Neighbour| NeighbourMemory {
         memory: (&neighbour.record).into(),
         relation: neighbour.edge.relation.clone(),
@@ -260,7 +260,7 @@ pub(crate) async fn graph_verify(
 async fn open_to(app: &App, caller: &Caller, id: MemoryId) -> ApiResult<()> {
     let tenant = caller.tenant;
     let found = app.read(move |reader| reader.get(tenant, id)).await?;
-    let found = found.ok_or(storage::Refusal::NotFound)?;
+    let found = found.ok_or(storage::Rejection::NotFound)?;
     may_read(caller, &found.memory.namespace)
 }
 

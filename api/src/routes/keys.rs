@@ -10,7 +10,7 @@ use storage::model::access::{AGENT_BYTES_MAX, ANY, Policy, Rule};
 use storage::model::id::Timestamp;
 use storage::model::memory::NAMESPACE_BYTES_MAX;
 use storage::model::tenant::{ApiKey, KEY_NAME_BYTES_MAX, KeyId, KeyText, Role};
-use storage::{Action, Refusal, Reply, View};
+use storage::{Action, Rejection, Reply, View};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -136,7 +136,7 @@ pub(crate) async fn key_create(
         last_used_at: None,
     };
     let Answer { freshness, reply, .. } =
-        ask(&app, &caller, None, Action::KeyCreate(id, key)).await?;
+        ask(&app, &caller, None, Action::CreateKey(id, key)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
     let body = CreatedKey { key_row: shown_key(id, &key), key: text.as_str().to_owned() };
     Ok((StatusCode::CREATED, freshness, Json(body)).into_response())
@@ -152,7 +152,7 @@ pub(crate) async fn key_delete(
     Path(id): Path<String>,
 ) -> ApiResult<Response> {
     let id = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a key"))?;
-    let Answer { freshness, reply, .. } = ask(&app, &caller, None, Action::KeyDelete(id)).await?;
+    let Answer { freshness, reply, .. } = ask(&app, &caller, None, Action::DeleteKey(id)).await?;
     let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
     let body = DeletedKey { key_row: shown_key(id, &key), deleted: true };
     Ok((freshness, Json(body)).into_response())
@@ -168,7 +168,7 @@ pub(crate) async fn namespace_default(
     body: Body,
 ) -> ApiResult<Response> {
     let namespace = body.fields.namespace()?;
-    let action = Action::KeyNamespace(caller.key, namespace);
+    let action = Action::SetKeyNamespace(caller.key, namespace);
     let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
     let Reply::ApiKey(_, key) = reply else { return Err(ApiError::internal()) };
     Ok((freshness, Json(Moved { ok: true, namespace: key.namespace })).into_response())
@@ -208,7 +208,7 @@ pub(crate) async fn rule_create(
     };
     let policy = fields.one_of("policy", policy, "allow, deny, default")?;
     let policy = policy.ok_or_else(|| ApiError::invalid("policy", "is required"))?;
-    let action = Action::RulePut { agent, namespace, policy };
+    let action = Action::PutRule { agent, namespace, policy };
     let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
     let Reply::Rule(rule) = reply else { return Err(ApiError::internal()) };
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
@@ -226,13 +226,13 @@ pub(crate) async fn rule_delete(
 ) -> ApiResult<Response> {
     let number = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a rule"))?;
     let Answer { freshness, reply, .. } =
-        ask(&app, &caller, None, Action::RuleDelete(number)).await?;
+        ask(&app, &caller, None, Action::DeleteRule(number)).await?;
     let Reply::Rule(rule) = reply else { return Err(ApiError::from(no_rule())) };
     Ok((freshness, Json(shown_rule(&rule, false))).into_response())
 }
 
-fn no_rule() -> Refusal {
-    Refusal::NoSuch("rule".into())
+fn no_rule() -> Rejection {
+    Rejection::NoSuch("rule".into())
 }
 
 fn shown_key(id: KeyId, key: &ApiKey) -> ShownKey {

@@ -27,7 +27,7 @@ use crate::openapi::{Missing, Reading, WritingOnce};
 use crate::wire;
 use crate::wire::memory::{Memory, Written};
 use crate::wire::requests::{self, Fresh, Home, Once};
-use crate::wire::trigger::Told;
+use crate::wire::trigger::WithNotifications;
 use crate::write::{Done, Write, embed, header_namespace, unit};
 
 /// A page of a list.
@@ -43,7 +43,7 @@ struct Page {
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(Home, Once),
     request_body = requests::NewMemory,
-    responses((status = CREATED, body = Told<Written>), WritingOnce))]
+    responses((status = CREATED, body = WithNotifications<Written>), WritingOnce))]
 pub(crate) async fn memory_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -51,7 +51,7 @@ pub(crate) async fn memory_create(
 ) -> ApiResult<Response> {
     let namespace = write.header_namespace()?;
     let new = new_memory(&app, caller.tenant, write.fields(), namespace.as_deref()).await?;
-    let action = Action::Create(vec![new]);
+    let action = Action::CreateMemories(vec![new]);
     one(write.submit(&app, &caller, StatusCode::CREATED, action).await?)
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn memory_get(
         app.raft().read_index(Instant::now() + DEADLINE).await?;
         record = read().await?;
     }
-    let record = record.ok_or(storage::Refusal::NotFound)?;
+    let record = record.ok_or(storage::Rejection::NotFound)?;
     may_read(&caller, &record.memory.namespace)?;
     Ok((freshness, Json(Memory::from(&record))).into_response())
 }
@@ -79,7 +79,7 @@ pub(crate) async fn memory_get(
 /// Update a memory.
 #[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(Id, Once),
     request_body = requests::MemoryChanges,
-    responses((status = OK, body = Told<Written>), WritingOnce, Missing))]
+    responses((status = OK, body = WithNotifications<Written>), WritingOnce, Missing))]
 pub(crate) async fn memory_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
@@ -87,7 +87,7 @@ pub(crate) async fn memory_update(
     write: Write,
 ) -> ApiResult<Response> {
     let patch = patch(&app, write.fields()).await?;
-    one(write.submit(&app, &caller, StatusCode::OK, Action::Update(id, patch)).await?)
+    one(write.submit(&app, &caller, StatusCode::OK, Action::UpdateMemory(id, patch)).await?)
 }
 
 /// Delete a memory. Refused while it is locked.
@@ -99,7 +99,7 @@ pub(crate) async fn memory_delete(
     Id(id): Id,
     write: Write,
 ) -> ApiResult<Response> {
-    one(write.submit(&app, &caller, StatusCode::OK, Action::Delete(id)).await?)
+    one(write.submit(&app, &caller, StatusCode::OK, Action::DeleteMemory(id)).await?)
 }
 
 /// List memories of the hot tier, by default the hottest first.
@@ -163,7 +163,7 @@ async fn list(
 /// The answer to a write of one memory.
 fn one(done: Done) -> ApiResult<Response> {
     let memory = done.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    let body = Told::new(memory, &done.notifications);
+    let body = WithNotifications::new(memory, &done.notifications);
     Ok((done.status, done.freshness, Json(body)).into_response())
 }
 

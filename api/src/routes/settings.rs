@@ -96,8 +96,8 @@ pub(crate) async fn thermo_update(
 ) -> ApiResult<Response> {
     let asked = Asked::of(body.fields.all())?;
     let Answer { freshness, reply, .. } =
-        ask(&app, &caller, None, Action::Configure(asked.changes)).await?;
-    let Reply::Configured(thermo) = reply else { return Err(ApiError::internal()) };
+        ask(&app, &caller, None, Action::UpdateSettings(asked.changes)).await?;
+    let Reply::Settings(thermo) = reply else { return Err(ApiError::internal()) };
     let body = Configured { ok: true, config: shown(*thermo), ignored: asked.ignored };
     Ok((freshness, Json(body)).into_response())
 }
@@ -117,7 +117,8 @@ pub(crate) async fn thermo_preview(
         .read(move |reader| {
             let present = reader.thermo(caller.tenant);
             let Ok(proposed) = present.with(&asked.changes) else { return Ok(None) };
-            let counts = |thermo: &Thermo| reader.cold_in(caller.tenant, thermo, &PREVIEW_DAYS);
+            let counts =
+                |thermo: &Thermo| reader.forecast_cold(caller.tenant, thermo, &PREVIEW_DAYS);
             Ok(Some((counts(&present), counts(&proposed), proposed)))
         })
         .await?;

@@ -199,7 +199,7 @@ pub(crate) async fn org_update(
 ) -> ApiResult<Response> {
     let read = |fields: &Fields, name: &str| fields.full_text(name, KEY_NAME_BYTES_MAX);
     let freshness = match body.fields.either(&["org_name", "name"], read)? {
-        Some(name) => ask(&app, &caller, None, Action::Rename(name)).await?.freshness,
+        Some(name) => ask(&app, &caller, None, Action::RenameTenant(name)).await?.freshness,
         // Nothing named is nothing changed.
         None => Freshness::of_write(app.reader().position().index),
     };

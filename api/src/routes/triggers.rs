@@ -9,7 +9,7 @@ use storage::model::id::TriggerId;
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::tenant::Caller;
 use storage::model::trigger::{Trigger, TriggerEvent};
-use storage::{Action, Events, Reply, TriggerPatch, Verdict, View};
+use storage::{Action, EventPage, Reply, TriggerEvaluation, TriggerPatch, View};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -47,7 +47,7 @@ struct History {
     next_cursor: Option<String>,
 }
 
-/// A firing, or an attempt to deliver what it owed.
+/// A firing, or an attempt to deliver what it pending.
 #[derive(Serialize, ToSchema)]
 struct Firing {
     id: String,
@@ -70,7 +70,7 @@ struct Firing {
     node_label: Option<String>,
     /// What came of it.
     result: String,
-    /// What was owed, by the `webhook-id` of its requests.
+    /// What was pending, by the `webhook-id` of its requests.
     #[schema(required)]
     delivery_id: Option<String>,
     /// Number of the attempt, from 1.
@@ -103,7 +103,7 @@ struct Evaluated {
     /// The field that keeps it from firing, or `access`, `not_crossed` or `no_room`; null if it
     /// would fire.
     #[schema(required)]
-    because_of: Option<&'static str>,
+    reason: Option<&'static str>,
 }
 
 /// List the triggers; their own to keys for which a namespace is closed.
@@ -123,15 +123,15 @@ pub(crate) async fn trigger_list(
     let body = app
         .read(move |reader| {
             let mut all = reader.triggers(caller.tenant);
-            all.retain(|(watching, _)| {
-                let trigger = &watching.trigger;
+            all.retain(|(compiled, _)| {
+                let trigger = &compiled.trigger;
                 let of_event = wanted.is_none_or(|wanted| wanted == trigger.event);
                 trigger.number > after && of_event && may_see(&caller, trigger)
             });
             let next = all.get(limit).and_then(|_| all.get(limit - 1));
             let next_cursor = next.map(|(last, _)| last.trigger.number.to_string());
-            let items = all.iter().take(limit).map(|(watching, firings)| {
-                ShownTrigger::new(&caller, watching.id, &watching.trigger, firings)
+            let items = all.iter().take(limit).map(|(compiled, firings)| {
+                ShownTrigger::new(&caller, compiled.id, &compiled.trigger, firings)
             });
             Ok(TriggerList { items: items.collect(), next_cursor })
         })
@@ -162,7 +162,7 @@ pub(crate) async fn trigger_create(
     for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
         may_read(&caller, namespace)?;
     }
-    let action = Action::TriggerCreate(id, Box::new(trigger));
+    let action = Action::CreateTrigger(id, Box::new(trigger));
     let answer = write.submit_secret(&app, &caller, StatusCode::CREATED, action).await?;
     let made = match answer.reply {
         Reply::Trigger(id, trigger, firings) => {
@@ -214,13 +214,13 @@ pub(crate) async fn trigger_update(
     }
     let trigger = trigger.ok_or_else(no_trigger)?;
     if !may_see(&caller, &trigger) {
-        return Err(storage::Refusal::NotOwner.into());
+        return Err(storage::Rejection::NotOwner.into());
     }
     let patch: TriggerPatch = patch(&body.fields, (id, &trigger), app.hooks())?;
     for namespace in [&patch.namespace, &patch.filter_namespace].into_iter().flatten().flatten() {
         may_read(&caller, namespace)?;
     }
-    let action = Action::TriggerUpdate(id, Box::new(patch));
+    let action = Action::UpdateTrigger(id, Box::new(patch));
     let answer = ask(&app, &caller, None, action).await?;
     let Reply::Trigger(id, trigger, firings) = answer.reply else {
         return Err(ApiError::internal());
@@ -237,7 +237,7 @@ pub(crate) async fn trigger_delete(
     AgentCaller(caller): AgentCaller,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<Response> {
-    let answer = ask(&app, &caller, None, Action::TriggerDelete(id)).await?;
+    let answer = ask(&app, &caller, None, Action::DeleteTrigger(id)).await?;
     Ok((StatusCode::NO_CONTENT, answer.freshness).into_response())
 }
 
@@ -270,7 +270,7 @@ pub(crate) async fn trigger_history(
             let mut found = Vec::new();
             for _ in 0..HISTORY_LOOKS_MAX {
                 let left = limit - found.len();
-                let Events { events, next } =
+                let EventPage { events, next } =
                     reader.trigger_journal(tenant, before, left, wanted)?;
                 found.extend(events);
                 before = next;
@@ -301,22 +301,22 @@ pub(crate) async fn trigger_evaluate(
     let on: TriggerEvent = on.ok_or_else(|| ApiError::invalid("event", "is required"))?;
     let id = body.fields.memory_id("node_id")?;
     let tenant = caller.tenant;
-    let (memory, verdicts) = app
+    let (memory, evaluations) = app
         .read(move |reader| {
             Ok((reader.get(tenant, id)?, storage::evaluate(reader, tenant, on, id)?))
         })
         .await?;
-    let (Some(record), Some(verdicts)) = (memory, verdicts) else {
-        return Err(storage::Refusal::NotFound.into());
+    let (Some(record), Some(evaluations)) = (memory, evaluations) else {
+        return Err(storage::Rejection::NotFound.into());
     };
     may_read(&caller, &record.memory.namespace)?;
-    let verdicts = verdicts.iter().filter(|(_, trigger, _)| may_see(&caller, trigger));
-    let items = verdicts.map(|(id, trigger, verdict): &Verdict| Evaluated {
+    let evaluations = evaluations.iter().filter(|(_, trigger, _)| may_see(&caller, trigger));
+    let items = evaluations.map(|(id, trigger, evaluation): &TriggerEvaluation| Evaluated {
         trigger_id: id.to_string(),
         trigger_name: trigger.name.clone(),
         action: trigger.action.name(),
-        would_fire: verdict.is_ok(),
-        because_of: verdict.err().map(|why| why.name()),
+        would_fire: evaluation.is_ok(),
+        reason: evaluation.err().map(|why| why.name()),
     });
     let (event, node_id) = (on.name(), id.to_string());
     let body = Evaluation { event, node_id, items: items.collect() };
@@ -329,7 +329,7 @@ fn may_see(caller: &Caller, trigger: &Trigger) -> bool {
 }
 
 fn no_trigger() -> ApiError {
-    storage::Refusal::NoSuch("trigger".into()).into()
+    storage::Rejection::NoSuch("trigger".into()).into()
 }
 
 /// Which entries of the history.

@@ -27,7 +27,7 @@ const COOLDOWN_SECONDS_MAX: u64 = 31_536_000;
 
 /// An answer, with what triggers said of what was done.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct Told<T: ToSchema> {
+pub(crate) struct WithNotifications<T: ToSchema> {
     #[serde(flatten)]
     body: T,
     /// What triggers that fired said; absent if none did.
@@ -36,7 +36,7 @@ pub(crate) struct Told<T: ToSchema> {
     trigger_notifications: Vec<ShownNotification>,
 }
 
-impl<T: ToSchema> Told<T> {
+impl<T: ToSchema> WithNotifications<T> {
     pub(crate) fn new(body: T, notifications: &[Notification]) -> Self {
         Self { body, trigger_notifications: notifications.iter().map(Into::into).collect() }
     }

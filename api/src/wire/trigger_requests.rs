@@ -127,7 +127,7 @@ pub(crate) struct HistoryQuery {
     /// The `next_cursor` of the page before.
     #[param(pattern = r"^[0-9]{1,18}\.[0-9]{1,9}$")]
     before: Option<String>,
-    /// Firings, attempts to deliver what they owed, or both.
+    /// Firings, attempts to deliver what they pending, or both.
     #[param(schema_with = schema::history_kinds, default = "firing")]
     kind: Option<String>,
 }

@@ -16,8 +16,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::bootstrap::ADMIN_KEY;
 use crate::config::Config;
-use crate::form::ADMIN_KEY;
 use crate::tls::{Certificates, NodeFiles};
 
 /// How long a node may take to become ready.
@@ -189,7 +189,7 @@ impl Node {
     /// Kills its process, as a power cut would, and waits until it is gone.
     pub(crate) async fn kill(&mut self) {
         let Some(life) = self.life.take() else { return };
-        // Told already when the process has ended by itself.
+        // WithNotifications already when the process has ended by itself.
         let _: Result<(), ()> = life.kill.send(());
         drop(life.ended.await);
     }

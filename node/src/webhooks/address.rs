@@ -116,7 +116,7 @@ pub(crate) struct Resolver {
     only_allowed: bool,
 }
 
-/// Told when a name leads nowhere that may be reached.
+/// WithNotifications when a name leads nowhere that may be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("the name leads to no address that webhooks may reach")]
 pub(crate) struct NotAllowed;

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use storage::model::delivery::{AttemptOutcome, Delivery, DeliveryId};
 use storage::model::id::Timestamp;
-use storage::model::trigger::{Sealed, Trigger, TriggerAction};
+use storage::model::trigger::{SealedSecret, Trigger, TriggerAction};
 use uuid::Uuid;
 
 use super::Webhooks;
@@ -31,7 +31,7 @@ pub(super) enum Target {
         url: String,
         /// Whom not to crowd.
         host: String,
-        secrets: Vec<Sealed>,
+        secrets: Vec<SealedSecret>,
         /// When the trigger was last changed.
         changed_at: Timestamp,
     },
@@ -88,11 +88,11 @@ impl Webhooks {
         &self,
         id: DeliveryId,
         delivery: &Delivery,
-        (url, secrets): (&str, &[Sealed]),
+        (url, secrets): (&str, &[SealedSecret]),
     ) -> Result<(StatusCode, Option<Duration>), String> {
         // The resolver is not asked about literal addresses.
         let url = self.policy.check(url)?;
-        let open = |sealed| self.vault.as_ref().and_then(|vault| vault.open(sealed));
+        let open = |sealed| self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
         let secrets: Option<Vec<String>> = secrets.iter().map(open).collect();
         let secrets = secrets.ok_or("its secret was sealed with another key than webhooks.key")?;
         let now = SystemTime::now();

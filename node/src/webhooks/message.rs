@@ -128,7 +128,7 @@ mod tests {
             attempts: 0,
             attempts_before: 0,
             reason: String::new(),
-            stage: DeliveryStage::Owed(Timestamp(0)),
+            stage: DeliveryStage::Pending(Timestamp(0)),
         };
         let id = DeliveryId { trigger: TriggerId([2; 16]), number: 3 };
         let secrets: Vec<String> = secrets.iter().map(|secret| (*secret).to_owned()).collect();

@@ -1,12 +1,12 @@
 //! Webhooks: where requests may go, what they say and how they are signed, and the leader's
-//! duty of sending what the outbox owes. What is owed is decided in `storage`.
+//! duty of sending what the outbox owes. What is pending is decided in `storage`.
 
 mod address;
 mod attempt;
 mod message;
-mod places;
+mod permits;
+mod sealing;
 mod sender;
-mod vault;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use api::Hooks;
 use reqwest::redirect::Policy as Redirects;
 use reqwest::{Certificate, Client};
 use storage::model::id::TriggerId;
-use storage::model::trigger::Sealed;
+use storage::model::trigger::SealedSecret;
 
 use crate::config;
 
 use address::{Policy, Resolver};
+use sealing::SecretSealer;
+pub(crate) use sealing::new_key;
 pub(crate) use sender::{Counters, Sender};
-use vault::Vault;
-pub(crate) use vault::new_key;
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The rules of this node's webhooks, and its key for their secrets.
 pub(crate) struct Webhooks {
     policy: Policy,
-    vault: Option<Vault>,
+    sealer: Option<SecretSealer>,
     client: Client,
     /// Without TLS: reaches what the operator allows, and nothing else.
     plain_client: Client,
@@ -42,7 +42,7 @@ pub(crate) struct Webhooks {
 impl Webhooks {
     pub(crate) fn new(config: &config::Webhooks) -> Result<Self, String> {
         let policy = Policy { allowed: config.allow.clone() };
-        let vault = config.key.as_deref().map(Vault::read).transpose()?;
+        let sealer = config.key.as_deref().map(SecretSealer::read).transpose()?;
         let client = |only_allowed| -> Result<Client, String> {
             let mut client = Client::builder()
                 // Whoever answers must not send us elsewhere, nor the environment.
@@ -60,7 +60,7 @@ impl Webhooks {
         };
         let (client, plain_client) = (client(false)?, client(true)?);
         let retries = config.retry_seconds.clone();
-        Ok(Self { policy, vault, client, plain_client, retries })
+        Ok(Self { policy, sealer, client, plain_client, retries })
     }
 }
 
@@ -78,11 +78,11 @@ impl Hooks for Webhooks {
         message::check_secret(secret)
     }
 
-    fn seal(&self, of: TriggerId, secret: &str) -> Option<Sealed> {
-        self.vault.as_ref().map(|vault| vault.seal(of, secret))
+    fn seal(&self, of: TriggerId, secret: &str) -> Option<SealedSecret> {
+        self.sealer.as_ref().map(|sealer| sealer.seal(of, secret))
     }
 
     fn blind(&self, digest: [u8; 32]) -> [u8; 32] {
-        self.vault.as_ref().map_or(digest, |vault| vault.blind(digest))
+        self.sealer.as_ref().map_or(digest, |sealer| sealer.blind(digest))
     }
 }

@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::Webhooks;
 use super::attempt::Target;
-use super::places::{Place, Places};
+use super::permits::{HostPermits, Permit};
 
-/// How often the leader looks what is due, how often at most when places become free, and how
+/// How often the leader looks what is due, how often at most when permits become free, and how
 /// long it pauses at most after looks that took their time.
 const INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: Duration = Duration::from_millis(5);
@@ -38,7 +38,7 @@ pub(crate) struct Sender {
     raft: Handle,
     reader: Reader,
     webhooks: Arc<Webhooks>,
-    places: Arc<Places>,
+    permits: Arc<HostPermits>,
     counters: Arc<Counters>,
 }
 
@@ -80,7 +80,7 @@ impl Clock {
 impl Sender {
     pub(crate) fn new(raft: &Handle, reader: &Reader, webhooks: Arc<Webhooks>) -> Self {
         let (raft, reader) = (raft.clone(), reader.clone());
-        Self { raft, reader, webhooks, places: Arc::default(), counters: Arc::default() }
+        Self { raft, reader, webhooks, permits: Arc::default(), counters: Arc::default() }
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
@@ -95,7 +95,7 @@ impl Sender {
             tokio::time::sleep(pause).await;
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
-                () = self.places.freed() => {}
+                () = self.permits.freed() => {}
             }
             if self.raft.leader_staleness().is_none_or(|staleness| staleness >= CONFIRMED) {
                 continue;
@@ -110,12 +110,12 @@ impl Sender {
                 // Much that waits for a crowded host is looked through: a fifth of the time.
                 Ok(Ok(took)) => pause = (4 * took).clamp(INTERVAL_MIN, PAUSE_MAX),
                 Ok(Err(error)) => self.raft.fault().storage(&error),
-                Err(panic) => tracing::error!(%panic, "looking for what is owed panicked"),
+                Err(panic) => tracing::error!(%panic, "looking for what is pending panicked"),
             }
         }
     }
 
-    /// Begins what is due and has a place, each time with another tenant.
+    /// Begins what is due and has a permit, each time with another tenant.
     fn look(&self, turn: usize, now: Timestamp) -> storage::Result<()> {
         let mut tenants = self.reader.tenants();
         let first = turn % tenants.len().max(1);
@@ -124,7 +124,7 @@ impl Sender {
     }
 
     fn look_at(&self, tenant: TenantId, now: Timestamp) -> storage::Result<()> {
-        if !self.places.has_room(tenant) {
+        if !self.permits.has_room(tenant) {
             return Ok(());
         }
         let mut targets = HashMap::new();
@@ -139,17 +139,17 @@ impl Sender {
             };
             // Deleted since it was found due, and its deliveries with it.
             let Some(target) = target else { continue };
-            let Some(place) = self.places.take(tenant, id, target.host()) else {
-                if self.places.has_room(tenant) {
+            let Some(permit) = self.permits.take(tenant, id, target.host()) else {
+                if self.permits.has_room(tenant) {
                     continue;
                 }
                 return Ok(());
             };
-            // Read after its place was taken: what was recorded before that shows.
+            // Read after its permit was taken: what was recorded before that shows.
             let delivery = self.reader.delivery(tenant, id)?;
-            let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Owed(at) if at <= now);
+            let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
             if let Some(delivery) = delivery.filter(is_due) {
-                self.begin(tenant, (id, delivery), target.clone(), place);
+                self.begin(tenant, (id, delivery), target.clone(), permit);
             }
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Sender {
         tenant: TenantId,
         (id, delivery): (DeliveryId, Delivery),
         target: Target,
-        place: Place,
+        permit: Permit,
     ) {
         let this = self.clone();
         tokio::spawn(async move {
@@ -171,15 +171,15 @@ impl Sender {
             };
             counter.fetch_add(1, Ordering::Relaxed);
             this.record(tenant, Attempt { id, number: delivery.attempts + 1, outcome }).await;
-            drop(place);
+            drop(permit);
         });
     }
 
     /// Has the cluster know what became of an attempt, for as long as this node leads: it is
     /// recorded once, however often it is said. Once another leads, that one sends it again.
     async fn record(&self, tenant: TenantId, attempt: Attempt) {
-        let action = Action::Attempted(vec![attempt]);
-        let command = Command { tenant: Some(tenant), ..Command::duty(action) };
+        let action = Action::RecordAttempts(vec![attempt]);
+        let command = Command { tenant: Some(tenant), ..Command::background(action) };
         loop {
             let deadline = Instant::now() + RECORD_TIMEOUT;
             match self.raft.submit_here(command.clone(), deadline).await {

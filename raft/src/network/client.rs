@@ -7,10 +7,10 @@ use std::time::Duration;
 use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
 use storage::codec;
 
-use crate::network::identity::Me;
-use crate::network::message::{Call, Refused, Request, Response, Return, Speaker};
-use crate::network::troubles::Troubles;
-use crate::network::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
+use crate::network::identity::LocalNode;
+use crate::network::log_throttle::LogThrottle;
+use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
+use crate::network::message::{PeerIdentity, PeerRejection, Request, Response, Rpc, RpcResponse};
 use crate::types::NodeId;
 
 /// How long a peer may take to accept a connection.
@@ -31,13 +31,13 @@ pub struct PeerTls {
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
+pub(crate) enum Channel {
     Raft,
     Forward,
     Snapshot,
 }
 
-impl Lane {
+impl Channel {
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Raft => "/peer/raft",
@@ -49,7 +49,7 @@ impl Lane {
 
 /// Why a call brought no answer.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
+pub(crate) enum RpcError {
     /// It never arrived: nothing happened.
     #[error("not reached: {0}")]
     NotSent(String),
@@ -58,49 +58,49 @@ pub(crate) enum CallError {
     Lost(String),
     /// One side does not deal with the other: nothing happened.
     #[error("refused: {0}")]
-    Refused(#[from] Refused),
+    Refused(#[from] PeerRejection),
 }
 
 /// Calls to all peers.
 pub(crate) struct Peers {
-    pub(crate) me: Arc<Me>,
+    pub(crate) local: Arc<LocalNode>,
     raft: Client,
     forward: Client,
     snapshot: Client,
     /// What was last wrong with each peer.
-    troubles: Troubles,
+    log_throttle: LogThrottle,
 }
 
 impl Peers {
-    pub(crate) fn new(me: Arc<Me>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(local: Arc<LocalNode>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
         let (raft, forward, snapshot) = (client(tls)?, client(tls)?, client(tls)?);
-        Ok(Self { me, raft, forward, snapshot, troubles: Troubles::default() })
+        Ok(Self { local, raft, forward, snapshot, log_throttle: LogThrottle::default() })
     }
 
     /// Calls the node at `address`, which must be `to` if that is given.
     pub(crate) async fn call(
         &self,
-        lane: Lane,
+        lane: Channel,
         to: NodeId,
         address: &str,
-        call: Call,
+        call: Rpc,
         timeout: Duration,
-    ) -> Result<Return, CallError> {
-        if cut_off(to) {
-            return Err(CallError::NotSent("cut off by a test".into()));
+    ) -> Result<RpcResponse, RpcError> {
+        if is_partitioned(to) {
+            return Err(RpcError::NotSent("cut off by a test".into()));
         }
         let request = self.request(Some(to), call);
         let called = self.send(lane, address, codec::encode(&request).into());
         match tokio::time::timeout(timeout, called).await {
             Ok(Ok(response)) => self.accept(to, response),
             Ok(Err(error)) => {
-                if self.troubles.are_news(to, &error) {
+                if self.log_throttle.is_new(to, &error) {
                     tracing::warn!(peer = to, address, %error, "a peer does not answer");
                 }
                 Err(error)
             }
             // Slow is not gone.
-            Err(_) => Err(CallError::Lost(format!("nothing within {} ms", timeout.as_millis()))),
+            Err(_) => Err(RpcError::Lost(format!("nothing within {} ms", timeout.as_millis()))),
         }
     }
 
@@ -110,80 +110,86 @@ impl Peers {
         &self,
         address: &str,
         timeout: Duration,
-    ) -> Result<(Speaker, bool), CallError> {
-        let body = codec::encode(&self.request(None, Call::Introduce)).into();
-        let sent = tokio::time::timeout(timeout, self.send(Lane::Raft, address, body)).await;
-        let response = sent.map_err(|_| CallError::Lost("nothing in time".into()))??;
+    ) -> Result<(PeerIdentity, bool), RpcError> {
+        let body = codec::encode(&self.request(None, Rpc::Introduce)).into();
+        let sent = tokio::time::timeout(timeout, self.send(Channel::Raft, address, body)).await;
+        let response = sent.map_err(|_| RpcError::Lost("nothing in time".into()))??;
         match response.result? {
-            Return::Introduced { pristine } => Ok((response.from, pristine)),
-            _ => Err(CallError::Lost("the peer answered another question".into())),
+            RpcResponse::Introduced { pristine } => Ok((response.from, pristine)),
+            _ => Err(RpcError::Lost("the peer answered another question".into())),
         }
     }
 
     /// A request with everything that this node says of itself.
-    pub(crate) fn request(&self, to: Option<NodeId>, call: Call) -> Request {
-        let life = to.and_then(|node| self.me.life_of(node));
-        Request { from: self.me.speaker(), to, life, clocks: self.me.clocks(), call }
+    pub(crate) fn request(&self, to: Option<NodeId>, call: Rpc) -> Request {
+        let incarnation = to.and_then(|node| self.local.known_incarnation(node));
+        Request {
+            from: self.local.peer_identity(),
+            to,
+            incarnation,
+            clocks: self.local.clocks(),
+            call,
+        }
     }
 
     /// Sends a body and reads the answer.
     pub(crate) async fn send(
         &self,
-        lane: Lane,
+        lane: Channel,
         address: &str,
         body: Body,
-    ) -> Result<Response, CallError> {
+    ) -> Result<Response, RpcError> {
         let client = match lane {
-            Lane::Raft => &self.raft,
-            Lane::Forward => &self.forward,
-            Lane::Snapshot => &self.snapshot,
+            Channel::Raft => &self.raft,
+            Channel::Forward => &self.forward,
+            Channel::Snapshot => &self.snapshot,
         };
         let sent = client.post(format!("https://{address}{}", lane.path())).body(body).send().await;
         let answer = sent.map_err(|error| match error.is_connect() {
-            true => CallError::NotSent(causes(&error)),
-            false => CallError::Lost(causes(&error)),
+            true => RpcError::NotSent(causes(&error)),
+            false => RpcError::Lost(causes(&error)),
         })?;
         match answer.status() {
             StatusCode::OK => {}
             // Said before anything was done with the call.
             status if status.is_client_error() => {
-                return Err(CallError::NotSent(format!("the peer answered {status}")));
+                return Err(RpcError::NotSent(format!("the peer answered {status}")));
             }
-            status => return Err(CallError::Lost(format!("the peer answered {status}"))),
+            status => return Err(RpcError::Lost(format!("the peer answered {status}"))),
         }
         let bytes = bounded(answer).await?;
-        codec::decode(&bytes).map_err(|error| CallError::Lost(error.to_string()))
+        codec::decode(&bytes).map_err(|error| RpcError::Lost(error.to_string()))
     }
 
     /// Checks who answered, and takes note of its clocks.
-    pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<Return, CallError> {
+    pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<RpcResponse, RpcError> {
         let from = response.from;
         let admitted = match from.node == to {
-            true => self.me.admits(&from),
-            false => Err(Refused::NotMe),
+            true => self.local.check_peer(&from),
+            false => Err(PeerRejection::NotMe),
         };
-        let note = |refused: Refused| {
-            if self.troubles.are_news(to, &refused) {
+        let note = |refused: PeerRejection| {
+            if self.log_throttle.is_new(to, &refused) {
                 tracing::error!(peer = to, reason = %refused, "a peer and this node refuse each other");
             }
         };
         if let Err(refused) = admitted {
             note(refused);
             // It may have done what was asked before this node ceased to believe it.
-            return Err(CallError::Lost(format!("the answer is not believed: {refused}")));
+            return Err(RpcError::Lost(format!("the answer is not believed: {refused}")));
         }
         let returned = response.result.inspect_err(|refused| note(*refused))?;
-        if self.troubles.are_over(to) {
+        if self.log_throttle.clear(to) {
             tracing::info!(peer = to, "a peer answers again");
         }
-        self.me.contact.heard(from.node, response.clocks, self.me.wall.now());
+        self.local.contact.heard(from.node, response.clocks, self.local.wall_clock.now());
         Ok(returned)
     }
 }
 
 /// Never, but in tests of networks that let only some nodes reach each other: a file
 /// names those that this one does not reach.
-fn cut_off(node: NodeId) -> bool {
+fn is_partitioned(node: NodeId) -> bool {
     fail::fail_point!("peer-cut", |file| {
         let cut = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
         cut.split_whitespace().any(|cut| cut == node.to_string())
@@ -204,16 +210,16 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn bounded(mut answer: HttpResponse) -> Result<Vec<u8>, CallError> {
+async fn bounded(mut answer: HttpResponse) -> Result<Vec<u8>, RpcError> {
     let mut bytes = Vec::new();
     loop {
         match answer.chunk().await {
             Ok(Some(chunk)) if bytes.len() + chunk.len() <= MESSAGE_BYTES_MAX => {
                 bytes.extend_from_slice(&chunk);
             }
-            Ok(Some(_)) => return Err(CallError::Lost("the answer is too long".into())),
+            Ok(Some(_)) => return Err(RpcError::Lost("the answer is too long".into())),
             Ok(None) => return Ok(bytes),
-            Err(error) => return Err(CallError::Lost(causes(&error))),
+            Err(error) => return Err(RpcError::Lost(causes(&error))),
         }
     }
 }

@@ -1,50 +1,53 @@
 //! Who this node is to its peers, and whom it deals with: members of its own
-//! cluster, in the life of their data folders that the cluster knows.
+//! cluster, in the incarnation of their data folders that the cluster knows.
 
 use std::sync::Arc;
 
 use storage::model::cluster::{Cluster, Incarnation, Member};
 use storage::{Reader, View};
 
-use crate::clock::Wall;
-use crate::contact::Contact;
+use crate::contact::{Clocks, Contact};
 use crate::fault::Fault;
-use crate::network::message::{Clocks, Refused, Speaker};
-use crate::quarantine::Quarantine;
+use crate::integrity::quarantine::Quarantine;
+use crate::leader::clock::WallClock;
+use crate::network::message::{PeerIdentity, PeerRejection};
 use crate::types::NodeId;
 
 /// This node, as it speaks to others.
-pub(crate) struct Me {
+pub(crate) struct LocalNode {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) reader: Reader,
-    pub(crate) wall: Arc<dyn Wall>,
+    pub(crate) wall_clock: Arc<dyn WallClock>,
     pub(crate) contact: Contact,
     pub(crate) fault: Fault,
     pub(crate) quarantine: Quarantine,
 }
 
-impl Me {
-    pub(crate) fn speaker(&self) -> Speaker {
+impl LocalNode {
+    pub(crate) fn peer_identity(&self) -> PeerIdentity {
         let cluster = self.cluster().ok().flatten().map(|cluster| cluster.id);
-        Speaker { cluster, node: self.node, incarnation: self.incarnation }
+        PeerIdentity { cluster, node: self.node, incarnation: self.incarnation }
     }
 
     pub(crate) fn clocks(&self) -> Clocks {
-        self.contact.clocks(self.wall.now())
+        self.contact.clocks(self.wall_clock.now())
     }
 
-    /// The life of a member's data folder that its cluster knows.
-    pub(crate) fn life_of(&self, node: NodeId) -> Option<Incarnation> {
+    /// The incarnation of a member's data folder that its cluster knows.
+    pub(crate) fn known_incarnation(&self, node: NodeId) -> Option<Incarnation> {
         let members = self.cluster().ok().flatten()?.members;
         members.iter().find(|member| member.node == node).map(|member| member.incarnation)
     }
 
-    /// Whether a call for that life of this node's data folder is for this one. Lives of
+    /// Whether a call for that incarnation of this node's data folder is for this one. Lives of
     /// an id never change: if it is not, this folder was emptied, and what the node
     /// voted and acknowledged before is forgotten. It must not go on under its id.
-    pub(crate) fn lives(&self, life: Option<Incarnation>) -> Result<(), Refused> {
-        if life.is_none_or(|life| life == self.incarnation) {
+    pub(crate) fn check_incarnation(
+        &self,
+        incarnation: Option<Incarnation>,
+    ) -> Result<(), PeerRejection> {
+        if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) {
             return Ok(());
         }
         self.fault.report(&format_args!(
@@ -52,28 +55,28 @@ impl Me {
              data is another node. Remove it from the cluster, and add it again, empty, with a new id",
             self.node
         ));
-        Err(Refused::NotAMember)
+        Err(PeerRejection::NotAMember)
     }
 
     /// Whether to deal with somebody who says to be `from`.
-    pub(crate) fn admits(&self, from: &Speaker) -> Result<(), Refused> {
-        admits(self.cluster()?.as_ref(), from)
+    pub(crate) fn check_peer(&self, from: &PeerIdentity) -> Result<(), PeerRejection> {
+        check_peer(self.cluster()?.as_ref(), from)
     }
 
-    fn cluster(&self) -> Result<Option<Cluster>, Refused> {
+    fn cluster(&self) -> Result<Option<Cluster>, PeerRejection> {
         self.reader.cluster().map_err(|error| {
             self.fault.storage(&error);
-            Refused::Unavailable
+            PeerRejection::Unavailable
         })
     }
 }
 
 /// A node whose state knows no cluster yet deals with everybody who has a
 /// certificate of the same authority: it is being founded, or added.
-fn admits(own: Option<&Cluster>, from: &Speaker) -> Result<(), Refused> {
+fn check_peer(own: Option<&Cluster>, from: &PeerIdentity) -> Result<(), PeerRejection> {
     let Some(own) = own else { return Ok(()) };
     if from.cluster.is_some_and(|cluster| cluster != own.id) {
-        return Err(Refused::OtherCluster);
+        return Err(PeerRejection::OtherCluster);
     }
     let known = own.members.iter().find(|member| member.node == from.node);
     match (known, from.cluster) {
@@ -82,7 +85,7 @@ fn admits(own: Option<&Cluster>, from: &Speaker) -> Result<(), Refused> {
         // Of this cluster, and not known here: it came while this node was away. If it leads,
         // only it can tell.
         (None, Some(_)) => Ok(()),
-        _ => Err(Refused::NotAMember),
+        _ => Err(PeerRejection::NotAMember),
     }
 }
 
@@ -103,16 +106,20 @@ mod tests {
         ];
         let own = Cluster { members, ..own };
         let says = |cluster, node, incarnation| {
-            admits(Some(&own), &Speaker { cluster, node, incarnation })
+            check_peer(Some(&own), &PeerIdentity { cluster, node, incarnation })
         };
         assert_eq!(says(Some([9; 16]), 2, [2; 16]), Ok(()));
         assert_eq!(says(None, 2, [2; 16]), Ok(()));
-        assert_eq!(says(Some([8; 16]), 2, [2; 16]), Err(Refused::OtherCluster));
-        assert_eq!(says(None, 2, [5; 16]), Err(Refused::NotAMember), "a wiped disk");
+        assert_eq!(says(Some([8; 16]), 2, [2; 16]), Err(PeerRejection::OtherCluster));
+        assert_eq!(says(None, 2, [5; 16]), Err(PeerRejection::NotAMember), "a wiped disk");
         assert_eq!(says(Some([9; 16]), 3, [3; 16]), Ok(()), "came while this node was away");
-        assert_eq!(says(None, 3, [3; 16]), Err(Refused::NotAMember), "a stranger");
-        assert_eq!(says(Some([9; 16]), 4, [4; 16]), Err(Refused::NotAMember), "a removed one");
-        let anybody = Speaker { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
-        assert_eq!(admits(None, &anybody), Ok(()));
+        assert_eq!(says(None, 3, [3; 16]), Err(PeerRejection::NotAMember), "a stranger");
+        assert_eq!(
+            says(Some([9; 16]), 4, [4; 16]),
+            Err(PeerRejection::NotAMember),
+            "a removed one"
+        );
+        let anybody = PeerIdentity { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
+        assert_eq!(check_peer(None, &anybody), Ok(()));
     }
 }

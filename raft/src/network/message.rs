@@ -8,45 +8,38 @@ use serde::{Deserialize, Serialize};
 use storage::Command;
 use storage::codec::Record;
 use storage::model::cluster::Incarnation;
-use storage::model::id::Timestamp;
 
+use crate::contact::Clocks;
 use crate::error::{Outcome, SubmitError};
-use crate::operate::{OperateError, Operated, Operation};
-use crate::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
+use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
+use crate::operation::{Hash, HashStatus, OperateError, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
-use crate::verify::{Hash, Word};
+
+/// Largest message that is read, in bytes; snapshots are streams of their own.
+pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
+/// HTTP/2 flow-control window, both ways, in bytes.
+pub const WINDOW_BYTES: u32 = 4 << 20;
 
 /// Who speaks: stands in everything that a node sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Speaker {
+pub(crate) struct PeerIdentity {
     /// Its cluster; none before its state says so.
     pub(crate) cluster: Option<Incarnation>,
     pub(crate) node: NodeId,
-    /// This life of its data folder.
+    /// This incarnation of its data folder.
     pub(crate) incarnation: Incarnation,
-}
-
-/// The speaker's clocks as it speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Clocks {
-    /// Wall clock.
-    pub(crate) wall: Timestamp,
-    /// Random name of this life of its process.
-    pub(crate) boot: u64,
-    /// Microseconds since that life began.
-    pub(crate) since_boot_micros: u64,
 }
 
 /// A call to a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    pub(crate) from: Speaker,
+    pub(crate) from: PeerIdentity,
     /// Whom it is for: an address may have changed hands.
     pub(crate) to: Option<NodeId>,
-    /// The life of that node's data folder, as the caller's cluster knows it.
-    pub(crate) life: Option<Incarnation>,
+    /// The incarnation of that node's data folder, as the caller's cluster knows it.
+    pub(crate) incarnation: Option<Incarnation>,
     pub(crate) clocks: Clocks,
-    pub(crate) call: Call,
+    pub(crate) call: Rpc,
 }
 
 impl Record for Request {
@@ -56,12 +49,12 @@ impl Record for Request {
 
 /// What is asked of a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Call {
+pub(crate) enum Rpc {
     /// Who are you?
     Introduce,
-    Append(AppendCall),
-    Vote(VoteCall),
-    PreVote(VoteCall),
+    Append(AppendRpc),
+    Vote(VoteRpc),
+    PreVote(VoteRpc),
     Transfer {
         vote: VoteRecord,
         to: NodeId,
@@ -75,7 +68,7 @@ pub(crate) enum Call {
         patience_micros: u64,
     },
     /// Announces the files of a snapshot, which follow.
-    Snapshot(SnapshotCall),
+    Snapshot(SnapshotRpc),
     /// Do this as the leader; never passed on.
     Operate {
         operation: Operation,
@@ -94,18 +87,18 @@ pub(crate) enum Call {
 
 /// openraft's AppendEntries, with what a follower needs to know how fresh it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct AppendCall {
+pub(crate) struct AppendRpc {
     pub(crate) vote: VoteRecord,
     pub(crate) previous: Option<LogIdRecord>,
     pub(crate) entries: Vec<EntryRecord>,
     pub(crate) commit: Option<LogIdRecord>,
     /// How the leader stood as it sent this.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) quorum_status: Option<QuorumStatus>,
 }
 
 /// What a leader knows by which followers can tell how fresh they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Standing {
+pub(crate) struct QuorumStatus {
     /// Index up to which it knows entries to be committed, all that its predecessors
     /// acknowledged among them.
     pub(crate) commit: u64,
@@ -115,7 +108,7 @@ pub(crate) struct Standing {
 
 /// openraft's RequestVote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct VoteCall {
+pub(crate) struct VoteRpc {
     vote: VoteRecord,
     last: Option<LogIdRecord>,
     leadership_transfer: bool,
@@ -123,7 +116,7 @@ pub(crate) struct VoteCall {
 
 /// What a snapshot is, ahead of its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct SnapshotCall {
+pub(crate) struct SnapshotRpc {
     pub(crate) vote: VoteRecord,
     pub(crate) last: Option<LogIdRecord>,
     pub(crate) membership: StoredMembershipRecord,
@@ -134,9 +127,9 @@ pub(crate) struct SnapshotCall {
 /// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
-    pub(crate) from: Speaker,
+    pub(crate) from: PeerIdentity,
     pub(crate) clocks: Clocks,
-    pub(crate) result: Result<Return, Refused>,
+    pub(crate) result: Result<RpcResponse, PeerRejection>,
 }
 
 impl Record for Response {
@@ -146,7 +139,7 @@ impl Record for Response {
 
 /// What a peer answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Return {
+pub(crate) enum RpcResponse {
     /// Whether it belongs to a cluster, or ever did.
     Introduced {
         pristine: bool,
@@ -167,8 +160,8 @@ pub(crate) enum Return {
     Installed {
         vote: VoteRecord,
     },
-    Operated(Result<Operated, OperateError>),
-    Verified(Word),
+    OperationResult(Result<OperationResult, OperateError>),
+    Verified(HashStatus),
     /// Whether the node keeps out from now on.
     Quarantined {
         accepted: bool,
@@ -186,7 +179,7 @@ pub(crate) enum Appended {
 
 /// Why a peer does not deal with the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum PeerRejection {
     #[error("it is another node than the one called")]
     NotMe,
     #[error("it belongs to another cluster")]
@@ -200,17 +193,17 @@ pub(crate) enum Refused {
     Unavailable,
 }
 
-impl AppendCall {
+impl AppendRpc {
     pub(crate) fn of(
         request: AppendEntriesRequest<TypeConfig>,
-        standing: Option<Standing>,
+        quorum_status: Option<QuorumStatus>,
     ) -> Self {
         Self {
             vote: (&request.vote).into(),
             previous: request.prev_log_id.map(LogIdRecord::from),
             entries: request.entries.into_iter().map(EntryRecord::from).collect(),
             commit: request.leader_commit.map(LogIdRecord::from),
-            standing,
+            quorum_status,
         }
     }
 
@@ -248,7 +241,7 @@ impl From<Appended> for AppendEntriesResponse<TypeConfig> {
     }
 }
 
-impl From<VoteRequest<TypeConfig>> for VoteCall {
+impl From<VoteRequest<TypeConfig>> for VoteRpc {
     fn from(request: VoteRequest<TypeConfig>) -> Self {
         Self {
             vote: (&request.vote).into(),
@@ -258,15 +251,15 @@ impl From<VoteRequest<TypeConfig>> for VoteCall {
     }
 }
 
-impl From<VoteCall> for VoteRequest<TypeConfig> {
-    fn from(call: VoteCall) -> Self {
+impl From<VoteRpc> for VoteRequest<TypeConfig> {
+    fn from(call: VoteRpc) -> Self {
         let mut request = Self::new(call.vote.into(), call.last.map(LogId::from));
         request.leadership_transfer = call.leadership_transfer;
         request
     }
 }
 
-impl From<VoteResponse<TypeConfig>> for Return {
+impl From<VoteResponse<TypeConfig>> for RpcResponse {
     fn from(response: VoteResponse<TypeConfig>) -> Self {
         Self::Voted {
             vote: (&response.vote).into(),
@@ -276,7 +269,7 @@ impl From<VoteResponse<TypeConfig>> for Return {
     }
 }
 
-impl From<&TransferLeaderRequest<TypeConfig>> for Call {
+impl From<&TransferLeaderRequest<TypeConfig>> for Rpc {
     fn from(request: &TransferLeaderRequest<TypeConfig>) -> Self {
         Self::Transfer {
             vote: request.from_leader().into(),
@@ -286,7 +279,7 @@ impl From<&TransferLeaderRequest<TypeConfig>> for Call {
     }
 }
 
-impl SnapshotCall {
+impl SnapshotRpc {
     pub(crate) fn new(vote: VoteRecord, meta: &SnapshotMeta, files: Vec<(String, u64)>) -> Self {
         let last = meta.last_log_id.map(LogIdRecord::from);
         Self { vote, last, membership: (&meta.last_membership).into(), files }

@@ -3,10 +3,10 @@
 
 pub(crate) mod client;
 pub(crate) mod identity;
+pub(crate) mod log_throttle;
 pub(crate) mod message;
 pub(crate) mod server;
 pub(crate) mod transfer;
-pub(crate) mod troubles;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -21,19 +21,13 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
-use crate::network::client::{CallError, Lane, Peers};
-use crate::network::message::{AppendCall, Call, Return, Standing};
-use crate::record::VoteRecord;
-use crate::shared::Raft;
-use crate::snapshot::SnapshotFolder;
-use crate::types::{LogId, NodeId, Peer, Snapshot, TypeConfig, Vote};
+use crate::log::record::VoteRecord;
+use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
+use crate::state_machine::Raft;
+use crate::state_machine::snapshot::{Snapshot, SnapshotFolder};
+use crate::types::{LogId, NodeId, Peer, TypeConfig, Vote};
 
-pub(crate) use message::Clocks;
-
-/// Largest message that is read, in bytes; snapshots are streams of their own.
-pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
-/// HTTP/2 flow-control window, both ways.
-pub const WINDOW_BYTES: u32 = 4 << 20;
 /// How long a follower may take to append entries: its sync, on a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -64,22 +58,26 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 }
 
 impl Link {
-    async fn call(&self, call: Call, timeout: Duration) -> Result<Return, RPCError<TypeConfig>> {
+    async fn call(
+        &self,
+        call: Rpc,
+        timeout: Duration,
+    ) -> Result<RpcResponse, RPCError<TypeConfig>> {
         let peers = &self.network.peers;
-        let called = peers.call(Lane::Raft, self.target, &self.address, call, timeout).await;
+        let called = peers.call(Channel::Raft, self.target, &self.address, call, timeout).await;
         called.map_err(|error| match error {
             // Both make openraft wait before it tries again.
-            CallError::NotSent(_) | CallError::Refused(_) => {
+            RpcError::NotSent(_) | RpcError::Refused(_) => {
                 RPCError::Unreachable(Unreachable::from_string(error.to_string()))
             }
-            CallError::Lost(_) => RPCError::Network(NetworkError::from_string(error.to_string())),
+            RpcError::Lost(_) => RPCError::Network(NetworkError::from_string(error.to_string())),
         })
     }
 
     /// How this node stands as the leader of the term of `vote`. Nothing before an entry
     /// of that term is committed: until then it does not know what its predecessors
     /// acknowledged.
-    fn standing(&self, vote: &Vote) -> Option<Standing> {
+    fn quorum_status(&self, vote: &Vote) -> Option<QuorumStatus> {
         let metrics = self.network.raft.get()?.metrics();
         // Both from one look, so that they belong together.
         let metrics = metrics.borrow_watched();
@@ -87,16 +85,16 @@ impl Link {
         let acknowledged = metrics.last_quorum_acked?;
         let own = commit.committed_leader_id().term == vote.leader_id.term;
         let quorum_age_micros = u64::try_from(acknowledged.elapsed().as_micros()).ok()?;
-        own.then_some(Standing { commit: commit.index(), quorum_age_micros })
+        own.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
     }
 
     async fn voted(
         &self,
-        call: Call,
+        call: Rpc,
         option: &RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         match self.call(call, option.soft_ttl()).await? {
-            Return::Voted { vote, granted, last } => {
+            RpcResponse::Voted { vote, granted, last } => {
                 Ok(VoteResponse::new(Vote::from(vote), last.map(LogId::from), granted))
             }
             _ => Err(unexpected()),
@@ -116,10 +114,10 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: AppendEntriesRequest<TypeConfig>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        let standing = self.standing(&request.vote);
-        let call = Call::Append(AppendCall::of(request, standing));
+        let quorum_status = self.quorum_status(&request.vote);
+        let call = Rpc::Append(AppendRpc::of(request, quorum_status));
         match self.call(call, APPEND_TIMEOUT).await? {
-            Return::Appended(appended) => Ok(appended.into()),
+            RpcResponse::Appended(appended) => Ok(appended.into()),
             _ => Err(unexpected()),
         }
     }
@@ -129,7 +127,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.voted(Call::Vote(request.into()), &option).await
+        self.voted(Rpc::Vote(request.into()), &option).await
     }
 
     async fn pre_vote(
@@ -137,7 +135,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.voted(Call::PreVote(request.into()), &option).await
+        self.voted(Rpc::PreVote(request.into()), &option).await
     }
 
     async fn full_snapshot(
@@ -156,7 +154,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
             returned = sent => returned,
         };
         match returned {
-            Ok(Return::Installed { vote }) => Ok(SnapshotResponse::new(vote.into())),
+            Ok(RpcResponse::Installed { vote }) => Ok(SnapshotResponse::new(vote.into())),
             Ok(_) => Err(unexpected().into()),
             Err(error) => {
                 // The next attempt makes a new copy of the state: not before somebody is there.
@@ -185,8 +183,8 @@ impl RaftNetworkV2<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
         match self.call((&request).into(), option.soft_ttl()).await? {
-            Return::Transferred { accepted: true } => Ok(Ok(())),
-            Return::Transferred { accepted: false } => {
+            RpcResponse::Transferred { accepted: true } => Ok(Ok(())),
+            RpcResponse::Transferred { accepted: false } => {
                 Ok(Err(TransferLeaderError::LogNotFlushed {
                     expected: request.last_log_id().copied(),
                     actual: None,

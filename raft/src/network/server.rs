@@ -19,19 +19,20 @@ use openraft::raft::TransferLeaderRequest;
 use storage::codec;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use crate::network::MESSAGE_BYTES_MAX;
-use crate::network::client::{Lane, Peers};
-use crate::network::identity::Me;
+use crate::integrity::verify::{hash_status, quarantine_if_diverged};
+use crate::membership::operations::Operator;
+use crate::network::client::{Channel, Peers};
+use crate::network::identity::LocalNode;
+use crate::network::log_throttle::LogThrottle;
+use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
-    AppendCall, Appended, Call, Refused, Request, Response, Return, SnapshotCall, Standing,
+    AppendRpc, Appended, PeerRejection, QuorumStatus, Request, Response, Rpc, RpcResponse,
+    SnapshotRpc,
 };
 use crate::network::transfer::{read_announcement, read_files};
-use crate::network::troubles::Troubles;
-use crate::operate::Operator;
 use crate::shared::Shared;
-use crate::snapshot::{SnapshotFolder, Snapshots};
-use crate::types::{LogId, NodeId, Snapshot};
-use crate::verify::{diverged, word_at};
+use crate::state_machine::snapshot::{Snapshot, SnapshotFolder, Snapshots};
+use crate::types::{LogId, NodeId};
 
 /// Longest that a forwarded command waits here, whatever its sender says.
 const PATIENCE_MAX: Duration = Duration::from_secs(60);
@@ -40,28 +41,28 @@ const HASH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the routes need.
 pub(crate) struct Server {
-    pub(crate) me: Arc<Me>,
+    pub(crate) local: Arc<LocalNode>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
     /// What was last wrong with whom.
-    pub(crate) troubles: Troubles,
+    pub(crate) log_throttle: LogThrottle,
 }
 
 /// In the place of a sender's id: the message was not read so far.
 const NOBODY: NodeId = 0;
 
-type Answer = Result<Return, Refused>;
+type RpcResult = Result<RpcResponse, PeerRejection>;
 
 /// The routes of the peer listener.
 pub(crate) fn router(server: Server) -> Router {
     let whole = Router::new()
-        .route(Lane::Raft.path(), post(call))
-        .route(Lane::Forward.path(), post(call))
+        .route(Channel::Raft.path(), post(call))
+        .route(Channel::Forward.path(), post(call))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX));
     // A stream: its parts are bounded, its whole is as long as the state.
     let streamed = Router::new()
-        .route(Lane::Snapshot.path(), post(snapshot))
+        .route(Channel::Snapshot.path(), post(snapshot))
         .layer(DefaultBodyLimit::disable());
     whole.merge(streamed).with_state(Arc::new(server))
 }
@@ -72,7 +73,7 @@ async fn call(
 ) -> HttpResponse {
     let arrived = Instant::now();
     let unread = |error: String, status: StatusCode| {
-        if server.troubles.are_news(NOBODY, &error) {
+        if server.log_throttle.is_new(NOBODY, &error) {
             tracing::error!(error, "a peer's message cannot be read");
         }
         status.into_response()
@@ -124,19 +125,19 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
 }
 
 impl Server {
-    fn respond(&self, result: Answer) -> HttpResponse {
-        let (from, clocks) = (self.me.speaker(), self.me.clocks());
+    fn respond(&self, result: RpcResult) -> HttpResponse {
+        let (from, clocks) = (self.local.peer_identity(), self.local.clocks());
         codec::encode(&Response { from, clocks, result }).into_response()
     }
 
     /// Checks whom a call is for and who sent it; says how long it lay about.
-    fn admit(&self, request: &Request) -> Result<Duration, Refused> {
+    fn admit(&self, request: &Request) -> Result<Duration, PeerRejection> {
         let (checked, from) = (self.check(request), request.from.node);
         match &checked {
             // Whoever wants to know who this is need not be a peer.
-            Ok(_) if request.call == Call::Introduce => {}
-            Ok(_) => drop(self.troubles.are_over(from)),
-            Err(refused) if self.troubles.are_news(from, refused) => {
+            Ok(_) if request.call == Rpc::Introduce => {}
+            Ok(_) => drop(self.log_throttle.clear(from)),
+            Err(refused) if self.log_throttle.is_new(from, refused) => {
                 tracing::error!(peer = from, reason = %refused, "a call was refused");
             }
             Err(_) => {}
@@ -144,92 +145,100 @@ impl Server {
         checked
     }
 
-    fn check(&self, request: &Request) -> Result<Duration, Refused> {
-        if request.call == Call::Introduce {
+    fn check(&self, request: &Request) -> Result<Duration, PeerRejection> {
+        if request.call == Rpc::Introduce {
             return Ok(Duration::ZERO);
         }
-        if request.to != Some(self.me.node) {
-            return Err(Refused::NotMe);
+        if request.to != Some(self.local.node) {
+            return Err(PeerRejection::NotMe);
         }
-        self.me.admits(&request.from)?;
-        self.me.lives(request.life)?;
-        Ok(self.me.contact.heard(request.from.node, request.clocks, self.me.wall.now()))
+        self.local.check_peer(&request.from)?;
+        self.local.check_incarnation(request.incarnation)?;
+        Ok(self.local.contact.heard(request.from.node, request.clocks, self.local.wall_clock.now()))
     }
 
-    async fn answer(&self, from: NodeId, call: Call, since: Since) -> Answer {
+    async fn answer(&self, from: NodeId, call: Rpc, since: Since) -> RpcResult {
         let raft = &self.shared.raft;
         match call {
-            Call::Introduce => {
-                let initialized = raft.is_initialized().await.map_err(|_| Refused::Unavailable)?;
-                Ok(Return::Introduced { pristine: !initialized })
+            Rpc::Introduce => {
+                let initialized =
+                    raft.is_initialized().await.map_err(|_| PeerRejection::Unavailable)?;
+                Ok(RpcResponse::Introduced { pristine: !initialized })
             }
-            Call::Append(call) => self.append(call, since).await,
-            Call::Vote(call) => {
-                raft.vote(call.into()).await.map(Return::from).map_err(|_| Refused::Unavailable)
-            }
-            Call::PreVote(call) => {
-                raft.pre_vote(call.into()).await.map(Return::from).map_err(|_| Refused::Unavailable)
-            }
-            Call::Transfer { vote, to, last } => {
+            Rpc::Append(call) => self.append(call, since).await,
+            Rpc::Vote(call) => raft
+                .vote(call.into())
+                .await
+                .map(RpcResponse::from)
+                .map_err(|_| PeerRejection::Unavailable),
+            Rpc::PreVote(call) => raft
+                .pre_vote(call.into())
+                .await
+                .map(RpcResponse::from)
+                .map_err(|_| PeerRejection::Unavailable),
+            Rpc::Transfer { vote, to, last } => {
                 let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
                 let handled = raft.handle_transfer_leader(request).await;
-                let accepted = handled.map_err(|_| Refused::Unavailable)?.is_ok();
-                Ok(Return::Transferred { accepted })
+                let accepted = handled.map_err(|_| PeerRejection::Unavailable)?.is_ok();
+                Ok(RpcResponse::Transferred { accepted })
             }
-            Call::ReadIndex => Ok(Return::ReadIndex { index: self.shared.read_index().await }),
-            Call::Submit { command, patience_micros } => {
+            Rpc::ReadIndex => Ok(RpcResponse::ReadIndex { index: self.shared.read_index().await }),
+            Rpc::Submit { command, patience_micros } => {
                 let deadline = since.deadline(patience_micros);
                 let submitted = self.shared.submit(command, deadline).await;
-                Ok(Return::Submitted(submitted))
+                Ok(RpcResponse::Submitted(submitted))
             }
-            Call::Snapshot(_) => Err(Refused::Unavailable),
-            Call::Operate { operation, patience_micros } => {
+            Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
+            Rpc::Operate { operation, patience_micros } => {
                 let (shared, peers) = (&*self.shared, &*self.peers);
                 let deadline = since.deadline(patience_micros);
                 let operator = Operator { shared, peers, deadline };
-                Ok(Return::Operated(operator.operate(operation).await))
+                Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }
-            Call::Diverged { number, agreed } => {
+            Rpc::Diverged { number, agreed } => {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
-                Ok(Return::Quarantined { accepted: leads && diverged(&self.me, number, agreed) })
+                Ok(RpcResponse::Quarantined {
+                    accepted: leads && quarantine_if_diverged(&self.local, number, agreed),
+                })
             }
-            Call::Verified { number } => {
+            Rpc::Verified { number } => {
                 let deadline = tokio::time::Instant::now() + HASH_PATIENCE;
-                Ok(Return::Verified(word_at(&self.me, number, deadline).await))
+                Ok(RpcResponse::Verified(hash_status(&self.local, number, deadline).await))
             }
         }
     }
 
-    async fn append(&self, call: AppendCall, since: Since) -> Answer {
-        let standing = call.standing;
+    async fn append(&self, call: AppendRpc, since: Since) -> RpcResult {
+        let quorum_status = call.quorum_status;
         let unread = |error: storage::Error| {
             tracing::warn!(%error, "a peer's entries cannot be read");
-            Refused::Unavailable
+            PeerRejection::Unavailable
         };
         let request = call.into_raft().map_err(unread)?;
         let appended = self.shared.raft.append_entries(request).await;
-        let appended = Appended::from(appended.map_err(|_| Refused::Unavailable)?);
-        if let (Appended::All, Some(Standing { commit, quorum_age_micros })) = (appended, standing)
+        let appended = Appended::from(appended.map_err(|_| PeerRejection::Unavailable)?);
+        if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
+            (appended, quorum_status)
         {
             let age = Duration::from_micros(quorum_age_micros).saturating_add(since.delay);
             if let Some(as_of) = since.arrived.checked_sub(age) {
-                let applied = self.me.reader.position().index;
-                self.me.contact.confirmed(commit, as_of, applied);
+                let applied = self.local.reader.position().index;
+                self.local.contact.confirmed(commit, as_of, applied);
             }
         }
-        Ok(Return::Appended(appended))
+        Ok(RpcResponse::Appended(appended))
     }
 
     /// Reads a snapshot into a folder of its own, which goes with its handle.
     fn receive(
         &self,
         mut input: impl io::Read,
-    ) -> io::Result<Result<(SnapshotCall, SnapshotFolder), Refused>> {
+    ) -> io::Result<Result<(SnapshotRpc, SnapshotFolder), PeerRejection>> {
         let request = read_announcement(&mut input)?;
         if let Err(refused) = self.admit(&request) {
             return Ok(Err(refused));
         }
-        let Call::Snapshot(call) = request.call else {
+        let Rpc::Snapshot(call) = request.call else {
             return Err(io::Error::other("the stream announces no snapshot"));
         };
         let folder = self.snapshots.folder();
@@ -237,15 +246,15 @@ impl Server {
         Ok(Ok((call, folder)))
     }
 
-    async fn install(&self, call: &SnapshotCall, folder: SnapshotFolder) -> Answer {
+    async fn install(&self, call: &SnapshotRpc, folder: SnapshotFolder) -> RpcResult {
         let meta = call.meta().map_err(|error| {
             tracing::warn!(%error, "a snapshot's announcement cannot be read");
-            Refused::Unavailable
+            PeerRejection::Unavailable
         })?;
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
-        let installed = installed.map_err(|_| Refused::Unavailable)?;
-        Ok(Return::Installed { vote: (&installed.vote).into() })
+        let installed = installed.map_err(|_| PeerRejection::Unavailable)?;
+        Ok(RpcResponse::Installed { vote: (&installed.vote).into() })
     }
 }
 

@@ -15,11 +15,12 @@ use sha2::{Digest, Sha256};
 use storage::codec;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
-use crate::network::MESSAGE_BYTES_MAX;
-use crate::network::client::{CallError, Lane, Peers};
-use crate::network::message::{Call, Request, Return, SnapshotCall};
-use crate::record::VoteRecord;
-use crate::types::{NodeId, Snapshot};
+use crate::log::record::VoteRecord;
+use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::message::MESSAGE_BYTES_MAX;
+use crate::network::message::{Request, Rpc, RpcResponse, SnapshotRpc};
+use crate::state_machine::snapshot::Snapshot;
+use crate::types::NodeId;
 
 /// Bytes between the thread that reads files and the connection.
 const PIPE_BYTES: usize = 1 << 20;
@@ -33,13 +34,12 @@ pub(crate) async fn send(
     address: &str,
     vote: VoteRecord,
     snapshot: &Snapshot,
-) -> Result<Return, CallError> {
-    let unread =
-        |error: io::Error| CallError::NotSent(format!("cannot read the snapshot: {error}"));
+) -> Result<RpcResponse, RpcError> {
+    let unread = |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
     let folder = snapshot.snapshot.path().to_owned();
     let files = list(&folder).map_err(unread)?;
-    let call = SnapshotCall::new(vote, &snapshot.meta, files.clone());
-    let request = codec::encode(&peers.request(Some(target), Call::Snapshot(call)));
+    let call = SnapshotRpc::new(vote, &snapshot.meta, files.clone());
+    let request = codec::encode(&peers.request(Some(target), Rpc::Snapshot(call)));
     let (near, far) = tokio::io::duplex(PIPE_BYTES);
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = SyncIoBridge::new(near);
@@ -47,7 +47,7 @@ pub(crate) async fn send(
         out.shutdown()
     });
     let body = Body::wrap_stream(ReaderStream::with_capacity(far, PIECE_BYTES));
-    let answered = peers.send(Lane::Snapshot, address, body).await;
+    let answered = peers.send(Channel::Snapshot, address, body).await;
     // A receiver that gave up has closed the pipe: the thread ends in any case.
     match writing.await {
         Ok(Ok(())) => {}

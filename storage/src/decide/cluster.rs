@@ -1,7 +1,7 @@
 //! Rules for becoming a cluster, and for who belongs to it.
 
 use crate::change::Change;
-use crate::command::{Decision, Refusal, Reply};
+use crate::command::{Decision, Rejection, Reply};
 use crate::decide::Draft;
 use crate::error::Result;
 use crate::model::cluster::{Cluster, Incarnation, Member};
@@ -13,7 +13,7 @@ use crate::table::view::View;
 const FIRST_TENANT: TenantId = TenantId(1);
 
 /// The first batch of a cluster: its identity, its first tenant and that one's key.
-pub(super) fn form(
+pub(super) fn bootstrap(
     draft: &mut Draft<'_>,
     cluster: &Cluster,
     tenant: &str,
@@ -21,7 +21,7 @@ pub(super) fn form(
     key: &ApiKey,
 ) -> Result<Decision> {
     if draft.cluster()?.is_some() {
-        return Ok(Err(Refusal::WrongState("the cluster has formed already".into())));
+        return Ok(Err(Rejection::WrongState("the cluster has formed already".into())));
     }
     let now = draft.now();
     let row = Tenant {
@@ -40,7 +40,7 @@ pub(super) fn form(
 
 /// Lets a node in, under an id that nobody ever had. Raft is told separately, and
 /// after: peers deal with nobody whom this did not name.
-pub(super) fn admit(
+pub(super) fn add_member(
     draft: &mut Draft<'_>,
     node: u64,
     incarnation: Incarnation,
@@ -50,8 +50,8 @@ pub(super) fn admit(
         Some(member) if member.incarnation == incarnation && !member.removed => Ok(Ok(Reply::Done)),
         Some(_) => {
             let next = cluster.members.iter().map(|member| member.node).max().unwrap_or(0) + 1;
-            let refusal = format!("id {node} was used before; the next free one is {next}");
-            Ok(Err(Refusal::WrongState(refusal)))
+            let rejection = format!("id {node} was used before; the next free one is {next}");
+            Ok(Err(Rejection::WrongState(rejection)))
         }
         None => {
             cluster.members.push(Member::new(node, incarnation));
@@ -62,10 +62,10 @@ pub(super) fn admit(
 }
 
 /// Has peers deal with a node no more. Raft was told before.
-pub(super) fn dismiss(draft: &mut Draft<'_>, node: u64) -> Result<Decision> {
+pub(super) fn remove_member(draft: &mut Draft<'_>, node: u64) -> Result<Decision> {
     let Some(mut cluster) = draft.cluster()? else { return Ok(Err(not_formed())) };
     match cluster.members.iter_mut().find(|member| member.node == node) {
-        None => Ok(Err(Refusal::WrongState(format!("node {node} never was a member")))),
+        None => Ok(Err(Rejection::WrongState(format!("node {node} never was a member")))),
         Some(member) if member.removed => Ok(Ok(Reply::Done)),
         Some(member) => {
             member.removed = true;
@@ -75,6 +75,6 @@ pub(super) fn dismiss(draft: &mut Draft<'_>, node: u64) -> Result<Decision> {
     }
 }
 
-fn not_formed() -> Refusal {
-    Refusal::WrongState("the cluster has not formed yet".into())
+fn not_formed() -> Rejection {
+    Rejection::WrongState("the cluster has not formed yet".into())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec;
-use crate::decide::fire::Raised;
+use crate::decide::fire::MemoryEvent;
 use crate::decide::tick::judge;
 use crate::engine::Reader;
 use crate::error::Result;
@@ -34,8 +34,8 @@ pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 
 /// Triggers that one command asks: some 50 ns each. Then it leaves further memories to the
 /// next one, and at most so many are asked for one memory after that.
-const ASKED_ENOUGH: usize = 200_000;
-const ASKED_MAX: usize = 1_000_000;
+const EVALUATIONS_SOFT_MAX: usize = 200_000;
+const EVALUATIONS_MAX: usize = 1_000_000;
 
 /// More than one firing decides to: a label written anew, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
@@ -54,19 +54,19 @@ pub struct Draft<'a> {
     /// What each write to `rows` replaced, so that a refused command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
-    stamp_wanted: bool,
+    stamp_requested: bool,
     /// Triggers of tenants of which a command changed some.
     triggers: BTreeMap<TenantId, Arc<Triggers>>,
     /// Configuration and tick of the tenant that was last asked about: read for each memory.
     thermo: RefCell<Option<(TenantId, Arc<Thermo>)>>,
     last_tick: RefCell<Option<(TenantId, Arc<Tick>)>>,
     /// What belongs to the present command.
-    pub(super) command: OfCommand,
+    pub(super) command: CommandState,
 }
 
 /// What a draft knows of the command that is being decided.
 #[derive(Default)]
-pub(super) struct OfCommand {
+pub(super) struct CommandState {
     /// Where it began.
     pub(super) mark: Mark,
     /// What its actor may touch, once it was looked up.
@@ -79,7 +79,7 @@ pub(super) struct OfCommand {
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
     /// What happened that triggers may wait for.
-    pub(super) raised: Vec<Raised>,
+    pub(super) events: Vec<MemoryEvent>,
     /// What triggers said.
     pub(super) notifications: Vec<Notification>,
     /// Firings that there was no room for, by tenant.
@@ -116,22 +116,22 @@ impl<'a> Draft<'a> {
             rows: BTreeMap::new(),
             undo: Vec::new(),
             bytes: 0,
-            stamp_wanted: false,
+            stamp_requested: false,
             triggers: BTreeMap::new(),
             thermo: RefCell::default(),
             last_tick: RefCell::default(),
-            command: OfCommand::default(),
+            command: CommandState::default(),
         }
     }
 
     /// Whether there is nothing to log: no change, and nobody asked for a stamp.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && !self.stamp_wanted
+        self.changes.is_empty() && !self.stamp_requested
     }
 
     /// Logs this draft even without a change, so that the clock moves.
-    pub(crate) fn want_stamp(&mut self) {
-        self.stamp_wanted = true;
+    pub(crate) fn request_stamp(&mut self) {
+        self.stamp_requested = true;
     }
 
     /// Whether further commands fit.
@@ -208,7 +208,7 @@ impl<'a> Draft<'a> {
 
     fn set_row(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         if key[0] == Kind::Tenant as u8 || key[0] == Kind::Tick as u8 {
-            self.forget_known();
+            self.invalidate_caches();
         }
         let before = self.rows.insert(key.clone(), value);
         self.undo.push((key, before));
@@ -217,28 +217,28 @@ impl<'a> Draft<'a> {
     /// Begins with the next command.
     pub(super) fn begin(&mut self) -> Mark {
         let mark = self.mark();
-        self.command = OfCommand { mark, ..OfCommand::default() };
+        self.command = CommandState { mark, ..CommandState::default() };
         mark
     }
 
     /// Whether the present command has no room for what one more firing may decide to, or has
     /// kept others waiting for long enough.
     pub(crate) fn is_full(&self) -> bool {
-        let OfCommand { mark, asked, fired_bytes, fired_bytes_max, .. } = &self.command;
+        let CommandState { mark, asked, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
             || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
-            || *asked > ASKED_MAX
+            || *asked > EVALUATIONS_MAX
     }
 
     /// Whether a command that goes on with the next memory should leave that to another one.
-    pub(crate) fn did_enough(&self, mark: Mark) -> bool {
-        self.bytes_since(mark) > BATCH_BYTES || self.command.asked > ASKED_ENOUGH
+    pub(crate) fn is_past_soft_limit(&self, mark: Mark) -> bool {
+        self.bytes_since(mark) > BATCH_BYTES || self.command.asked > EVALUATIONS_SOFT_MAX
     }
 
     /// A tenant's triggers, earlier commands included.
     pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
         let changed = self.triggers.get(&tenant).map(Arc::clone);
-        changed.unwrap_or_else(|| self.base.watching(tenant))
+        changed.unwrap_or_else(|| self.base.trigger_set(tenant))
     }
 
     /// What a trigger has done so far, earlier commands included.
@@ -262,7 +262,7 @@ impl<'a> Draft<'a> {
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.changes.truncate(mark.changes);
         self.bytes = mark.bytes;
-        self.forget_known();
+        self.invalidate_caches();
         if !self.triggers.is_empty() {
             self.triggers.clear();
             for change in std::mem::take(&mut self.changes) {
@@ -278,7 +278,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn forget_known(&mut self) {
+    fn invalidate_caches(&mut self) {
         *self.thermo.get_mut() = None;
         *self.last_tick.get_mut() = None;
     }
@@ -387,7 +387,7 @@ impl<'a> Draft<'a> {
         self.base.counts(tenant).receipts + drafted.count() as u64
     }
 
-    pub(crate) fn keep_receipt(&mut self, tenant: TenantId, key: ReceiptKey, receipt: Receipt) {
+    pub(crate) fn put_receipt(&mut self, tenant: TenantId, key: ReceiptKey, receipt: Receipt) {
         self.push(Change::ReceiptPut(tenant, self.now.day(), key, receipt));
     }
 }

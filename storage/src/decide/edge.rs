@@ -2,10 +2,10 @@
 //! others.
 
 use crate::change::Change;
-use crate::command::{Decision, NewMemory, Refusal, Reply};
+use crate::command::{Decision, NewMemory, Rejection, Reply};
 use crate::decide::Draft;
-use crate::decide::fire::raise;
-use crate::decide::tenant::may_touch;
+use crate::decide::fire::emit;
+use crate::decide::tenant::check_access;
 use crate::error::Result;
 use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, relation_key};
 use crate::model::id::{MemoryId, TenantId};
@@ -26,24 +26,24 @@ pub(super) fn relate(
     relation: &str,
 ) -> Result<Decision> {
     for end in [source, target] {
-        let Some(memory) = draft.memory(tenant, end)? else { return Ok(Err(Refusal::NotFound)) };
-        if let Err(refusal) = may_touch(draft, tenant, actor, &memory.namespace)? {
-            return Ok(Err(refusal));
+        let Some(memory) = draft.memory(tenant, end)? else { return Ok(Err(Rejection::NotFound)) };
+        if let Err(rejection) = check_access(draft, tenant, actor, &memory.namespace)? {
+            return Ok(Err(rejection));
         }
     }
     let key = Key::Edge(tenant, source, target, relation_key(relation));
     if let Some(edge) = draft.record::<Edge>(&key)? {
-        return Ok(Ok(Reply::Related { edge, is_new: false }));
+        return Ok(Ok(Reply::Edge { edge, is_new: false }));
     }
     for end in [source, target] {
         if draft.edges(tenant, end)?.len() >= EDGES_MAX {
-            return Ok(Err(Refusal::EdgesFull { id: end }));
+            return Ok(Err(Rejection::EdgesFull { id: end }));
         }
     }
     let (relation, weight) = (relation.to_owned(), EXPLICIT_WEIGHT);
     let edge = Edge { source, target, relation, weight, created_at: draft.now() };
     put(draft, tenant, actor, &edge)?;
-    Ok(Ok(Reply::Related { edge, is_new: true }))
+    Ok(Ok(Reply::Edge { edge, is_new: true }))
 }
 
 pub(super) fn unrelate(
@@ -54,12 +54,12 @@ pub(super) fn unrelate(
     relation: &str,
 ) -> Result<Decision> {
     let key = Key::Edge(tenant, source, target, relation_key(relation));
-    let Some(edge) = draft.record::<Edge>(&key)? else { return Ok(Err(Refusal::NoEdge)) };
+    let Some(edge) = draft.record::<Edge>(&key)? else { return Ok(Err(Rejection::NoEdge)) };
     for end in [source, target] {
         if let Some(memory) = draft.memory(tenant, end)?
-            && let Err(refusal) = may_touch(draft, tenant, actor, &memory.namespace)?
+            && let Err(rejection) = check_access(draft, tenant, actor, &memory.namespace)?
         {
-            return Ok(Err(refusal));
+            return Ok(Err(rejection));
         }
     }
     remove(draft, tenant, &edge);
@@ -67,7 +67,7 @@ pub(super) fn unrelate(
         let details = vec![edge.target.to_string(), edge.relation.clone()];
         draft.append(tenant, actor, EventKind::Unrelated, (edge.source, &memory), details);
     }
-    Ok(Ok(Reply::Related { edge, is_new: false }))
+    Ok(Ok(Reply::Edge { edge, is_new: false }))
 }
 
 /// Relates a new memory to those that its node found, where they are still there, open to
@@ -82,7 +82,7 @@ pub(super) fn suggested(
         let key = Key::Edge(tenant, new.id, suggestion.other, relation_key(&suggestion.relation));
         let Some(other) = draft.memory(tenant, suggestion.other)? else { continue };
         // An edge tells of both its ends.
-        let open = may_touch(draft, tenant, actor, &other.namespace)?.is_ok();
+        let open = check_access(draft, tenant, actor, &other.namespace)?.is_ok();
         let fits = open
             && suggestion.other != new.id
             && draft.bytes(&key)?.is_none()
@@ -115,7 +115,7 @@ fn put(draft: &mut Draft<'_>, tenant: TenantId, actor: Option<KeyId>, edge: &Edg
         let details = vec![edge.target.to_string(), edge.relation.clone()];
         draft.append(tenant, actor, EventKind::Related, (edge.source, &memory), details);
     }
-    raise(draft, tenant, TriggerEvent::Relate, edge.source);
+    emit(draft, tenant, TriggerEvent::Relate, edge.source);
     Ok(())
 }
 

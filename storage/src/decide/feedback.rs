@@ -1,11 +1,11 @@
 //! Rules for what somebody says of a memory: it was relevant, is outdated, is wrong.
 
 use crate::change::Change;
-use crate::command::{Decision, FeedbackReply, Refusal, Reply, Signal};
+use crate::command::{Decision, FeedbackReply, Rejection, Reply, Signal};
 use crate::decide::Draft;
-use crate::decide::fire::raise;
+use crate::decide::fire::emit;
 use crate::decide::recall::strengthened;
-use crate::decide::tenant::may_touch;
+use crate::decide::tenant::check_access;
 use crate::error::Result;
 use crate::model::heat::{Anchor, Cooling};
 use crate::model::id::{MemoryId, TenantId};
@@ -32,9 +32,9 @@ pub(super) fn feedback(
     id: MemoryId,
     signal: Signal,
 ) -> Result<Decision> {
-    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Refusal::NotFound)) };
-    if let Err(refusal) = may_touch(draft, tenant, actor, &present.memory.namespace)? {
-        return Ok(Err(refusal));
+    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Rejection::NotFound)) };
+    if let Err(rejection) = check_access(draft, tenant, actor, &present.memory.namespace)? {
+        return Ok(Err(rejection));
     }
     let thermo = draft.thermo(tenant)?;
     let gain = thermo.profile(present.memory.memory_type).stability_gain;
@@ -55,7 +55,7 @@ pub(super) fn feedback(
         draft.anchor(tenant, &present, anchor.with_heat(heat_after as f32))?;
     }
     if rounded(heat_after) > rounded(heat) {
-        raise(draft, tenant, TriggerEvent::Boost, id);
+        emit(draft, tenant, TriggerEvent::Boost, id);
     }
     let memory = Memory {
         is_flagged: present.memory.is_flagged || signal == Signal::Wrong,

@@ -7,7 +7,7 @@ use crate::decide::tenant::access_of;
 use crate::decide::{Draft, memory, outbox};
 use crate::engine::Reader;
 use crate::error::Result;
-use crate::index::triggers::Watching;
+use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::journal::{Event, EventKind};
@@ -17,8 +17,8 @@ use crate::model::score::rounded;
 use crate::model::template::About;
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{
-    Course, Firings, Notification, Subject, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent,
-    WhyNot,
+    Firings, HeatTransition, Notification, SkipReason, Subject, TAG_BYTES_MAX, Trigger,
+    TriggerAction, TriggerEvent,
 };
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -31,38 +31,44 @@ const TAG_WORDS: usize = 3;
 const FIRED_LABEL_CHARS: usize = 120;
 
 /// Something that triggers may wait for.
-pub(super) struct Raised {
+pub(super) struct MemoryEvent {
     tenant: TenantId,
     event: TriggerEvent,
     id: MemoryId,
     /// How often it happened.
     times: u32,
-    course: Option<Course>,
+    transition: Option<HeatTransition>,
 }
 
-pub(super) fn raise(draft: &mut Draft<'_>, tenant: TenantId, event: TriggerEvent, id: MemoryId) {
-    raise_often(draft, tenant, event, id, 1);
+pub(super) fn emit(draft: &mut Draft<'_>, tenant: TenantId, event: TriggerEvent, id: MemoryId) {
+    emit_times(draft, tenant, event, id, 1);
 }
 
-pub(super) fn raise_often(
+pub(super) fn emit_times(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     event: TriggerEvent,
     id: MemoryId,
     times: u32,
 ) {
-    draft.command.raised.push(Raised { tenant, event, id, times, course: None });
+    draft.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
 }
 
 /// Raises what a tick found.
-pub(super) fn raise_course(
+pub(super) fn emit_transition(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     event: TriggerEvent,
     id: MemoryId,
-    course: Course,
+    transition: HeatTransition,
 ) {
-    draft.command.raised.push(Raised { tenant, event, id, times: 1, course: Some(course) });
+    draft.command.events.push(MemoryEvent {
+        tenant,
+        event,
+        id,
+        times: 1,
+        transition: Some(transition),
+    });
 }
 
 /// Fires what waits for what was raised, and says how many triggers fired.
@@ -70,8 +76,8 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
     let mut fired = 0;
     // What they change may have a tick judge a memory that it has not come to: once, since
     // that is anchored anew then.
-    while !draft.command.raised.is_empty() {
-        for raised in std::mem::take(&mut draft.command.raised) {
+    while !draft.command.events.is_empty() {
+        for raised in std::mem::take(&mut draft.command.events) {
             for _ in 0..raised.times {
                 let now = fire_once(draft, &raised)?;
                 fired += now;
@@ -85,7 +91,7 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
 }
 
 /// Has the journal say what there was no room for.
-pub(super) fn say_what_was_skipped(draft: &mut Draft<'_>) {
+pub(super) fn record_skipped(draft: &mut Draft<'_>) {
     for (tenant, skipped) in std::mem::take(&mut draft.command.skipped) {
         let (at, kind, details) =
             (draft.now(), EventKind::FiringsSkipped, vec![skipped.to_string()]);
@@ -95,7 +101,7 @@ pub(super) fn say_what_was_skipped(draft: &mut Draft<'_>) {
     }
 }
 
-fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
+fn fire_once(draft: &mut Draft<'_>, raised: &MemoryEvent) -> Result<u64> {
     let (tenant, event) = (raised.tenant, raised.event);
     let triggers = draft.triggers(tenant);
     let waiting = triggers.on(event);
@@ -106,10 +112,10 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
     let Some(mut present) = draft.present(tenant, raised.id)? else { return Ok(0) };
     let mut label = Folded::new(&present.memory.label);
     let mut fired = 0;
-    for watching in waiting {
-        let subject = (&present, &label, raised.course);
+    for compiled in waiting {
+        let subject = (&present, &label, raised.transition);
         draft.command.asked += 1;
-        if judge(draft, tenant, event, watching, subject)?.is_err() {
+        if judge(draft, tenant, event, compiled, subject)?.is_err() {
             continue;
         }
         if draft.is_full() {
@@ -117,7 +123,7 @@ fn fire_once(draft: &mut Draft<'_>, raised: &Raised) -> Result<u64> {
             continue;
         }
         let began = draft.mark();
-        let has_changed = act(draft, tenant, raised, watching, &present)?;
+        let has_changed = act(draft, tenant, raised, compiled, &present)?;
         draft.command.fired_bytes += draft.bytes_since(began);
         if has_changed {
             let Some(after) = draft.present(tenant, raised.id)? else { return Ok(fired) };
@@ -136,11 +142,11 @@ fn judge(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     event: TriggerEvent,
-    watching: &Watching,
-    (present, label, course): (&MemoryRecord, &Folded, Option<Course>),
-) -> Result<std::result::Result<(), WhyNot>> {
-    let Watching { id, trigger, pattern } = watching;
-    let subject = Subject { memory: &present.memory, label, heat: present.heat, course };
+    compiled: &CompiledTrigger,
+    (present, label, transition): (&MemoryRecord, &Folded, Option<HeatTransition>),
+) -> Result<std::result::Result<(), SkipReason>> {
+    let CompiledTrigger { id, trigger, pattern } = compiled;
+    let subject = Subject { memory: &present.memory, label, heat: present.heat, transition };
     if let Err(why) = trigger.holds(event, &subject, pattern.as_ref()) {
         return Ok(Err(why));
     }
@@ -150,7 +156,7 @@ fn judge(
     }
     match trigger.owner {
         Some(owner) if !may_know(draft, tenant, owner, &present.memory.namespace)? => {
-            Ok(Err(WhyNot::Access))
+            Ok(Err(SkipReason::Access))
         }
         _ => Ok(Ok(())),
     }
@@ -175,12 +181,12 @@ fn may_know(
 fn act(
     draft: &mut Draft<'_>,
     tenant: TenantId,
-    raised: &Raised,
-    watching: &Watching,
+    raised: &MemoryEvent,
+    compiled: &CompiledTrigger,
     present: &MemoryRecord,
 ) -> Result<bool> {
     let event = raised.event;
-    let Watching { id, trigger, .. } = watching;
+    let CompiledTrigger { id, trigger, .. } = compiled;
     let firings = draft.firings(tenant, *id)?;
     let (count, total) = (firings.count + 1, firings.total + 1);
     let firings = Firings { count, total, last_at: Some(draft.now()) };
@@ -188,14 +194,14 @@ fn act(
     let memory = &present.memory;
     let (change, result) = match &trigger.action {
         TriggerAction::Webhook { .. } => {
-            (None, outbox::owe(draft, tenant, (*id, trigger), total, event, present)?)
+            (None, outbox::enqueue(draft, tenant, (*id, trigger), total, event, present)?)
         }
         TriggerAction::Notify { template } => {
             let heat = present.heat;
             let about = About { event, id: present.id, memory, heat };
             let message = about.message(template.as_deref());
             // What a tick found is nothing that the caller did.
-            if raised.course.is_none() {
+            if raised.transition.is_none() {
                 draft.command.notifications.push(Notification {
                     trigger: *id,
                     trigger_name: trigger.name.clone(),
@@ -234,14 +240,14 @@ struct Changed {
 /// What an action changes, and what the journal says of it.
 fn changed(action: &TriggerAction, present: &MemoryRecord) -> (Option<Changed>, String) {
     let memory = present.memory.clone();
-    let course = |after: f64| format!("heat {} to {}", rounded(present.heat), rounded(after));
+    let transition = |after: f64| format!("heat {} to {}", rounded(present.heat), rounded(after));
     match action {
         TriggerAction::Boost { strength } => {
             let heat = (present.heat + strength).min(1.0);
             // Whoever sets its heat wants it at hand.
             let memory = Memory { archived_at: None, ..memory };
             let changed = Changed { memory, heat: Some(heat as f32), fields: &["current_heat"] };
-            (Some(changed), course(heat))
+            (Some(changed), transition(heat))
         }
         TriggerAction::Pin if memory.is_pinned => (None, "was pinned already".into()),
         TriggerAction::Pin => {
@@ -252,7 +258,7 @@ fn changed(action: &TriggerAction, present: &MemoryRecord) -> (Option<Changed>, 
             let heat = present.heat * DEPRECATED_REST;
             let memory = Memory { decay_class: DecayClass::Volatile, ..memory };
             let fields = &["current_heat", "decay_class"];
-            (Some(Changed { memory, heat: Some(heat as f32), fields }), course(heat))
+            (Some(Changed { memory, heat: Some(heat as f32), fields }), transition(heat))
         }
         TriggerAction::Tag { tag } => match tagged(&memory.label, tag.as_deref()) {
             Ok((label, tag)) => {
@@ -291,7 +297,7 @@ fn tag_of(label: &str) -> String {
 }
 
 /// A trigger, and whether it would fire.
-pub type Verdict = (TriggerId, Trigger, std::result::Result<(), WhyNot>);
+pub type TriggerEvaluation = (TriggerId, Trigger, std::result::Result<(), SkipReason>);
 
 /// What each trigger of a tenant would do if `event` happened to a memory now, each on top of
 /// what the one before would do; for what ticks find, if one came now. `None` when there is no
@@ -304,35 +310,36 @@ pub fn evaluate(
     tenant: TenantId,
     event: TriggerEvent,
     id: MemoryId,
-) -> Result<Option<Vec<Verdict>>> {
+) -> Result<Option<Vec<TriggerEvaluation>>> {
     let now = reader.position().clock;
     let mut draft = Draft::new(reader, now);
     let Some(mut present) = draft.present(tenant, id)? else { return Ok(None) };
-    let course = match draft.tick(tenant)? {
+    let transition = match draft.tick(tenant)? {
         Some(tick) => {
             let thermo = draft.thermo(tenant)?;
             let next = tick.next(now, &thermo);
-            next.course(&present.memory, &present.anchor)
+            next.transition(&present.memory, &present.anchor)
         }
         None => None,
     };
     let by_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
-    let course = course.filter(|_| by_tick && present.memory.archived_at.is_none());
-    let raised = Raised { tenant, event, id, times: 1, course };
-    let (mut verdicts, mut label) = (Vec::new(), Folded::new(&present.memory.label));
-    for watching in draft.triggers(tenant).all() {
-        let verdict = judge(&mut draft, tenant, event, &watching, (&present, &label, course))?;
-        let verdict =
-            verdict.and_then(|()| if draft.is_full() { Err(WhyNot::NoRoom) } else { Ok(()) });
+    let transition = transition.filter(|_| by_tick && present.memory.archived_at.is_none());
+    let raised = MemoryEvent { tenant, event, id, times: 1, transition };
+    let (mut evaluations, mut label) = (Vec::new(), Folded::new(&present.memory.label));
+    for compiled in draft.triggers(tenant).all() {
+        let evaluation =
+            judge(&mut draft, tenant, event, &compiled, (&present, &label, transition))?;
+        let evaluation = evaluation
+            .and_then(|()| if draft.is_full() { Err(SkipReason::NoRoom) } else { Ok(()) });
         // Nobody ever applies this draft.
-        if verdict.is_ok()
-            && act(&mut draft, tenant, &raised, &watching, &present)?
+        if evaluation.is_ok()
+            && act(&mut draft, tenant, &raised, &compiled, &present)?
             && let Some(after) = draft.present(tenant, id)?
         {
             label = Folded::new(&after.memory.label);
             present = after;
         }
-        verdicts.push((watching.id, watching.trigger.clone(), verdict));
+        evaluations.push((compiled.id, compiled.trigger.clone(), evaluation));
     }
-    Ok(Some(verdicts))
+    Ok(Some(evaluations))
 }

@@ -1,9 +1,9 @@
 //! Rules for creating, changing and deleting memories.
 
 use crate::change::Change;
-use crate::command::{Decision, MemoryPatch, NewMemory, Refusal, Reply};
-use crate::decide::fire::raise;
-use crate::decide::tenant::may_touch;
+use crate::command::{Decision, MemoryPatch, NewMemory, Rejection, Reply};
+use crate::decide::fire::emit;
+use crate::decide::tenant::check_access;
 use crate::decide::{Draft, edge};
 use crate::error::Result;
 use crate::model::heat::{Anchor, cools_differently};
@@ -31,18 +31,18 @@ pub(super) fn create(
     if let Some(max) = limit
         && draft.memories(tenant) + memories.len() as u64 > max
     {
-        return Ok(Err(Refusal::StorageLimitReached { max }));
+        return Ok(Err(Rejection::StorageLimitReached { max }));
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
-        if let Err(refusal) = may_touch(draft, tenant, actor, &new.namespace)? {
-            return Ok(Err(refusal));
+        if let Err(rejection) = check_access(draft, tenant, actor, &new.namespace)? {
+            return Ok(Err(rejection));
         }
         if draft.memory(tenant, new.id)?.is_some() {
-            return Ok(Err(Refusal::IdTaken));
+            return Ok(Err(Rejection::IdTaken));
         }
-        if !of_this_model(draft, &new.vector)? {
-            return Ok(Err(Refusal::ModelMismatch));
+        if !is_current_model(draft, &new.vector)? {
+            return Ok(Err(Rejection::ModelMismatch));
         }
         created.push(create_one(draft, tenant, actor, new)?);
     }
@@ -75,7 +75,7 @@ fn create_one(
     draft.push(Change::AnchorPut(tenant, new.id, anchor));
     draft.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
     draft.append(tenant, actor, EventKind::Created, (new.id, &memory), Vec::new());
-    raise(draft, tenant, TriggerEvent::Store, new.id);
+    emit(draft, tenant, TriggerEvent::Store, new.id);
     edge::suggested(draft, tenant, actor, new)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }
@@ -88,18 +88,18 @@ pub(super) fn update(
     patch: &MemoryPatch,
 ) -> Result<Decision> {
     let Some(present) = draft.present(tenant, id)? else {
-        return Ok(Err(Refusal::NotFound));
+        return Ok(Err(Rejection::NotFound));
     };
     let moved = patch.namespace.as_ref();
     for namespace in [Some(&present.memory.namespace), moved].into_iter().flatten() {
-        if let Err(refusal) = may_touch(draft, tenant, actor, namespace)? {
-            return Ok(Err(refusal));
+        if let Err(rejection) = check_access(draft, tenant, actor, namespace)? {
+            return Ok(Err(rejection));
         }
     }
     if let Some((_, vector)) = &patch.label
-        && !of_this_model(draft, vector)?
+        && !is_current_model(draft, vector)?
     {
-        return Ok(Err(Refusal::ModelMismatch));
+        return Ok(Err(Rejection::ModelMismatch));
     }
     let changed = patched(&present.memory, patch);
     let fields = changed_fields(&present.memory, &changed, patch);
@@ -107,7 +107,7 @@ pub(super) fn update(
         return Ok(Ok(Reply::Memories(vec![present])));
     }
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
-        raise(draft, tenant, TriggerEvent::Boost, id);
+        emit(draft, tenant, TriggerEvent::Boost, id);
     }
     settle(draft, tenant, actor, &present, changed, patch.current_heat, fields)?;
     if let Some((_, vector)) = &patch.label {
@@ -147,11 +147,11 @@ pub(super) fn delete(
     id: MemoryId,
 ) -> Result<Decision> {
     match draft.memory(tenant, id)? {
-        None => Ok(Err(Refusal::NotFound)),
-        Some(memory) if memory.is_locked => Ok(Err(Refusal::Locked)),
+        None => Ok(Err(Rejection::NotFound)),
+        Some(memory) if memory.is_locked => Ok(Err(Rejection::Locked)),
         Some(memory) => {
-            if let Err(refusal) = may_touch(draft, tenant, actor, &memory.namespace)? {
-                return Ok(Err(refusal));
+            if let Err(rejection) = check_access(draft, tenant, actor, &memory.namespace)? {
+                return Ok(Err(rejection));
             }
             edge::forget(draft, tenant, id)?;
             let said = vec![memory.label.chars().take(DELETED_LABEL_CHARS).collect()];
@@ -170,9 +170,9 @@ pub(super) fn restore(
     actor: Option<KeyId>,
     id: MemoryId,
 ) -> Result<Decision> {
-    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Refusal::NotFound)) };
-    if let Err(refusal) = may_touch(draft, tenant, actor, &present.memory.namespace)? {
-        return Ok(Err(refusal));
+    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Rejection::NotFound)) };
+    if let Err(rejection) = check_access(draft, tenant, actor, &present.memory.namespace)? {
+        return Ok(Err(rejection));
     }
     if present.memory.archived_at.is_none() {
         return Ok(Ok(Reply::Done));
@@ -227,7 +227,7 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<S
 
 /// Vectors of another model or dimension have no place beside those stored:
 /// their distances would mean nothing.
-fn of_this_model(draft: &Draft<'_>, vector: &Vector) -> Result<bool> {
+fn is_current_model(draft: &Draft<'_>, vector: &Vector) -> Result<bool> {
     Ok(draft.cluster()?.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
     }))

@@ -5,6 +5,7 @@
 mod cluster;
 mod draft;
 mod edge;
+mod expire;
 mod feedback;
 mod fire;
 mod memory;
@@ -13,19 +14,18 @@ mod recall;
 mod tenant;
 mod tick;
 mod trigger;
-mod upkeep;
 
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
-pub use fire::{Verdict, evaluate};
+pub use fire::{TriggerEvaluation, evaluate};
 
-use crate::command::{Action, BULK_MAX, Class, Command, Decision, Refusal, Reply};
+use crate::command::{Action, BULK_MAX, Command, Decision, Priority, Rejection, Reply};
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest};
 use crate::model::tenant::KeyId;
 use crate::table::view::View;
 
-/// Decides `command` on top of what `draft` holds so far. A refusal leaves the
+/// Decides `command` on top of what `draft` holds so far. A rejection leaves the
 /// draft as it was.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     };
     let decision = match decision {
         Ok(_) if draft.bytes_since(mark) > COMMAND_BYTES_MAX => {
-            Err(Refusal::TooLarge { max: COMMAND_BYTES_MAX })
+            Err(Rejection::TooLarge { max: COMMAND_BYTES_MAX })
         }
         decision => decision,
     };
@@ -47,9 +47,9 @@ pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     }
     let notifications = std::mem::take(&mut draft.command.notifications);
     // Nobody reads what a duty is answered.
-    let told = command.class() == Class::Client && !notifications.is_empty();
+    let told = command.priority() == Priority::Client && !notifications.is_empty();
     Ok(decision.map(|reply| match told {
-        true => Reply::Notified(Box::new(reply), notifications),
+        true => Reply::WithNotifications(Box::new(reply), notifications),
         false => reply,
     }))
 }
@@ -67,15 +67,15 @@ fn once(
         return if receipt.body_hash == request.body_hash {
             replay(draft, tenant, command, receipt)
         } else {
-            Ok(Err(Refusal::KeyReused))
+            Ok(Err(Rejection::KeyReused))
         };
     }
     if draft.receipts(tenant) >= RECEIPTS_MAX {
-        return Ok(Err(Refusal::ReceiptsFull));
+        return Ok(Err(Rejection::ReceiptsFull));
     }
     let reply = match act(draft, command)? {
         Ok(reply) => reply,
-        refusal => return Ok(refusal),
+        rejection => return Ok(rejection),
     };
     let ids = match &reply {
         Reply::Memories(memories) => memories.iter().map(|memory| memory.id).collect(),
@@ -83,20 +83,20 @@ fn once(
         Reply::Feedback(feedback) => vec![feedback.id],
         Reply::Trigger(id, ..) => vec![MemoryId(id.0)],
         Reply::Replayed { .. }
-        | Reply::Configured(_)
-        | Reply::Each(_)
-        | Reply::Related { .. }
+        | Reply::Settings(_)
+        | Reply::Bulk(_)
+        | Reply::Edge { .. }
         | Reply::ApiKey(..)
         | Reply::Rule(_)
-        | Reply::Replaying { .. }
-        | Reply::Notified(..)
+        | Reply::ReplayedDeliveries { .. }
+        | Reply::WithNotifications(..)
         | Reply::Done
-        | Reply::Unfinished
-        | Reply::Marked(_) => Vec::new(),
+        | Reply::Partial
+        | Reply::VerifyMark(_) => Vec::new(),
     };
     const { assert!(crate::CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt names all that one command makes") };
     let receipt = Receipt { body_hash: request.body_hash, status: request.status, ids };
-    draft.keep_receipt(tenant, request.key, receipt);
+    draft.put_receipt(tenant, request.key, receipt);
     Ok(Ok(reply))
 }
 
@@ -109,7 +109,7 @@ fn replay(
     receipt: Receipt,
 ) -> Result<Decision> {
     let actor = command.actor;
-    if matches!(command.action, Action::TriggerCreate(..))
+    if matches!(command.action, Action::CreateTrigger(..))
         && let Some(id) = receipt.ids.first().map(|id| TriggerId(id.0))
         && let Some(found) = trigger::shown(draft, tenant, actor, id)?
     {
@@ -119,9 +119,10 @@ fn replay(
     for id in receipt.ids {
         let present = draft.present(tenant, id)?;
         if let Some(record) = &present
-            && let Err(refusal) = tenant::may_touch(draft, tenant, actor, &record.memory.namespace)?
+            && let Err(rejection) =
+                tenant::check_access(draft, tenant, actor, &record.memory.namespace)?
         {
-            return Ok(Err(refusal));
+            return Ok(Err(rejection));
         }
         memories.push((id, present));
     }
@@ -141,26 +142,28 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
             }
         }
     }
-    fire::say_what_was_skipped(draft);
+    fire::record_skipped(draft);
     Ok(decision)
 }
 
 fn act_plainly(draft: &mut Draft<'_>, command: &Command) -> Result<Decision> {
     match (&command.action, command.tenant) {
-        (Action::Form { cluster, tenant, key_id, key }, _) => {
-            cluster::form(draft, cluster, tenant, *key_id, key)
+        (Action::Bootstrap { cluster, tenant, key_id, key }, _) => {
+            cluster::bootstrap(draft, cluster, tenant, *key_id, key)
         }
-        (Action::Stamp, _) => {
-            draft.want_stamp();
+        (Action::AdvanceClock, _) => {
+            draft.request_stamp();
             Ok(Ok(Reply::Done))
         }
-        (Action::Housekeep, _) => upkeep::housekeep(draft),
-        (Action::Observed(report), _) => recall::observed(draft, report),
-        (Action::Admit { node, incarnation }, _) => cluster::admit(draft, *node, *incarnation),
-        (Action::Dismiss { node }, _) => cluster::dismiss(draft, *node),
-        (Action::Verify, _) => Ok(Ok(upkeep::verify(draft))),
+        (Action::Expire, _) => expire::expire(draft),
+        (Action::RecordReport(report), _) => recall::observed(draft, report),
+        (Action::AddMember { node, incarnation }, _) => {
+            cluster::add_member(draft, *node, *incarnation)
+        }
+        (Action::RemoveMember { node }, _) => cluster::remove_member(draft, *node),
+        (Action::Verify, _) => Ok(Ok(expire::verify(draft))),
         (action, Some(tenant)) => act_for(draft, tenant, command.actor, action),
-        (_, None) => Ok(Err(Refusal::WrongState("the command names no tenant".into()))),
+        (_, None) => Ok(Err(Rejection::WrongState("the command names no tenant".into()))),
     }
 }
 
@@ -172,54 +175,54 @@ fn act_for(
     action: &Action,
 ) -> Result<Decision> {
     match action {
-        Action::Create(memories) => memory::create(draft, tenant, actor, memories),
-        Action::Update(id, patch) => memory::update(draft, tenant, actor, *id, patch),
-        Action::Delete(id) => memory::delete(draft, tenant, actor, *id),
-        Action::UpdateEach(ids, patch) => {
+        Action::CreateMemories(memories) => memory::create(draft, tenant, actor, memories),
+        Action::UpdateMemory(id, patch) => memory::update(draft, tenant, actor, *id, patch),
+        Action::DeleteMemory(id) => memory::delete(draft, tenant, actor, *id),
+        Action::UpdateMemories(ids, patch) => {
             each(draft, ids, |draft, id| memory::update(draft, tenant, actor, id, patch))
         }
-        Action::DeleteEach(ids, of) => each(draft, ids, |draft, id| {
-            match draft.memory(tenant, id)?.is_some_and(|memory| !of.holds_for(&memory)) {
-                true => Ok(Err(Refusal::NotOfThese)),
+        Action::DeleteMemories(ids, of) => each(draft, ids, |draft, id| {
+            match draft.memory(tenant, id)?.is_some_and(|memory| !of.matches(&memory)) {
+                true => Ok(Err(Rejection::FilterMismatch)),
                 false => memory::delete(draft, tenant, actor, id),
             }
         }),
-        Action::RestoreEach(ids) => {
+        Action::RestoreMemories(ids) => {
             each(draft, ids, |draft, id| memory::restore(draft, tenant, actor, id))
         }
-        Action::Feedback(id, signal) => feedback::feedback(draft, tenant, actor, *id, *signal),
-        Action::Relate(source, target, relation) => {
+        Action::GiveFeedback(id, signal) => feedback::feedback(draft, tenant, actor, *id, *signal),
+        Action::CreateEdge(source, target, relation) => {
             edge::relate(draft, tenant, actor, (*source, *target), relation)
         }
-        Action::Unrelate(source, target, relation) => {
+        Action::DeleteEdge(source, target, relation) => {
             edge::unrelate(draft, tenant, actor, (*source, *target), relation)
         }
-        Action::Configure(changes) => tenant::configure(draft, tenant, changes),
-        Action::KeyCreate(id, key) => tenant::create_key(draft, tenant, *id, key),
-        Action::KeyDelete(id) => tenant::delete_key(draft, tenant, *id),
-        Action::KeyNamespace(id, namespace) => {
+        Action::UpdateSettings(changes) => tenant::configure(draft, tenant, changes),
+        Action::CreateKey(id, key) => tenant::create_key(draft, tenant, *id, key),
+        Action::DeleteKey(id) => tenant::delete_key(draft, tenant, *id),
+        Action::SetKeyNamespace(id, namespace) => {
             tenant::set_key_namespace(draft, tenant, *id, namespace.as_deref())
         }
-        Action::RulePut { agent, namespace, policy } => {
+        Action::PutRule { agent, namespace, policy } => {
             tenant::put_rule(draft, tenant, (agent, namespace), *policy)
         }
-        Action::RuleDelete(number) => tenant::delete_rule(draft, tenant, *number),
-        Action::Rename(name) => tenant::rename(draft, tenant, name),
-        Action::Note(details) => Ok(tenant::note(draft, tenant, actor, details)),
-        Action::Tick => tick::tick(draft, tenant),
-        Action::TriggerCreate(id, new) => trigger::create(draft, tenant, actor, *id, new),
-        Action::TriggerUpdate(id, patch) => trigger::update(draft, tenant, actor, *id, patch),
-        Action::TriggerDelete(id) => trigger::delete(draft, tenant, actor, *id),
-        Action::Attempted(attempts) => outbox::attempted(draft, tenant, attempts),
-        Action::Replay(id) => outbox::replay(draft, tenant, actor, *id),
-        Action::Form { .. }
-        | Action::Stamp
-        | Action::Housekeep
-        | Action::Observed(_)
+        Action::DeleteRule(number) => tenant::delete_rule(draft, tenant, *number),
+        Action::RenameTenant(name) => tenant::rename(draft, tenant, name),
+        Action::RecordActivity(details) => Ok(tenant::note(draft, tenant, actor, details)),
+        Action::AdvanceTick => tick::tick(draft, tenant),
+        Action::CreateTrigger(id, new) => trigger::create(draft, tenant, actor, *id, new),
+        Action::UpdateTrigger(id, patch) => trigger::update(draft, tenant, actor, *id, patch),
+        Action::DeleteTrigger(id) => trigger::delete(draft, tenant, actor, *id),
+        Action::RecordAttempts(attempts) => outbox::attempted(draft, tenant, attempts),
+        Action::ReplayDeliveries(id) => outbox::replay(draft, tenant, actor, *id),
+        Action::Bootstrap { .. }
+        | Action::AdvanceClock
+        | Action::Expire
+        | Action::RecordReport(_)
         | Action::Verify
-        | Action::Admit { .. }
-        | Action::Dismiss { .. } => {
-            Ok(Err(Refusal::WrongState("the command belongs to no tenant".into())))
+        | Action::AddMember { .. }
+        | Action::RemoveMember { .. } => {
+            Ok(Err(Rejection::WrongState("the command belongs to no tenant".into())))
         }
     }
 }
@@ -235,9 +238,9 @@ fn each(
     for id in ids.iter().take(BULK_MAX) {
         outcomes.push(act(draft, *id)?.map(drop));
         fire::fire(draft)?;
-        if draft.did_enough(mark) {
+        if draft.is_past_soft_limit(mark) {
             break;
         }
     }
-    Ok(Ok(Reply::Each(outcomes)))
+    Ok(Ok(Reply::Bulk(outcomes)))
 }

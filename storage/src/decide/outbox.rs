@@ -2,13 +2,13 @@
 //! attempt is made at all is the leader's duty, and no rule.
 
 use crate::change::Change;
-use crate::command::{Decision, Refusal, Reply};
+use crate::command::{Decision, Rejection, Reply};
 use crate::decide::Draft;
-use crate::decide::tenant::may_touch;
+use crate::decide::tenant::check_access;
 use crate::error::Result;
 use crate::model::delivery::{
-    Attempt, AttemptOutcome, DEAD_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
-    DeliveryStage, OWED_MAX, REASON_BYTES_MAX,
+    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
+    DeliveryStage, PENDING_MAX, REASON_BYTES_MAX,
 };
 use crate::model::id::{TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Event, EventKind};
@@ -21,8 +21,8 @@ use crate::table::view::View;
 /// Dead letters that one command looks at.
 const REPLAYED_MAX: usize = 500;
 
-/// Owes what a firing has to deliver, and says its id; or that too much is owed already.
-pub(super) fn owe(
+/// Owes what a firing has to deliver, and says its id; or that too much is pending already.
+pub(super) fn enqueue(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     (id, trigger): (TriggerId, &Trigger),
@@ -31,12 +31,12 @@ pub(super) fn owe(
     present: &MemoryRecord,
 ) -> Result<String> {
     let mut outbox = draft.outbox(tenant)?;
-    if outbox.owed >= OWED_MAX {
+    if outbox.pending >= PENDING_MAX {
         outbox.dropped += 1;
         draft.push(Change::OutboxPut(tenant, outbox));
         return Ok("dropped".into());
     }
-    outbox.owed += 1;
+    outbox.pending += 1;
     draft.push(Change::OutboxPut(tenant, outbox));
     let memory = &present.memory;
     let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
@@ -52,7 +52,7 @@ pub(super) fn owe(
         attempts: 0,
         attempts_before: 0,
         reason: String::new(),
-        stage: DeliveryStage::Owed(draft.now()),
+        stage: DeliveryStage::Pending(draft.now()),
     };
     let id = DeliveryId { trigger: id, number };
     draft.push(Change::DeliveryPut(tenant, id, delivery, None));
@@ -67,7 +67,7 @@ pub(super) fn attempted(
 ) -> Result<Decision> {
     for attempt in attempts {
         if let Some(delivery) = draft.delivery(tenant, attempt.id)?
-            && matches!(delivery.stage, DeliveryStage::Owed(_))
+            && matches!(delivery.stage, DeliveryStage::Pending(_))
             && delivery.attempts + 1 == attempt.number
         {
             record(draft, tenant, attempt, delivery)?;
@@ -94,22 +94,22 @@ fn record(
         AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
             let due = Timestamp(now.0.saturating_add(*micros.max(&0)));
             let next = format!("retried in {} s", micros / Timestamp::SECOND_MICROS);
-            let pending = after(DeliveryStage::Owed(due), reason);
+            let pending = after(DeliveryStage::Pending(due), reason);
             (EventKind::DeliveryFailed, cut(reason), next, pending)
         }
         AttemptOutcome::Failed { reason, retry_in_micros: None } => {
-            let dead = after(DeliveryStage::Dead(now), reason);
+            let dead = after(DeliveryStage::DeadLettered(now), reason);
             (EventKind::DeliveryFailed, cut(reason), "dead-lettered".to_owned(), dead)
         }
         AttemptOutcome::Gone(changed_at) => {
             disable(draft, tenant, attempt.id.trigger, *changed_at)?;
             let (why, next) = ("410 Gone", "dead-lettered, the trigger is disabled");
-            let dead = after(DeliveryStage::Dead(now), why);
+            let dead = after(DeliveryStage::DeadLettered(now), why);
             (EventKind::DeliveryFailed, why.to_owned(), next.to_owned(), dead)
         }
         AttemptOutcome::Disabled => {
             let why = "the trigger is disabled";
-            let dead = after(DeliveryStage::Dead(now), why);
+            let dead = after(DeliveryStage::DeadLettered(now), why);
             (EventKind::DeliveryFailed, why.to_owned(), "dead-lettered".to_owned(), dead)
         }
     };
@@ -125,16 +125,16 @@ fn record(
 /// Cancels all that a trigger owes.
 pub(super) fn cancel(draft: &mut Draft<'_>, tenant: TenantId, trigger: TriggerId) -> Result<()> {
     let mut outbox = draft.outbox(tenant)?;
-    if outbox.owed == 0 || draft.firings(tenant, trigger)?.total == 0 {
+    if outbox.pending == 0 || draft.firings(tenant, trigger)?.total == 0 {
         return Ok(());
     }
-    // 64 bytes each: one command holds the removal of as many as may be owed.
-    const { assert!(64 * OWED_MAX as usize <= crate::COMMAND_BYTES_MAX / 2) };
-    for (key, _) in draft.rows(&prefix(Kind::Due, tenant), OWED_MAX as usize)? {
+    // 64 bytes each: one command holds the removal of as many as may be pending.
+    const { assert!(64 * PENDING_MAX as usize <= crate::COMMAND_BYTES_MAX / 2) };
+    for (key, _) in draft.rows(&prefix(Kind::Due, tenant), PENDING_MAX as usize)? {
         let (at, id) = due_of(&key)?;
         if id.trigger == trigger {
-            draft.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Owed(at)));
-            outbox.owed -= 1;
+            draft.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Pending(at)));
+            outbox.pending -= 1;
         }
     }
     draft.push(Change::OutboxPut(tenant, outbox));
@@ -180,10 +180,10 @@ fn put(
         Some(delivery) => Change::DeliveryPut(tenant, id, delivery, Some(before)),
         None => Change::DeliveryRemoved(tenant, id, before),
     });
-    if outbox.dead > DEAD_MAX
+    if outbox.dead_letters > DEAD_LETTERS_MAX
         && let Some((oldest, stage)) = oldest_dead(draft, tenant)?
     {
-        outbox.dead -= 1;
+        outbox.dead_letters -= 1;
         draft.push(Change::DeliveryRemoved(tenant, oldest, stage));
     }
     if outbox != counted {
@@ -194,8 +194,8 @@ fn put(
 
 fn count<'a>(outbox: &'a mut crate::model::delivery::Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     match stage {
-        DeliveryStage::Owed(_) => &mut outbox.owed,
-        DeliveryStage::Dead(_) => &mut outbox.dead,
+        DeliveryStage::Pending(_) => &mut outbox.pending,
+        DeliveryStage::DeadLettered(_) => &mut outbox.dead_letters,
     }
 }
 
@@ -216,27 +216,27 @@ pub(super) fn replay(
 ) -> Result<Decision> {
     if let Some(id) = id {
         return match replay_one(draft, tenant, actor, id)? {
-            Ok(_) => Ok(Ok(Reply::Replaying { count: 1, unfinished: false })),
-            Err(refusal) => Ok(Err(refusal)),
+            Ok(_) => Ok(Ok(Reply::ReplayedDeliveries { count: 1, has_more: false })),
+            Err(rejection) => Ok(Err(rejection)),
         };
     }
     let rows = draft.rows(&prefix(Kind::Dead, tenant), REPLAYED_MAX + 1)?;
-    let (mut count, mut unfinished) = (0, rows.len() > REPLAYED_MAX);
+    let (mut count, mut has_more) = (0, rows.len() > REPLAYED_MAX);
     for (key, _) in rows.iter().take(REPLAYED_MAX) {
         let id = delivery_of(key)?;
         match replay_one(draft, tenant, actor, id)? {
             Ok(()) => count += 1,
-            Err(Refusal::NoSuch(_)) => drop_dead(draft, tenant, id)?,
-            Err(refusal @ Refusal::TooMany { .. }) if count == 0 => return Ok(Err(refusal)),
-            Err(Refusal::TooMany { .. }) => {
-                unfinished = true;
+            Err(Rejection::NoSuch(_)) => drop_dead(draft, tenant, id)?,
+            Err(rejection @ Rejection::TooMany { .. }) if count == 0 => return Ok(Err(rejection)),
+            Err(Rejection::TooMany { .. }) => {
+                has_more = true;
                 break;
             }
             // What is closed to who asks stays.
             Err(_) => {}
         }
     }
-    Ok(Ok(Reply::Replaying { count, unfinished }))
+    Ok(Ok(Reply::ReplayedDeliveries { count, has_more }))
 }
 
 fn replay_one(
@@ -244,23 +244,23 @@ fn replay_one(
     tenant: TenantId,
     actor: Option<KeyId>,
     id: DeliveryId,
-) -> Result<std::result::Result<(), Refusal>> {
+) -> Result<std::result::Result<(), Rejection>> {
     let dead = draft.delivery(tenant, id)?;
-    let Some(dead) = dead.filter(|it| matches!(it.stage, DeliveryStage::Dead(_))) else {
-        return Ok(Err(Refusal::NoSuch("dead letter".into())));
+    let Some(dead) = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_))) else {
+        return Ok(Err(Rejection::NoSuch("dead letter".into())));
     };
-    if let Err(refusal) = may_touch(draft, tenant, actor, &dead.namespace)? {
-        return Ok(Err(refusal));
+    if let Err(rejection) = check_access(draft, tenant, actor, &dead.namespace)? {
+        return Ok(Err(rejection));
     }
     if draft.trigger(tenant, id.trigger)?.is_none() {
-        return Ok(Err(Refusal::NoSuch("trigger".into())));
+        return Ok(Err(Rejection::NoSuch("trigger".into())));
     }
-    if draft.outbox(tenant)?.owed >= OWED_MAX {
-        let (what, max) = ("pending deliveries".into(), OWED_MAX as usize);
-        return Ok(Err(Refusal::TooMany { what, max }));
+    if draft.outbox(tenant)?.pending >= PENDING_MAX {
+        let (what, max) = ("pending deliveries".into(), PENDING_MAX as usize);
+        return Ok(Err(Rejection::TooMany { what, max }));
     }
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
-    let stage = DeliveryStage::Owed(draft.now());
+    let stage = DeliveryStage::Pending(draft.now());
     put(draft, tenant, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
     Ok(Ok(()))
 }

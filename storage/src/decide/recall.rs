@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::change::Change;
 use crate::command::{Decision, Reply};
 use crate::decide::draft::Mark;
-use crate::decide::fire::{fire, raise_often};
+use crate::decide::fire::{emit_times, fire};
 use crate::decide::{BATCH_BYTES, Draft};
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
@@ -61,7 +61,7 @@ fn observed_of(draft: &mut Draft<'_>, report: &TenantReport, mark: Mark) -> Resu
         // What one command may write is bounded: what comes after is counted only.
         let warm = draft.bytes_since(mark) - draft.command.fired_bytes < BATCH_BYTES;
         recalled(draft, tenant, &thermo, (*id, *times, warm), &mut stats)?;
-        raise_often(draft, tenant, TriggerEvent::Recall, *id, *times);
+        emit_times(draft, tenant, TriggerEvent::Recall, *id, *times);
         fire(draft)?;
     }
     stats.searches += report.searches;

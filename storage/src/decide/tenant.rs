@@ -2,7 +2,7 @@
 //! touch which namespace, its name, and what its agents want noted.
 
 use crate::change::Change;
-use crate::command::{Decision, Refusal, Reply};
+use crate::command::{Decision, Rejection, Reply};
 use crate::decide::Draft;
 use crate::error::Result;
 use crate::model::access::{Access, Policy, RULES_MAX, Rule};
@@ -21,13 +21,13 @@ pub(super) fn configure(
     let Some(mut row) = draft.tenant(tenant)? else { return Ok(Err(no("tenant"))) };
     let thermo = match row.thermo.with(changes) {
         Ok(thermo) => Box::new(thermo),
-        Err(fault) => return Ok(Err(Refusal::Setting(fault))),
+        Err(fault) => return Ok(Err(Rejection::Setting(fault))),
     };
     if thermo != row.thermo {
         row.thermo = thermo.clone();
         draft.push(Change::TenantPut(tenant, row));
     }
-    Ok(Ok(Reply::Configured(thermo)))
+    Ok(Ok(Reply::Settings(thermo)))
 }
 
 pub(super) fn rename(draft: &mut Draft<'_>, tenant: TenantId, name: &str) -> Result<Decision> {
@@ -44,10 +44,10 @@ pub(super) fn create_key(
 ) -> Result<Decision> {
     let keys = draft.api_keys(tenant)?;
     if keys.len() >= KEYS_MAX {
-        return Ok(Err(Refusal::TooMany { what: "keys".into(), max: KEYS_MAX }));
+        return Ok(Err(Rejection::TooMany { what: "keys".into(), max: KEYS_MAX }));
     }
     if keys.iter().any(|(known, _)| *known == id) {
-        return Ok(Err(Refusal::IdTaken));
+        return Ok(Err(Rejection::IdTaken));
     }
     let key = ApiKey { created_at: draft.now(), last_used_at: None, ..key.clone() };
     draft.push(Change::ApiKeyPut(tenant, id, key.clone()));
@@ -62,7 +62,7 @@ pub(super) fn delete_key(draft: &mut Draft<'_>, tenant: TenantId, id: KeyId) -> 
     };
     let administers = |(other, key): &&(KeyId, ApiKey)| *other != id && key.role >= Role::Admin;
     if key.role >= Role::Admin && keys.iter().filter(administers).count() == 0 {
-        return Ok(Err(Refusal::WrongState(
+        return Ok(Err(Rejection::WrongState(
             "this is the last key that may administer the tenant: create another one first".into(),
         )));
     }
@@ -100,7 +100,7 @@ pub(super) fn put_rule(
         return Ok(Ok(Reply::Rule(rule)));
     };
     if rules.rules.len() >= RULES_MAX {
-        return Ok(Err(Refusal::TooMany { what: "rules".into(), max: RULES_MAX }));
+        return Ok(Err(Rejection::TooMany { what: "rules".into(), max: RULES_MAX }));
     }
     rules.last += 1;
     let rule = Rule {
@@ -142,12 +142,12 @@ pub(super) fn note(
 }
 
 /// Whether whoever asks may touch `namespace`. The service itself may.
-pub(super) fn may_touch(
+pub(super) fn check_access(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     actor: Option<KeyId>,
     namespace: &str,
-) -> Result<std::result::Result<(), Refusal>> {
+) -> Result<std::result::Result<(), Rejection>> {
     let Some(id) = actor else { return Ok(Ok(())) };
     let access = match draft.command.access.take() {
         Some(access) => access,
@@ -155,7 +155,7 @@ pub(super) fn may_touch(
     };
     let allowed = access.allows(namespace);
     draft.command.access = Some(access);
-    Ok(if allowed { Ok(()) } else { Err(Refusal::NamespaceForbidden(namespace.to_owned())) })
+    Ok(if allowed { Ok(()) } else { Err(Rejection::NamespaceForbidden(namespace.to_owned())) })
 }
 
 /// What a key may touch.
@@ -168,6 +168,6 @@ pub(super) fn access_of(draft: &Draft<'_>, tenant: TenantId, id: KeyId) -> Resul
     Ok(key.map_or_else(Access::nothing, |key| rules.of(id, &key.name, key.role)))
 }
 
-fn no(what: &str) -> Refusal {
-    Refusal::NoSuch(what.to_owned())
+fn no(what: &str) -> Rejection {
+    Rejection::NoSuch(what.to_owned())
 }

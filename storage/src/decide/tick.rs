@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::command::{Decision, Refusal, Reply};
+use crate::command::{Decision, Rejection, Reply};
 use crate::decide::Draft;
 use crate::decide::draft::BATCH_BYTES;
-use crate::decide::fire::{fire, raise_course};
+use crate::decide::fire::{emit_transition, fire};
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::EventKind;
@@ -24,7 +24,7 @@ const STEP_MAX: usize = 1_000;
 /// as it is not done.
 pub(super) fn tick(draft: &mut Draft<'_>, tenant: TenantId) -> Result<Decision> {
     let (Some(row), Some(last)) = (draft.tenant(tenant)?, draft.tick(tenant)?) else {
-        return Ok(Err(Refusal::WrongState("there is no such tenant".into())));
+        return Ok(Err(Rejection::WrongState("there is no such tenant".into())));
     };
     let mut tick = match last.stage {
         Stage::Done => {
@@ -43,7 +43,7 @@ pub(super) fn tick(draft: &mut Draft<'_>, tenant: TenantId) -> Result<Decision> 
         Stage::Archiving(reached) => archive_some(draft, tenant, &tick, reached)?,
         Stage::Done => Stage::Done,
     };
-    let reply = if tick.stage == Stage::Done { Reply::Done } else { Reply::Unfinished };
+    let reply = if tick.stage == Stage::Done { Reply::Done } else { Reply::Partial };
     draft.push(Change::TickPut(tenant, tick));
     Ok(Ok(reply))
 }
@@ -54,7 +54,13 @@ fn judge_some(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Result<Stage> {
-    let found = draft.base().cooled(tenant, tick, &cuts(draft, tenant, tick), reached, STEP_MAX);
+    let found = draft.base().tick_candidates(
+        tenant,
+        tick,
+        &thresholds(draft, tenant, tick),
+        reached,
+        STEP_MAX,
+    );
     let mark = draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
@@ -64,7 +70,7 @@ fn judge_some(
             draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
             fire(draft)?;
         }
-        if draft.did_enough(mark) {
+        if draft.is_past_soft_limit(mark) {
             return Ok(Stage::Judging(Some(*id)));
         }
     }
@@ -78,17 +84,17 @@ fn judge_some(
 }
 
 /// Heats that triggers ask a tick about, in order.
-fn cuts(draft: &Draft<'_>, tenant: TenantId, tick: &Tick) -> Vec<f64> {
+fn thresholds(draft: &Draft<'_>, tenant: TenantId, tick: &Tick) -> Vec<f64> {
     let triggers = draft.triggers(tenant);
-    let waits = |event: &TriggerEvent| triggers.wait_for(*event);
+    let waits = |event: &TriggerEvent| triggers.has_event(*event);
     if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(waits) {
         return Vec::new();
     }
-    let mut cuts = triggers.cuts().to_vec();
+    let mut thresholds = triggers.thresholds().to_vec();
     // The bound of those that name none.
-    cuts.push(rounded(tick.thermo.consolidation.cold_threshold));
-    cuts.sort_by(f64::total_cmp);
-    cuts
+    thresholds.push(rounded(tick.thermo.consolidation.cold_threshold));
+    thresholds.sort_by(f64::total_cmp);
+    thresholds
 }
 
 /// Appends what a tick has to say of one memory, and has triggers asked.
@@ -96,9 +102,9 @@ pub(super) fn judge(draft: &mut Draft<'_>, tenant: TenantId, tick: &Tick, presen
     if present.memory.archived_at.is_some() {
         return;
     }
-    let Some(course) = tick.course(&present.memory, &present.anchor) else { return };
+    let Some(transition) = tick.transition(&present.memory, &present.anchor) else { return };
     for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
-        raise_course(draft, tenant, event, present.id, course);
+        emit_transition(draft, tenant, event, present.id, transition);
     }
     let kind = match tick.crossing(&present.memory, &present.anchor) {
         Some(Crossing::Cooled) => EventKind::Cooled,
@@ -114,7 +120,7 @@ fn archive_some(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Result<Stage> {
-    let found = draft.base().cooled(tenant, tick, &[], reached, STEP_MAX);
+    let found = draft.base().tick_candidates(tenant, tick, &[], reached, STEP_MAX);
     let mark = draft.mark();
     for id in &found.cold {
         if let Some(present) = draft.present(tenant, *id)?

@@ -1,7 +1,7 @@
 //! Rules for making, changing and taking away triggers. When they fire is not decided here.
 
 use crate::change::Change;
-use crate::command::{Decision, Refusal, Reply, TriggerPatch};
+use crate::command::{Decision, Rejection, Reply, TriggerPatch};
 use crate::decide::tenant::access_of;
 use crate::decide::{Draft, outbox};
 use crate::error::Result;
@@ -23,10 +23,10 @@ pub(super) fn create(
 ) -> Result<Decision> {
     let triggers = draft.triggers(tenant);
     if triggers.len() >= TRIGGERS_MAX {
-        return Ok(Err(Refusal::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }));
+        return Ok(Err(Rejection::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }));
     }
     if draft.trigger(tenant, id)?.is_some() {
-        return Ok(Err(Refusal::IdTaken));
+        return Ok(Err(Rejection::IdTaken));
     }
     let trigger = Trigger {
         number: triggers.next_number(),
@@ -48,13 +48,13 @@ pub(super) fn update(
 ) -> Result<Decision> {
     let trigger = match mine(draft, tenant, actor, id)? {
         Ok(trigger) => trigger,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(rejection) => return Ok(Err(rejection)),
     };
     if let Some(action) = &patch.action
         && action.name() != trigger.action.name()
     {
-        let refusal = format!("the trigger is one to {}, and stays so", trigger.action.name());
-        return Ok(Err(Refusal::WrongState(refusal)));
+        let rejection = format!("the trigger is one to {}, and stays so", trigger.action.name());
+        return Ok(Err(Rejection::WrongState(rejection)));
     }
     let mut firings = draft.firings(tenant, id)?;
     if patch.reset_count && firings.count > 0 {
@@ -88,8 +88,8 @@ pub(super) fn shown(
             let firings = draft.firings(tenant, id)?;
             Some(Ok(Reply::Trigger(id, Box::new(trigger), firings)))
         }
-        Err(Refusal::NoSuch(_)) => None,
-        Err(refusal) => Some(Err(refusal)),
+        Err(Rejection::NoSuch(_)) => None,
+        Err(rejection) => Some(Err(rejection)),
     })
 }
 
@@ -102,7 +102,7 @@ pub(super) fn delete(
 ) -> Result<Decision> {
     let trigger = match mine(draft, tenant, actor, id)? {
         Ok(trigger) => trigger,
-        Err(refusal) => return Ok(Err(refusal)),
+        Err(rejection) => return Ok(Err(rejection)),
     };
     if matches!(trigger.action, TriggerAction::Webhook { .. }) {
         outbox::cancel(draft, tenant, id)?;
@@ -118,15 +118,15 @@ fn mine(
     tenant: TenantId,
     actor: Option<KeyId>,
     id: TriggerId,
-) -> Result<std::result::Result<Trigger, Refusal>> {
+) -> Result<std::result::Result<Trigger, Rejection>> {
     let Some(trigger) = draft.trigger(tenant, id)? else {
-        return Ok(Err(Refusal::NoSuch("trigger".into())));
+        return Ok(Err(Rejection::NoSuch("trigger".into())));
     };
     if let Some(key) = actor
         && trigger.owner != actor
         && !access_of(draft, tenant, key)?.is_whole()
     {
-        return Ok(Err(Refusal::NotOwner));
+        return Ok(Err(Rejection::NotOwner));
     }
     Ok(Ok(trigger))
 }

@@ -257,14 +257,14 @@ impl Chunk {
         cooled(cell.heat, cell.at, rate, cooling.floor, now)
     }
 
-    /// Whether each heat is 99 % of its ceiling at least.
-    pub(crate) fn ceilings_are_sharp(&self, now: Timestamp) -> bool {
+    /// Whether each heat is 99 % of its upper_bound at least.
+    pub(crate) fn upper_bounds_are_sharp(&self, now: Timestamp) -> bool {
         self.heat_bounds.are_sharp(now)
     }
 
     /// What the heat of each row is at most, at a fraction of the cost.
-    pub(crate) fn heat_ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
-        self.heat_bounds.ceilings(now, ceilings);
+    pub(crate) fn heat_upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
+        self.heat_bounds.upper_bounds(now, upper_bounds);
     }
 
     /// What the heat of each memory here is at most at `now`, and the last change of any, if
@@ -317,19 +317,19 @@ impl Chunk {
         self.recool(at, thermo);
     }
 
-    /// What the similarity of `query` to each of `rows` is at most, into `ceilings` by
+    /// What the similarity of `query` to each of `rows` is at most, into `upper_bounds` by
     /// row. `dots` is room to work in.
-    pub(crate) fn similarity_ceilings(
+    pub(crate) fn similarity_upper_bounds(
         &self,
         query: &Code,
         rows: &[u16],
         dots: &mut Vec<i32>,
-        ceilings: &mut [f32; CHUNK_ROWS],
+        upper_bounds: &mut [f32; CHUNK_ROWS],
     ) {
         sq8::dots(&query.values, &self.codes, rows, dots);
         for (row, dot) in rows.iter().map(|row| usize::from(*row)).zip(dots) {
             let (scale, error) = self.code_scales[row];
-            ceilings[row] = query.ceiling(*dot, scale, error);
+            upper_bounds[row] = query.upper_bound(*dot, scale, error);
         }
     }
 

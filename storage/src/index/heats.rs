@@ -2,7 +2,7 @@
 //! f32, and all at once. Which rows there are is the chunk's business.
 
 use crate::index::chunk::CHUNK_ROWS;
-use crate::model::heat::{ceiling, cooled};
+use crate::model::heat::{cooled, upper_bound};
 use crate::model::id::Timestamp;
 use crate::simd::dispatch;
 
@@ -33,7 +33,7 @@ pub(crate) struct HeatBounds {
 
 /// Relative error of a time in f32, with room to spare.
 const COARSE: f32 = 5e-7;
-/// Half-lives that a time may be wrong by for a ceiling to be sharp: heats are 0.1 % lower.
+/// Half-lives that a time may be wrong by for a upper_bound to be sharp: heats are 0.1 % lower.
 const SHARP: f32 = 1e-3;
 
 impl HeatBounds {
@@ -60,15 +60,15 @@ impl HeatBounds {
         self.fastest = self.fastest.max(self.half_lives_a_second[at]);
     }
 
-    /// Whether every heat at `now` is 99 % of its ceiling at least: times are coarse far from
+    /// Whether every heat at `now` is 99 % of its upper_bound at least: times are coarse far from
     /// the base, which tells where heats fall fast.
     pub(crate) fn are_sharp(&self, now: Timestamp) -> bool {
         let now = self.base.map_or(0.0, |base| seconds(now, base));
         (now.abs() + self.farthest) * COARSE * self.fastest * 2.0 < SHARP
     }
 
-    /// What each row's heat is at most at `now`, into `ceilings`.
-    pub(crate) fn ceilings(&self, now: Timestamp, ceilings: &mut [f32; CHUNK_ROWS]) {
+    /// What each row's heat is at most at `now`, into `upper_bounds`.
+    pub(crate) fn upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
         let now = self.base.map_or(0.0, |base| seconds(now, base));
         let (anchored, rates) =
             (&self.anchored_seconds[..CHUNK_ROWS], &self.half_lives_a_second[..CHUNK_ROWS]);
@@ -79,7 +79,7 @@ impl HeatBounds {
                 for at in 0..CHUNK_ROWS {
                     let doubt = (now.abs() + anchored[at].abs()) * COARSE;
                     let half_lives = (now - anchored[at] - doubt) * rates[at] * (1.0 - 1e-6);
-                    ceilings[at] = ceiling(heats[at], floors[at], half_lives);
+                    upper_bounds[at] = upper_bound(heats[at], floors[at], half_lives);
                 }
             },
         );

@@ -140,7 +140,7 @@ impl Registry {
         self.keys.write().remove(&id);
     }
 
-    pub(crate) fn knows_key(&self, id: KeyId) -> bool {
+    pub(crate) fn has_key(&self, id: KeyId) -> bool {
         self.keys.read().contains_key(&id)
     }
 

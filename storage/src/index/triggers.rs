@@ -9,7 +9,7 @@ use crate::model::trigger::{Trigger, TriggerEvent};
 
 /// A trigger that waits for its event.
 #[derive(Debug)]
-pub struct Watching {
+pub struct CompiledTrigger {
     /// Its id.
     pub id: TriggerId,
     /// What it waits for and does.
@@ -21,21 +21,21 @@ pub struct Watching {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Triggers {
     /// By event, in the order of their numbers.
-    events: [Vec<Arc<Watching>>; TriggerEvent::ALL.len()],
+    events: [Vec<Arc<CompiledTrigger>>; TriggerEvent::ALL.len()],
     /// Heats at which some of them may begin or cease to hold when a tick looks, in order.
-    cuts: Vec<f64>,
+    thresholds: Vec<f64>,
 }
 
 impl Triggers {
     /// Those that wait for `event`.
-    pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<Watching>] {
+    pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<CompiledTrigger>] {
         &self.events[event as usize]
     }
 
     /// All, in the order of their numbers.
-    pub(crate) fn all(&self) -> Vec<Arc<Watching>> {
+    pub(crate) fn all(&self) -> Vec<Arc<CompiledTrigger>> {
         let mut all: Vec<_> = self.events.iter().flatten().cloned().collect();
-        all.sort_by_key(|watching| watching.trigger.number);
+        all.sort_by_key(|compiled| compiled.trigger.number);
         all
     }
 
@@ -46,17 +46,17 @@ impl Triggers {
     /// The number that the next one gets.
     pub(crate) fn next_number(&self) -> u64 {
         let last = self.events.iter().filter_map(|waiting| waiting.last());
-        last.map(|watching| watching.trigger.number).max().unwrap_or(0) + 1
+        last.map(|compiled| compiled.trigger.number).max().unwrap_or(0) + 1
     }
 
-    /// See [`Trigger::cuts`].
-    pub(crate) fn cuts(&self) -> &[f64] {
-        &self.cuts
+    /// See [`Trigger::thresholds`].
+    pub(crate) fn thresholds(&self) -> &[f64] {
+        &self.thresholds
     }
 
     /// Whether an enabled one waits for `event`.
-    pub(crate) fn wait_for(&self, event: TriggerEvent) -> bool {
-        self.on(event).iter().any(|watching| watching.trigger.enabled)
+    pub(crate) fn has_event(&self, event: TriggerEvent) -> bool {
+        self.on(event).iter().any(|compiled| compiled.trigger.enabled)
     }
 
     /// All of a tenant's at once.
@@ -65,12 +65,12 @@ impl Triggers {
         for (id, trigger) in all {
             let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
             let waiting = &mut triggers.events[trigger.event as usize];
-            waiting.push(Arc::new(Watching { id, trigger, pattern }));
+            waiting.push(Arc::new(CompiledTrigger { id, trigger, pattern }));
         }
         for waiting in &mut triggers.events {
-            waiting.sort_by_key(|watching| watching.trigger.number);
+            waiting.sort_by_key(|compiled| compiled.trigger.number);
         }
-        triggers.find_cuts();
+        triggers.find_thresholds();
         triggers
     }
 
@@ -80,27 +80,28 @@ impl Triggers {
         let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
         let waiting = &mut self.events[trigger.event as usize];
         let at = waiting.partition_point(|other| other.trigger.number < trigger.number);
-        waiting.insert(at, Arc::new(Watching { id, trigger, pattern }));
+        waiting.insert(at, Arc::new(CompiledTrigger { id, trigger, pattern }));
         if by_tick {
-            self.find_cuts();
+            self.find_thresholds();
         }
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
         self.take(id);
-        self.find_cuts();
+        self.find_thresholds();
     }
 
     fn take(&mut self, id: TriggerId) {
         self.events.iter_mut().for_each(|waiting| waiting.retain(|other| other.id != id));
     }
 
-    fn find_cuts(&mut self) {
+    fn find_thresholds(&mut self) {
         let ticks = [TriggerEvent::Decay, TriggerEvent::Threshold];
-        let watching = ticks.into_iter().flat_map(|event| self.on(event));
-        let mut cuts: Vec<f64> = watching.flat_map(|watching| watching.trigger.cuts()).collect();
-        cuts.sort_by(f64::total_cmp);
-        cuts.dedup();
-        self.cuts = cuts;
+        let compiled = ticks.into_iter().flat_map(|event| self.on(event));
+        let mut thresholds: Vec<f64> =
+            compiled.flat_map(|compiled| compiled.trigger.thresholds()).collect();
+        thresholds.sort_by(f64::total_cmp);
+        thresholds.dedup();
+        self.thresholds = thresholds;
     }
 }

@@ -37,9 +37,9 @@ pub struct TypeStats {
 pub struct RecallStats {
     /// By type, in the order of [`MemoryType::ALL`].
     pub types: Box<[TypeStats; MemoryType::ALL.len()]>,
-    /// Searches.
+    /// SearchCounters.
     pub searches: u64,
-    /// Searches that found something.
+    /// SearchCounters that found something.
     pub searches_with_results: u64,
 }
 
@@ -110,9 +110,9 @@ pub struct TenantReport {
     pub tenant: TenantId,
     /// Memories that searches returned, each with how often.
     pub recalls: Vec<(MemoryId, u32)>,
-    /// Searches.
+    /// SearchCounters.
     pub searches: u64,
-    /// Searches that found something.
+    /// SearchCounters that found something.
     pub searches_with_results: u64,
     /// Requests.
     pub usage: Usage,

@@ -12,9 +12,9 @@ use crate::model::memory::MemoryType;
 use crate::model::trigger::TriggerEvent;
 
 /// Most deliveries that a tenant owes; what fires beyond it owes none, and says so.
-pub const OWED_MAX: u64 = 10_000;
+pub const PENDING_MAX: u64 = 10_000;
 /// Most deliveries that a tenant keeps after the last attempt; the oldest go first.
-pub const DEAD_MAX: u64 = 10_000;
+pub const DEAD_LETTERS_MAX: u64 = 10_000;
 /// Most bytes of a label that a delivery carries.
 pub const DELIVERED_LABEL_BYTES_MAX: usize = 16 << 10;
 /// Longest reason of a failed attempt, in bytes.
@@ -48,7 +48,7 @@ impl FromStr for DeliveryId {
     }
 }
 
-/// A request that is owed, or was given up: the firing as it was.
+/// A request that is pending, or was given up: the firing as it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
     /// On what the trigger fired.
@@ -86,19 +86,19 @@ impl Record for Delivery {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryStage {
     /// The next attempt is due then.
-    Owed(Timestamp),
+    Pending(Timestamp),
     /// Given up then.
-    Dead(Timestamp),
+    DeadLettered(Timestamp),
 }
 
 /// How many deliveries a tenant has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outbox {
-    /// Those owed.
-    pub owed: u64,
+    /// Those pending.
+    pub pending: u64,
     /// Those given up and kept.
-    pub dead: u64,
-    /// Firings that owed none because too many were owed, since the tenant was created.
+    pub dead_letters: u64,
+    /// Firings that enqueued nothing because too many deliveries were pending, since the tenant was created.
     pub dropped: u64,
 }
 
@@ -107,8 +107,8 @@ impl Outbox {
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
-            owed: self.owed + other.owed,
-            dead: self.dead + other.dead,
+            pending: self.pending + other.pending,
+            dead_letters: self.dead_letters + other.dead_letters,
             dropped: self.dropped + other.dropped,
         }
     }

@@ -111,7 +111,7 @@ pub fn cooled(heat: f32, at: Timestamp, rate: f64, floor: f32, now: Timestamp) -
 /// `2^−x` from above: whole halvings are an exponent; the rest is Taylor's polynomial
 /// of `e^−y`, which exceeds it when it ends at an even power.
 #[inline(always)]
-pub fn ceiling(heat: f32, floor: f32, half_lives: f32) -> f32 {
+pub fn upper_bound(heat: f32, floor: f32, half_lives: f32) -> f32 {
     /// Halvings after which it is as good as nothing.
     const WHOLE_MAX: f32 = 120.0;
     /// More than what rounding to f32 can take away.
@@ -141,14 +141,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_heats_ceiling_is_above_it_and_near(
+        fn a_heats_upper_bound_is_above_it_and_near(
             heat in 0.0_f32..=1.0, half_lives in 0.0_f32..200.0, floor in 0.0_f32..=1.0,
         ) {
             let rate = f64::from(half_lives) / 1e12;
             let exact = cooled(heat, Timestamp(0), rate, floor, Timestamp(1_000_000_000_000));
-            let ceiling = f64::from(ceiling(heat, floor, half_lives));
-            prop_assert!(ceiling >= exact, "{} < {}", ceiling, exact);
-            prop_assert!(ceiling * 0.99 <= exact + 1e-30, "{} for {}", ceiling, exact);
+            let upper_bound = f64::from(upper_bound(heat, floor, half_lives));
+            prop_assert!(upper_bound >= exact, "{} < {}", upper_bound, exact);
+            prop_assert!(upper_bound * 0.99 <= exact + 1e-30, "{} for {}", upper_bound, exact);
         }
     }
 

@@ -79,7 +79,7 @@ pub enum EventKind {
     Noted,
     /// A trigger fired.
     Fired,
-    /// What a firing owed was delivered.
+    /// What a firing pending was delivered.
     Delivered,
     /// An attempt to deliver it failed.
     DeliveryFailed,
@@ -88,7 +88,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether it is what a trigger did, or what became of what it owed.
+    /// Whether it is what a trigger did, or what became of what it pending.
     pub fn is_of_triggers(self) -> bool {
         matches!(self, Self::Fired | Self::Delivered | Self::DeliveryFailed)
     }

@@ -37,13 +37,13 @@ impl Code {
     /// What the dot product of this vector and another one is at most, given the
     /// [`dots`] of their codes and the other's scale and error.
     #[inline]
-    pub fn ceiling(&self, dot: i32, scale: f32, error: f32) -> f32 {
-        self.ceiling_of(dot as f32 * self.scale * scale, error)
+    pub fn upper_bound(&self, dot: i32, scale: f32, error: f32) -> f32 {
+        self.upper_bound_of(dot as f32 * self.scale * scale, error)
     }
 
     /// The same, given the similarity of the codes.
     #[inline]
-    pub fn ceiling_of(&self, similarity: f32, error: f32) -> f32 {
+    pub fn upper_bound_of(&self, similarity: f32, error: f32) -> f32 {
         similarity + (1.0 + self.error) * error + self.error + SLACK
     }
 }
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_dot_product_exceeds_its_ceiling(
+        fn no_dot_product_exceeds_its_upper_bound(
             left in proptest::collection::vec(-1.0_f32..1.0, 384),
             right in proptest::collection::vec(-1.0_f32..1.0, 384),
             spike in 0.0_f32..100.0, alike in 0.0_f32..1.0,
@@ -122,10 +122,10 @@ mod tests {
             let expected: i32 = query.values.iter().zip(&row.values)
                 .map(|(l, r)| i32::from(*l) * i32::from(*r)).sum();
             prop_assert_eq!(&found, &[expected]);
-            let ceiling = query.ceiling(found[0], row.scale, row.error);
+            let upper_bound = query.upper_bound(found[0], row.scale, row.error);
             let exact = dot(&left, &right);
-            prop_assert!(exact <= ceiling, "{} > {}", exact, ceiling);
-            prop_assert!(ceiling - exact < 0.2, "a bound far off: {} for {}", ceiling, exact);
+            prop_assert!(exact <= upper_bound, "{} > {}", exact, upper_bound);
+            prop_assert!(upper_bound - exact < 0.2, "a bound far off: {} for {}", upper_bound, exact);
         }
     }
 }

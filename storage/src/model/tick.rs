@@ -13,7 +13,7 @@ use crate::model::heat::{Anchor, Cooling, heat};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
 use crate::model::thermo::Thermo;
-use crate::model::trigger::Course;
+use crate::model::trigger::HeatTransition;
 
 /// A tenant's last tick, done or under way: whoever leads next goes on with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,12 +116,12 @@ impl Tick {
     }
 
     /// How a memory's heat went since the tick before; `None` as for [`Tick::heats`].
-    pub fn course(&self, memory: &Memory, anchor: &Anchor) -> Option<Course> {
+    pub fn transition(&self, memory: &Memory, anchor: &Anchor) -> Option<HeatTransition> {
         let (before, now) = self.heats(memory, anchor)?;
         let start = if anchor.at > self.from { anchor.heat.into() } else { before };
         let cold = (self.thermo_from.is_cold(before), self.thermo.is_cold(now));
         let cold_threshold = self.thermo.consolidation.cold_threshold;
-        Some(Course { before, start, now, cold, cold_threshold })
+        Some(HeatTransition { before, start, now, cold, cold_threshold })
     }
 
     /// What an anchor that replaces this one carries as its [`Anchor::tick_heat`].

@@ -64,9 +64,9 @@ impl TriggerEvent {
 
 /// A secret that only nodes with the cluster's key can open: nonce and ciphertext.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed(pub Vec<u8>);
+pub struct SealedSecret(pub Vec<u8>);
 
-impl std::fmt::Debug for Sealed {
+impl std::fmt::Debug for SealedSecret {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("sealed")
     }
@@ -99,9 +99,9 @@ pub enum TriggerAction {
         /// Where to.
         url: String,
         /// What the request is signed with.
-        secret: Option<Sealed>,
+        secret: Option<SealedSecret>,
         /// The secret before, which signs as well until then.
-        retiring: Option<(Sealed, Timestamp)>,
+        retiring: Option<(SealedSecret, Timestamp)>,
     },
 }
 
@@ -206,7 +206,7 @@ pub struct Notification {
 
 /// How a heat went from one tick to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Course {
+pub struct HeatTransition {
     /// As of the tick before.
     pub before: f64,
     /// Where its cooling began: as anchored since, else as before.
@@ -222,7 +222,7 @@ pub struct Course {
 
 /// Why a trigger does not fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum SkipReason {
     /// It is disabled.
     Disabled,
     /// It waits for another event.
@@ -251,7 +251,7 @@ pub enum WhyNot {
     NoRoom,
 }
 
-impl WhyNot {
+impl SkipReason {
     /// The name used in JSON and docs: that of the field that keeps it from firing.
     pub fn name(self) -> &'static str {
         match self {
@@ -281,7 +281,7 @@ pub struct Subject<'a> {
     /// Its heat now.
     pub heat: f64,
     /// How its heat went, for what ticks find.
-    pub course: Option<Course>,
+    pub transition: Option<HeatTransition>,
 }
 
 impl Trigger {
@@ -295,7 +295,7 @@ impl Trigger {
         event: TriggerEvent,
         subject: &Subject<'_>,
         pattern: Option<&Pattern>,
-    ) -> Result<(), WhyNot> {
+    ) -> Result<(), SkipReason> {
         let filter = &self.filter;
         let memory = subject.memory;
         let is_in = |namespace: &Option<String>| {
@@ -303,11 +303,11 @@ impl Trigger {
         };
         let of_type = filter.memory_type.is_none_or(|wanted| wanted == memory.memory_type);
         for (holds, why) in [
-            (self.enabled, WhyNot::Disabled),
-            (self.event == event, WhyNot::Event),
-            (is_in(&self.namespace), WhyNot::Namespace),
-            (is_in(&filter.namespace), WhyNot::FilterNamespace),
-            (of_type, WhyNot::MemoryType),
+            (self.enabled, SkipReason::Disabled),
+            (self.event == event, SkipReason::Event),
+            (is_in(&self.namespace), SkipReason::Namespace),
+            (is_in(&filter.namespace), SkipReason::FilterNamespace),
+            (of_type, SkipReason::MemoryType),
         ] {
             if !holds {
                 return Err(why);
@@ -315,36 +315,39 @@ impl Trigger {
         }
         self.heat_holds(subject)?;
         if pattern.is_some_and(|pattern| !pattern.is_in(subject.label)) {
-            return Err(WhyNot::LabelPattern);
+            return Err(SkipReason::LabelPattern);
         }
         Ok(())
     }
 
-    fn heat_holds(&self, subject: &Subject<'_>) -> Result<(), WhyNot> {
+    fn heat_holds(&self, subject: &Subject<'_>) -> Result<(), SkipReason> {
         let TriggerFilter { heat_below, heat_above, .. } = self.filter;
         let (is_below, is_above) = (
             |heat: f64| heat_below.is_none_or(|bound| rounded(heat) < bound),
             |heat: f64| heat_above.is_none_or(|bound| rounded(heat) > bound),
         );
-        match (self.event, subject.course) {
-            (TriggerEvent::Decay, Some(Course { before, start, now, cold_threshold, .. })) => {
+        match (self.event, subject.transition) {
+            (
+                TriggerEvent::Decay,
+                Some(HeatTransition { before, start, now, cold_threshold, .. }),
+            ) => {
                 let bound = heat_below.unwrap_or(cold_threshold);
                 let fell = [before, start].iter().all(|heat| rounded(*heat) >= bound);
                 if !fell || rounded(now) >= bound {
-                    return Err(WhyNot::NotCrossed);
+                    return Err(SkipReason::NotCrossed);
                 }
-                if is_above(now) { Ok(()) } else { Err(WhyNot::HeatAbove) }
+                if is_above(now) { Ok(()) } else { Err(SkipReason::HeatAbove) }
             }
-            (TriggerEvent::Threshold, Some(Course { before, now, cold, .. })) => {
+            (TriggerEvent::Threshold, Some(HeatTransition { before, now, cold, .. })) => {
                 let crossed = match (heat_below, heat_above) {
                     (None, None) => cold.0 != cold.1,
                     _ => is_below(now) && is_above(now) && !(is_below(before) && is_above(before)),
                 };
-                if crossed { Ok(()) } else { Err(WhyNot::NotCrossed) }
+                if crossed { Ok(()) } else { Err(SkipReason::NotCrossed) }
             }
-            (TriggerEvent::Decay | TriggerEvent::Threshold, None) => Err(WhyNot::NotCrossed),
-            _ if !is_below(subject.heat) => Err(WhyNot::HeatBelow),
-            _ if !is_above(subject.heat) => Err(WhyNot::HeatAbove),
+            (TriggerEvent::Decay | TriggerEvent::Threshold, None) => Err(SkipReason::NotCrossed),
+            _ if !is_below(subject.heat) => Err(SkipReason::HeatBelow),
+            _ if !is_above(subject.heat) => Err(SkipReason::HeatAbove),
             _ => Ok(()),
         }
     }
@@ -353,13 +356,13 @@ impl Trigger {
     ///
     /// # Errors
     /// Why it may not.
-    pub fn may_fire(&self, firings: &Firings, now: Timestamp) -> Result<(), WhyNot> {
+    pub fn may_fire(&self, firings: &Firings, now: Timestamp) -> Result<(), SkipReason> {
         if self.max_fires.is_some_and(|max| firings.count >= max) {
-            return Err(WhyNot::MaxFires);
+            return Err(SkipReason::MaxFires);
         }
         let cooldown = i64::from(self.cooldown_seconds) * Timestamp::SECOND_MICROS;
         match firings.last_at {
-            Some(last) if now.since(last) < cooldown => Err(WhyNot::Cooldown),
+            Some(last) if now.since(last) < cooldown => Err(SkipReason::Cooldown),
             _ => Ok(()),
         }
     }
@@ -378,7 +381,7 @@ impl Trigger {
 
     /// Heats at which it may begin or cease to hold when a tick looks: whether a heat lies
     /// below one of them is all that it asks. In steps of 1e-6, as heats are compared.
-    pub fn cuts(&self) -> impl Iterator<Item = f64> {
+    pub fn thresholds(&self) -> impl Iterator<Item = f64> {
         let tells = match self.event {
             _ if !self.enabled => (None, None),
             TriggerEvent::Decay => (self.filter.heat_below, None),

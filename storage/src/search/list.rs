@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::index::chunk::CHUNK_ROWS;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
-use crate::search::best::{Best, Rank, lowest_ceiling, of_heat, of_i64};
-use crate::search::scan::{Filter, Glance, Seen, each_chunk_passing, scan};
+use crate::search::scan::{ChunkCandidates, Filter, RowRef, each_chunk_passing, scan};
+use crate::search::top_k::{Rank, TopK, lowest_upper_bound, of_heat, of_i64};
 use crate::table::view::View;
 
 /// How often a page is looked for that comes back short, since what was found has
@@ -91,15 +91,15 @@ impl Reader {
     /// # Errors
     /// When the state cannot be read.
     pub fn list(&self, tenant: TenantId, request: &ListRequest) -> Result<Page> {
-        let key = |seen: &Seen<'_>, now| match request.sort {
-            Sort::Heat => of_heat(seen.heat(now)),
-            Sort::UpdatedAt => of_i64(seen.updated_at().0),
-            Sort::CreatedAt => of_i64(seen.created_at().0),
-            Sort::MemoryType => alphabetical(seen.properties().memory_type()),
+        let key = |row: &RowRef<'_>, now| match request.sort {
+            Sort::Heat => of_heat(row.heat(now)),
+            Sort::UpdatedAt => of_i64(row.updated_at().0),
+            Sort::CreatedAt => of_i64(row.created_at().0),
+            Sort::MemoryType => alphabetical(row.properties().memory_type()),
         };
-        let rank = |seen: &Seen<'_>, now| match request.order {
-            Order::Descending => [0, key(seen, now), 0],
-            Order::Ascending => [0, !key(seen, now), 0],
+        let rank = |row: &RowRef<'_>, now| match request.order {
+            Order::Descending => [0, key(row, now), 0],
+            Order::Ascending => [0, !key(row, now), 0],
         };
         let by = match (request.sort, request.order) {
             (Sort::Heat, Order::Descending) => By::Heat,
@@ -122,9 +122,9 @@ impl Reader {
         tenant: TenantId,
         request: &HotRequest,
     ) -> Result<(Vec<MemoryRecord>, usize)> {
-        let rank = |seen: &Seen<'_>, now| {
-            let pinned = request.pinned_first && seen.properties().is_pinned();
-            [u64::from(pinned), of_heat(seen.heat(now)), of_i64(seen.updated_at().0)]
+        let rank = |row: &RowRef<'_>, now| {
+            let pinned = request.pinned_first && row.properties().is_pinned();
+            [u64::from(pinned), of_heat(row.heat(now)), of_i64(row.updated_at().0)]
         };
         let by = if request.pinned_first { By::PinnedThenHeat } else { By::Heat };
         let mut page = self.ranked(tenant, &request.filter, 0, request.limit, by, rank)?;
@@ -146,8 +146,8 @@ impl Reader {
     pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
         let mut ids = Vec::new();
         if let Some(index) = self.engine().registry.tenant(tenant) {
-            scan(&index, filter, None, None, Timestamp::default(), |glance| {
-                ids.extend(glance.each().map(|(_, seen)| seen.id()));
+            scan(&index, filter, None, None, Timestamp::default(), |candidates| {
+                ids.extend(candidates.each().map(|(_, row)| row.id()));
             });
         }
         ids
@@ -161,7 +161,7 @@ impl Reader {
         offset: usize,
         limit: usize,
         by: By,
-        rank: impl Fn(&Seen<'_>, Timestamp) -> Rank,
+        rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else {
@@ -174,8 +174,8 @@ impl Reader {
             // A page beyond the last memory needs none: only their number.
             let wanted =
                 if offset < index.read().live() { offset.saturating_add(limit) } else { 0 };
-            let (mut best, mut total) = (Best::new(wanted), 0_usize);
-            let (overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
+            let (mut best, mut total) = (TopK::new(wanted), 0_usize);
+            let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
             each_chunk_passing(&index, filter, None, |_, number, chunk, rows| {
                 total += rows.len();
                 if let Some(limit) = chunk.limit(now).filter(|_| by != By::Other) {
@@ -187,18 +187,19 @@ impl Reader {
                         rows.retain(|at| chunk.properties(usize::from(*at)).is_pinned());
                     }
                 }
-                chunk.heat_ceilings(now, &mut heat_ceilings);
-                let heat_ceilings = &heat_ceilings;
-                let mut glance = Glance { chunk, number, rows, overlaps: &overlaps, heat_ceilings };
+                chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+                let heat_upper_bounds = &heat_upper_bounds;
+                let mut candidates =
+                    ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
                 if let Some(least) = least_heat(&best).filter(|_| by != By::Other) {
-                    glance.keep_hotter_or_pinned(least);
+                    candidates.keep_hotter_or_pinned(least);
                 }
                 // The next reader may pass over the chunk.
                 if by != By::Other {
                     chunk.find_limit(now);
                 }
-                for (_, seen) in glance.each() {
-                    best.offer(rank(&seen, now), seen.id(), || ());
+                for (_, row) in candidates.each() {
+                    best.offer(rank(&row, now), row.id(), || ());
                 }
                 true
             });
@@ -226,10 +227,10 @@ fn highest(pinned: bool, (heat, updated_at): (f64, Timestamp)) -> Rank {
     [u64::from(pinned), of_heat(heat + 1e-9), of_i64(updated_at.0)]
 }
 
-/// The heat ceiling below which no memory would be kept that is not pinned.
-fn least_heat<T>(best: &Best<T>) -> Option<f32> {
+/// The heat upper_bound below which no memory would be kept that is not pinned.
+fn least_heat<T>(best: &TopK<T>) -> Option<f32> {
     best.worst().map(|[pinned, heat, _]| match pinned {
-        0 => lowest_ceiling(heat),
+        0 => lowest_upper_bound(heat),
         _ => f32::INFINITY,
     })
 }

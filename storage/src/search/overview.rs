@@ -1,12 +1,12 @@
-//! A tenant at a glance: counts, averages, bands of heat. One scan over the columns.
+//! A tenant at a candidates: counts, averages, bands of heat. One scan over the columns.
 
 use std::collections::BTreeMap;
 
 use crate::engine::Reader;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::Tier;
-use crate::search::best::of_f64;
 use crate::search::scan::{Filter, TierFilter, scan};
+use crate::search::top_k::of_f64;
 
 /// Lower bounds of the bands of heat, from the hottest down.
 pub const HEAT_BANDS: [f64; 5] = [0.80, 0.50, 0.25, 0.10, 0.0];
@@ -51,27 +51,27 @@ impl Reader {
         // Ties by id: slots differ from node to node.
         let (mut heats, mut coldest) = (0.0, None);
         let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
-        scan(&index, &filter, None, None, now, |glance| {
-            for (_, seen) in glance.each() {
-                let row = seen.properties();
-                overview.types[row.memory_type() as usize] += 1;
-                overview.pinned += u64::from(row.is_pinned());
-                overview.flagged += u64::from(row.is_flagged());
-                overview.bytes += seen.bytes();
-                *namespaces.entry(row.namespace()).or_default() += 1;
-                let at = seen.created_at();
+        scan(&index, &filter, None, None, now, |candidates| {
+            for (_, row) in candidates.each() {
+                let properties = row.properties();
+                overview.types[properties.memory_type() as usize] += 1;
+                overview.pinned += u64::from(properties.is_pinned());
+                overview.flagged += u64::from(properties.is_flagged());
+                overview.bytes += row.bytes();
+                *namespaces.entry(properties.namespace()).or_default() += 1;
+                let at = row.created_at();
                 overview.oldest = Some(overview.oldest.map_or(at, |oldest| oldest.min(at)));
                 overview.newest = overview.newest.max(Some(at));
-                if row.tier() == Tier::Cold {
+                if properties.tier() == Tier::Cold {
                     overview.cold += 1;
                     continue;
                 }
-                let heat = seen.heat(now);
+                let heat = row.heat(now);
                 overview.hot += 1;
                 heats += heat;
                 let band = HEAT_BANDS.iter().position(|least| heat >= *least);
                 overview.bands[band.unwrap_or(HEAT_BANDS.len() - 1)] += 1;
-                let candidate = (of_f64(heat), seen.id());
+                let candidate = (of_f64(heat), row.id());
                 coldest = Some(coldest.map_or(candidate, |least: (u64, _)| least.min(candidate)));
             }
         });

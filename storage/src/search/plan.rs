@@ -17,7 +17,7 @@ use crate::index::chunk::{CHUNK_ROWS, Slot};
 use crate::index::graph::Graph;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryWords;
-use crate::model::heat::ceiling;
+use crate::model::heat::upper_bound;
 use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX};
 use crate::model::sq8::Code;
@@ -25,9 +25,9 @@ use crate::model::temporal::{Window, window};
 use crate::model::thermo::RecallWeights;
 use crate::model::vector::dot;
 use crate::model::words::subject_words;
-use crate::search::best::{Best, of_f64, to_f64};
 use crate::search::query::SearchRequest;
-use crate::search::scan::{FEW_ROWS, Glance, highest_heat, more_pass, scan};
+use crate::search::scan::{ChunkCandidates, FEW_ROWS, highest_heat, more_pass, scan};
+use crate::search::top_k::{TopK, of_f64, to_f64};
 use crate::simd::dispatch;
 
 /// Memories that the graph is asked for.
@@ -89,8 +89,8 @@ impl<'a> Search<'a> {
 
     /// The best, and whether the graph was asked for them: only where more than
     /// `exact_max` pass.
-    pub(crate) fn best(&self, exact_max: usize) -> (Best<Factors>, bool) {
-        let mut best = Best::new(self.request.limit);
+    pub(crate) fn best(&self, exact_max: usize) -> (TopK<Factors>, bool) {
+        let mut best = TopK::new(self.request.limit);
         match self.ask_graph(exact_max) {
             Some((named, rest_at_most)) => {
                 self.score(&mut best, Some(&named), None, 1.0);
@@ -122,14 +122,14 @@ impl<'a> Search<'a> {
         // Fewer than asked for: what else there is may be anywhere.
         let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
         let rest_at_most = farthest
-            .map_or(1.0, |(_, similarity)| code.ceiling_of(*similarity, error_max).min(1.0));
+            .map_or(1.0, |(_, similarity)| code.upper_bound_of(*similarity, error_max).min(1.0));
         let named: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
         Some((named | unheld, rest_at_most))
     }
 
     /// Slots that hold a word of the query, if no other of this similarity at most would be
     /// kept, hot as it may be.
-    fn only_words_help(&self, best: &Best<Factors>, at_most: f32) -> Option<RoaringBitmap> {
+    fn only_words_help(&self, best: &TopK<Factors>, at_most: f32) -> Option<RoaringBitmap> {
         let [worst, ..] = best.worst()?;
         let wordless = Factors {
             similarity: f64::from(at_most),
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
     /// neither is computed for what cannot be kept at its highest.
     fn score(
         &self,
-        best: &mut Best<Factors>,
+        best: &mut TopK<Factors>,
         within: Option<&RoaringBitmap>,
         done: Option<&RoaringBitmap>,
         at_most: f32,
@@ -159,55 +159,60 @@ impl<'a> Search<'a> {
         let mut similarities = [at_most; CHUNK_ROWS];
         let mut dots = Vec::new();
         let filter = &self.request.filter;
-        scan(self.index, filter, within, Some(&self.words), self.now, |mut glance| {
+        scan(self.index, filter, within, Some(&self.words), self.now, |mut candidates| {
             // Of few, each is scored at once.
-            let many = glance.rows.len() > FEW_ROWS;
+            let many = candidates.rows.len() > FEW_ROWS;
             if many {
                 similarities.fill(at_most);
-                self.keep_possible(&mut glance, &similarities, best);
+                self.keep_possible(&mut candidates, &similarities, best);
             }
             if let Some(done) = done {
-                glance.strike(done);
+                candidates.exclude(done);
             }
             if let Some(code) = &self.code {
-                glance.chunk.similarity_ceilings(code, glance.rows, &mut dots, &mut similarities);
+                candidates.chunk.similarity_upper_bounds(
+                    code,
+                    candidates.rows,
+                    &mut dots,
+                    &mut similarities,
+                );
             } else {
                 similarities.fill(at_most);
             }
-            if glance.rows.len() > FEW_ROWS {
-                self.keep_possible(&mut glance, &similarities, best);
+            if candidates.rows.len() > FEW_ROWS {
+                self.keep_possible(&mut candidates, &similarities, best);
             }
-            self.score_each(&glance, &similarities, best);
+            self.score_each(&candidates, &similarities, best);
         });
     }
 
     /// Strikes off what would not be kept if it were as similar as `similarities` say.
     fn keep_possible(
         &self,
-        glance: &mut Glance<'_>,
+        candidates: &mut ChunkCandidates<'_>,
         similarities: &[f32; CHUNK_ROWS],
-        best: &Best<Factors>,
+        best: &TopK<Factors>,
     ) {
         let Some([worst, ..]) = best.worst() else { return };
-        let mut ceilings = [0.0; CHUNK_ROWS];
-        self.ceilings(glance, similarities, &mut ceilings);
+        let mut upper_bounds = [0.0; CHUNK_ROWS];
+        self.upper_bounds(candidates, similarities, &mut upper_bounds);
         let lowest = (to_f64(worst) - self.slack()) as f32;
-        glance.rows.retain(|at| ceilings[usize::from(*at)] >= lowest);
+        candidates.rows.retain(|at| upper_bounds[usize::from(*at)] >= lowest);
     }
 
     /// What the score of each row is at most, nearly: see [`slack`](Self::slack).
-    fn ceilings(
+    fn upper_bounds(
         &self,
-        glance: &Glance<'_>,
+        candidates: &ChunkCandidates<'_>,
         similarities: &[f32; CHUNK_ROWS],
-        ceilings: &mut [f32; CHUNK_ROWS],
+        upper_bounds: &mut [f32; CHUNK_ROWS],
     ) {
         let similarity_weight = self.weights.similarity_weight as f32;
         let heat_weight = self.weights.heat_weight as f32;
         let keyword_weight = self.weights.keyword_weight as f32;
         let mut boosts = [self.boost(true) as f32 + 1.0; CHUNK_ROWS];
-        self.boost_in_time(glance, &mut boosts);
-        let (heats, overlaps) = (glance.heat_ceilings, glance.overlaps);
+        self.boost_in_time(candidates, &mut boosts);
+        let (heats, overlaps) = (candidates.heat_upper_bounds, candidates.overlaps);
         dispatch(
             #[inline(always)]
             || {
@@ -215,20 +220,20 @@ impl<'a> Search<'a> {
                     let base = similarities[at] * similarity_weight + heats[at] * heat_weight;
                     let by_words = base * (1.0 + keyword_weight * overlaps[at] as f32);
                     // A base below zero is highest without a boost.
-                    ceilings[at] = (by_words * boosts[at]).max(by_words);
+                    upper_bounds[at] = (by_words * boosts[at]).max(by_words);
                 }
             },
         );
     }
 
     /// Multiplies `boosts` by what closeness in time gives each row at most.
-    fn boost_in_time(&self, glance: &Glance<'_>, boosts: &mut [f32; CHUNK_ROWS]) {
+    fn boost_in_time(&self, candidates: &ChunkCandidates<'_>, boosts: &mut [f32; CHUNK_ROWS]) {
         let Some(window) = &self.window else { return };
         let most = self.weights.temporal_max_boost as f32;
-        for (at, seen) in glance.each() {
+        for (at, row) in candidates.each() {
             let half_lives =
-                window.days_outside(seen.created_at()) / self.weights.temporal_decay_days;
-            boosts[at] *= 1.0 + ceiling(most, 0.0, half_lives as f32);
+                window.days_outside(row.created_at()) / self.weights.temporal_decay_days;
+            boosts[at] *= 1.0 + upper_bound(most, 0.0, half_lives as f32);
         }
     }
 
@@ -257,31 +262,31 @@ impl<'a> Search<'a> {
 
     fn score_each(
         &self,
-        glance: &Glance<'_>,
+        candidates: &ChunkCandidates<'_>,
         similarities: &[f32; CHUNK_ROWS],
-        best: &mut Best<Factors>,
+        best: &mut TopK<Factors>,
     ) {
         let rank = |factors: &Factors| [of_f64(factors.fused(&self.weights)), 0, 0];
-        for (at, seen) in glance.each() {
-            let at_home = self.home == Some(seen.properties().namespace());
+        for (at, row) in candidates.each() {
+            let at_home = self.home == Some(row.properties().namespace());
             let mut factors = Factors {
                 similarity: f64::from(similarities[at]),
-                heat: glance.heat_ceilings[at].into(),
-                keyword_overlap: glance.overlaps[at],
-                temporal_boost: self.temporal_boost(seen.created_at()),
+                heat: candidates.heat_upper_bounds[at].into(),
+                keyword_overlap: candidates.overlaps[at],
+                temporal_boost: self.temporal_boost(row.created_at()),
                 namespace_boost: self.boost(at_home),
             };
             if best.refuses(rank(&factors)) {
                 continue;
             }
             if let Some(query) = &self.request.vector {
-                factors.similarity = f64::from(dot(query, seen.vector()).clamp(-1.0, 1.0));
+                factors.similarity = f64::from(dot(query, row.vector()).clamp(-1.0, 1.0));
             }
             if best.refuses(rank(&factors)) {
                 continue;
             }
-            factors.heat = seen.heat(self.now);
-            best.offer(rank(&factors), seen.id(), || factors);
+            factors.heat = row.heat(self.now);
+            best.offer(rank(&factors), row.id(), || factors);
         }
     }
 }

@@ -39,12 +39,12 @@ pub struct Hit {
     /// The weights that was made with.
     pub weights: RecallWeights,
     /// The edge that gave it its score, if one did.
-    pub via: Option<Via>,
+    pub via: Option<Traversal>,
 }
 
 /// An edge from another result that gave a result its score: the product of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Via {
+pub struct Traversal {
     /// The other result.
     pub seed: MemoryId,
     /// Its own score.
@@ -57,7 +57,7 @@ pub struct Via {
 
 /// What a search found.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct SearchResults {
     /// The best results, best first, ties by id.
     pub hits: Vec<Hit>,
     /// The time that the query names, if it names one.
@@ -69,10 +69,10 @@ impl Reader {
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<Found> {
+    pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<SearchResults> {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else {
-            return Ok(Found::default());
+            return Ok(SearchResults::default());
         };
         let now = engine.position.read().clock;
         let thermo = thermo(&engine, tenant);
@@ -92,6 +92,6 @@ impl Reader {
         if request.filter.tier == TierFilter::Cold {
             traverse(&rows, tenant, request, (&thermo, now), &mut hits)?;
         }
-        Ok(Found { hits, window: search.window().cloned() })
+        Ok(SearchResults { hits, window: search.window().cloned() })
     }
 }

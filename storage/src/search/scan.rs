@@ -111,12 +111,12 @@ impl Filter {
 
 /// A memory under the scan.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct RowRef<'a> {
     chunk: &'a Chunk,
     at: usize,
 }
 
-impl Seen<'_> {
+impl RowRef<'_> {
     pub(crate) fn id(&self) -> MemoryId {
         self.chunk.id(self.at)
     }
@@ -162,35 +162,36 @@ impl Seen<'_> {
     }
 }
 
-/// The memories of one chunk that pass, and what is known of them at a glance.
-pub(crate) struct Glance<'a> {
+/// The memories of one chunk that pass, and what is known of them at a candidates.
+pub(crate) struct ChunkCandidates<'a> {
     pub(crate) chunk: &'a Chunk,
     pub(crate) number: usize,
-    /// Rows of those that pass, the newest first; the visitor may strike some off.
+    /// Rows of those that pass, the newest first; the visitor may exclude some off.
     pub(crate) rows: &'a mut Vec<u16>,
     /// Keyword overlap with the query by row, 0 without one.
     pub(crate) overlaps: &'a [f64; CHUNK_ROWS],
     /// What the heat is at most, by row.
-    pub(crate) heat_ceilings: &'a [f32; CHUNK_ROWS],
+    pub(crate) heat_upper_bounds: &'a [f32; CHUNK_ROWS],
 }
 
-impl<'a> Glance<'a> {
+impl<'a> ChunkCandidates<'a> {
     /// The memories in `rows`, with their rows.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (usize, Seen<'a>)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (usize, RowRef<'a>)> {
         let chunk = self.chunk;
-        self.rows.iter().map(|at| usize::from(*at)).map(move |at| (at, Seen { chunk, at }))
+        self.rows.iter().map(|at| usize::from(*at)).map(move |at| (at, RowRef { chunk, at }))
     }
 
     /// Strikes off what is neither pinned nor may be as hot as `lowest`: computing a
     /// heat is what an order by heat costs.
     pub(crate) fn keep_hotter_or_pinned(&mut self, lowest: f32) {
-        let hot =
-            |at: usize| self.heat_ceilings[at] >= lowest || self.chunk.properties(at).is_pinned();
+        let hot = |at: usize| {
+            self.heat_upper_bounds[at] >= lowest || self.chunk.properties(at).is_pinned()
+        };
         self.rows.retain(|at| hot(usize::from(*at)));
     }
 
     /// Strikes off what is in `slots`.
-    pub(crate) fn strike(&mut self, slots: &RoaringBitmap) {
+    pub(crate) fn exclude(&mut self, slots: &RoaringBitmap) {
         let first = self.number * CHUNK_ROWS;
         self.rows.retain(|at| !slots.contains((first + usize::from(*at)) as Slot));
     }
@@ -203,29 +204,29 @@ const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
 
 /// Calls `visit` with each chunk that holds memories that pass, roughly the newest
 /// first: under most orders those rank high, and what follows is then dismissed at a
-/// glance. Looks at the slots in `within` only, if it is given.
+/// candidates. Looks at the slots in `within` only, if it is given.
 pub(crate) fn scan(
     index: &TenantIndex,
     filter: &Filter,
     within: Option<&RoaringBitmap>,
     words: Option<&QueryWords>,
     now: Timestamp,
-    mut visit: impl FnMut(Glance<'_>),
+    mut visit: impl FnMut(ChunkCandidates<'_>),
 ) {
-    let (mut overlaps, mut heat_ceilings) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
+    let (mut overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     each_chunk_passing(index, filter, within, |inner, number, chunk, rows| {
         if rows.len() > FEW_ROWS {
-            chunk.heat_ceilings(now, &mut heat_ceilings);
+            chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
         } else {
             for at in rows.iter().map(|at| usize::from(*at)) {
-                heat_ceilings[at] = chunk.heat(at, now) as f32 * ROUNDED_UP;
+                heat_upper_bounds[at] = chunk.heat(at, now) as f32 * ROUNDED_UP;
             }
         }
         if let Some(words) = words {
             inner.overlaps(words, number, &mut overlaps);
         }
-        let (overlaps, heat_ceilings) = (&overlaps, &heat_ceilings);
-        visit(Glance { chunk, number, rows, overlaps, heat_ceilings });
+        let (overlaps, heat_upper_bounds) = (&overlaps, &heat_upper_bounds);
+        visit(ChunkCandidates { chunk, number, rows, overlaps, heat_upper_bounds });
         true
     });
 }

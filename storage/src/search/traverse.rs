@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::score::rounded;
 use crate::model::thermo::Thermo;
-use crate::search::query::{Hit, SearchRequest, Via};
+use crate::search::query::{Hit, SearchRequest, Traversal};
 use crate::table::view::View;
 
 /// Results whose edges are followed, the best ones.
@@ -25,10 +25,10 @@ pub(crate) fn traverse(
     (thermo, now): (&Thermo, Timestamp),
     hits: &mut Vec<Hit>,
 ) -> Result<()> {
-    let mut led: HashMap<MemoryId, Via> = HashMap::new();
+    let mut led: HashMap<MemoryId, Traversal> = HashMap::new();
     for seed in hits.iter().take(SEEDS_MAX) {
         for edge in rows.edges(tenant, seed.record.id)?.into_iter().take(EDGES_MAX) {
-            let via = Via {
+            let via = Traversal {
                 seed: seed.record.id,
                 seed_score: seed.score,
                 edge_weight: f64::from(edge.weight),
@@ -65,7 +65,7 @@ pub(crate) fn traverse(
     Ok(())
 }
 
-impl Via {
+impl Traversal {
     /// The score that it gives.
     pub fn score(&self) -> f64 {
         rounded(self.seed_score * self.edge_weight * self.damping)

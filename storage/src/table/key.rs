@@ -84,7 +84,7 @@ pub enum Kind {
     Firings = 0x51,
     /// How many deliveries a tenant has.
     Outbox = 0x52,
-    /// A delivery, owed or given up.
+    /// A delivery, pending or given up.
     Delivery = 0x53,
     /// Says when a delivery is due; no value.
     Due = 0x54,

@@ -9,8 +9,8 @@ use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::thermo::SettingValue;
-use storage::model::trigger::{Sealed, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, Command, Matching, MemoryPatch, Signal, TriggerPatch};
+use storage::model::trigger::{SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::{Action, BulkFilter, Command, MemoryPatch, Signal, TriggerPatch};
 
 use crate::common::{DIMENSION, TENANT, command, form, new_memory, vector};
 
@@ -52,7 +52,7 @@ impl Line {
 
     fn admit(&self) -> Action {
         let incarnation = [self.get("life").unwrap(); 16];
-        Action::Admit { node: self.get("node").unwrap(), incarnation }
+        Action::AddMember { node: self.get("node").unwrap(), incarnation }
     }
 
     fn memory_type(&self) -> Option<MemoryType> {
@@ -68,41 +68,41 @@ impl Line {
     pub fn command(&self) -> Command {
         let action = match self.words[0].as_str() {
             "form" => return form(DIMENSION),
-            "stamp" => return Command::duty(Action::Stamp),
-            "housekeep" => return Command::duty(Action::Housekeep),
-            "verify" => return Command::duty(Action::Verify),
-            "admit" => return Command::duty(self.admit()),
+            "stamp" => return Command::background(Action::AdvanceClock),
+            "expire" => return Command::background(Action::Expire),
+            "verify" => return Command::background(Action::Verify),
+            "admit" => return Command::background(self.admit()),
             "dismiss" => {
                 let node = self.get("node").unwrap();
-                return Command::duty(Action::Dismiss { node });
+                return Command::background(Action::RemoveMember { node });
             }
-            "create" => Action::Create(vec![self.new_memory()]),
-            "update" => Action::Update(self.id(), self.patch()),
-            "delete" => Action::Delete(self.id()),
-            "tick" => Action::Tick,
-            "restore" => Action::RestoreEach(self.ids()),
+            "create" => Action::CreateMemories(vec![self.new_memory()]),
+            "update" => Action::UpdateMemory(self.id(), self.patch()),
+            "delete" => Action::DeleteMemory(self.id()),
+            "tick" => Action::AdvanceTick,
+            "restore" => Action::RestoreMemories(self.ids()),
             "delete-each" => {
                 let (memory_type, namespace) = (self.memory_type(), self.get("namespace"));
-                Action::DeleteEach(self.ids(), Matching { memory_type, namespace })
+                Action::DeleteMemories(self.ids(), BulkFilter { memory_type, namespace })
             }
-            "update-each" => Action::UpdateEach(self.ids(), self.patch()),
-            "feedback" => Action::Feedback(self.id(), self.signal()),
-            "relate" => Action::Relate(self.ids()[0], self.ids()[1], self.words[3].clone()),
-            "unrelate" => Action::Unrelate(self.ids()[0], self.ids()[1], self.words[3].clone()),
-            "recall" => return Command::duty(Action::Observed(self.report())),
-            "configure" => Action::Configure(self.changes()),
-            "trigger" => Action::TriggerCreate(self.trigger_id(), Box::new(self.trigger())),
+            "update-each" => Action::UpdateMemories(self.ids(), self.patch()),
+            "feedback" => Action::GiveFeedback(self.id(), self.signal()),
+            "relate" => Action::CreateEdge(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "unrelate" => Action::DeleteEdge(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "recall" => return Command::background(Action::RecordReport(self.report())),
+            "configure" => Action::UpdateSettings(self.changes()),
+            "trigger" => Action::CreateTrigger(self.trigger_id(), Box::new(self.trigger())),
             // A batch of memories of 40 kB each.
-            "large" => Action::Create(self.large(self.words[1].parse().unwrap())),
+            "large" => Action::CreateMemories(self.large(self.words[1].parse().unwrap())),
             "trigger-update" => {
-                Action::TriggerUpdate(self.trigger_id(), Box::new(self.trigger_patch()))
+                Action::UpdateTrigger(self.trigger_id(), Box::new(self.trigger_patch()))
             }
-            "trigger-delete" => Action::TriggerDelete(self.trigger_id()),
-            "attempt" => Action::Attempted(vec![self.attempt()]),
-            "replay" if self.words.len() > 1 => Action::Replay(Some(self.delivery_id())),
-            "replay" => Action::Replay(None),
-            "key" => Action::KeyCreate(self.key_id(&self.words[1]), self.api_key()),
-            "key-delete" => Action::KeyDelete(self.key_id(&self.words[1])),
+            "trigger-delete" => Action::DeleteTrigger(self.trigger_id()),
+            "attempt" => Action::RecordAttempts(vec![self.attempt()]),
+            "replay" if self.words.len() > 1 => Action::ReplayDeliveries(Some(self.delivery_id())),
+            "replay" => Action::ReplayDeliveries(None),
+            "key" => Action::CreateKey(self.key_id(&self.words[1]), self.api_key()),
+            "key-delete" => Action::DeleteKey(self.key_id(&self.words[1])),
             other => panic!("no command {other}"),
         };
         let key = self.settings.get("key");
@@ -114,7 +114,7 @@ impl Line {
         let command = Command { receipt, ..command(action) };
         // Of a trigger also nobody's, as those of a service are.
         match (&command.action, self.settings.get("owner")) {
-            (Action::TriggerCreate(..), owner) => {
+            (Action::CreateTrigger(..), owner) => {
                 Command { actor: owner.map(|owner| self.key_id(owner)), ..command }
             }
             _ => command,
@@ -197,7 +197,7 @@ impl Line {
             "deprecate" => TriggerAction::Deprecate,
             "webhook" => {
                 let secret = self.get::<String>("secret");
-                let secret = secret.map(|secret| Sealed(secret.into_bytes()));
+                let secret = secret.map(|secret| SealedSecret(secret.into_bytes()));
                 let url = self.get("url").unwrap_or_else(|| "https://hooks.example/1".into());
                 TriggerAction::Webhook { url, secret, retiring: None }
             }

@@ -9,8 +9,8 @@ use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, Applied, Batch, Body, Command, Decision, Draft, Entry, NewMemory, Options, Reader,
-    Writer, codec, decide,
+    Action, ApplyOutcome, Batch, Command, Decision, Draft, Entry, EntryBody, NewMemory, Options,
+    Reader, Writer, codec, decide,
 };
 
 pub const TENANT: TenantId = TenantId(1);
@@ -56,7 +56,8 @@ pub fn form(dimension: usize) -> Command {
         created_at: Timestamp(0),
         last_used_at: None,
     };
-    let action = Action::Form { cluster, tenant: "default".into(), key_id: KeyId([0; 8]), key };
+    let action =
+        Action::Bootstrap { cluster, tenant: "default".into(), key_id: KeyId([0; 8]), key };
     Command { tenant: None, actor: None, receipt: None, action }
 }
 
@@ -88,14 +89,14 @@ impl Engine {
     }
 
     /// Applies a batch as the next log entry.
-    pub fn apply(&mut self, batch: &Batch) -> Applied {
+    pub fn apply(&mut self, batch: &Batch) -> ApplyOutcome {
         let position = self.reader.position();
         let index = if position.log_id.is_empty() { 0 } else { position.index + 1 };
         self.apply_at(index, codec::encode(batch))
     }
 
-    pub fn apply_at(&mut self, index: u64, bytes: Vec<u8>) -> Applied {
+    pub fn apply_at(&mut self, index: u64, bytes: Vec<u8>) -> ApplyOutcome {
         let log_id = index.to_be_bytes().to_vec();
-        self.writer.apply(Entry { index, log_id, body: Body::Batch(bytes) }).unwrap()
+        self.writer.apply(Entry { index, log_id, body: EntryBody::Batch(bytes) }).unwrap()
     }
 }

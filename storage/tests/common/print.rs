@@ -6,7 +6,7 @@ use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
 use storage::model::tick::{Stage, Tick};
-use storage::model::trigger::{Notification, Sealed, TriggerAction};
+use storage::model::trigger::{Notification, SealedSecret, TriggerAction};
 use storage::{Change, Decision, Reply};
 
 pub fn name(id: MemoryId) -> char {
@@ -27,7 +27,7 @@ fn trigger(id: TriggerId) -> char {
 
 /// By which secrets its requests are signed.
 fn signed(action: &TriggerAction) -> String {
-    let text = |secret: &Sealed| String::from_utf8(secret.0.clone()).unwrap();
+    let text = |secret: &SealedSecret| String::from_utf8(secret.0.clone()).unwrap();
     match action {
         TriggerAction::Webhook { url, secret: Some(secret), retiring } => {
             let retiring = retiring.as_ref().map(|(secret, until)| (text(secret), time(*until)));
@@ -79,11 +79,11 @@ pub fn told(decision: &Decision) -> String {
             format!("done: {}", memories.iter().map(shown).collect::<Vec<_>>().join(", "))
         }
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
-        Ok(Reply::Configured(_)) => "configured".into(),
-        Ok(Reply::Each(outcomes)) => {
+        Ok(Reply::Settings(_)) => "configured".into(),
+        Ok(Reply::Bulk(outcomes)) => {
             let one = |outcome: &Result<(), _>| match outcome {
                 Ok(()) => "done".to_owned(),
-                Err(refusal) => format!("refused: {refusal}"),
+                Err(rejection) => format!("refused: {rejection}"),
             };
             outcomes.iter().map(one).collect::<Vec<_>>().join(", ")
         }
@@ -96,7 +96,7 @@ pub fn told(decision: &Decision) -> String {
         ),
         Ok(Reply::ApiKey(_, key)) => format!("key {} may {}", key.name, key.role.name()),
         Ok(Reply::Rule(rule)) => format!("rule {} for {}", rule.number, rule.namespace),
-        Ok(Reply::Related { edge, is_new }) => format!(
+        Ok(Reply::Edge { edge, is_new }) => format!(
             "{} -{}- {}{}",
             name(edge.source),
             edge.relation,
@@ -117,16 +117,16 @@ pub fn told(decision: &Decision) -> String {
             let off = if row.enabled { "" } else { ", disabled" };
             format!("trigger {} has fired {} times{off}", trigger(*id), firings.count)
         }
-        Ok(Reply::Replaying { count, .. }) => format!("{count} replayed"),
-        Ok(Reply::Notified(reply, notifications)) => {
+        Ok(Reply::ReplayedDeliveries { count, .. }) => format!("{count} replayed"),
+        Ok(Reply::WithNotifications(reply, notifications)) => {
             let said =
                 |said: &Notification| format!("; {} says {:?}", said.trigger_name, said.message);
             told(&Ok((**reply).clone())) + &notifications.iter().map(said).collect::<String>()
         }
         Ok(Reply::Done) => "done".into(),
-        Ok(Reply::Marked(number)) => format!("marked {number}"),
-        Ok(Reply::Unfinished) => "done in part".into(),
-        Err(refusal) => format!("refused: {refusal}"),
+        Ok(Reply::VerifyMark(number)) => format!("marked {number}"),
+        Ok(Reply::Partial) => "done in part".into(),
+        Err(rejection) => format!("refused: {rejection}"),
     }
 }
 
@@ -226,12 +226,12 @@ fn fact_of_triggers(change: &Change) -> String {
         }
         Change::OutboxPut(_, outbox) => format!(
             "{} deliveries pending, {} dead letters, {} dropped",
-            outbox.owed, outbox.dead, outbox.dropped
+            outbox.pending, outbox.dead_letters, outbox.dropped
         ),
         Change::DeliveryPut(_, id, row, _) => {
             let stage = match row.stage {
-                DeliveryStage::Owed(due_at) => format!("due {}", time(due_at)),
-                DeliveryStage::Dead(at) => format!("dead-lettered {}", time(at)),
+                DeliveryStage::Pending(due_at) => format!("due {}", time(due_at)),
+                DeliveryStage::DeadLettered(at) => format!("dead-lettered {}", time(at)),
             };
             format!(
                 "delivery {} of {:?} after {} attempts: {stage}",

@@ -102,7 +102,7 @@ impl World {
                     body_hash: [random.below(2) as u8; 32],
                     status: 201,
                 });
-                Command { receipt, ..command(Action::Create(vec![new])) }
+                Command { receipt, ..command(Action::CreateMemories(vec![new])) }
             }
             5..=7 => {
                 let label = random.chance(30).then(|| random.text());
@@ -117,9 +117,9 @@ impl World {
                     min_heat: random.chance(10).then(|| random.heat()),
                     current_heat: random.chance(20).then(|| random.heat()),
                 };
-                command(Action::Update(id, patch))
+                command(Action::UpdateMemory(id, patch))
             }
-            8..=9 => command(Action::Delete(id)),
+            8..=9 => command(Action::DeleteMemory(id)),
             _ => self.warming(random, &known, id),
         }
     }
@@ -128,16 +128,16 @@ impl World {
     pub fn warming(&mut self, random: &mut Random, known: &[MemoryId], id: MemoryId) -> Command {
         let other = if known.is_empty() { id } else { random.pick(known) };
         match random.below(5) {
-            0 => command(Action::Tick),
+            0 => command(Action::AdvanceTick),
             1 => {
                 let signals =
                     [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
-                command(Action::Feedback(id, random.pick(&signals)))
+                command(Action::GiveFeedback(id, random.pick(&signals)))
             }
             2 if other != id => {
-                command(Action::Relate(id, other, random.pick(&["uses", "needs"]).into()))
+                command(Action::CreateEdge(id, other, random.pick(&["uses", "needs"]).into()))
             }
-            3 => command(Action::RestoreEach(vec![id, other])),
+            3 => command(Action::RestoreMemories(vec![id, other])),
             _ => {
                 self.next += 1;
                 let tenant = TenantReport {
@@ -150,7 +150,7 @@ impl World {
                 };
                 let (node, number) = (1, self.next);
                 let report = Report { node, boot: 7, number, tenants: vec![tenant] };
-                Command::duty(Action::Observed(report))
+                Command::background(Action::RecordReport(report))
             }
         }
     }
@@ -172,7 +172,7 @@ impl World {
             return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
         }
         match &command.action {
-            Action::Create(new) => {
+            Action::CreateMemories(new) => {
                 let new = &new[0];
                 let memory = Memory {
                     label: new.label.clone(),
@@ -197,14 +197,14 @@ impl World {
                 }
                 "done"
             }
-            Action::Update(id, patch) => match self.memories.get_mut(id) {
+            Action::UpdateMemory(id, patch) => match self.memories.get_mut(id) {
                 None => "not found",
                 Some(naive) => {
                     update(naive, patch, now);
                     "done"
                 }
             },
-            Action::Delete(id) => match self.memories.get(id) {
+            Action::DeleteMemory(id) => match self.memories.get(id) {
                 None => "not found",
                 Some(naive) if naive.memory.is_locked => "locked",
                 Some(_) => {
@@ -212,8 +212,8 @@ impl World {
                     "deleted"
                 }
             },
-            Action::Feedback(id, _) if !self.memories.contains_key(id) => "not found",
-            Action::Relate(one, other, _)
+            Action::GiveFeedback(id, _) if !self.memories.contains_key(id) => "not found",
+            Action::CreateEdge(one, other, _)
                 if !self.memories.contains_key(one) || !self.memories.contains_key(other) =>
             {
                 "not found"

@@ -184,7 +184,7 @@ async fn follow(cluster: &Cluster, streams: usize) {
     let agents: Vec<_> = (0..=streams / 64).map(|_| cluster.another_client()).collect();
     for number in 0..streams {
         let ask = agents[number / 64].ask_at(&cluster.at(number % nodes), Method::GET, "/events");
-        let mut stream = Stream::of(ask).await.unwrap_or_else(|refusal| panic!("{refusal:?}"));
+        let mut stream = Stream::of(ask).await.unwrap_or_else(|rejection| panic!("{rejection:?}"));
         tokio::spawn(async move { while stream.next().await.is_some() {} });
     }
 }

@@ -10,8 +10,8 @@ use openraft::{ChangeMembers, RaftMetrics};
 use storage::Log;
 use tokio::time::Instant;
 
+use crate::membership::followers::Followers;
 use crate::shared::Shared;
-use crate::standing::Followers;
 use crate::types::{LogId, NodeId, TypeConfig};
 
 /// Log bytes up to which entries are kept for a follower that is catching up.
@@ -27,7 +27,7 @@ const PROMOTION_LAG_MAX: u64 = 100;
 
 /// When the state is made durable and the log cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cuts {
+pub struct LogCompaction {
     /// After the log has grown by so many bytes.
     pub log_bytes: u64,
     /// After so long all the same.
@@ -35,28 +35,29 @@ pub struct Cuts {
     /// Entries that stay although the state is durable past them: a follower that was
     /// away for a moment needs no snapshot.
     pub keep_entries: u64,
-    /// For how long a follower that does not answer holds cuts back: longer than it is
+    /// For how long a follower that does not answer holds compaction back: longer than it is
     /// silent while it installs a copy of the state.
     pub hold: Duration,
 }
 
 /// Runs until raft stops.
-pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, cuts: Cuts) {
+pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, compaction: LogCompaction) {
     let (mut durable_at, mut bytes_then) = (Instant::now(), 0);
     let mut joint = None;
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         let metrics = shared.raft.metrics().borrow_watched().clone();
         if shared.serves() {
-            settle_members(&shared, &metrics, &mut joint).await;
+            advance_membership(&shared, &metrics, &mut joint).await;
         }
         let bytes = log.size_bytes();
         // The log shrinks some time after its entries are purged.
         bytes_then = bytes.min(bytes_then);
         let grown = bytes.saturating_sub(bytes_then);
-        let old = durable_at.elapsed() >= cuts.log_age && metrics.last_applied > metrics.snapshot;
-        let due = grown >= cuts.log_bytes || old;
-        if !due || bytes < LOG_BYTES_MAX && somebody_needs_the_log(&metrics, cuts) {
+        let old =
+            durable_at.elapsed() >= compaction.log_age && metrics.last_applied > metrics.snapshot;
+        let due = grown >= compaction.log_bytes || old;
+        if !due || bytes < LOG_BYTES_MAX && is_log_needed(&metrics, compaction) {
             continue;
         }
         if shared.raft.trigger().snapshot().await.is_err() {
@@ -68,20 +69,20 @@ pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, cuts: Cuts) {
 
 /// Whether a follower that answers has not reached what a cut would remove: cut
 /// now, and it would need a snapshot, during which the log grows and is cut again.
-fn somebody_needs_the_log(metrics: &RaftMetrics<TypeConfig>, cuts: Cuts) -> bool {
+fn is_log_needed(metrics: &RaftMetrics<TypeConfig>, compaction: LogCompaction) -> bool {
     let followers = Followers(metrics);
     let applied = metrics.last_applied.map_or(0, |id| id.index());
-    let reached = applied.saturating_sub(cuts.keep_entries);
+    let reached = applied.saturating_sub(compaction.keep_entries);
     metrics.membership_config.nodes().any(|(node, _)| {
         let behind = followers.matched(*node).unwrap_or(0) < reached;
-        *node != metrics.id && behind && followers.answers(*node, cuts.hold)
+        *node != metrics.id && behind && followers.answers(*node, compaction.hold)
     })
 }
 
 /// Finishes a change of membership whose leader died over it, then makes voters of
 /// the learners that hold nearly all of the log. `joint` is the half-done change that
 /// the last look found: one that is found only now may be under way.
-async fn settle_members(
+async fn advance_membership(
     shared: &Shared,
     metrics: &RaftMetrics<TypeConfig>,
     joint: &mut Option<LogId>,

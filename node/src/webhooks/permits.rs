@@ -1,5 +1,5 @@
-//! How many requests may be under way, and which ones are. Each takes a place until what became
-//! of it is recorded; a place is free again however its request ends.
+//! How many requests may be under way, and which ones are. Each takes a permit until what became
+//! of it is recorded; a permit is free again however its request ends.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -15,9 +15,9 @@ const NODE_MAX: usize = 64;
 const TENANT_MAX: usize = 32;
 const HOST_MAX: usize = 8;
 
-/// All places of a node.
+/// All permits of a node.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct HostPermits {
     taken: Mutex<Taken>,
     freed: Notify,
 }
@@ -29,9 +29,9 @@ struct Taken {
     hosts: HashMap<String, usize>,
 }
 
-/// A place that is taken, until this is dropped.
-pub(super) struct Place {
-    places: Arc<Places>,
+/// A permit that is taken, until this is dropped.
+pub(super) struct Permit {
+    permits: Arc<HostPermits>,
     tenant: TenantId,
     id: DeliveryId,
     host: String,
@@ -44,7 +44,7 @@ impl Taken {
     }
 }
 
-impl Places {
+impl HostPermits {
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().expect("no code panics while it holds what is under way")
     }
@@ -54,13 +54,13 @@ impl Places {
         self.taken().has_room(tenant)
     }
 
-    /// Takes a place for a delivery that is not under way; no host bounds what is sent nowhere.
+    /// Takes a permit for a delivery that is not under way; no host bounds what is sent nowhere.
     pub(super) fn take(
         self: &Arc<Self>,
         tenant: TenantId,
         id: DeliveryId,
         host: &str,
-    ) -> Option<Place> {
+    ) -> Option<Permit> {
         let mut taken = self.taken();
         let of_host = taken.hosts.get(host).copied().unwrap_or(0);
         let is_crowded = of_host >= HOST_MAX && !host.is_empty();
@@ -69,23 +69,23 @@ impl Places {
         }
         *taken.tenants.entry(tenant).or_default() += 1;
         *taken.hosts.entry(host.to_owned()).or_default() += 1;
-        Some(Place { places: Arc::clone(self), tenant, id, host: host.to_owned() })
+        Some(Permit { permits: Arc::clone(self), tenant, id, host: host.to_owned() })
     }
 
-    /// Waits until a place is free again.
+    /// Waits until a permit is free again.
     pub(super) async fn freed(&self) {
         self.freed.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken();
+        let mut taken = self.permits.taken();
         taken.deliveries.remove(&(self.tenant, self.id));
         leave(&mut taken.tenants, &self.tenant);
         leave(&mut taken.hosts, &self.host);
         drop(taken);
-        self.places.freed.notify_one();
+        self.permits.freed.notify_one();
     }
 }
 
@@ -109,30 +109,30 @@ mod tests {
 
     #[test]
     fn a_delivery_is_under_way_once_and_its_place_is_free_again() {
-        let places = Arc::new(Places::default());
-        let place = places.take(TenantId(1), id(1), "a").unwrap();
-        assert!(places.take(TenantId(1), id(1), "a").is_none());
-        drop(place);
-        assert!(places.take(TenantId(1), id(1), "a").is_some());
-        assert!(places.taken().tenants.is_empty() && places.taken().hosts.is_empty());
+        let permits = Arc::new(HostPermits::default());
+        let permit = permits.take(TenantId(1), id(1), "a").unwrap();
+        assert!(permits.take(TenantId(1), id(1), "a").is_none());
+        drop(permit);
+        assert!(permits.take(TenantId(1), id(1), "a").is_some());
+        assert!(permits.taken().tenants.is_empty() && permits.taken().hosts.is_empty());
     }
 
     #[test]
     fn hosts_tenants_and_the_node_have_bounds_and_nobody_is_shut_out() {
-        let places = Arc::new(Places::default());
+        let permits = Arc::new(HostPermits::default());
         let mut held = Vec::new();
         let mut fill = |tenant: u32| {
             let hosts = ["a", "b", "c", "d", "e"].map(|host| format!("{host}{tenant}"));
             for number in 0..100 {
                 let host = &hosts[number as usize % hosts.len()];
-                held.extend(places.take(TenantId(tenant), id(number), host));
+                held.extend(permits.take(TenantId(tenant), id(number), host));
             }
             held.len()
         };
         assert_eq!(fill(1), 32);
         assert_eq!(fill(2), 64);
         assert_eq!(fill(3), 65, "one of a tenant that has none");
-        let crowded = Arc::new(Places::default());
+        let crowded = Arc::new(HostPermits::default());
         let one: Vec<_> = (0..20).map(|n| crowded.take(TenantId(1), id(n), "a")).collect();
         assert_eq!(one.iter().flatten().count(), 8);
     }

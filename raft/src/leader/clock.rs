@@ -1,7 +1,7 @@
 //! The cluster clock: one time for all nodes, that no single bad clock can move.
-//! A pure rule, and the wall clocks that are handed to it.
+//! A pure rule, and the wall_clock clocks that are handed to it.
 //!
-//! `stamp = max(last + 1 µs, min(own wall clock, median of the voters' + 500 ms))`
+//! `stamp = max(last + 1 µs, min(own wall_clock clock, median of the voters' + 500 ms))`
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,16 +10,16 @@ use storage::model::id::Timestamp;
 /// How far above the voters' median a leader's own clock may lead.
 pub const LEAD_MAX: Duration = Duration::from_millis(500);
 
-/// A source of wall-clock time; injected, so that tests own it.
-pub trait Wall: Send + Sync {
-    /// Present wall-clock time.
+/// A source of wall_clock-clock time; injected, so that tests own it.
+pub trait WallClock: Send + Sync {
+    /// Present wall_clock-clock time.
     fn now(&self) -> Timestamp;
 }
 
 /// The machine's clock.
-pub struct SystemWall;
+pub struct SystemClock;
 
-impl Wall for SystemWall {
+impl WallClock for SystemClock {
     fn now(&self) -> Timestamp {
         let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => since.as_micros() as i64,
@@ -41,7 +41,7 @@ impl ClusterClock {
         Self { last, last_at: Instant::now() }
     }
 
-    /// The next stamp. `median` is that of the voters' wall clocks, own one
+    /// The next stamp. `median` is that of the voters' wall_clock clocks, own one
     /// included; without fresh samples of a quorum only elapsed time is trusted.
     pub(crate) fn stamp(&mut self, own: Timestamp, median: Option<Timestamp>) -> Timestamp {
         let stamp = next(self.last, self.last_at.elapsed(), own, median);

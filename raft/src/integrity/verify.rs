@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use storage::{Action, Reply};
 use tokio::time::Instant;
 
-use crate::network::client::{Lane, Peers};
-use crate::network::identity::Me;
-use crate::network::message::{Call, Return};
-use crate::operate::{MemberStatus, Operate, OperateError, Operator};
+use crate::membership::operations::Operator;
+use crate::network::client::{Channel, Peers};
+use crate::network::identity::LocalNode;
+use crate::network::message::{Rpc, RpcResponse};
+use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
 use crate::shared::Shared;
-use crate::types::NodeId;
 
 /// How often to look whether something has come about.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -29,44 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(3_600);
 /// How soon one is repeated that came to nothing.
 const RETRY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The SHA-256 of a state.
-pub(crate) type Hash = [u8; 32];
-
-/// What a node says of its state at a mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Word {
-    /// Not applied or not hashed yet, or forgotten.
-    Pending,
-    /// Not hashed, since it was still at an earlier mark.
-    Skipped,
-    Is(Hash),
-}
-
-/// Hashes of all members' states as of one index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Verification {
-    /// The index.
-    pub index: u64,
-    /// Each member with the SHA-256 of its state; `None` for one that did not say.
-    pub hashes: Vec<(NodeId, Option<Hash>)>,
-    /// Members that keep out from now on: most voters agree on another hash.
-    pub quarantined: Vec<NodeId>,
-}
-
-impl Verification {
-    /// Whether all members said the same.
-    pub fn agrees(&self) -> bool {
-        self.hashes.iter().all(|(_, hash)| hash.is_some()) && !self.differs()
-    }
-
-    /// Whether two of them said different things.
-    pub fn differs(&self) -> bool {
-        let mut said = self.hashes.iter().filter_map(|(_, hash)| *hash);
-        let first = said.next();
-        said.any(|hash| Some(hash) != first)
-    }
-}
-
 /// The hash that more than half of all voters gave, silent ones counted among them.
 /// Whoever disagrees with it is too few to be missed.
 fn agreed(voters: &[Option<Hash>]) -> Option<Hash> {
@@ -77,19 +38,19 @@ fn agreed(voters: &[Option<Hash>]) -> Option<Hash> {
 impl Operator<'_> {
     pub(crate) async fn verify(&self) -> Operate<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
-        let Reply::Marked(number) = reply else { return Err(OperateError::Unknown) };
+        let Reply::VerifyMark(number) = reply else { return Err(OperateError::Unknown) };
         let status = self.status()?;
-        let me = &self.shared.me;
+        let local = &self.shared.local;
         // Earlier than the caller gives up, so that it hears of those that are silent.
         let until = self.deadline.checked_sub(ANSWER_TIMEOUT).unwrap_or(self.deadline);
         let hashes = futures::future::join_all(status.members.iter().map(|member| async {
-            let word = match member.node == me.node {
-                true => word_at(me, number, until).await,
-                false => self.word_of(member, number, until).await,
+            let status = match member.node == local.node {
+                true => hash_status(local, number, until).await,
+                false => self.hash_status_of(member, number, until).await,
             };
-            match word {
-                Word::Is(hash) => Some(hash),
-                Word::Pending | Word::Skipped => None,
+            match status {
+                HashStatus::Ready(hash) => Some(hash),
+                HashStatus::Pending | HashStatus::Skipped => None,
             }
         }));
         let hashes: Vec<_> = status.members.iter().zip(hashes.await).collect();
@@ -100,7 +61,7 @@ impl Operator<'_> {
         if let Some(agreed) = agreed.filter(|_| !status.changing) {
             for (member, hash) in &hashes {
                 if hash.is_some_and(|hash| hash != agreed)
-                    && self.keep_out(member, number, agreed).await
+                    && self.quarantine_member(member, number, agreed).await
                 {
                     quarantined.push(member.node);
                 }
@@ -110,50 +71,55 @@ impl Operator<'_> {
         Ok(Verification { index, hashes, quarantined })
     }
 
-    async fn word_of(&self, member: &MemberStatus, number: u64, until: Instant) -> Word {
+    async fn hash_status_of(
+        &self,
+        member: &MemberStatus,
+        number: u64,
+        until: Instant,
+    ) -> HashStatus {
         let mut silences = 0;
         while Instant::now() < until && silences < SILENCES_MAX {
-            match self.ask(member, Call::Verified { number }).await {
-                Some(Return::Verified(Word::Pending)) => silences = 0,
-                Some(Return::Verified(word)) => return word,
+            match self.ask(member, Rpc::Verified { number }).await {
+                Some(RpcResponse::Verified(HashStatus::Pending)) => silences = 0,
+                Some(RpcResponse::Verified(status)) => return status,
                 _ => silences += 1,
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
-        Word::Pending
+        HashStatus::Pending
     }
 
-    async fn keep_out(&self, member: &MemberStatus, number: u64, agreed: Hash) -> bool {
+    async fn quarantine_member(&self, member: &MemberStatus, number: u64, agreed: Hash) -> bool {
         tracing::error!(node = member.node, "its state is not that of most others");
-        if member.node == self.peers.me.node {
-            return diverged(&self.shared.me, number, agreed);
+        if member.node == self.peers.local.node {
+            return quarantine_if_diverged(&self.shared.local, number, agreed);
         }
-        let answer = self.ask(member, Call::Diverged { number, agreed }).await;
-        matches!(answer, Some(Return::Quarantined { accepted: true }))
+        let answer = self.ask(member, Rpc::Diverged { number, agreed }).await;
+        matches!(answer, Some(RpcResponse::Quarantined { accepted: true }))
     }
 
-    async fn ask(&self, member: &MemberStatus, call: Call) -> Option<Return> {
+    async fn ask(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
         let (node, address) = (member.node, &member.address);
-        self.peers.call(Lane::Forward, node, address, call, ANSWER_TIMEOUT).await.ok()
+        self.peers.call(Channel::Forward, node, address, call, ANSWER_TIMEOUT).await.ok()
     }
 }
 
 /// What this node says of its state at a mark; waits until it can say, or until `until`.
-pub(crate) async fn word_at(me: &Me, number: u64, until: Instant) -> Word {
+pub(crate) async fn hash_status(local: &LocalNode, number: u64, until: Instant) -> HashStatus {
     loop {
-        let results = me.reader.verifier().results();
+        let results = local.reader.verifier().results();
         match results.iter().find(|result| result.number == number) {
-            Some(result) => return result.hash.map_or(Word::Skipped, Word::Is),
-            None if Instant::now() >= until => return Word::Pending,
+            Some(result) => return result.hash.map_or(HashStatus::Skipped, HashStatus::Ready),
+            None if Instant::now() >= until => return HashStatus::Pending,
             None => tokio::time::sleep(LOOK_INTERVAL).await,
         }
     }
 }
 
-/// Takes the leader's word that most voters hold what hashes to `agreed` at a mark. If
+/// Takes the leader's status that most voters hold what hashes to `agreed` at a mark. If
 /// this node does not, it is kept out from now on, and stops. Says whether it is.
-pub(crate) fn diverged(me: &Me, number: u64, agreed: Hash) -> bool {
-    let results = me.reader.verifier().results();
+pub(crate) fn quarantine_if_diverged(local: &LocalNode, number: u64, agreed: Hash) -> bool {
+    let results = local.reader.verifier().results();
     let Some(own) = results.iter().find(|result| result.number == number) else { return false };
     if own.hash.is_none_or(|hash| hash == agreed) {
         return false;
@@ -162,12 +128,12 @@ pub(crate) fn diverged(me: &Me, number: u64, agreed: Hash) -> bool {
         "the state of node {} as of index {} is not that of most other nodes: remove it from \
          the cluster, keep its data folder for whoever looks into this, and add a node with an \
          empty one and a new id",
-        me.node, own.index
+        local.node, own.index
     );
-    let entered = me.quarantine.enter(&reason);
+    let entered = local.quarantine.enter(&reason);
     match &entered {
-        Ok(()) => me.fault.report(&reason),
-        Err(error) => me.fault.storage(error),
+        Ok(()) => local.fault.report(&reason),
+        Err(error) => local.fault.storage(error),
     }
     entered.is_ok()
 }
@@ -175,7 +141,7 @@ pub(crate) fn diverged(me: &Me, number: u64, agreed: Hash) -> bool {
 /// Compares once in `every` of the time that the process runs, as long as this node
 /// leads; sooner again if that came to nothing. Runs until raft stops.
 pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, every: Duration) {
-    let newest = || shared.me.reader.verifier().results().last().map(|result| result.number);
+    let newest = || shared.local.reader.verifier().results().last().map(|result| result.number);
     let (mut last, mut due) = (newest(), Instant::now() + every);
     loop {
         tokio::time::sleep(DUE_INTERVAL).await;

@@ -28,8 +28,8 @@ pub(crate) fn of_heat(heat: f64) -> u64 {
     (heat * 1e6 + 0.5) as u64
 }
 
-/// The lowest heat ceiling at which a heat may be of the rank `heat`.
-pub(crate) fn lowest_ceiling(heat: u64) -> f32 {
+/// The lowest heat upper_bound at which a heat may be of the rank `heat`.
+pub(crate) fn lowest_upper_bound(heat: u64) -> f32 {
     // A resolution step lower: `of_heat` rounds, and so does f32.
     ((heat as f64 - 1.0) / 1e6) as f32 - f32::EPSILON
 }
@@ -70,20 +70,20 @@ impl<T> Ord for Candidate<T> {
 }
 
 /// Keeps the `capacity` best of what it is offered.
-pub(crate) struct Best<T> {
+pub(crate) struct TopK<T> {
     capacity: usize,
     heap: BinaryHeap<Candidate<T>>,
 }
 
-impl<T> Best<T> {
+impl<T> TopK<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { capacity, heap: BinaryHeap::new() }
     }
 
-    /// Whether nothing that ranks at most as `ceiling` would be kept.
+    /// Whether nothing that ranks at most as `upper_bound` would be kept.
     #[inline]
-    pub(crate) fn refuses(&self, ceiling: Rank) -> bool {
-        self.worst().is_some_and(|worst| worst > ceiling)
+    pub(crate) fn refuses(&self, upper_bound: Rank) -> bool {
+        self.worst().is_some_and(|worst| worst > upper_bound)
     }
 
     /// What nothing that ranks below would be kept for, once as many are kept as may be.
@@ -123,7 +123,7 @@ mod tests {
             let mut offers = offers;
             offers.sort_by_key(|(_, id)| *id);
             offers.dedup_by_key(|(_, id)| *id);
-            let mut best = Best::new(capacity);
+            let mut best = TopK::new(capacity);
             for (rank, id) in &offers {
                 best.offer([*rank, 0, 0], MemoryId([*id; 16]), || *rank);
             }
@@ -134,9 +134,9 @@ mod tests {
         }
 
         #[test]
-        fn no_heat_of_a_rank_lies_below_its_lowest_ceiling(heat in 0.0_f64..=1.0, up in 0_u64..3) {
+        fn no_heat_of_a_rank_lies_below_its_lowest_upper_bound(heat in 0.0_f64..=1.0, up in 0_u64..3) {
             let rank = of_heat(heat).saturating_sub(up);
-            prop_assert!(heat as f32 >= lowest_ceiling(rank));
+            prop_assert!(heat as f32 >= lowest_upper_bound(rank));
         }
 
         #[test]

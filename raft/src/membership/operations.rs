@@ -7,16 +7,17 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
-use serde::{Deserialize, Serialize};
 use storage::{Action, Command, Reply};
 use tokio::time::Instant;
 
 use crate::error::SubmitError;
+use crate::membership::followers::Followers;
 use crate::network::client::Peers;
+use crate::operation::{
+    ClusterStatus, MemberStatus, Operate, OperateError, Operation, OperationResult,
+};
 use crate::shared::Shared;
-use crate::standing::Followers;
 use crate::types::{NodeId, Peer, TypeConfig};
-use crate::verify::Verification;
 
 /// How long a node that is to join may take to say who it is.
 const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,94 +26,10 @@ const CONTACT_AGE_MAX_MS: u64 = 1_000;
 /// How long a voter may take to take over.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an operator wants.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Operation {
-    /// How the cluster stands.
-    Status,
-    /// Let the pristine node at this address in. It follows at once, and votes once
-    /// it has caught up.
-    Add {
-        /// Its id, as its own configuration says.
-        node: NodeId,
-        /// Host and port of its peer listener.
-        address: String,
-    },
-    /// Let a node go for good.
-    Remove {
-        /// Its id.
-        node: NodeId,
-    },
-    /// Have another voter lead.
-    Transfer {
-        /// Its id.
-        to: NodeId,
-    },
-    /// Have every node hash its state at one index, and compare.
-    Verify,
-}
-
-/// What came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Operated {
-    /// See [`Operation::Status`].
-    Status(ClusterStatus),
-    /// It is done, or under way where the operation says so.
-    Done,
-    /// See [`Operation::Verify`].
-    Verified(Verification),
-}
-
-/// How the cluster stands, as its leader sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClusterStatus {
-    /// The leader.
-    pub leader: NodeId,
-    /// Its term.
-    pub term: u64,
-    /// Index of the last entry of its log.
-    pub last_log_index: u64,
-    /// A change of membership is under way.
-    pub changing: bool,
-    /// All members by id.
-    pub members: Vec<MemberStatus>,
-}
-
-/// One member of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberStatus {
-    /// Its id.
-    pub node: NodeId,
-    /// Host and port of its peer listener.
-    pub address: String,
-    /// `leader`, `voter` or `learner`.
-    pub role: String,
-    /// Entries of the leader's log that it is not known to hold.
-    pub lag: Option<u64>,
-    /// Milliseconds since it last answered the leader.
-    pub last_contact_ms: Option<u64>,
-}
-
-/// Why an operation did not happen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum OperateError {
-    /// Nobody leads; nothing happened.
-    #[error("the cluster has no leader at the moment")]
-    NoLeader,
-    /// It may or may not have happened: look at the cluster's status.
-    #[error("the outcome is not known: look at the cluster's status")]
-    Unknown,
-    /// It cannot be done, and why.
-    #[error("{0}")]
-    Refused(String),
-}
-
 /// Whether a member is there to vote.
 fn is_there(member: &MemberStatus) -> bool {
     member.last_contact_ms.is_some_and(|ms| ms <= CONTACT_AGE_MAX_MS)
 }
-
-pub(crate) type Operate<T> = Result<T, OperateError>;
 
 fn refused<T>(reason: impl Into<String>) -> Operate<T> {
     Err(OperateError::Refused(reason.into()))
@@ -127,16 +44,16 @@ pub(crate) struct Operator<'a> {
 
 impl Operator<'_> {
     /// Does what is wanted, as the leader.
-    pub(crate) async fn operate(&self, operation: Operation) -> Operate<Operated> {
+    pub(crate) async fn operate(&self, operation: Operation) -> Operate<OperationResult> {
         if !self.shared.serves() {
             return Err(OperateError::NoLeader);
         }
         match operation {
-            Operation::Status => self.status().map(Operated::Status),
+            Operation::Status => self.status().map(OperationResult::Status),
             Operation::Add { node, address } => self.add(node, address).await,
             Operation::Remove { node } => self.remove(node).await,
             Operation::Transfer { to } => self.transfer(to).await,
-            Operation::Verify => self.verify().await.map(Operated::Verified),
+            Operation::Verify => self.verify().await.map(OperationResult::Verified),
         }
     }
 
@@ -173,7 +90,7 @@ impl Operator<'_> {
 
     /// Admitted first, so that its answers are believed; then a learner. Voting is
     /// given by the leader's upkeep, once it has caught up.
-    async fn add(&self, node: NodeId, address: String) -> Operate<Operated> {
+    async fn add(&self, node: NodeId, address: String) -> Operate<OperationResult> {
         let (from, pristine) = match self.peers.introduce(&address, INTRODUCE_TIMEOUT).await {
             Ok(introduced) => introduced,
             Err(error) => return refused(format!("node {node} at {address}: {error}")),
@@ -181,7 +98,7 @@ impl Operator<'_> {
         if from.node != node {
             return refused(format!("node {} answers at {address}, not {node}", from.node));
         }
-        let cluster = self.peers.me.speaker().cluster;
+        let cluster = self.peers.local.peer_identity().cluster;
         if !pristine && from.cluster.is_some() && from.cluster != cluster {
             return refused(format!("node {node} at {address} belongs to another cluster"));
         }
@@ -195,7 +112,7 @@ impl Operator<'_> {
                 member.address
             ));
         }
-        self.submit(Action::Admit { node, incarnation: from.incarnation }).await?;
+        self.submit(Action::AddMember { node, incarnation: from.incarnation }).await?;
         let added = self.shared.raft.add_learner(node, Peer { address }, false);
         match tokio::time::timeout_at(self.deadline, added).await {
             Ok(added) => changed(added.map(drop)),
@@ -203,7 +120,7 @@ impl Operator<'_> {
         }
     }
 
-    async fn remove(&self, node: NodeId) -> Operate<Operated> {
+    async fn remove(&self, node: NodeId) -> Operate<OperationResult> {
         let status = self.status()?;
         let voters = status.members.iter().filter(|member| member.role != "learner");
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
@@ -220,7 +137,7 @@ impl Operator<'_> {
                 ));
             }
             Some(member) if member.role == "leader" => {
-                self.hand_over().await?;
+                self.transfer_leadership().await?;
                 // The new leader is asked next, as by any node that does not lead.
                 return Err(OperateError::NoLeader);
             }
@@ -237,17 +154,17 @@ impl Operator<'_> {
                 }
             }
         }
-        self.submit(Action::Dismiss { node }).await?;
-        Ok(Operated::Done)
+        self.submit(Action::RemoveMember { node }).await?;
+        Ok(OperationResult::Done)
     }
 
-    async fn transfer(&self, to: NodeId) -> Operate<Operated> {
+    async fn transfer(&self, to: NodeId) -> Operate<OperationResult> {
         if !self.shared.voters().contains(&to) {
             return refused(format!("node {to} is no voter"));
         }
         let raft = &self.shared.raft;
-        if to == self.peers.me.node {
-            return Ok(Operated::Done);
+        if to == self.peers.local.node {
+            return Ok(OperationResult::Done);
         }
         let status = self.status()?;
         if !status.members.iter().any(|member| member.node == to && is_there(member)) {
@@ -257,13 +174,13 @@ impl Operator<'_> {
             return Err(OperateError::Unknown);
         }
         let mut metrics = raft.server_metrics();
-        let me = self.peers.me.node;
+        let local = self.peers.local.node;
         let decided = async {
             loop {
                 let leader = metrics.borrow_watched().current_leader;
                 match leader {
-                    Some(leader) if leader == to => return Ok(Operated::Done),
-                    Some(other) if other != me => {
+                    Some(leader) if leader == to => return Ok(OperationResult::Done),
+                    Some(other) if other != local => {
                         return refused(format!("node {other} took over, not node {to}"));
                     }
                     _ => {}
@@ -279,7 +196,7 @@ impl Operator<'_> {
     }
 
     /// Has the voter that is nearest lead, if there is one and this node leads.
-    pub(crate) async fn hand_over(&self) -> Operate<Option<NodeId>> {
+    pub(crate) async fn transfer_leadership(&self) -> Operate<Option<NodeId>> {
         if !self.shared.serves() {
             return Ok(None);
         }
@@ -293,10 +210,10 @@ impl Operator<'_> {
 
     /// Has the action decided; the index that shows it, and what the rules said.
     pub(crate) async fn submit(&self, action: Action) -> Operate<(u64, Reply)> {
-        match self.shared.submit(Command::duty(action), self.deadline).await {
+        match self.shared.submit(Command::background(action), self.deadline).await {
             Ok(outcome) => match outcome.decision {
                 Ok(reply) => Ok((outcome.index, reply)),
-                Err(refusal) => refused(refusal.to_string()),
+                Err(rejection) => refused(rejection.to_string()),
             },
             Err(SubmitError::Unknown) => Err(OperateError::Unknown),
             Err(SubmitError::NoLeader) => Err(OperateError::NoLeader),
@@ -307,9 +224,9 @@ impl Operator<'_> {
 
 fn changed(
     result: Result<(), RaftError<TypeConfig, ClientWriteError<TypeConfig>>>,
-) -> Operate<Operated> {
+) -> Operate<OperationResult> {
     match result {
-        Ok(()) => Ok(Operated::Done),
+        Ok(()) => Ok(OperationResult::Done),
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
             Err(OperateError::NoLeader)
         }

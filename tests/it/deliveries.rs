@@ -1,4 +1,4 @@
-//! What fires is in the history once, what is owed arrives or is given up, and a stream has
+//! What fires is in the history once, what is pending arrives or is given up, and a stream has
 //! neither gap nor repeat, whatever becomes of leaders and receivers. HEARTH_RUNS and
 //! HEARTH_SEED lengthen and vary the runs.
 
@@ -228,14 +228,14 @@ async fn what_fires_fires_once_and_what_is_owed_arrives_or_is_given_up() {
         let first = bodies.entry(request.id().to_owned()).or_insert(request.text.clone());
         assert_eq!(*first, request.text, "what goes by one id is one message");
     }
-    let owed: BTreeSet<String> =
+    let pending: BTreeSet<String> =
         fired.iter().map(|firing| firing["delivery_id"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(owed.len(), ids.len(), "each firing owes one delivery");
-    for id in &owed {
+    assert_eq!(pending.len(), ids.len(), "each firing owes one delivery");
+    for id in &pending {
         assert!(answered.contains_key(id), "{id} was never sent");
         assert_eq!(given_up.contains(id), may_be_given_up(id), "{id}");
     }
-    assert!(answered.keys().all(|id| owed.contains(id)), "something else was sent");
+    assert!(answered.keys().all(|id| pending.contains(id)), "something else was sent");
     let nowhere = of(&refused).await;
     assert_eq!(nowhere.len() as u64, runs);
     assert!(
@@ -260,12 +260,12 @@ async fn what_fires_fires_once_and_what_is_owed_arrives_or_is_given_up() {
     let created = read.iter().filter(|event| event.kind == "created").count() as u64;
     let delivered = read.iter().filter(|event| event.kind == "delivered").count();
     assert_eq!(created, CREATED * runs);
-    assert_eq!(delivered, owed.len() - owed.iter().filter(|id| may_be_given_up(id)).count());
+    assert_eq!(delivered, pending.len() - pending.iter().filter(|id| may_be_given_up(id)).count());
     let sent: usize = answered.values().sum();
     println!(
         "{runs} runs: {} firings, {sent} requests for {} deliveries, {} given up, {} events streamed",
         fired.len(),
-        owed.len(),
+        pending.len(),
         given_up.len(),
         read.len()
     );

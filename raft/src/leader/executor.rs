@@ -2,7 +2,7 @@
 //! decides them together, and puts what was decided through the log. It knows
 //! commands by tenant, size and class only, and batches as bytes.
 //!
-//! Outcomes have one meaning each. *Applied*: answer. *Stale*: decide again.
+//! Outcomes have one meaning each. *ApplyOutcome*: answer. *Stale*: decide again.
 //! *ForwardToLeader*: nothing happened. *Everything else*: unknown, and never
 //! decided again.
 
@@ -14,14 +14,14 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
-use storage::{Action, Command, Decision, Draft, Reader, Room, codec, decide};
+use storage::{Action, ApplyOutcome, Command, Decision, Draft, Reader, Room, codec, decide};
 use tokio::time::Instant;
 
-use crate::clock::ClusterClock;
 use crate::error::{Outcome, SubmitError};
-use crate::queue::Waiting;
+use crate::leader::clock::ClusterClock;
+use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
-use crate::types::{Answer, Payload, TypeConfig};
+use crate::types::{Payload, TypeConfig};
 
 /// Most commands of a batch.
 pub const BATCH_COMMANDS_MAX: usize = 256;
@@ -49,14 +49,14 @@ struct Term {
 }
 
 /// A batch put through the log, or not.
-enum Written {
-    Applied,
+enum WriteOutcome {
+    ApplyOutcome,
     Stale,
     NotLeader,
     Unknown,
 }
 
-type Decided = Vec<(Waiting, Decision)>;
+type Decided = Vec<(QueuedCommand, Decision)>;
 
 impl Executor {
     pub(crate) async fn run(self) {
@@ -82,9 +82,9 @@ impl Executor {
             self.lead(&mut led).await;
             counter.1 = led.counter;
             self.shared.close_term();
-            self.hand_back();
+            self.fail_queued();
         }
-        self.hand_back();
+        self.fail_queued();
     }
 
     /// Serves commands until this node no longer leads `term`.
@@ -93,7 +93,7 @@ impl Executor {
             tokio::select! {
                 () = self.shared.queued() => {}
                 () = tokio::time::sleep_until(term.stamped_at + STAMP_INTERVAL) => {}
-                () = self.shared.led_no_longer(term.term) => return,
+                () = self.shared.leadership_lost(term.term) => return,
             }
             // Rounds that log nothing stamp nothing: they do not put the stamp off.
             if term.stamped_at.elapsed() >= STAMP_INTERVAL {
@@ -111,9 +111,10 @@ impl Executor {
     async fn round(&self, term: &mut Term) -> Result<(), ()> {
         let mut again = Vec::new();
         loop {
-            let wall = self.shared.me.wall.now();
-            let (me, voters) = (&self.shared.me, self.shared.voters());
-            let now = term.clock.stamp(wall, me.contact.median(me.node, &voters, wall));
+            let wall_clock = self.shared.local.wall_clock.now();
+            let (local, voters) = (&self.shared.local, self.shared.voters());
+            let now =
+                term.clock.stamp(wall_clock, local.contact.median(local.node, &voters, wall_clock));
             let began = std::time::Instant::now();
             let mut draft = Draft::new(&self.reader, now);
             let first = std::mem::take(&mut again);
@@ -134,26 +135,32 @@ impl Executor {
                 self.write(term.term, bytes).await
             };
             match written {
-                Written::Applied => {
+                WriteOutcome::ApplyOutcome => {
                     if logged {
                         term.stamped_at = Instant::now();
                     }
                     // A quorum confirmed since then that this node leads, and has all.
                     let index = self.reader.position().index;
-                    me.contact.confirmed(index, began, index);
+                    local.contact.confirmed(index, began, index);
                     self.answer(decided);
                     return Ok(());
                 }
-                Written::Stale => again = decided.into_iter().map(|(waiting, _)| waiting).collect(),
-                Written::NotLeader => return fail(decided, SubmitError::NoLeader),
-                Written::Unknown => return fail(decided, SubmitError::Unknown),
+                WriteOutcome::Stale => {
+                    again = decided.into_iter().map(|(waiting, _)| waiting).collect()
+                }
+                WriteOutcome::NotLeader => return fail(decided, SubmitError::NoLeader),
+                WriteOutcome::Unknown => return fail(decided, SubmitError::Unknown),
             }
         }
     }
 
     /// Decides commands until the batch is full: first those of `again`, then
     /// those that wait. Faults of this machine end the node.
-    fn decide_waiting(&self, draft: &mut Draft<'_>, again: Vec<Waiting>) -> Result<Decided, ()> {
+    fn decide_waiting(
+        &self,
+        draft: &mut Draft<'_>,
+        again: Vec<QueuedCommand>,
+    ) -> Result<Decided, ()> {
         let mut again = again.into_iter();
         let mut decided = Vec::new();
         while decided.len() < BATCH_COMMANDS_MAX && draft.room() == Room::Free {
@@ -161,7 +168,7 @@ impl Executor {
             match decide(draft, &waiting.command) {
                 Ok(decision) => decided.push((waiting, decision)),
                 Err(error) => {
-                    self.shared.me.fault.storage(&error);
+                    self.shared.local.fault.storage(&error);
                     waiting.fail(SubmitError::Unknown);
                     return fail(decided, SubmitError::Unknown);
                 }
@@ -173,31 +180,31 @@ impl Executor {
         Ok(decided)
     }
 
-    async fn write(&self, term: u64, bytes: Vec<u8>) -> Written {
+    async fn write(&self, term: u64, bytes: Vec<u8>) -> WriteOutcome {
         let (responder, answer) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
         let write = self.shared.raft.write(Payload(bytes)).with_leader(term).responder(responder);
         if write.await.is_err() {
-            return Written::Unknown;
+            return WriteOutcome::Unknown;
         }
         match answer.await {
             Ok(Ok(response)) => match response.data {
-                Answer::Done => Written::Applied,
-                Answer::Stale => Written::Stale,
+                ApplyOutcome::Done => WriteOutcome::ApplyOutcome,
+                ApplyOutcome::Stale => WriteOutcome::Stale,
             },
             // Matched by its name: other variants carry the same hint but another meaning.
-            Ok(Err(ClientWriteError::ForwardToLeader(_))) => Written::NotLeader,
-            Ok(Err(_)) | Err(_) => Written::Unknown,
+            Ok(Err(ClientWriteError::ForwardToLeader(_))) => WriteOutcome::NotLeader,
+            Ok(Err(_)) | Err(_) => WriteOutcome::Unknown,
         }
     }
 
     /// A round without anything to log still answers only what is true of the
     /// newest state: reads it linearizably and compares.
-    async fn confirm(&self, decided_on: BatchId) -> Written {
+    async fn confirm(&self, decided_on: BatchId) -> WriteOutcome {
         match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) if self.reader.position().batch == decided_on => Written::Applied,
-            Ok(_) => Written::Stale,
-            Err(_) => Written::NotLeader,
+            Ok(_) if self.reader.position().batch == decided_on => WriteOutcome::ApplyOutcome,
+            Ok(_) => WriteOutcome::Stale,
+            Err(_) => WriteOutcome::NotLeader,
         }
     }
 
@@ -210,7 +217,7 @@ impl Executor {
     }
 
     /// Tells everybody who waits that this node does not lead.
-    fn hand_back(&self) {
+    fn fail_queued(&self) {
         while let Some(waiting) = self.shared.claim_next() {
             waiting.fail(SubmitError::NoLeader);
         }
@@ -222,10 +229,10 @@ fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
     Err(())
 }
 
-impl Waiting {
+impl QueuedCommand {
     /// A bare stamp that nobody waits for.
     pub(crate) fn stamp() -> Self {
-        Self::new(Command::duty(Action::Stamp)).0
+        Self::new(Command::background(Action::AdvanceClock)).0
     }
 
     // A waiter that went away needs no answer.

@@ -2,6 +2,8 @@
 //! an entry is applied only once the log is synced past it, so that after a
 //! power cut the state is never ahead of its log.
 
+pub(crate) mod snapshot;
+
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,14 +11,17 @@ use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use storage::model::cluster::Position;
-use storage::{Applied, Body, Writer, codec};
+use storage::{ApplyOutcome, EntryBody, Writer, codec};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
-use crate::log_writer::LogWriter;
-use crate::record::{LogIdRecord, StoredMembershipRecord};
-use crate::snapshot::{Builder, SnapshotFolder, Snapshots, meta, names};
-use crate::types::{Answer, Entry, LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::log::record::{LogIdRecord, StoredMembershipRecord};
+use crate::log::writer::LogWriter;
+use crate::state_machine::snapshot::{Builder, Snapshot, SnapshotFolder, Snapshots, meta, names};
+use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
+
+/// openraft over this state machine.
+pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
 /// The state machine, as openraft sees it.
 pub(crate) struct StateMachine {
@@ -44,21 +49,18 @@ impl StateMachine {
         self.applied.subscribe()
     }
 
-    fn apply_one(&mut self, entry: Entry) -> storage::Result<Answer> {
+    fn apply_one(&mut self, entry: Entry) -> storage::Result<ApplyOutcome> {
         let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
         let index = entry.log_id.index();
         let body = match entry.payload {
-            EntryPayload::Blank => Body::Blank,
-            EntryPayload::Normal(payload) => Body::Batch(payload.0),
+            EntryPayload::Blank => EntryBody::Blank,
+            EntryPayload::Normal(payload) => EntryBody::Batch(payload.0),
             EntryPayload::Membership(membership) => {
                 let stored = StoredMembership::new(Some(entry.log_id), membership);
-                Body::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
+                EntryBody::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
             }
         };
-        match self.writer.apply(storage::Entry { index, log_id, body })? {
-            Applied::Done => Ok(Answer::Done),
-            Applied::Stale => Ok(Answer::Stale),
-        }
+        self.writer.apply(storage::Entry { index, log_id, body })
     }
 
     fn failed(&self, error: &storage::Error) -> io::Error {

@@ -12,12 +12,12 @@ use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use storage::codec::{self, Record};
-use storage::{Log, LogWrite, Name};
+use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
 use crate::fault::Fault;
-use crate::log_writer::{LogWriter, NoteChange, Write, stopped};
-use crate::record::{EntryRecord, LogIdRecord, NoteRecord, VoteRecord};
+use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
+use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
 /// Entries are read, sent and applied in pieces of this size, in bytes.
@@ -43,7 +43,7 @@ pub(crate) struct LogStore {
      data, remove this one from the cluster and add it again, empty, with a new id; never put an \
      old copy of one node back beside them. A cluster of one can restore its folder from a backup"
 )]
-pub struct BelowNote {
+pub struct BelowHighWaterMark {
     found: String,
     noted: String,
 }
@@ -52,7 +52,7 @@ pub struct BelowNote {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     #[error(transparent)]
-    BelowNote(#[from] BelowNote),
+    BelowHighWaterMark(#[from] BelowHighWaterMark),
     #[error(transparent)]
     Storage(#[from] storage::Error),
 }
@@ -61,12 +61,12 @@ impl LogStore {
     /// Takes the log into use, if it holds all that the note in folder `data` says.
     pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, OpenError> {
         let path = data.join(NOTE);
-        let found = NoteRecord { vote: named(&log, Name::Vote)?, last: last(&log)? };
+        let found = HighWaterMark { vote: named(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
             Ok(bytes) => compare(&found, &codec::decode(&bytes)?)?,
-            // Written before the first entry: without it there must be nothing yet.
+            // WriteOutcome before the first entry: without it there must be nothing yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if found != NoteRecord::default() {
+                if found != HighWaterMark::default() {
                     let detail = format!("is missing beside a log that ends at {found}");
                     return Err(storage::Error::Corrupt { what: NOTE, detail }.into());
                 }
@@ -87,11 +87,11 @@ impl LogStore {
         self.writer.clone()
     }
 
-    async fn write(&self, what: LogWrite, note: NoteChange) -> io::Result<()> {
+    async fn write(&self, what: LogWrite, note: MarkUpdate) -> io::Result<()> {
         self.send(what, None, note).await
     }
 
-    async fn write_durably(&self, what: LogWrite, note: NoteChange) -> io::Result<()> {
+    async fn write_durably(&self, what: LogWrite, note: MarkUpdate) -> io::Result<()> {
         let (sender, durable) = TypeConfig::oneshot();
         self.send(what, Some(IOFlushed::signal(sender)), note).await?;
         durable.await.map_err(|_| stopped())?
@@ -101,7 +101,7 @@ impl LogStore {
         &self,
         what: LogWrite,
         durable: Option<IOFlushed<TypeConfig>>,
-        note: NoteChange,
+        note: MarkUpdate,
     ) -> io::Result<()> {
         let (written, readable) = oneshot::channel();
         self.writer.send(Write { what, written, durable, note })?;
@@ -109,25 +109,25 @@ impl LogStore {
     }
 }
 
-fn compare(found: &NoteRecord, noted: &NoteRecord) -> Result<(), BelowNote> {
+fn compare(found: &HighWaterMark, noted: &HighWaterMark) -> Result<(), BelowHighWaterMark> {
     let votes_back = match (&found.vote, &noted.vote) {
         (Some(found), Some(noted)) => found.is_older_than(noted),
         (None, Some(_)) => true,
         (_, None) => false,
     };
     if votes_back || found.last < noted.last {
-        return Err(BelowNote { found: found.to_string(), noted: noted.to_string() });
+        return Err(BelowHighWaterMark { found: found.to_string(), noted: noted.to_string() });
     }
     Ok(())
 }
 
-fn named<R: Record>(log: &Log, name: Name) -> storage::Result<Option<R>> {
+fn named<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
     log.get(name)?.map(|bytes| codec::decode(&bytes)).transpose()
 }
 
 fn last(log: &Log) -> storage::Result<Option<LogIdRecord>> {
     let last = log.last()?.map(|(_, bytes)| codec::decode::<EntryRecord>(&bytes)).transpose()?;
-    let purged = named::<LogIdRecord>(log, Name::Purged)?;
+    let purged = named::<LogIdRecord>(log, LogField::Purged)?;
     Ok(last.map(|entry| entry.id).or(purged))
 }
 
@@ -221,7 +221,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote = named::<VoteRecord>(&self.log, Name::Vote).map_err(unread(&self.fault))?;
+        let vote = named::<VoteRecord>(&self.log, LogField::Vote).map_err(unread(&self.fault))?;
         Ok(vote.map(Vote::from))
     }
 }
@@ -230,7 +230,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let purged = named::<LogIdRecord>(&self.log, Name::Purged).map_err(unread(&self.fault))?;
+        let purged =
+            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(unread(&self.fault))?;
         let last = last(&self.log).map_err(unread(&self.fault))?;
         Ok(LogState {
             last_purged_log_id: purged.map(LogId::from),
@@ -244,8 +245,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let record = VoteRecord::from(vote);
-        let write = LogWrite::Set(Name::Vote, codec::encode(&record));
-        self.write_durably(write, NoteChange::Vote(record)).await
+        let write = LogWrite::Set(LogField::Vote, codec::encode(&record));
+        self.write_durably(write, MarkUpdate::Vote(record)).await
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -253,11 +254,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // Not synced by itself: it goes to disk after the entries it speaks of,
         // and a lost one only means that the tail is committed anew.
         let bytes = codec::encode(&LogIdRecord::from(committed));
-        self.write(LogWrite::Set(Name::Committed, bytes), NoteChange::None).await
+        self.write(LogWrite::Set(LogField::Committed, bytes), MarkUpdate::None).await
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
-        let committed = named::<LogIdRecord>(&self.log, Name::Committed);
+        let committed = named::<LogIdRecord>(&self.log, LogField::Committed);
         Ok(committed.map_err(unread(&self.fault))?.map(LogId::from))
     }
 
@@ -266,9 +267,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut note = NoteChange::None;
+        let mut note = MarkUpdate::None;
         let rows = entries.into_iter().map(EntryRecord::from).map(|record| {
-            note = NoteChange::Last(record.id);
+            note = MarkUpdate::Last(record.id);
             (record.id.index, codec::encode(&record))
         });
         let rows: Vec<_> = rows.collect();
@@ -277,13 +278,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |last| last.index() + 1);
-        let note = NoteChange::Lower(last.map(LogIdRecord::from));
+        let note = MarkUpdate::Lower(last.map(LogIdRecord::from));
         self.write(LogWrite::TruncateFrom(first), note).await
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         let record = LogIdRecord::from(upto);
         let write = LogWrite::Purge(record.index, codec::encode(&record));
-        self.write(write, NoteChange::None).await
+        self.write(write, MarkUpdate::None).await
     }
 }

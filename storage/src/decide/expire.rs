@@ -14,7 +14,7 @@ const TRIM_EVENTS_MAX: u64 = 10_000;
 
 /// Drops receipts of the day before yesterday and older, and events that are too
 /// old or too many. Answers `Unfinished` when more is left than one run trims.
-pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
+pub(super) fn expire(draft: &mut Draft<'_>) -> Result<Decision> {
     let now = draft.now();
     let yesterday = now.day().saturating_sub(1);
     let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
@@ -33,7 +33,7 @@ pub(super) fn housekeep(draft: &mut Draft<'_>) -> Result<Decision> {
         if let Some(before) = first_kept {
             draft.push(Change::EventsTrimmed(tenant, before));
             if too_many > TRIM_EVENTS_MAX {
-                reply = Reply::Unfinished;
+                reply = Reply::Partial;
             }
         }
     }
@@ -54,5 +54,5 @@ pub(super) fn verify(draft: &mut Draft<'_>) -> Reply {
     if !draft.marks() {
         draft.push(Change::VerifyMark(number));
     }
-    Reply::Marked(number)
+    Reply::VerifyMark(number)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
-use storage::{Class, Command};
+use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
 use crate::error::{Outcome, SubmitError};
@@ -26,13 +26,13 @@ const QUANTUM_BYTES: usize = 64 << 10;
 const CLIENTS_A_DUTY: usize = 64;
 
 /// A command with whoever waits for it.
-pub(crate) struct Waiting {
+pub(crate) struct QueuedCommand {
     pub(crate) command: Command,
     pub(crate) claim: Claim,
     pub(crate) answer: oneshot::Sender<Result<Outcome, SubmitError>>,
 }
 
-impl Waiting {
+impl QueuedCommand {
     /// A command with the end that its answer comes out of.
     pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Outcome, SubmitError>>) {
         let (answer, decided) = oneshot::channel();
@@ -66,12 +66,12 @@ pub(crate) struct Queue {
 struct Lanes {
     /// Whose turn it is, first one first; each has a lane that is not empty.
     turns: VecDeque<Option<TenantId>>,
-    lanes: HashMap<Option<TenantId>, Lane>,
+    lanes: HashMap<Option<TenantId>, Channel>,
 }
 
 #[derive(Default)]
-struct Lane {
-    waiting: VecDeque<Waiting>,
+struct Channel {
+    waiting: VecDeque<QueuedCommand>,
     bytes: usize,
     credit: usize,
 }
@@ -82,14 +82,14 @@ impl Queue {
     }
 
     /// Takes a command in, or gives it back when there is no room.
-    pub(crate) fn push(&mut self, waiting: Waiting) -> Result<(), Box<Waiting>> {
+    pub(crate) fn push(&mut self, waiting: QueuedCommand) -> Result<(), Box<QueuedCommand>> {
         let bytes = waiting.command.size_bytes();
         if self.count >= COMMANDS_MAX || self.bytes + bytes > BYTES_MAX {
             return Err(Box::new(waiting));
         }
-        let lanes = match waiting.command.class() {
-            Class::Client => &mut self.clients,
-            Class::Duty => &mut self.duties,
+        let lanes = match waiting.command.priority() {
+            Priority::Client => &mut self.clients,
+            Priority::Background => &mut self.duties,
         };
         lanes.push(waiting, bytes)?;
         self.count += 1;
@@ -98,7 +98,7 @@ impl Queue {
     }
 
     /// The next command: clients before duties, but for one in [`CLIENTS_A_DUTY`].
-    pub(crate) fn pop(&mut self) -> Option<Waiting> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
         let due = if self.clients_since_duty >= CLIENTS_A_DUTY { self.duties.pop() } else { None };
         let client = if due.is_none() { self.clients.pop() } else { None };
         self.clients_since_duty = match client {
@@ -113,7 +113,7 @@ impl Queue {
 }
 
 impl Lanes {
-    fn push(&mut self, waiting: Waiting, bytes: usize) -> Result<(), Box<Waiting>> {
+    fn push(&mut self, waiting: QueuedCommand, bytes: usize) -> Result<(), Box<QueuedCommand>> {
         let tenant = waiting.command.tenant;
         let lane = self.lanes.entry(tenant).or_default();
         if lane.waiting.len() >= TENANT_COMMANDS_MAX || lane.bytes + bytes > TENANT_BYTES_MAX {
@@ -129,7 +129,7 @@ impl Lanes {
 
     /// Deficit round robin (Shreedhar and Varghese, 1995): a lane sends what its
     /// credit covers, then gets a quantum and goes to the end.
-    fn pop(&mut self) -> Option<Waiting> {
+    fn pop(&mut self) -> Option<QueuedCommand> {
         loop {
             let tenant = *self.turns.front()?;
             let lane = self.lanes.get_mut(&tenant)?;
@@ -157,18 +157,18 @@ mod tests {
     use storage::Action;
     use storage::model::id::MemoryId;
 
-    fn waiting(tenant: u32) -> Waiting {
+    fn waiting(tenant: u32) -> QueuedCommand {
         let command = Command {
             tenant: Some(TenantId(tenant)),
             actor: None,
             receipt: None,
-            action: Action::Delete(MemoryId([0; 16])),
+            action: Action::DeleteMemory(MemoryId([0; 16])),
         };
-        Waiting::new(command).0
+        QueuedCommand::new(command).0
     }
 
-    fn duty() -> Waiting {
-        Waiting::new(Command::duty(Action::Stamp)).0
+    fn duty() -> QueuedCommand {
+        QueuedCommand::new(Command::background(Action::AdvanceClock)).0
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {

@@ -20,7 +20,7 @@ pub(crate) const ADMIN_KEY: &str = "admin.key";
 
 /// Forms the cluster, unless it has formed. The key is on disk before it is in
 /// the log: a crash in between leaves a key that the next start uses.
-pub(crate) async fn form(
+pub(crate) async fn bootstrap(
     raft: &Handle,
     reader: &Reader,
     data: &Path,
@@ -56,10 +56,10 @@ pub(crate) async fn form(
         created_at: Timestamp::default(),
         last_used_at: None,
     };
-    let action = Action::Form { cluster, tenant: tenant.to_owned(), key_id: id, key };
+    let action = Action::Bootstrap { cluster, tenant: tenant.to_owned(), key_id: id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };
     let outcome = raft.submit(command, deadline).await.map_err(|error| error.to_string())?;
-    outcome.decision.map(drop).map_err(|refusal| refusal.to_string())
+    outcome.decision.map(drop).map_err(|rejection| rejection.to_string())
 }
 
 /// The key in the file at `path`; a new one if there is no file.

@@ -7,16 +7,16 @@ use std::sync::Mutex;
 
 use crate::types::NodeId;
 
-/// Nodes whose troubles are remembered: any number may be claimed.
+/// Nodes whose log_throttle are remembered: any number may be claimed.
 const NODES_MAX: usize = 64;
 
 /// The last trouble with each node.
 #[derive(Default)]
-pub(crate) struct Troubles(Mutex<HashMap<NodeId, String>>);
+pub(crate) struct LogThrottle(Mutex<HashMap<NodeId, String>>);
 
-impl Troubles {
+impl LogThrottle {
     /// Notes what is wrong with `node`; whether that is another trouble than the last one.
-    pub(crate) fn are_news(&self, node: NodeId, trouble: &impl Display) -> bool {
+    pub(crate) fn is_new(&self, node: NodeId, trouble: &impl Display) -> bool {
         let mut known = self.0.lock().expect("no code panics while it holds them");
         let trouble = trouble.to_string();
         if known.len() >= NODES_MAX && !known.contains_key(&node) {
@@ -26,7 +26,7 @@ impl Troubles {
     }
 
     /// This node and `node` have dealt with each other; whether there was trouble before.
-    pub(crate) fn are_over(&self, node: NodeId) -> bool {
+    pub(crate) fn clear(&self, node: NodeId) -> bool {
         self.0.lock().expect("no code panics while it holds them").remove(&node).is_some()
     }
 }
@@ -37,12 +37,12 @@ mod tests {
 
     #[test]
     fn a_trouble_is_news_once_until_it_was_over() {
-        let troubles = Troubles::default();
-        assert!(troubles.are_news(1, &"cut off"));
-        assert!(!troubles.are_news(1, &"cut off"));
-        assert!(troubles.are_news(2, &"cut off"));
-        assert!(troubles.are_news(1, &"another cluster"));
-        assert!(troubles.are_over(1) && !troubles.are_over(1));
-        assert!(troubles.are_news(1, &"another cluster"));
+        let log_throttle = LogThrottle::default();
+        assert!(log_throttle.is_new(1, &"cut off"));
+        assert!(!log_throttle.is_new(1, &"cut off"));
+        assert!(log_throttle.is_new(2, &"cut off"));
+        assert!(log_throttle.is_new(1, &"another cluster"));
+        assert!(log_throttle.clear(1) && !log_throttle.clear(1));
+        assert!(log_throttle.is_new(1, &"another cluster"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 use storage::model::id::TriggerId;
-use storage::model::trigger::Sealed;
+use storage::model::trigger::SealedSecret;
 use uuid::Uuid;
 
 /// Bytes of the key.
@@ -18,7 +18,7 @@ const NONCES: &[u8] = b"hearth webhook nonce 1";
 const BLINDING: &[u8] = b"hearth blinded digest 1";
 
 /// The cluster's key, ready to be used.
-pub(crate) struct Vault {
+pub(crate) struct SecretSealer {
     key: LessSafeKey,
     nonces: hmac::Key,
     blinding: hmac::Key,
@@ -39,7 +39,7 @@ fn random<const N: usize>() -> [u8; N] {
     random
 }
 
-impl Vault {
+impl SecretSealer {
     /// The key in the file at `path`: 32 bytes in hex.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let told = |why: &dyn std::fmt::Display| format!("webhooks.key {}: {why}", path.display());
@@ -64,7 +64,7 @@ impl Vault {
 
     /// Nonce, ciphertext and tag of a trigger's `secret`: always the same, so that rules, which
     /// cannot read it, see whether it is another one.
-    pub(crate) fn seal(&self, of: TriggerId, secret: &str) -> Sealed {
+    pub(crate) fn seal(&self, of: TriggerId, secret: &str) -> SealedSecret {
         // A synthetic nonce (as in RFC 5297): it comes again with the same message only.
         let nonce = hmac::sign(&self.nonces, &[&of.0[..], secret.as_bytes()].concat());
         let mut nonce_bytes = [0; NONCE_LEN];
@@ -78,11 +78,11 @@ impl Vault {
                 &mut sealed,
             )
             .expect("a secret is far shorter than what can be sealed at once");
-        Sealed([&nonce_bytes[..], &sealed, tag.as_ref()].concat())
+        SealedSecret([&nonce_bytes[..], &sealed, tag.as_ref()].concat())
     }
 
     /// The secret that was sealed; `None` if another key sealed it, or it was changed.
-    pub(crate) fn open(&self, sealed: &Sealed) -> Option<String> {
+    pub(crate) fn open(&self, sealed: &SealedSecret) -> Option<String> {
         let (nonce, rest) = sealed.0.split_first_chunk::<NONCE_LEN>()?;
         let (nonce, mut rest) = (Nonce::assume_unique_for_key(*nonce), rest.to_vec());
         let opened = self.key.open_in_place(nonce, Aad::from(PURPOSE), &mut rest).ok()?;
@@ -103,27 +103,32 @@ mod tests {
 
     #[test]
     fn what_was_sealed_is_opened_by_the_same_key_only() {
-        let (vault, other) =
-            (Vault::of(new_key().trim()).unwrap(), Vault::of(new_key().trim()).unwrap());
+        let (sealer, other) = (
+            SecretSealer::of(new_key().trim()).unwrap(),
+            SecretSealer::of(new_key().trim()).unwrap(),
+        );
         let (one, two) = (TriggerId([1; 16]), TriggerId([2; 16]));
-        let sealed = vault.seal(one, "whsec_c2VjcmV0");
-        assert_eq!(vault.open(&sealed).as_deref(), Some("whsec_c2VjcmV0"));
+        let sealed = sealer.seal(one, "whsec_c2VjcmV0");
+        assert_eq!(sealer.open(&sealed).as_deref(), Some("whsec_c2VjcmV0"));
         assert_eq!(other.open(&sealed), None);
         let mut changed = sealed.clone();
         changed.0[NONCE_LEN] ^= 1;
-        assert_eq!(vault.open(&changed), None);
-        assert_eq!(vault.open(&Sealed(vec![1; 5])), None);
-        assert_eq!(vault.seal(one, "same"), vault.seal(one, "same"));
-        assert_ne!(vault.seal(one, "same"), vault.seal(two, "same"), "others do not tell");
-        assert_ne!(vault.seal(one, "same").0[..NONCE_LEN], vault.seal(one, "else").0[..NONCE_LEN]);
-        assert_eq!(vault.blind([1; 32]), vault.blind([1; 32]));
-        assert_ne!(vault.blind([1; 32]), other.blind([1; 32]));
+        assert_eq!(sealer.open(&changed), None);
+        assert_eq!(sealer.open(&SealedSecret(vec![1; 5])), None);
+        assert_eq!(sealer.seal(one, "same"), sealer.seal(one, "same"));
+        assert_ne!(sealer.seal(one, "same"), sealer.seal(two, "same"), "others do not tell");
+        assert_ne!(
+            sealer.seal(one, "same").0[..NONCE_LEN],
+            sealer.seal(one, "else").0[..NONCE_LEN]
+        );
+        assert_eq!(sealer.blind([1; 32]), sealer.blind([1; 32]));
+        assert_ne!(sealer.blind([1; 32]), other.blind([1; 32]));
     }
 
     #[test]
     fn a_key_file_holds_64_digits() {
         for wrong in ["", "ab", "zz", &"+1".repeat(32), &"a".repeat(63), &"ab".repeat(33)] {
-            assert!(Vault::of(wrong).is_none(), "{wrong}");
+            assert!(SecretSealer::of(wrong).is_none(), "{wrong}");
         }
     }
 }

@@ -24,12 +24,12 @@ const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
 const LAST_REPORT: Duration = Duration::from_secs(2);
 
 /// The duties of a node that serves.
-pub(crate) struct Duties {
+pub(crate) struct BackgroundTasks {
     stop: oneshot::Sender<()>,
     report: JoinHandle<()>,
 }
 
-impl Duties {
+impl BackgroundTasks {
     /// Starts all of them.
     pub(crate) fn start(
         app: &App,
@@ -41,7 +41,7 @@ impl Duties {
         let (stop, stopped) = oneshot::channel();
         let report = tokio::spawn(report(app.clone(), raft.clone(), (node, boot), stopped));
         tokio::spawn(tick(raft.clone(), reader.clone()));
-        tokio::spawn(housekeep(raft.clone()));
+        tokio::spawn(expire(raft.clone()));
         Self { stop, report }
     }
 
@@ -84,11 +84,11 @@ async fn report(
         };
         let report = Report { node, boot, number, tenants };
         loop {
-            let command = Command::duty(Action::Observed(report.clone()));
+            let command = Command::background(Action::RecordReport(report.clone()));
             match raft.submit(command, Instant::now() + REPORT_TIMEOUT).await {
                 Ok(Outcome { decision: Ok(_), .. }) => break,
-                Ok(Outcome { decision: Err(refusal), .. }) => {
-                    tracing::warn!(%refusal, "a report was refused");
+                Ok(Outcome { decision: Err(rejection), .. }) => {
+                    tracing::warn!(%rejection, "a report was refused");
                     break;
                 }
                 Err(SubmitError::Quarantined) => return,
@@ -108,10 +108,11 @@ async fn tick(raft: Handle, reader: Reader) {
         while !due.is_empty() {
             let mut unfinished = Vec::new();
             for tenant in due {
-                let command = Command { tenant: Some(tenant), ..Command::duty(Action::Tick) };
+                let command =
+                    Command { tenant: Some(tenant), ..Command::background(Action::AdvanceTick) };
                 let submitted = raft.submit_here(command, Instant::now() + REPORT_TIMEOUT).await;
                 // Otherwise another node leads, and goes on where the state says.
-                if submitted.is_ok_and(|outcome| outcome.decision == Ok(Reply::Unfinished)) {
+                if submitted.is_ok_and(|outcome| outcome.decision == Ok(Reply::Partial)) {
                     unfinished.push(tenant);
                 }
             }
@@ -121,13 +122,13 @@ async fn tick(raft: Handle, reader: Reader) {
 }
 
 /// Forgets what is past its time, while this node leads.
-async fn housekeep(raft: Handle) {
+async fn expire(raft: Handle) {
     let mut pause = HOUSEKEEP_INTERVAL;
     loop {
         tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
         let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
-        match raft.submit_here(Command::duty(Action::Housekeep), deadline).await {
-            Ok(Outcome { decision: Ok(Reply::Unfinished), .. }) => pause = Duration::ZERO,
+        match raft.submit_here(Command::background(Action::Expire), deadline).await {
+            Ok(Outcome { decision: Ok(Reply::Partial), .. }) => pause = Duration::ZERO,
             Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
             Err(error) => tracing::debug!(%error, "housekeeping not done here"),
         }

@@ -3,7 +3,7 @@
 //!
 //! It also keeps the note: the vote and the last synced entry, in a small file
 //! of its own, renewed each second and lowered before a truncate. RocksDB drops
-//! a damaged tail of its log without a word; the note is what notices.
+//! a damaged tail of its log without a status; the note is what notices.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use storage::{Log, LogWrite, codec};
 use tokio::sync::{oneshot, watch};
 
 use crate::fault::Fault;
-use crate::record::{LogIdRecord, NoteRecord, VoteRecord};
+use crate::log::record::{HighWaterMark, LogIdRecord, VoteRecord};
 use crate::types::TypeConfig;
 
 /// Writes that may wait; raft itself awaits each, so few ever do.
@@ -26,17 +26,17 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// Something to write, and whom to tell.
 pub(crate) struct Write {
     pub(crate) what: LogWrite,
-    /// Told when the write is readable.
+    /// WithNotifications when the write is readable.
     pub(crate) written: oneshot::Sender<()>,
-    /// Told when it is durable; without it the write waits for the next sync.
+    /// WithNotifications when it is durable; without it the write waits for the next sync.
     pub(crate) durable: Option<IOFlushed<TypeConfig>>,
     /// What the note says once the write is durable.
-    pub(crate) note: NoteChange,
+    pub(crate) note: MarkUpdate,
 }
 
 /// What a write does to the note.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum NoteChange {
+pub(crate) enum MarkUpdate {
     None,
     Last(LogIdRecord),
     Vote(VoteRecord),
@@ -53,10 +53,10 @@ pub(crate) struct LogWriter {
 
 impl LogWriter {
     /// Starts the thread. `note` is what the log was found to hold.
-    pub(crate) fn start(log: Arc<Log>, path: PathBuf, note: NoteRecord, fault: Fault) -> Self {
+    pub(crate) fn start(log: Arc<Log>, path: PathBuf, note: HighWaterMark, fault: Fault) -> Self {
         let (queue, waiting) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(note.last);
-        let (noted, noted_at) = (NoteRecord::default(), Instant::now());
+        let (noted, noted_at) = (HighWaterMark::default(), Instant::now());
         let thread = Thread { log, path, note, noted, noted_at, synced: synced_sender, fault };
         std::thread::Builder::new()
             .name("log-writer".into())
@@ -89,9 +89,9 @@ struct Thread {
     log: Arc<Log>,
     path: PathBuf,
     /// What the note should say.
-    note: NoteRecord,
+    note: HighWaterMark,
     /// What it says on disk.
-    noted: NoteRecord,
+    noted: HighWaterMark,
     noted_at: Instant,
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
@@ -116,9 +116,9 @@ impl Thread {
 
     /// Writes everything that waits, then syncs once for all of it.
     fn write_all(&mut self, first: Write, waiting: &Receiver<Write>) -> storage::Result<()> {
-        let mut durable: Vec<(IOFlushed<TypeConfig>, NoteChange)> = Vec::new();
+        let mut durable: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
         for write in std::iter::once(first).chain(waiting.try_iter()) {
-            if let NoteChange::Lower(last) = write.note {
+            if let MarkUpdate::Lower(last) = write.note {
                 // What stays of this pass's appends counts as synced from here on.
                 if !durable.is_empty() {
                     self.log.sync()?;
@@ -126,7 +126,7 @@ impl Thread {
                 // What this pass appended before is about to go again.
                 for (_, note) in &mut durable {
                     *note = match *note {
-                        NoteChange::Last(_) => NoteChange::None,
+                        MarkUpdate::Last(_) => MarkUpdate::None,
                         kept => kept,
                     };
                 }
@@ -152,9 +152,9 @@ impl Thread {
         }
         for (callback, note) in durable {
             match note {
-                NoteChange::Last(last) => self.note.last = Some(last),
-                NoteChange::Vote(vote) => self.note.vote = Some(vote),
-                NoteChange::None | NoteChange::Lower(_) => {}
+                MarkUpdate::Last(last) => self.note.last = Some(last),
+                MarkUpdate::Vote(vote) => self.note.vote = Some(vote),
+                MarkUpdate::None | MarkUpdate::Lower(_) => {}
             }
             callback.io_completed(Ok(()));
         }

@@ -175,17 +175,17 @@ impl EntryRecord {
 /// What the tail of the log is known to have been: kept beside the log, so that
 /// a log that lost its tail is noticed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NoteRecord {
+pub(crate) struct HighWaterMark {
     pub(crate) vote: Option<VoteRecord>,
     pub(crate) last: Option<LogIdRecord>,
 }
 
-impl Record for NoteRecord {
+impl Record for HighWaterMark {
     const FORMAT: u8 = 1;
     const NAME: &'static str = "note of the log's tail";
 }
 
-impl fmt::Display for NoteRecord {
+impl fmt::Display for HighWaterMark {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.last {
             Some(last) => write!(out, "entry {} of term {}", last.index, last.term)?,
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(encode(&batch), [1, 2, 251, 44, 1, 1, 2, 9, 8]);
         let member = EntryRecord { id, body: BodyRecord::Membership(membership) };
         assert_eq!(encode(&member), [1, 2, 251, 44, 1, 2, 1, 1, 1, 1, 1, 1, b'a']);
-        let note = NoteRecord { vote: Some(vote), last: None };
+        let note = HighWaterMark { vote: Some(vote), last: None };
         assert_eq!(encode(&note), [1, 1, 2, 3, 1, 0]);
     }
 

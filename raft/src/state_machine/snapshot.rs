@@ -10,8 +10,11 @@ use openraft::storage::RaftSnapshotBuilder;
 use storage::model::cluster::Position;
 use storage::{Flusher, codec};
 
-use crate::record::{LogIdRecord, StoredMembershipRecord};
-use crate::types::{LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::log::record::{LogIdRecord, StoredMembershipRecord};
+use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig};
+
+/// openraft's snapshot, with its files.
+pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, SnapshotFolder>;
 
 /// A folder with a copy of a state. Removed when dropped, unless it was moved.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::StartError;
 use crate::handle::Handle;
-use crate::network::client::{CallError, Peers};
+use crate::network::client::{Peers, RpcError};
 use crate::types::{NodeId, Peer};
 
 /// How long a node may take to say who it is.
@@ -32,13 +32,13 @@ pub async fn bootstrap(
     if raft.is_initialized().await.map_err(|fatal| refused(fatal.to_string()))? {
         return Ok(());
     }
-    let me = peers.me.node;
-    if members.keys().next() != Some(&me) {
+    let local = peers.local.node;
+    if members.keys().next() != Some(&local) {
         return Err(refused(format!(
-            "a cluster is founded by its member with the lowest id, and this is node {me}"
+            "a cluster is founded by its member with the lowest id, and this is node {local}"
         )));
     }
-    for (node, peer) in members.iter().filter(|(node, _)| **node != me) {
+    for (node, peer) in members.iter().filter(|(node, _)| **node != local) {
         let (_, pristine) = introduced(peers, *node, peer, deadline).await?;
         if !pristine {
             return Err(refused(format!(
@@ -50,7 +50,7 @@ pub async fn bootstrap(
     raft.initialize(members.clone()).await.map_err(|error| refused(error.to_string()))
 }
 
-/// The lives of the founders' data folders, as they say themselves.
+/// The check_incarnation of the founders' data folders, as they say themselves.
 ///
 /// # Errors
 /// When one of them is not reached by `deadline`.
@@ -62,8 +62,8 @@ pub async fn founders(
     let Some((_, peers)) = handle.parts() else { return Ok(Vec::new()) };
     let mut founders = Vec::new();
     for (node, peer) in members {
-        let incarnation = match *node == peers.me.node {
-            true => peers.me.incarnation,
+        let incarnation = match *node == peers.local.node {
+            true => peers.local.incarnation,
             false => introduced(peers, *node, peer, deadline).await?.0,
         };
         founders.push((*node, incarnation));
@@ -86,7 +86,7 @@ async fn introduced(
                 let error = format!("node {} answers at {}, not {node}", from.node, peer.address);
                 return Err(StartError::Raft(error));
             }
-            Err(CallError::Refused(refused)) => return Err(StartError::Raft(refused.to_string())),
+            Err(RpcError::Refused(refused)) => return Err(StartError::Raft(refused.to_string())),
             Err(error) => error,
         };
         if Instant::now() >= deadline {

@@ -1,0 +1,6 @@
+//! What only the leader runs: the queue of commands, the executor that decides and proposes
+//! them, and the cluster clock that stamps them.
+
+pub(crate) mod clock;
+pub(crate) mod executor;
+pub(crate) mod queue;

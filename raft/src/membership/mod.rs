@@ -1,0 +1,7 @@
+//! Members of the cluster: bootstrap, operator requests, and the leader's maintenance of
+//! learners and voters.
+
+pub(crate) mod bootstrap;
+pub(crate) mod followers;
+pub(crate) mod maintenance;
+pub(crate) mod operations;
