@@ -66,7 +66,7 @@ soak: setup
 	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
-	    --features failpoints --test it owed -- --nocapture
+	    --features failpoints --test it deliveries -- --nocapture
 
 setup:
 	@deploy/setup/packages.sh

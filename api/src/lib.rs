@@ -1,29 +1,32 @@
-//! The public HTTP face: routes, authentication, limits, the wire format. It
-//! reads through `storage::Reader`, writes through `raft::Handle`, and holds no
-//! rule of the domain and no writer.
+//! The public interface over HTTP. [`service`] holds what it does; [`routes`] adapts it to
+//! HTTP; [`requests`] and [`responses`] are its types. It reads through `storage::Reader`,
+//! writes through `raft::Handle`, and contains no rules of the domain.
 //!
-//! [`public`] is the router of the HTTPS listener, [`operator`] that of the
-//! operator's own, [`openapi`] the description of the former.
+//! [`public`] is the router of the HTTPS listener, [`operator`] that of the operator's
+//! listener, [`openapi`] the description of the former.
 
 mod app;
 mod auth;
-mod consistency;
-mod embed;
+mod current;
 mod error;
-mod extract;
-mod hooks;
+mod event_follower;
 mod limits;
 mod metrics;
 mod middleware;
-mod observed;
 mod openapi;
+mod random;
+mod read;
+mod requests;
+mod responses;
 mod routes;
-mod wire;
+mod service;
+mod words;
 mod write;
 
 pub use app::{App, Identity};
-pub use embed::{EmbedError, Embedder, Embedding};
-pub use hooks::Hooks;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
-pub use metrics::{Gauges, Metrics};
+pub use metrics::Metrics;
+pub use random::random_bytes;
 pub use routes::{openapi, operator, public};
+pub use service::embedder::{EmbedError, Embedder, Embedding};
+pub use service::hooks::Hooks;

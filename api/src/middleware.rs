@@ -1,9 +1,8 @@
-//! What happens around every request: its id, its measure, the end of its body; and
-//! around those of agents, their bound.
+//! Around every request: its id, its measurement, the rest of its body. Around requests of
+//! agents: the limit of concurrent requests.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -12,59 +11,26 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
-use storage::model::id::TenantId;
-use storage::model::tenant::{Caller, KeyId};
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::error::ApiError;
+use crate::current::{Handled, handle, request_id};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
+use crate::service::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
-/// Longest request id that is taken over from a caller.
+/// Longest request id that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
-tokio::task_local! {
-    static CURRENT: Current;
-}
-
-/// The request that is being answered.
-struct Current {
-    id: String,
-    /// Whose it is, once its key was looked at.
-    caller: OnceLock<(TenantId, KeyId)>,
-    /// Memories that it stored.
-    added: AtomicU64,
-}
-
-/// Id of the request that is being answered; empty outside of one.
-pub(crate) fn request_id() -> String {
-    CURRENT.try_with(|current| current.id.clone()).unwrap_or_default()
-}
-
-/// Notes whose the request is.
-pub(crate) fn note_caller(caller: &Caller) {
-    let whose = (caller.tenant, caller.key);
-    let note = |current: &Current| *current.caller.get_or_init(|| whose);
-    // Outside of a request nobody asks.
-    let _: Result<_, _> = CURRENT.try_with(note);
-}
-
-/// Notes how many memories the request stored.
-pub(crate) fn note_added(memories: usize) {
-    let note = |current: &Current| current.added.store(memories as u64, Ordering::Relaxed);
-    let _: Result<(), _> = CURRENT.try_with(note);
-}
-
-/// Gives each request an id (the caller's, if it is a harmless one), and measures it.
+/// Gives each request an id (the caller's, if it is well-formed), and measures it.
 pub(crate) async fn around(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request
         .headers()
         .get(&REQUEST_ID)
         .and_then(|value| value.to_str().ok())
-        .filter(|id| is_harmless(id))
+        .filter(|id| is_well_formed(id))
         .map_or_else(|| Uuid::now_v7().to_string(), str::to_owned);
     let route = request
         .extensions()
@@ -72,18 +38,12 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let current = Current { id: id.clone(), caller: OnceLock::new(), added: AtomicU64::new(0) };
-    let answered = async {
-        let response = run(&app, request, next).await;
-        let (caller, added) = CURRENT
-            .with(|current| (current.caller.get().copied(), current.added.load(Ordering::Relaxed)));
-        (response, caller, added)
-    };
-    let (mut response, caller, added) = CURRENT.scope(current, answered).await;
+    let handled = handle(id.clone(), run(&app, request, next)).await;
+    let Handled { mut response, caller, created } = handled;
     let took = started.elapsed();
     app.metrics().request(method.as_str(), &route, response.status().as_u16(), took);
     if let Some((tenant, key)) = caller {
-        app.observed().answered(tenant, key, took, added);
+        app.service().recalls().count_request(tenant, key, took, created);
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
@@ -93,8 +53,8 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Serves no more than a bounded number of requests at once. Health and metrics are
-/// outside: a node that is busy is not one to be restarted.
+/// Limits the number of concurrent requests. Health and metrics are exempt: a busy node must not
+/// be restarted.
 pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
     match app.requests().try_acquire_owned() {
         Ok(_permit) => next.run(request).await,
@@ -102,8 +62,8 @@ pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next
     }
 }
 
-/// Runs the handler and reads what it left of the request's body: a client that is
-/// still sending when the answer comes may otherwise never see it.
+/// Runs the handler, then discards the rest of the request's body. A client that is still sending
+/// might not read the response otherwise.
 async fn run(app: &App, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let shared = Arc::new(Mutex::new(body.into_data_stream()));
@@ -112,7 +72,7 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
         Some((chunk, body))
     });
     let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
-    // Only so many may take their time: the others' clients may not see the answer.
+    // Beyond the limit of such requests a client may not read its response.
     let Ok(_permit) = app.drains().try_acquire_owned() else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
@@ -123,12 +83,12 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
             }
         }
     };
-    // Out of time or bytes: the connection is closed on the client.
+    // Beyond the limits of time and bytes the connection is closed.
     drop(tokio::time::timeout(DRAIN_TIME, drain).await);
     response
 }
 
-/// The answer to a request whose handler panicked.
+/// The response to a request whose handler panicked.
 pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic
         .downcast_ref::<String>()
@@ -139,7 +99,7 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     ApiError::internal().into_response()
 }
 
-fn is_harmless(id: &str) -> bool {
+fn is_well_formed(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX && id.bytes().all(allowed)
 }

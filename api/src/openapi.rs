@@ -1,36 +1,21 @@
-//! The interface as OpenAPI 3.1: what all operations have in common. Each says the rest
-//! of itself beside its handler.
+//! The interface as OpenAPI 3.1: what all operations have in common. The rest is documented
+//! beside each handler.
 
 use axum::http::StatusCode;
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::schema::{Schema, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, Modify, OpenApi, ToSchema};
+use utoipa::{IntoResponses, Modify, OpenApi};
 
-/// What a caller is told when something does not work.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Error {
-    /// A stable code.
-    pub(crate) error: &'static str,
-    /// For people.
-    pub(crate) message: String,
-    pub(crate) request_id: String,
-    /// The field at fault, of `invalid_field`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) field: Option<String>,
-    /// The id after which an event stream may begin, of `events_gone`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) oldest: Option<String>,
-}
+use crate::error::Error;
 
 /// The document without its operations.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "Hearth",
-        description = "Memories that cool, found by meaning, kept by every node of a cluster.",
+        description = "A replicated memory service for software agents: memories with decaying heat, semantic search, triggers.",
     ),
     servers((url = "/")),
     components(schemas(Error)),
@@ -49,70 +34,70 @@ impl Modify for Keys {
     }
 }
 
-/// Errors of every operation that takes a key.
-pub(crate) struct Reading;
+/// Errors of every operation that requires a key.
+pub(crate) struct ReadErrors;
 
-/// Errors of those that take a body as well.
-pub(crate) struct Asking;
+/// Errors of operations that take a body as well.
+pub(crate) struct BodyErrors;
 
-/// Errors of those that change something.
-pub(crate) struct Writing;
+/// Errors of writes.
+pub(crate) struct WriteErrors;
 
-/// Errors of those that take an `Idempotency-Key`.
-pub(crate) struct WritingOnce;
+/// Errors of writes that accept an `Idempotency-Key`.
+pub(crate) struct IdempotentErrors;
 
-/// The error of those that name something that may not be there.
-pub(crate) struct Missing;
+/// The error of operations on something that may not exist.
+pub(crate) struct NotFound;
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
-impl IntoResponses for Reading {
+impl IntoResponses for ReadErrors {
     fn responses() -> Responses {
         errors([
-            (400, "Something of the request is not as it must be: `field` says what."),
-            (401, "No key, or an unknown one."),
-            (403, "The key may not do this, or not in this namespace."),
-            (503, "Nothing happened: try again after `Retry-After`."),
+            (400, "The request is invalid: `field` names the field at fault."),
+            (401, "No valid key."),
+            (403, "The key has no permission, or no access to this namespace."),
+            (503, "Nothing happened: retry after `Retry-After`."),
         ])
     }
 }
 
-impl IntoResponses for Asking {
+impl IntoResponses for BodyErrors {
     fn responses() -> Responses {
         let own = errors([
             (408, "The body took too long to arrive."),
-            (413, "The body is too large, or what it asks for."),
+            (413, "The body, or the write that it requests, is too large."),
         ]);
-        own.into_iter().chain(Reading::responses()).collect()
+        own.into_iter().chain(ReadErrors::responses()).collect()
     }
 }
 
-impl IntoResponses for Writing {
+impl IntoResponses for WriteErrors {
     fn responses() -> Responses {
         let own = errors([
-            (409, "What there is does not permit this."),
+            (409, "The present state does not permit this."),
             (
                 504,
-                "It may have happened, or not: with an `Idempotency-Key` repeat it, without one look first.",
+                "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
             ),
         ]);
-        own.into_iter().chain(Asking::responses()).collect()
+        own.into_iter().chain(BodyErrors::responses()).collect()
     }
 }
 
-impl IntoResponses for WritingOnce {
+impl IntoResponses for IdempotentErrors {
     fn responses() -> Responses {
         let own = errors([
             (422, "The `Idempotency-Key` belongs to another request."),
             (429, "Too many `Idempotency-Key`s."),
         ]);
-        own.into_iter().chain(Writing::responses()).collect()
+        own.into_iter().chain(WriteErrors::responses()).collect()
     }
 }
 
-impl IntoResponses for Missing {
+impl IntoResponses for NotFound {
     fn responses() -> Responses {
-        errors([(404, "There is no such thing, for this key.")])
+        errors([(404, "It does not exist, or this key has no access to it.")])
     }
 }
 
@@ -127,9 +112,9 @@ fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {
     errors.into_iter().map(error).collect()
 }
 
-/// The whole document: `operations`, what they have in common, and `aliases`: another path
-/// of what is at a path.
-pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Document {
+/// The whole document: `operations`, what they have in common, and `aliases`, which are further
+/// paths of operations.
+pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value {
     let mut document = Common::openapi().merge_from(operations);
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
@@ -144,10 +129,13 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Docume
         }
         document.paths.paths.insert((*alias).to_owned(), item);
     }
+    let document = serde_json::to_value(&document);
+    let mut document = document.expect("the document has text for names, and no infinite number");
+    simplify(&mut document);
     document
 }
 
-/// What the attributes of a handler leave out.
+/// Adds what the attributes of handlers leave out.
 fn fill(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
         let RefOr::T(response) = response else { continue };
@@ -157,15 +145,66 @@ fn fill(operation: &mut Operation) {
             response.description = reason.unwrap_or_default().to_owned();
         }
     }
-    // Absent is absent: a parameter has no null.
-    for parameter in operation.parameters.iter_mut().flatten() {
-        let RefOr::T(parameter) = parameter else { continue };
-        let Some(RefOr::T(Schema::Object(schema))) = &mut parameter.schema else { continue };
-        if let SchemaType::Array(types) = &schema.schema_type
-            && let Some(schema_type) = types.iter().find(|schema_type| **schema_type != Type::Null)
-        {
-            schema.schema_type = SchemaType::Type(schema_type.clone());
+}
+
+/// Simplifies what the derives generate: a choice between a value and null becomes one schema
+/// with both types, a description beside a schema becomes its own, and a parameter has no null.
+fn simplify(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(simplify),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(simplify);
+            if let Some(schema) = take_pair(fields, "allOf", "object") {
+                fields.extend(schema);
+            }
+            if let Some(mut schema) = take_pair(fields, "oneOf", "null") {
+                schema["type"] = json!([schema["type"], "null"]);
+                if let Some(Value::Array(words)) = schema.get_mut("enum") {
+                    words.push(Value::Null);
+                }
+                // What describes the field is more special.
+                fields
+                    .iter()
+                    .for_each(|(key, value)| drop(schema.insert(key.clone(), value.clone())));
+                *fields = schema;
+            }
+            if fields.contains_key("in") && fields.contains_key("schema") {
+                remove_null(&mut fields["schema"]);
+            }
         }
+        _ => {}
+    }
+}
+
+/// Takes the schema out of a pair. The other part has the type `other`, and nothing beside it but
+/// notes, which the schema gets.
+fn take_pair(
+    fields: &mut Map<String, Value>,
+    key: &str,
+    other: &str,
+) -> Option<Map<String, Value>> {
+    let [Value::Object(schema), Value::Object(part)] = fields.get(key)?.as_array()?.as_slice()
+    else {
+        return None;
+    };
+    let is_other = part.get("type")? == other
+        && part.keys().all(|key| ["type", "description", "default"].contains(&key.as_str()));
+    let mut schema = schema.contains_key("type").then(|| schema.clone())?;
+    if !is_other {
+        return None;
+    }
+    let notes = part.iter().filter(|(key, _)| *key != "type");
+    schema.extend(notes.map(|(key, note)| (key.clone(), note.clone())));
+    fields.remove(key);
+    Some(schema)
+}
+
+fn remove_null(schema: &mut Value) {
+    if let Some([name, _]) = schema["type"].as_array().map(Vec::as_slice) {
+        schema["type"] = name.clone();
+    }
+    if let Some(words) = schema.get_mut("enum").and_then(Value::as_array_mut) {
+        words.retain(|word| !word.is_null());
     }
 }
 

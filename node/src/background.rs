@@ -1,36 +1,35 @@
-//! What a node does by itself: every node reports what it saw; the leader ticks and
-//! forgets what is past its time. What these do is decided in `storage`.
+//! Background tasks of a node: every node reports its recalls; the leader advances ticks and
+//! removes expired data. `storage` decides the effect of each command.
 
 use std::time::Duration;
 
 use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
-use storage::model::analytics::Report;
+use storage::model::analytics::{Report, TenantReport};
 use storage::{Action, Command, Reader, Reply};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How often a node reports: a node that dies loses no more recalls than those since.
+/// Interval of reports. A node that crashes loses the recalls of one interval at most.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a report may wait for the cluster.
-const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the leader looks whether a tick is due.
+/// Time limit of submitting a report or a tick.
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which the leader checks for due ticks.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
-/// How often the leader forgets what is past its time.
-const HOUSEKEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which the leader removes expired data.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
+/// Time limit of the last report of a node that stops.
+const LAST_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Longest that a node which stops waits for its last report.
-const LAST_REPORT: Duration = Duration::from_secs(2);
-
-/// The duties of a node that serves.
+/// The running background tasks of a node.
 pub(crate) struct BackgroundTasks {
     stop: oneshot::Sender<()>,
     report: JoinHandle<()>,
 }
 
 impl BackgroundTasks {
-    /// Starts all of them.
+    /// Starts all tasks. `boot` is a random number of this process.
     pub(crate) fn start(
         app: &App,
         raft: &Handle,
@@ -39,80 +38,93 @@ impl BackgroundTasks {
         boot: u64,
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let report = tokio::spawn(report(app.clone(), raft.clone(), (node, boot), stopped));
-        tokio::spawn(tick(raft.clone(), reader.clone()));
-        tokio::spawn(expire(raft.clone()));
+        let reporter = Reporter { app: app.clone(), raft: raft.clone(), node, boot };
+        let report = tokio::spawn(report_task(reporter, stopped));
+        tokio::spawn(tick_task(raft.clone(), reader.clone()));
+        tokio::spawn(expire_task(raft.clone()));
         Self { stop, report }
     }
 
-    /// Has the node report all that it still holds back.
-    pub(crate) async fn report_the_rest(self) {
-        // One that has ended has nothing to say.
+    /// Reports all recalls that are not reported yet, then ends the reports.
+    pub(crate) async fn stop_reporting(self) {
+        // The task of a quarantined node has ended already.
         let _: Result<(), ()> = self.stop.send(());
-        if tokio::time::timeout(LAST_REPORT, self.report).await.is_err() {
+        if tokio::time::timeout(LAST_REPORT_TIMEOUT, self.report).await.is_err() {
             tracing::warn!(
-                "the last report found no leader: recalls since the one before are lost"
+                "no leader for the last report: recalls since the previous one are lost"
             );
         }
     }
 }
 
-/// Reports what this node saw. A report whose fate is unknown is sent again under its
-/// number: it counts once. Once `stopped`, it reports what waits for its time as well, and ends.
-async fn report(
+/// Reports the recalls of one process.
+struct Reporter {
     app: App,
     raft: Handle,
-    (node, boot): (NodeId, u64),
-    mut stopped: oneshot::Receiver<()>,
-) {
-    let mut last = false;
-    for number in 1.. {
-        let tenants = loop {
-            if !last {
-                tokio::select! {
-                    () = tokio::time::sleep(REPORT_INTERVAL) => {}
-                    _ = &mut stopped => last = true,
-                }
+    node: NodeId,
+    boot: u64,
+}
+
+/// Reports recalls at an interval. Once `stopped`, reports all that remain, and ends.
+async fn report_task(reporter: Reporter, mut stopped: oneshot::Receiver<()>) {
+    let mut is_last = false;
+    let mut number = 1;
+    loop {
+        if !is_last {
+            tokio::select! {
+                () = tokio::time::sleep(REPORT_INTERVAL) => {}
+                _ = &mut stopped => is_last = true,
             }
-            let tenants = app.report(last);
-            if !tenants.is_empty() {
-                break tenants;
-            }
-            if last {
+        }
+        let tenants = reporter.app.report(is_last);
+        if tenants.is_empty() {
+            if is_last {
                 return;
             }
-        };
-        let report = Report { node, boot, number, tenants };
+            continue;
+        }
+        if let Err(SubmitError::Quarantined) = reporter.submit(number, tenants).await {
+            return;
+        }
+        number += 1;
+    }
+}
+
+impl Reporter {
+    /// Submits a report until its outcome is known. Repeats have the same number, so the report
+    /// counts once.
+    async fn submit(&self, number: u64, tenants: Vec<TenantReport>) -> Result<(), SubmitError> {
+        let report = Report { node: self.node, boot: self.boot, number, tenants };
         loop {
             let command = Command::background(Action::RecordReport(report.clone()));
-            match raft.submit(command, Instant::now() + REPORT_TIMEOUT).await {
-                Ok(Outcome { decision: Ok(_), .. }) => break,
-                Ok(Outcome { decision: Err(rejection), .. }) => {
-                    tracing::warn!(%rejection, "a report was refused");
-                    break;
+            match self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await {
+                Ok(Outcome { reply: Ok(_), .. }) => return Ok(()),
+                Ok(Outcome { reply: Err(rejection), .. }) => {
+                    tracing::warn!(%rejection, "report rejected");
+                    return Ok(());
                 }
-                Err(SubmitError::Quarantined) => return,
-                Err(error) => tracing::debug!(%error, "a report waits"),
+                Err(SubmitError::Quarantined) => return Err(SubmitError::Quarantined),
+                Err(error) => tracing::debug!(%error, "report not submitted, retrying"),
             }
             tokio::time::sleep(REPORT_INTERVAL).await;
         }
     }
 }
 
-/// Ticks for every tenant, while this node leads.
-async fn tick(raft: Handle, reader: Reader) {
+/// Advances the tick of every tenant while this node leads.
+async fn tick_task(raft: Handle, reader: Reader) {
     loop {
         tokio::time::sleep(TICK_INTERVAL).await;
-        // A step of each in turn: one of many crossings keeps no other waiting.
+        // One step per tenant and round: a tenant with many heat transitions delays no other.
         let mut due = reader.tick_due();
         while !due.is_empty() {
             let mut unfinished = Vec::new();
             for tenant in due {
                 let command =
                     Command { tenant: Some(tenant), ..Command::background(Action::AdvanceTick) };
-                let submitted = raft.submit_here(command, Instant::now() + REPORT_TIMEOUT).await;
-                // Otherwise another node leads, and goes on where the state says.
-                if submitted.is_ok_and(|outcome| outcome.decision == Ok(Reply::Partial)) {
+                let submitted = raft.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await;
+                // An error means that another node leads. It continues from the state.
+                if submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial)) {
                     unfinished.push(tenant);
                 }
             }
@@ -121,16 +133,16 @@ async fn tick(raft: Handle, reader: Reader) {
     }
 }
 
-/// Forgets what is past its time, while this node leads.
-async fn expire(raft: Handle) {
-    let mut pause = HOUSEKEEP_INTERVAL;
+/// Removes expired data while this node leads.
+async fn expire_task(raft: Handle) {
+    let mut pause = EXPIRE_INTERVAL;
     loop {
-        tokio::time::sleep(std::mem::replace(&mut pause, HOUSEKEEP_INTERVAL)).await;
-        let deadline = Instant::now() + HOUSEKEEP_INTERVAL;
+        tokio::time::sleep(std::mem::replace(&mut pause, EXPIRE_INTERVAL)).await;
+        let deadline = Instant::now() + EXPIRE_INTERVAL;
         match raft.submit_here(Command::background(Action::Expire), deadline).await {
-            Ok(Outcome { decision: Ok(Reply::Partial), .. }) => pause = Duration::ZERO,
-            Ok(outcome) => tracing::debug!(index = outcome.index, "housekeeping done"),
-            Err(error) => tracing::debug!(%error, "housekeeping not done here"),
+            Ok(Outcome { reply: Ok(Reply::Partial), .. }) => pause = Duration::ZERO,
+            Ok(outcome) => tracing::debug!(index = outcome.index, "expired data removed"),
+            Err(error) => tracing::debug!(%error, "expired data not removed by this node"),
         }
     }
 }

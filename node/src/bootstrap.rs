@@ -1,92 +1,107 @@
-//! The first start of a cluster: its identity, its first tenant, and that
-//! tenant's key in a file.
+//! Bootstraps a cluster: its members, its first tenant, and the tenant's admin key in a file.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use api::{Embedder, random_bytes};
 use raft::{Handle, NodeId, Peer};
-use storage::model::cluster::{Cluster, Member, Model};
+use storage::model::cluster::{Cluster, Member};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyText, Role};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
-use uuid::Uuid;
 
-/// Name of the file with the first key, within the data folder.
+use crate::config::Config;
+use crate::embed::Pool;
+
+/// Name of the file with the admin key, in the data folder.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
+/// Time limit of a bootstrap. All other members must start within it.
+const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Forms the cluster, unless it has formed. The key is on disk before it is in
-/// the log: a crash in between leaves a key that the next start uses.
-pub(crate) async fn bootstrap(
+/// Creates the cluster of the configured members, unless it exists.
+pub(crate) async fn bootstrap_cluster(
+    config: &Config,
     raft: &Handle,
     reader: &Reader,
-    data: &Path,
-    members: &BTreeMap<NodeId, Peer>,
-    tenant: &str,
-    model: &Model,
-    deadline: Instant,
+    embedder: &Pool,
 ) -> Result<(), String> {
-    // Only a state with everything acknowledged says whether the cluster has formed.
+    let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
+    let members = members(config);
+    raft::bootstrap(raft, &members, deadline).await.map_err(|error| error.to_string())?;
+    // The state is complete only once all acknowledged entries are applied.
     while let Err(error) = raft.read_index(deadline).await {
         if Instant::now() >= deadline {
-            return Err(format!("cannot form: {error}"));
+            return Err(format!("cannot bootstrap the cluster: {error}"));
         }
     }
     if reader.cluster().map_err(|error| error.to_string())?.is_some() {
         return Ok(());
     }
     let founders =
-        raft::founders(raft, members, deadline).await.map_err(|error| error.to_string())?;
-    let key = admin_key(&data.join(ADMIN_KEY)).map_err(|error| format!("admin key: {error}"))?;
-    let id = KeyText::id_of(key.as_str()).ok_or("the admin key file holds no key")?;
+        raft::founders(raft, &members, deadline).await.map_err(|error| error.to_string())?;
     let cluster = Cluster {
-        id: Uuid::new_v4().into_bytes(),
-        members: founders.into_iter().map(|(node, life)| Member::new(node, life)).collect(),
-        model: model.clone(),
+        id: random_bytes(),
+        members: founders
+            .into_iter()
+            .map(|(node, incarnation)| Member::new(node, incarnation))
+            .collect(),
+        model: embedder.model().clone(),
     };
+    create_first_tenant(config, raft, cluster, deadline).await
+}
+
+/// The configured members; this node alone, if none are configured.
+fn members(config: &Config) -> BTreeMap<NodeId, Peer> {
+    let configured = &config.cluster.members;
+    if configured.is_empty() {
+        let address = config.peer.advertised_address();
+        return BTreeMap::from([(config.node.id, Peer { address })]);
+    }
+    configured.iter().map(|(node, address)| (*node, Peer { address: address.clone() })).collect()
+}
+
+/// Submits the cluster and its first tenant. The admin key is on disk before it is in the log:
+/// after a crash in between, the next start uses the same key.
+async fn create_first_tenant(
+    config: &Config,
+    raft: &Handle,
+    cluster: Cluster,
+    deadline: Instant,
+) -> Result<(), String> {
+    let key = admin_key(&config.node.data.join(ADMIN_KEY))
+        .map_err(|error| format!("admin key: {error}"))?;
+    let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
     let key = ApiKey {
         name: "admin".into(),
         role: Role::Admin,
         hash: KeyText::hash(key.as_str()),
         namespace: None,
-        // Set by the decision.
+        // Replaced by the state machine.
         created_at: Timestamp::default(),
         last_used_at: None,
     };
-    let action = Action::Bootstrap { cluster, tenant: tenant.to_owned(), key_id: id, key };
+    let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };
     let outcome = raft.submit(command, deadline).await.map_err(|error| error.to_string())?;
-    outcome.decision.map(drop).map_err(|rejection| rejection.to_string())
+    outcome.reply.map(drop).map_err(|rejection| rejection.to_string())
 }
 
-/// The key in the file at `path`; a new one if there is no file.
-fn admin_key(path: &Path) -> io::Result<KeyText> {
+/// Reads the key in the file at `path`. Without a file, creates a key and the file.
+fn admin_key(path: &Path) -> Result<KeyText, String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => KeyText::parse(text.trim())
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the file holds no key")),
+        Ok(text) => {
+            KeyText::parse(text.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let (first, second) = (Uuid::new_v4(), Uuid::new_v4());
-            let mut random = [0; 32];
-            random[..16].copy_from_slice(first.as_bytes());
-            random[16..].copy_from_slice(second.as_bytes());
-            let key = KeyText::from_random(random);
-            write_secret(path, &format!("{}\n", key.as_str()))?;
+            let key = KeyText::from_random(random_bytes());
+            let text = format!("{}\n", key.as_str());
+            storage::file::replace_secret(path, text.as_bytes())
+                .map_err(|error| error.to_string())?;
             Ok(key)
         }
-        Err(error) => Err(error),
+        Err(error) => Err(error.to_string()),
     }
-}
-
-/// Writes a file that only its owner may read; after a crash it is whole or not there.
-pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

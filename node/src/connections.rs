@@ -1,6 +1,5 @@
-//! Connections of the public listener: no more than a bounded number at once, and
-//! none that says nothing. Without this, idle connections could use up the files
-//! that the storage needs.
+//! Bounds the connections of a listener: their number, and the silence after a handshake.
+//! Unbounded idle connections could use up the file descriptors that the storage needs.
 
 use std::collections::HashSet;
 use std::io;
@@ -17,43 +16,46 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
-/// Most connections, where the system allows as many files.
+/// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
-/// Files that everything but connections may need.
+/// Open files reserved for everything but connections.
 const FILES_RESERVED: u64 = 1_024;
-/// Reasons of failed handshakes that are logged.
+/// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
-/// How long a connection may be silent after its handshake.
-const FIRST_BYTE: Duration = Duration::from_secs(10);
+/// Time limit of the first byte after a handshake.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Raises the process's limit of open files as far as is useful, and says how many
-/// connections fit beside everything else.
+/// Raises the process's limit of open files as far as useful. Returns the number of connections
+/// that fit under it.
 pub(crate) fn connections_max() -> u64 {
     let wanted = CONNECTIONS_MAX + FILES_RESERVED;
     let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    let now = limit.current.unwrap_or(u64::MAX);
-    if now < wanted {
-        let raised = Rlimit { current: Some(wanted.min(most)), maximum: limit.maximum };
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let soft = limit.current.unwrap_or(u64::MAX);
+    if soft < wanted {
+        let raised = Rlimit { current: Some(wanted.min(hard)), maximum: limit.maximum };
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, "the limit of open files stays as it is");
+            tracing::warn!(%error, "cannot raise the limit of open files");
         }
     }
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let most = files.saturating_sub(FILES_RESERVED).max(files / 4).min(CONNECTIONS_MAX);
-    if most < CONNECTIONS_MAX {
-        tracing::warn!(files, connections = most, "few open files are allowed: raise the limit");
+    let connections = files.saturating_sub(FILES_RESERVED).max(files / 4).min(CONNECTIONS_MAX);
+    if connections < CONNECTIONS_MAX {
+        tracing::warn!(files, connections, "the limit of open files is low: raise it");
     }
-    most
+    connections
 }
 
-/// An acceptor that bounds what another one accepts.
+/// Reasons of failed handshakes that were logged.
+type LoggedFailures = Arc<Mutex<HashSet<String>>>;
+
+/// An acceptor that bounds the connections of another one.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
     free: Arc<Semaphore>,
-    /// Why handshakes failed, as far as that was logged; `None` logs nothing.
-    failures: Option<Arc<Mutex<HashSet<String>>>>,
+    /// `None` logs no failures.
+    failures: Option<LoggedFailures>,
 }
 
 impl<A> Bounded<A> {
@@ -61,8 +63,8 @@ impl<A> Bounded<A> {
         Self { inner, free: Arc::new(Semaphore::new(connections as usize)), failures: None }
     }
 
-    /// Logs why handshakes fail, each reason once.
-    pub(crate) fn told(self) -> Self {
+    /// Logs each reason of failed handshakes once.
+    pub(crate) fn with_failure_log(self) -> Self {
         Self { failures: Some(Arc::default()), ..self }
     }
 }
@@ -74,53 +76,55 @@ where
     A::Stream: Send + 'static,
     A::Service: Send + 'static,
 {
-    type Stream = Held<A::Stream>;
+    type Stream = BoundedStream<A::Stream>;
     type Service = A::Service;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
         let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() else {
-            // Closed at once: the client sees it, and nothing is kept for it.
+            // The stream is dropped and so closed at once; the client can retry elsewhere.
             let error = io::Error::other("too many connections");
             return std::future::ready(Err(error)).boxed();
         };
         let accepted = self.inner.accept(stream, service);
         let failures = self.failures.clone();
         async move {
-            let (stream, service) = accepted.await.inspect_err(|error| note(failures, error))?;
-            let silence = Some(Box::pin(tokio::time::sleep(FIRST_BYTE)));
-            Ok((Held { stream, silence, _permit: permit }, service))
+            let (stream, service) = accepted.await.inspect_err(|error| {
+                if let Some(failures) = &failures {
+                    log_failure(failures, error);
+                }
+            })?;
+            let silence = Some(Box::pin(tokio::time::sleep(FIRST_BYTE_TIMEOUT)));
+            Ok((BoundedStream { stream, silence, _permit: permit }, service))
         }
         .boxed()
     }
 }
 
-fn note(failures: Option<Arc<Mutex<HashSet<String>>>>, error: &io::Error) {
-    let Some(failures) = failures else { return };
+fn log_failure(failures: &LoggedFailures, error: &io::Error) {
     let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
-    let reason = error.to_string();
-    if failures.len() < FAILURES_MAX && failures.insert(reason) {
-        tracing::error!(%error, "a connection of another node came to nothing");
+    if failures.len() < FAILURES_MAX && failures.insert(error.to_string()) {
+        tracing::error!(%error, "handshake with another node failed");
     }
 }
 
-/// A connection with its place among the allowed ones.
-pub(crate) struct Held<S> {
+/// A connection with its permit.
+pub(crate) struct BoundedStream<S> {
     stream: S,
     /// Runs until the first byte arrives.
     silence: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
+        let filled = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > before {
+        if buffer.filled().len() > filled {
             self.silence = None;
         }
         let silence = self.silence.as_mut().filter(|_| read.is_pending());
@@ -131,7 +135,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Held<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Held<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,5 +1,7 @@
-//! Whose data folder this is: a small file that is written once. A folder opened
-//! under another node's id would vote twice in that node's name.
+//! The identity of a data folder: the node that it belongs to, and its incarnation.
+//!
+//! The file is written once. Without it, a folder could be opened with the id of another node,
+//! and that id would vote twice.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,36 +11,31 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Name of the file within the data folder.
+/// Name of the file in the data folder.
 const FILE: &str = "identity.toml";
 
-/// A data folder's identity.
+/// The identity of a data folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
-    /// The node that it belongs to.
+    /// The node that the folder belongs to.
     pub(crate) node: u64,
-    /// Random name of this life of the folder: an emptied folder is another one.
+    /// Random name of this incarnation of the folder. An emptied folder gets a new one.
     pub(crate) incarnation: Uuid,
 }
 
-/// The identity of folder `data`, made there if there is none. The folder is made
-/// too, readable by its owner only.
+/// Reads the identity of folder `data`, which must belong to `node`. A missing folder is
+/// created, readable by its owner only; a missing identity is created too.
 pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
-    let told = |error: io::Error| format!("cannot prepare {}: {error}", data.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(told)?;
+    let unusable = |error: io::Error| format!("cannot prepare {}: {error}", data.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(unusable)?;
     let path = data.join(FILE);
     let identity = match fs::read_to_string(&path) {
         Ok(text) => {
             toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let identity = Identity { node, incarnation: Uuid::new_v4() };
-            let text = toml::to_string(&identity).map_err(|error| error.to_string())?;
-            storage::file::replace(&path, text.as_bytes()).map_err(|error| error.to_string())?;
-            identity
-        }
-        Err(error) => return Err(told(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(&path, node)?,
+        Err(error) => return Err(unusable(error)),
     };
     if identity.node != node {
         return Err(format!(
@@ -47,5 +44,12 @@ pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
             identity.node,
         ));
     }
+    Ok(identity)
+}
+
+fn create(path: &Path, node: u64) -> Result<Identity, String> {
+    let identity = Identity { node, incarnation: Uuid::new_v4() };
+    let text = toml::to_string(&identity).map_err(|error| error.to_string())?;
+    storage::file::replace(path, text.as_bytes()).map_err(|error| error.to_string())?;
     Ok(identity)
 }

@@ -1,16 +1,21 @@
-//! The parts of the `hearth` binary: configuration, composition root, embedder,
-//! TLS, telemetry, command line. No rule of the domain is here.
+//! The parts of the `hearth` binary: command line, configuration, composition root, embedder,
+//! TLS, webhooks. Rules of the domain are in the `storage` crate.
 
 mod background;
 mod bootstrap;
+mod certificates;
 pub mod cli;
 pub mod config;
 mod connections;
 pub mod embed;
-mod gauges;
+mod engine;
+mod error;
 mod identity;
 mod listeners;
+mod metrics;
+mod model_check;
 pub mod serve;
+mod stop_signal;
 mod telemetry;
 mod tls;
 mod webhooks;

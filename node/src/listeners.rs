@@ -1,5 +1,5 @@
-//! The node's three listeners: agents (HTTPS), other nodes (mutual TLS), the
-//! operator (plain HTTP). What is served there is not known here.
+//! The three listeners of a node: public (HTTPS), peer (mutual TLS), operator (plain HTTP).
+//! They bound time, size and number of connections; the routers come from `api` and `raft`.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,38 +18,59 @@ use raft::{Fault, Serve, WINDOW_BYTES};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use rustls::ServerConfig;
 
+use crate::config::Config;
 use crate::connections::{Bounded, connections_max};
 
-/// How long a client may take for a TLS handshake, or for its headers.
-const HEADERS: Duration = Duration::from_secs(10);
-/// Requests that one HTTP/2 connection has under way at once.
+/// Time limit of a TLS handshake, of a request's headers, and of a keep-alive response.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Concurrent requests per HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// Calls that one node has under way at another: one for each request of agents, and raft's.
+/// Concurrent calls per node: one per client request, and those of Raft.
 const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
-/// Bytes of the headers of a request.
+/// Header bytes per request.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
-/// Connections of other nodes: three from each of them, and some that come and go.
+/// Connections from other nodes: three per node, and some short-lived ones.
 const PEER_CONNECTIONS_MAX: u64 = 256;
-/// How long the other end of a connection may take nothing of what is sent to it.
-const STALL: Duration = Duration::from_secs(30);
-/// How often a silent connection is checked.
+/// Time after which a connection ends whose other end accepts no data.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval of keep-alive checks on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Takes an address, for one of the functions below. Its connections end if their other ends
-/// take nothing: who reads no more holds nothing for long. (Linux tells of a full window's
-/// reader in steps of a sixteenth of its buffer: less than some 13 kB/s may look like nothing.)
-pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+/// The bound ports of a node.
+pub(crate) struct Listeners {
+    pub(crate) public: TcpListener,
+    pub(crate) operator: TcpListener,
+    pub(crate) peer: TcpListener,
+}
+
+impl Listeners {
+    /// Binds all ports.
+    pub(crate) fn bind(config: &Config) -> Result<Self, String> {
+        Ok(Self {
+            public: listen(config.public.listen)?,
+            operator: listen(config.operator.listen)?,
+            peer: listen(config.peer.listen)?,
+        })
+    }
+}
+
+/// Binds an address. Its connections end after [`STALL_TIMEOUT`] without acknowledged data, so
+/// that clients that stop reading occupy no memory for long.
+///
+/// Linux reports progress of a full receive window in steps of a sixteenth of the buffer. A
+/// client slower than about 13 kB/s may count as stalled.
+fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        // Connections inherit it; the kernel counts unacknowledged bytes and closed windows.
-        set_tcp_user_timeout(&listener, STALL.as_millis() as u32)?;
+        // Connections inherit it. The kernel counts unacknowledged bytes and closed windows.
+        set_tcp_user_timeout(&listener, STALL_TIMEOUT.as_millis() as u32)?;
         Ok(listener)
     };
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves agents.
+/// Serves clients over HTTPS.
 pub(crate) fn serve_https(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -60,11 +81,11 @@ pub(crate) fn serve_https(
     let acceptor = Bounded::new(acceptor(tls), connections_max());
     let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
-    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
+    tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
     Ok(())
 }
 
-/// Serves the operator.
+/// Serves the operator over plain HTTP.
 pub(crate) fn serve_http(
     listener: TcpListener,
     router: Router,
@@ -73,15 +94,15 @@ pub(crate) fn serve_http(
 ) -> io::Result<()> {
     let mut server = axum_server::from_tcp(listener)?.handle(handle);
     limit(server.http_builder());
-    tokio::spawn(until_ended(server.serve(router.into_make_service()), fault));
+    tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
     Ok(())
 }
 
-/// Serves other nodes, once raft says with which routes.
+/// Serves other nodes, with the routes that Raft provides when it starts.
 pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
     Box::new(move |router| {
         async move {
-            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX).told();
+            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX).with_failure_log();
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server
@@ -98,23 +119,23 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serv
 
 fn acceptor(tls: Arc<ServerConfig>) -> RustlsAcceptor<NoDelayAcceptor> {
     RustlsAcceptor::new(RustlsConfig::from_config(tls))
-        .handshake_timeout(HEADERS)
+        .handshake_timeout(CLIENT_TIMEOUT)
         .acceptor(NoDelayAcceptor::new())
 }
 
 fn limit(builder: &mut Builder<TokioExecutor>) {
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
         .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(HEADERS);
+        .keep_alive_timeout(CLIENT_TIMEOUT);
 }
 
-/// A node whose listener is gone serves nobody: it must not stay up as if it did.
-async fn until_ended(serving: impl Future<Output = io::Result<()>>, fault: Fault) {
+/// Runs a listener. Its failure stops the node: a node without listeners is of no use.
+async fn listener_task(serving: impl Future<Output = io::Result<()>>, fault: Fault) {
     if let Err(error) = serving.await {
         fault.report(&format!("a listener ended: {error}"));
     }

@@ -1,4 +1,4 @@
-//! The `hearth` binary. Parses the command line and calls what is meant.
+//! The `hearth` binary.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Where log lines go: standard error, as text or JSON.
+//! Logging to standard error, as text or JSON.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
 
-/// Sets up logging for the whole process, once.
+/// Configures logging of the whole process. It can be called once.
 pub(crate) fn start(log: &Log) -> Result<(), String> {
     let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
     let lines = tracing_subscriber::fmt()

@@ -1,4 +1,4 @@
-//! openraft's own conformance suite for stores, on the real one.
+//! Runs openraft's conformance suite for stores on the log store and the state machine.
 
 use std::sync::Arc;
 
@@ -27,6 +27,6 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
 }
 
 #[test]
-fn the_store_passes_the_conformance_suite() {
+fn stores_pass_openraft_conformance_suite() {
     TypeConfig::run(async { Suite::test_all(Builder).await.unwrap() });
 }

@@ -1,5 +1,29 @@
-//! What a node knows from its contact with others: how their wall_clock clocks stand,
-//! for the cluster clock, and how fresh its own state is, for local reads.
+//! Peer contact: the wall-clock offsets of the other nodes, and the freshness of this node's
+//! state.
+//!
+//! # Wall-clock offsets
+//! Every message carries the wall clock of its sender. The difference from the receiver's wall
+//! clock is a sample of the sender's offset. [`Contact::median`] computes the median of the
+//! voters' wall clocks from fresh samples of a quorum. The cluster clock (`leader/clock.rs`)
+//! follows this median, so a minority of bad clocks cannot move it.
+//!
+//! # Freshness
+//! A follower serves local reads and reports their staleness. With each AppendEntries the
+//! leader sends its commit index and the age of its last quorum acknowledgement. Call the time
+//! of that acknowledgement `as_of`. No other leader committed anything up to `as_of`, so
+//! nothing above the commit index was acknowledged to a client by then. Once the follower has
+//! applied the commit index, its state was the newest at `as_of`. The staleness is the time
+//! since then.
+//!
+//! # Delay
+//! The age in a message is correct only at the time of sending. A slow network or a paused
+//! process delivers a message late, and the follower would report too little staleness. The
+//! monotonic clocks of two machines run at almost the same rate. Arrival time minus sending
+//! time is therefore a constant plus the delay. The excess over the minimum of the last one to
+//! two minutes counts as delay. This is the base-delay filter of LEDBAT (RFC 6817).
+//!
+//! Invariant: the reported staleness is never below the real one, apart from the usual network
+//! delay that is part of the minimum.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -10,115 +34,122 @@ use storage::model::id::Timestamp;
 
 use crate::types::NodeId;
 
-/// How long a sample of another node's wall_clock clock counts.
+/// Age after which a wall-clock sample is ignored.
 const SAMPLE_AGE_MAX: Duration = Duration::from_secs(2);
-/// Commit indexes that wait to be applied; one in `PENDING_SPACING` is kept.
+/// Maximum commit indexes that are kept until they are applied.
 const PENDING_MAX: usize = 64;
+/// Minimum distance between two of them.
 const PENDING_SPACING: Duration = Duration::from_millis(50);
-/// Over how long the shortest delay of messages is remembered, once to twice.
+/// Length of a window of the minimum delay. The minimum covers this and the previous window.
 const DELAY_WINDOW: Duration = Duration::from_secs(60);
 
-/// A node's clocks, sent with every message.
+/// The clocks of a node; part of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Clocks {
-    /// Wall clock.
     pub(crate) wall_clock: Timestamp,
-    /// Random name of this incarnation of its process.
+    /// Random id of this incarnation of the sender's process.
     pub(crate) boot: u64,
-    /// Microseconds since that incarnation began.
+    /// Microseconds since that process started, by its monotonic clock.
     pub(crate) since_boot_micros: u64,
 }
 
-/// Shared by the network and those who ask.
+/// The contact of this node with its peers.
 pub(crate) struct Contact {
-    began: Instant,
+    started_at: Instant,
     boot: u64,
-    known: Mutex<Known>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Known {
+struct State {
     peers: BTreeMap<NodeId, PeerClock>,
     freshness: Freshness,
 }
 
-/// Another node's clocks as last heard.
+/// The last clock sample of one peer.
 struct PeerClock {
-    /// Its wall_clock clock minus ours.
+    /// Its wall clock minus the local wall clock.
     offset_micros: i64,
-    heard: Instant,
-    delay: Delay,
+    sampled_at: Instant,
+    delay: DelayFilter,
 }
 
 impl Contact {
-    /// `boot` is a random name of this incarnation of the process.
+    /// `boot` is a random id of this incarnation of the process.
     pub(crate) fn new(boot: u64) -> Self {
-        Self { began: Instant::now(), boot, known: Mutex::default() }
+        Self { started_at: Instant::now(), boot, state: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no code panics while it holds what is known")
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds this lock")
     }
 
-    /// This node's clocks, to be sent.
+    /// The clocks of this node, for a message that is sent now.
     pub(crate) fn clocks(&self, wall_clock: Timestamp) -> Clocks {
-        let since_boot_micros = micros(self.began.elapsed());
+        let since_boot_micros = micros(self.started_at.elapsed());
         Clocks { wall_clock, boot: self.boot, since_boot_micros }
     }
 
-    /// Takes note of the clocks that came with a message of `node`, and says for
-    /// how long that message was under way beyond what is usual.
-    pub(crate) fn heard(&self, node: NodeId, clocks: Clocks, own_wall: Timestamp) -> Duration {
+    /// Records the clocks of a message that arrives now from `node`. Returns the delay of the
+    /// message beyond the usual.
+    pub(crate) fn record_clocks(
+        &self,
+        node: NodeId,
+        clocks: Clocks,
+        own_wall_clock: Timestamp,
+    ) -> Duration {
         let now = Instant::now();
-        let offset_micros = clocks.wall_clock.0.saturating_sub(own_wall.0);
-        let arrived_micros = i64::try_from(micros(now - self.began)).unwrap_or(i64::MAX);
+        let offset_micros = clocks.wall_clock.0.saturating_sub(own_wall_clock.0);
+        let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
-        let mut known = self.known();
-        let peer = known.peers.entry(node).or_insert_with(|| PeerClock {
+        let mut state = self.state();
+        let peer = state.peers.entry(node).or_insert_with(|| PeerClock {
             offset_micros,
-            heard: now,
-            delay: Delay::new(clocks.boot, now),
+            sampled_at: now,
+            delay: DelayFilter::new(clocks.boot, now),
         });
-        (peer.offset_micros, peer.heard) = (offset_micros, now);
+        (peer.offset_micros, peer.sampled_at) = (offset_micros, now);
         if peer.delay.boot != clocks.boot {
-            peer.delay = Delay::new(clocks.boot, now);
+            peer.delay = DelayFilter::new(clocks.boot, now);
         }
-        peer.delay.of(arrived_micros.saturating_sub(sent_micros), now)
+        peer.delay.record(arrived_micros.saturating_sub(sent_micros), now)
     }
 
-    /// Median of the voters' wall_clock clocks, own one included, or `None` without fresh
-    /// samples of a quorum of them. Of two in the middle it is the lower one.
+    /// Median of the voters' wall clocks, including this node's own; `None` without fresh
+    /// samples of a quorum. With an even number of samples, the lower median.
     pub(crate) fn median(
         &self,
         local: NodeId,
         voters: &[NodeId],
-        own: Timestamp,
+        own_wall_clock: Timestamp,
     ) -> Option<Timestamp> {
-        let known = self.known();
-        let fresh = |peer: &&PeerClock| peer.heard.elapsed() <= SAMPLE_AGE_MAX;
+        let state = self.state();
+        let fresh = |peer: &&PeerClock| peer.sampled_at.elapsed() <= SAMPLE_AGE_MAX;
         let offset = |voter: &NodeId| match *voter == local {
             true => Some(0),
-            false => known.peers.get(voter).filter(fresh).map(|peer| peer.offset_micros),
+            false => state.peers.get(voter).filter(fresh).map(|peer| peer.offset_micros),
         };
         let mut offsets: Vec<i64> = voters.iter().filter_map(offset).collect();
         if offsets.len() <= voters.len() / 2 {
             return None;
         }
         offsets.sort_unstable();
-        Some(Timestamp(own.0.saturating_add(offsets[(offsets.len() - 1) / 2])))
+        let median = offsets[(offsets.len() - 1) / 2];
+        Some(Timestamp(own_wall_clock.0.saturating_add(median)))
     }
 
-    /// A leader that a quorum had acknowledged at `as_of` knew `commit` to be committed;
-    /// this node has applied up to `applied`.
-    pub(crate) fn confirmed(&self, commit: u64, as_of: Instant, applied: u64) {
-        let mut known = self.known();
-        known.freshness.as_of(applied);
-        known.freshness.confirmed(commit, as_of);
+    /// Records that a leader, acknowledged by a quorum at `as_of`, had the commit index
+    /// `commit`. This node has applied the log up to `applied`.
+    pub(crate) fn record_commit(&self, commit: u64, as_of: Instant, applied: u64) {
+        let mut state = self.state();
+        state.freshness.as_of(applied);
+        state.freshness.record_commit(commit, as_of);
     }
 
-    /// Time since this state, applied up to `applied`, was known to be the newest.
+    /// Time since the state, applied up to `applied`, was last confirmed as the newest; `None`
+    /// if it never was in this process.
     pub(crate) fn staleness(&self, applied: u64) -> Option<Duration> {
-        self.known().freshness.as_of(applied).map(|as_of| as_of.elapsed())
+        self.state().freshness.as_of(applied).map(|as_of| as_of.elapsed())
     }
 }
 
@@ -126,48 +157,51 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How much longer than usual messages of one peer process take. Two clocks that
-/// run at one speed differ by a constant; what exceeds the least difference seen
-/// of late is delay: in a network, or in a process that was held.
-struct Delay {
+/// The base-delay filter for messages of one peer process.
+struct DelayFilter {
     boot: u64,
-    since: Instant,
-    least: i64,
-    least_before: i64,
+    window_start: Instant,
+    /// Smallest clock difference of this window, in microseconds.
+    minimum: i64,
+    /// That of the previous window.
+    previous_minimum: i64,
 }
 
-impl Delay {
+impl DelayFilter {
     fn new(boot: u64, now: Instant) -> Self {
-        Self { boot, since: now, least: i64::MAX, least_before: i64::MAX }
+        Self { boot, window_start: now, minimum: i64::MAX, previous_minimum: i64::MAX }
     }
 
-    fn of(&mut self, difference_micros: i64, now: Instant) -> Duration {
-        if now.duration_since(self.since) > DELAY_WINDOW {
-            (self.since, self.least_before, self.least) = (now, self.least, i64::MAX);
+    /// Records a difference of arrival and sending time. Returns its excess over the minimum.
+    fn record(&mut self, difference_micros: i64, now: Instant) -> Duration {
+        if now.duration_since(self.window_start) > DELAY_WINDOW {
+            self.window_start = now;
+            self.previous_minimum = self.minimum;
+            self.minimum = i64::MAX;
         }
-        self.least = self.least.min(difference_micros);
-        let least = self.least.min(self.least_before);
-        Duration::from_micros(u64::try_from(difference_micros.saturating_sub(least)).unwrap_or(0))
+        self.minimum = self.minimum.min(difference_micros);
+        let minimum = self.minimum.min(self.previous_minimum);
+        let excess = difference_micros.saturating_sub(minimum);
+        Duration::from_micros(u64::try_from(excess).unwrap_or(0))
     }
 }
 
-/// As of when a state is known to be the newest.
+/// The latest time at which the applied state was confirmed as the newest.
 #[derive(Default)]
 struct Freshness {
     as_of: Option<Instant>,
-    /// Commit indexes not applied yet, each with the time at which nothing above it
-    /// was acknowledged; both rise.
+    /// Commit indexes that are not applied yet, each with its `as_of`. Both are ascending.
     pending: VecDeque<(u64, Instant)>,
 }
 
 impl Freshness {
-    fn confirmed(&mut self, commit: u64, as_of: Instant) {
+    fn record_commit(&mut self, commit: u64, as_of: Instant) {
         let last = self.pending.back();
         let spaced =
             last.is_none_or(|(_, at)| as_of.saturating_duration_since(*at) >= PENDING_SPACING);
-        let higher = last.is_none_or(|(index, _)| commit >= *index);
-        // At the limit the oldest are what the state will reach first: those stay.
-        if spaced && higher && self.pending.len() < PENDING_MAX {
+        let ascending = last.is_none_or(|(index, _)| commit >= *index);
+        // A full queue keeps the oldest entries, because those are applied first.
+        if spaced && ascending && self.pending.len() < PENDING_MAX {
             self.pending.push_back((commit, as_of));
         }
     }
@@ -195,57 +229,57 @@ mod tests {
     }
 
     #[test]
-    fn the_median_needs_fresh_samples_of_a_quorum_of_voters() {
+    fn median_needs_fresh_samples_of_a_quorum() {
         let contact = Contact::new(7);
         let own = Timestamp(100 * SECOND);
         assert_eq!(contact.median(1, &[1], own), Some(own));
         assert_eq!(contact.median(1, &[1, 2, 3], own), None);
-        contact.heard(2, clocks(90 * SECOND), own);
+        contact.record_clocks(2, clocks(90 * SECOND), own);
         assert_eq!(contact.median(1, &[1, 2, 3], own), Some(Timestamp(90 * SECOND)));
-        contact.heard(3, clocks(500 * SECOND), own);
-        assert_eq!(contact.median(1, &[1, 2, 3], own), Some(own), "one bad clock moves nothing");
-        assert_eq!(contact.median(1, &[1, 4, 5], own), None, "others do not count");
+        contact.record_clocks(3, clocks(500 * SECOND), own);
+        assert_eq!(contact.median(1, &[1, 2, 3], own), Some(own), "one bad clock has no effect");
+        assert_eq!(contact.median(1, &[1, 4, 5], own), None, "only voters count");
     }
 
     #[test]
-    fn a_state_is_fresh_as_of_what_it_has_applied() {
+    fn freshness_starts_when_the_commit_is_applied() {
         let contact = Contact::new(7);
         assert_eq!(contact.staleness(9), None);
         let now = Instant::now();
         let (early, late) =
             (now.checked_sub(Duration::from_secs(9)), now.checked_sub(Duration::from_secs(3)));
-        contact.confirmed(5, early.unwrap(), 0);
-        contact.confirmed(8, late.unwrap(), 0);
-        assert_eq!(contact.staleness(4), None, "nothing that was confirmed is applied yet");
+        contact.record_commit(5, early.unwrap(), 0);
+        contact.record_commit(8, late.unwrap(), 0);
+        assert_eq!(contact.staleness(4), None, "no recorded commit is applied yet");
         assert!(contact.staleness(5).unwrap() >= Duration::from_secs(9));
         let staleness = contact.staleness(8).unwrap();
         assert!(staleness >= Duration::from_secs(3) && staleness < Duration::from_secs(4));
     }
 
     #[test]
-    fn a_node_that_nobody_reads_stays_fresh_all_the_same() {
+    fn freshness_advances_without_reads() {
         let contact = Contact::new(7);
         let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         for beat in 0..=400_u32 {
-            contact.confirmed(9, long_ago + Duration::from_millis(150) * beat, 9);
+            contact.record_commit(9, long_ago + Duration::from_millis(150) * beat, 9);
         }
         assert!(contact.staleness(9).unwrap() < Duration::from_secs(1));
     }
 
     #[test]
-    fn a_message_that_lay_about_is_told_from_one_that_came_at_once() {
+    fn late_messages_count_as_delayed() {
         let now = Instant::now();
-        let mut delay = Delay::new(1, now);
-        assert_eq!(delay.of(-5_000_000, now), Duration::ZERO);
-        assert_eq!(delay.of(-4_999_000, now), Duration::from_millis(1));
-        assert_eq!(delay.of(0, now), Duration::from_secs(5));
+        let mut delay = DelayFilter::new(1, now);
+        assert_eq!(delay.record(-5_000_000, now), Duration::ZERO);
+        assert_eq!(delay.record(-4_999_000, now), Duration::from_millis(1));
+        assert_eq!(delay.record(0, now), Duration::from_secs(5));
         let later = now + DELAY_WINDOW + Duration::from_secs(1);
-        assert_eq!(delay.of(-4_000_000, later), Duration::from_secs(1));
+        assert_eq!(delay.record(-4_000_000, later), Duration::from_secs(1));
         let much_later = later + DELAY_WINDOW + Duration::from_secs(1);
         assert_eq!(
-            delay.of(-4_000_000, much_later),
+            delay.record(-4_000_000, much_later),
             Duration::ZERO,
-            "what was long ago is forgotten"
+            "an old minimum expires after two windows"
         );
     }
 }

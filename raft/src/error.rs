@@ -1,49 +1,50 @@
-//! What became of a command that was submitted, and why a node could not start.
+//! Outcomes of submitted commands, and errors of submits, reads and the start of a node.
 
 use serde::{Deserialize, Serialize};
-use storage::Decision;
+use storage::{Rejection, Reply};
 
 use crate::log::store::BelowHighWaterMark;
 
-/// A decided command.
+/// Outcome of a decided command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Log index at which the decision holds: reading at it sees its effect.
+    /// Log index at which the reply holds. A read at this index includes the effect.
     pub index: u64,
-    /// The decision.
-    pub decision: Decision,
+    /// The reply, or the rule that rejected the command.
+    pub reply: Result<Reply, Rejection>,
 }
 
-/// Why a command has no decision. All but one mean that nothing happened.
+/// Why a command has no outcome. Every variant except `Unknown` means that the command had
+/// no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum SubmitError {
-    /// The queue is full; nothing happened.
-    #[error("too many requests wait")]
+    /// The queue is full; no effect.
+    #[error("too many requests are queued: try again later")]
     Busy,
-    /// No node leads as far as this one knows; nothing happened.
+    /// This node has no contact with a leader; no effect.
     #[error("the cluster has no leader at the moment")]
     NoLeader,
-    /// The deadline passed before the command was decided; nothing happened.
-    #[error("the request waited for longer than it may")]
+    /// The deadline passed while the command was queued; no effect.
+    #[error("the request timed out in the queue: try again later")]
     DeadlinePassed,
-    /// The command may or may not have been done.
-    #[error("the outcome of the request is not known")]
+    /// The command may or may not have taken effect.
+    #[error("the outcome of the request is unknown")]
     Unknown,
-    /// This node takes no part in the cluster; nothing happened.
+    /// This node is quarantined; no effect.
     #[error("this node is quarantined")]
     Quarantined,
 }
 
-/// Why a linearizable read could not be made.
+/// Why a linearizable read is not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// No node leads as far as this one knows.
+    /// This node has no contact with a leader.
     #[error("the cluster has no leader at the moment")]
     NoLeader,
-    /// The deadline passed.
+    /// The deadline passed before this node had applied the index.
     #[error("the index was not reached in time")]
     DeadlinePassed,
-    /// This node takes no part in the cluster.
+    /// This node is quarantined.
     #[error("this node is quarantined")]
     Quarantined,
 }
@@ -51,22 +52,22 @@ pub enum ReadError {
 /// Why a node could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The log lost what it is known to have held.
+    /// The log ends below its durable high-water mark.
     #[error(transparent)]
     BelowHighWaterMark(#[from] BelowHighWaterMark),
-    /// The node was found to hold another state than most others.
+    /// A state comparison quarantined this node; holds the reason.
     #[error("{0}")]
     Quarantined(String),
-    /// The data is damaged or not reachable.
+    /// The data is damaged or cannot be read.
     #[error(transparent)]
     Storage(#[from] storage::Error),
-    /// A folder or a thread was refused.
+    /// The operating system refused a folder or a thread.
     #[error("cannot prepare the node: {0}")]
     System(#[from] std::io::Error),
-    /// The configuration cannot work.
-    #[error("bad raft settings: {0}")]
+    /// The settings are invalid.
+    #[error("invalid raft settings: {0}")]
     Settings(String),
-    /// Raft refused what it found.
-    #[error("raft refused to start: {0}")]
+    /// Raft could not start or bootstrap.
+    #[error("raft cannot start: {0}")]
     Raft(String),
 }

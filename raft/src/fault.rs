@@ -1,12 +1,13 @@
-//! The latch that a fault of this machine closes, or a part that ended. It is never
-//! opened again: the node stops, and whoever supervises it decides what next.
+//! The fault latch: keeps the first fatal fault of this node and stops the node. A fault is
+//! an error of this machine, such as a failed sync, or the end of a part that must not end.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Shared by everything that can meet such a fault; cheap to clone.
+/// The latch; cheap to clone. A closed latch never reopens: the node stops, and its
+/// supervisor decides whether to restart it.
 #[derive(Clone)]
 pub struct Fault(Arc<watch::Sender<Option<String>>>);
 
@@ -17,36 +18,36 @@ impl Default for Fault {
 }
 
 impl Fault {
-    /// Closes the latch. The first report counts; it alone is logged.
+    /// Closes the latch. The first cause is kept and logged; later ones are dropped.
     pub fn report(&self, cause: &dyn fmt::Display) {
-        self.0.send_if_modified(|reported| {
-            if reported.is_some() {
+        self.0.send_if_modified(|first| {
+            if first.is_some() {
                 return false;
             }
-            tracing::error!(%cause, "this node stops");
-            *reported = Some(cause.to_string());
+            tracing::error!(%cause, "node stops on a fault");
+            *first = Some(cause.to_string());
             true
         });
     }
 
-    /// Closes the latch for a fault of the storage, and says what can be done about it.
-    pub fn storage(&self, error: &storage::Error) {
+    /// Closes the latch for a storage error, with advice for the operator.
+    pub fn report_storage(&self, error: &storage::Error) {
         self.report(&format_args!("storage failed: {error}. {}", error.advice()));
     }
 
-    /// The cause, once the latch is closed.
+    /// The cause; `None` while the latch is open.
     pub fn cause(&self) -> Option<String> {
         self.0.borrow().clone()
     }
 
-    /// Waits until the latch closes.
+    /// Waits until the latch closes, and returns the cause.
     pub async fn closed(&self) -> String {
         let mut watch = self.0.subscribe();
         loop {
             if let Some(cause) = watch.borrow_and_update().clone() {
                 return cause;
             }
-            // The sender check_incarnation in `self`: this cannot fail while we are here.
+            // `self` holds the sender, so this cannot fail.
             let _: Result<(), _> = watch.changed().await;
         }
     }

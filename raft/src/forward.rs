@@ -1,6 +1,21 @@
-//! To the leader, wherever it is: commands go there once and are decided there or
-//! nowhere; reads ask it which index to wait for. A command is sent again only
-//! while the last answer meant that nothing had happened.
+//! Forwarding to the leader: commands, read indexes and operations run on the leader, whichever
+//! node receives them from a client.
+//!
+//! # Problem
+//! A client may use any node. The leader may change at any time, also while a command is on its
+//! way. A command that is sent twice could take effect twice. A command that is never sent again
+//! fails during every election.
+//!
+//! # Algorithm
+//! Find the leader in raft's metrics and send it the call. The leader runs the call itself and
+//! never forwards it. On `NoLeader`, wait for a leader and repeat, for [`LEADER_WAIT`] at most.
+//!
+//! # Invariants
+//! - A command is sent again only if its last attempt certainly had no effect: the peer was not
+//!   reached, rejected the call, or returned `NoLeader`.
+//! - A lost response ends the command as `Unknown`. The caller decides whether to repeat it, with
+//!   its idempotency key.
+//! - A read index has no effect, so it is requested again after every failure.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,49 +33,49 @@ use crate::operation::{OperateError, Operation, OperationResult};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
-/// How long a command or a read waits for somebody to lead: longer than an election.
+/// Maximum wait for a leader; longer than an election.
 const LEADER_WAIT: Duration = Duration::from_secs(4);
-/// Pause before the same leader is asked again.
+/// Pause between two lookups of the leader.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// The leader gives up so much earlier than the caller, so that its status arrives.
-const ANSWER_TIME: Duration = Duration::from_millis(100);
-/// How long a leader that leads no more may take for its last answers.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// The leader's timeout ends this much before the caller's, so that the response arrives.
+const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
+/// Time for the responses of a former leader after the leader has changed.
+const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(500);
 
-/// The way to the leader.
+/// Forwards calls to the leader.
 pub(crate) struct Forward {
     pub(crate) shared: Arc<Shared>,
     pub(crate) peers: Arc<Peers>,
 }
 
-/// Where the leader is.
+/// The present leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Leader {
     Local,
     Peer(NodeId, String),
 }
 
-/// LeaderRetry at asking whoever leads.
+/// Progress of one call through its attempts.
 struct LeaderRetry {
-    patience: Instant,
-    first: bool,
+    give_up_at: Instant,
+    is_first: bool,
 }
 
 impl LeaderRetry {
     fn until(deadline: Instant) -> Self {
-        Self { patience: deadline.min(Instant::now() + LEADER_WAIT), first: true }
+        Self { give_up_at: deadline.min(Instant::now() + LEADER_WAIT), is_first: true }
     }
 }
 
 impl Forward {
-    /// Has the leader decide a command.
+    /// Submits a command to the leader.
     pub(crate) async fn submit(
         &self,
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let mut turns = LeaderRetry::until(deadline);
-        while let Some(leader) = self.turn(&mut turns).await {
+        let mut retry = LeaderRetry::until(deadline);
+        while let Some(leader) = self.next_leader(&mut retry).await {
             let submitted = match leader {
                 Leader::Local => self.shared.submit(command.clone(), deadline).await,
                 Leader::Peer(node, address) => {
@@ -82,29 +97,30 @@ impl Forward {
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Submit { command, patience_micros: patience_micros(left) };
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
         self.shared.counters.forwarded.fetch_add(1, Ordering::Relaxed);
-        let called = self.peers.call(Channel::Forward, node, address, call, left);
-        let gone = async {
+        let response = self.peers.call(Channel::Forward, node, address, call, timeout);
+        let leader_changed = async {
             self.leader_changed(node).await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(LEADER_CHANGE_GRACE).await;
         };
-        let returned = tokio::select! {
-            returned = called => returned,
-            () = gone => return Err(SubmitError::Unknown),
+        let response = tokio::select! {
+            response = response => response,
+            () = leader_changed => return Err(SubmitError::Unknown),
         };
-        match returned {
+        match response {
             Ok(RpcResponse::Submitted(submitted)) => submitted,
-            Err(RpcError::NotSent(_) | RpcError::Refused(_)) => Err(SubmitError::NoLeader),
+            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
             Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
         }
     }
 
-    /// Index at which a local read sees everything acknowledged before this call.
+    /// Requests the leader's read index. A local read at this index includes everything
+    /// acknowledged before this call.
     pub(crate) async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut turns = LeaderRetry::until(deadline);
-        while let Some(leader) = self.turn(&mut turns).await {
+        let mut retry = LeaderRetry::until(deadline);
+        while let Some(leader) = self.next_leader(&mut retry).await {
             let index = match leader {
                 Leader::Local => {
                     tokio::time::timeout_at(deadline, self.shared.read_index()).await.ok().flatten()
@@ -119,10 +135,10 @@ impl Forward {
     }
 
     async fn read_index_of(&self, node: NodeId, address: &str, deadline: Instant) -> Option<u64> {
-        let left = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
-        let asked = self.peers.call(Channel::Forward, node, address, Rpc::ReadIndex, left);
+        let timeout = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
+        let response = self.peers.call(Channel::Forward, node, address, Rpc::ReadIndex, timeout);
         tokio::select! {
-            asked = asked => match asked {
+            response = response => match response {
                 Ok(RpcResponse::ReadIndex { index }) => index,
                 _ => None,
             },
@@ -130,15 +146,15 @@ impl Forward {
         }
     }
 
-    /// Has the leader do what an operator wants.
+    /// Runs an operation on the leader.
     pub(crate) async fn operate(
         &self,
         operation: Operation,
         deadline: Instant,
     ) -> Result<OperationResult, OperateError> {
-        let mut turns = LeaderRetry::until(deadline);
-        while let Some(leader) = self.turn(&mut turns).await {
-            let operated = match leader {
+        let mut retry = LeaderRetry::until(deadline);
+        while let Some(leader) = self.next_leader(&mut retry).await {
+            let result = match leader {
                 Leader::Local => {
                     let (shared, peers) = (&*self.shared, &*self.peers);
                     Operator { shared, peers, deadline }.operate(operation.clone()).await
@@ -147,9 +163,9 @@ impl Forward {
                     self.operate_at(node, &address, operation.clone(), deadline).await
                 }
             };
-            match operated {
+            match result {
                 Err(OperateError::NoLeader) => {}
-                operated => return operated,
+                result => return result,
             }
         }
         Err(OperateError::NoLeader)
@@ -162,24 +178,24 @@ impl Forward {
         operation: Operation,
         deadline: Instant,
     ) -> Result<OperationResult, OperateError> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Operate { operation, patience_micros: patience_micros(left) };
-        match self.peers.call(Channel::Forward, node, address, call, left).await {
-            Ok(RpcResponse::OperationResult(operated)) => operated,
-            Err(RpcError::NotSent(_) | RpcError::Refused(_)) => Err(OperateError::NoLeader),
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
+        match self.peers.call(Channel::Forward, node, address, call, timeout).await {
+            Ok(RpcResponse::OperationResult(result)) => result,
+            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
             Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
         }
     }
 
-    /// Whom to ask next, as soon as somebody leads; `None` when nobody does in time. Take
-    /// another turn only after an answer that meant that nothing had happened.
-    async fn turn(&self, turns: &mut LeaderRetry) -> Option<Leader> {
-        if std::mem::take(&mut turns.first)
+    /// Waits for the leader of the next attempt; `None` when the time is over. Call it again
+    /// only after an attempt that had no effect.
+    async fn next_leader(&self, retry: &mut LeaderRetry) -> Option<Leader> {
+        if std::mem::take(&mut retry.is_first)
             && let Some(leader) = self.leader()
         {
             return Some(leader);
         }
-        while Instant::now() < turns.patience {
+        while Instant::now() < retry.give_up_at {
             tokio::time::sleep(RETRY_PAUSE).await;
             if let Some(leader) = self.leader() {
                 return Some(leader);
@@ -199,7 +215,7 @@ impl Forward {
         Some(Leader::Peer(leader, peer.address.clone()))
     }
 
-    /// Waits until this node knows of another leader than `node`.
+    /// Waits until `node` is no longer the leader in this node's metrics.
     async fn leader_changed(&self, node: NodeId) {
         let mut metrics = self.shared.raft.server_metrics();
         while metrics.borrow_watched().current_leader == Some(node) {
@@ -210,7 +226,7 @@ impl Forward {
     }
 }
 
-/// How long the leader may take, so that its status arrives within `left`.
-fn patience_micros(left: Duration) -> u64 {
-    u64::try_from(left.saturating_sub(ANSWER_TIME).as_micros()).unwrap_or(u64::MAX)
+/// The leader's timeout for a call that has `timeout` left here.
+fn remote_timeout_micros(timeout: Duration) -> u64 {
+    u64::try_from(timeout.saturating_sub(RESPONSE_MARGIN).as_micros()).unwrap_or(u64::MAX)
 }

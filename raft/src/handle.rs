@@ -1,6 +1,5 @@
-//! The one way into the cluster for everybody else on this node: submit a
-//! command, make sure of an index, ask how things stand. Whether this node leads
-//! or another does is settled here.
+//! The handle: the rest of the node uses raft through it. It submits commands, gives read
+//! guarantees and returns the status, whether this node leads or another one does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,16 +20,16 @@ use crate::shared::Shared;
 use crate::state_machine::Raft;
 use crate::types::NodeId;
 
-/// How long raft's threads may take to end.
+/// Maximum wait for the end of raft's threads at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The handle. Cheap to clone.
+/// Access to raft on this node. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle(Arc<Mode>);
 
 enum Mode {
     Running(Running),
-    /// Up for its operator, but no part of the cluster.
+    /// Serves its operator, but takes no part in the cluster.
     Quarantined {
         node: NodeId,
         reason: String,
@@ -43,47 +42,48 @@ struct Running {
     forward: Forward,
     applied: watch::Receiver<u64>,
     log: Arc<Log>,
-    /// Taken when the node shuts down.
+    /// `None` after the shutdown.
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A runtime must not be waited for inside another one.
+        // A drop may run on another runtime, where waiting for this one would panic.
         if let Ok(Some(runtime)) = self.runtime.get_mut().map(Option::take) {
             runtime.shutdown_background();
         }
     }
 }
 
-/// How a node stands in its cluster.
+/// Status of a node in its cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// This node.
     pub node: NodeId,
     /// `leader`, `follower`, `candidate`, `learner`, `shutdown` or `quarantined`.
     pub role: &'static str,
-    /// The leader, as far as this node knows.
+    /// The leader; `None` if this node has no contact with one.
     pub leader: Option<NodeId>,
     /// Present term.
     pub term: u64,
     /// Index of the last entry in the log.
     pub last_log_index: u64,
-    /// Index of the last entry known to be committed.
+    /// The commit index of this node.
     pub commit_index: u64,
-    /// Index of the last entry that readers see.
+    /// Index of the last applied entry.
     pub applied_index: u64,
-    /// Index up to which the state is durable without the log.
+    /// Index up to which the state is durable without the log. The log above it is replayed at
+    /// start.
     pub snapshot_index: u64,
-    /// Index of the last entry that was cut off the log.
+    /// Index of the last entry that was purged from the log.
     pub purged_index: u64,
-    /// Commands that wait for the executor.
+    /// Commands in the queue of the executor.
     pub queued: usize,
-    /// Why the node takes no part, if it does not.
+    /// Why the node is quarantined; `None` if it is not.
     pub quarantine: Option<String>,
 }
 
-/// Counters of a node since its start.
+/// Counters of a node since the start of its process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Batches written by this node as leader.
@@ -92,17 +92,17 @@ pub struct Totals {
     pub batch_bytes: u64,
     /// Commands in those batches.
     pub batch_commands: u64,
-    /// Commands that were done.
+    /// Commands that were accepted.
     pub accepted: u64,
-    /// Commands that were refused by a rule.
-    pub refused: u64,
-    /// Commands that found the queue full.
+    /// Commands that were rejected by a rule of the engine.
+    pub rejected: u64,
+    /// Commands that were turned away because the queue was full.
     pub busy: u64,
-    /// Commands sent to another node, which led.
+    /// Commands forwarded to another node as the leader.
     pub forwarded: u64,
     /// Syncs of the log's write-ahead log.
     pub wal_syncs: u64,
-    /// Bytes of the log, roughly.
+    /// Approximate size of the log in bytes.
     pub log_bytes: u64,
 }
 
@@ -118,16 +118,15 @@ impl Handle {
         Self(Arc::new(Mode::Running(Running { shared, forward, applied, log, runtime })))
     }
 
-    /// A handle for a node that takes no part in its cluster, and why.
+    /// A handle for a node that is quarantined for `reason`.
     pub fn quarantined(node: NodeId, reason: String, fault: Fault) -> Self {
         Self(Arc::new(Mode::Quarantined { node, reason, fault }))
     }
 
-    /// Has the cluster decide `command`. Waits until `deadline` at most; then the
-    /// outcome is unknown.
+    /// Submits `command` to the leader and waits for the outcome, until `deadline` at most.
     ///
     /// # Errors
-    /// See [`SubmitError`]; all but `Unknown` mean that nothing happened.
+    /// See [`SubmitError`]. Every error except `Unknown` means that the command had no effect.
     pub async fn submit(
         &self,
         command: Command,
@@ -137,7 +136,7 @@ impl Handle {
         running.forward.submit(command, deadline).await
     }
 
-    /// Has this node decide `command`, if it leads: for the leader's own duties.
+    /// Submits `command` to this node only. For background tasks that run on the leader.
     ///
     /// # Errors
     /// See [`SubmitError`]; `NoLeader` when another node leads.
@@ -150,7 +149,7 @@ impl Handle {
         running.shared.submit(command, deadline).await
     }
 
-    /// Has the cluster do what an operator wants; waits until `deadline` at most.
+    /// Runs an operation on the leader and waits for its result, until `deadline` at most.
     ///
     /// # Errors
     /// See [`OperateError`].
@@ -160,13 +159,15 @@ impl Handle {
         deadline: Instant,
     ) -> Result<OperationResult, OperateError> {
         let Mode::Running(running) = &*self.0 else {
-            return Err(OperateError::Refused("this node is quarantined: ask another".into()));
+            return Err(OperateError::Rejected(
+                "this node is quarantined: use another node".into(),
+            ));
         };
         running.forward.operate(operation, deadline).await
     }
 
-    /// Makes sure that local reads from now on see everything acknowledged
-    /// before this call.
+    /// Waits until local reads include everything that was acknowledged before this call: a
+    /// ReadIndex at the leader, then [`Self::wait_applied`].
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -176,10 +177,10 @@ impl Handle {
         self.wait_applied(index, deadline).await
     }
 
-    /// Waits until readers of this node see entry `index`.
+    /// Waits until this node has applied entry `index`.
     ///
     /// # Errors
-    /// [`ReadError::DeadlinePassed`] when they do not by `deadline`.
+    /// [`ReadError::DeadlinePassed`] when it has not by `deadline`.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), ReadError> {
         let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
         let mut applied = running.applied.clone();
@@ -190,8 +191,8 @@ impl Handle {
         }
     }
 
-    /// Time since this node's state was known to be the cluster's newest. `None`: it
-    /// never was in this incarnation of the process.
+    /// Time since this node's state was last confirmed as the newest of the cluster; `None` if
+    /// it never was in this process.
     pub fn staleness(&self) -> Option<Duration> {
         let Mode::Running(running) = &*self.0 else { return None };
         let shared = &running.shared;
@@ -199,7 +200,7 @@ impl Handle {
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
-    /// While this node leads and serves: time since a majority last acknowledged that.
+    /// While this node leads and serves: time since a quorum last acknowledged it.
     pub fn leader_staleness(&self) -> Option<Duration> {
         match &*self.0 {
             Mode::Running(running) => running.shared.leader_staleness(),
@@ -207,7 +208,7 @@ impl Handle {
         }
     }
 
-    /// How this node stands.
+    /// Status of this node.
     pub fn status(&self) -> Status {
         let running = match &*self.0 {
             Mode::Running(running) => running,
@@ -236,21 +237,21 @@ impl Handle {
     pub fn totals(&self) -> Totals {
         let Mode::Running(running) = &*self.0 else { return Totals::default() };
         let counters = &running.shared.counters;
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals {
-            batches: of(&counters.batches),
-            batch_bytes: of(&counters.batch_bytes),
-            batch_commands: of(&counters.batch_commands),
-            accepted: of(&counters.accepted),
-            refused: of(&counters.refused),
-            busy: of(&counters.busy),
-            forwarded: of(&counters.forwarded),
+            batches: load(&counters.batches),
+            batch_bytes: load(&counters.batch_bytes),
+            batch_commands: load(&counters.batch_commands),
+            accepted: load(&counters.accepted),
+            rejected: load(&counters.rejected),
+            busy: load(&counters.busy),
+            forwarded: load(&counters.forwarded),
             wal_syncs: running.log.syncs(),
             log_bytes: running.log.size_bytes(),
         }
     }
 
-    /// The latch that closes when this node must stop.
+    /// The fault latch, which closes when this node must stop.
     pub fn fault(&self) -> &Fault {
         match &*self.0 {
             Mode::Running(running) => &running.shared.local.fault,
@@ -258,30 +259,30 @@ impl Handle {
         }
     }
 
-    /// Has another voter lead, if this node does and one is there to: for an orderly stop.
+    /// Transfers leadership to another voter, if this node leads and a voter is reachable. For an
+    /// orderly shutdown.
     pub async fn transfer_leadership(&self, deadline: Instant) {
         let Mode::Running(running) = &*self.0 else { return };
         let forward = &running.forward;
         let (shared, peers) = (&*running.shared, &*forward.peers);
         match (Operator { shared, peers, deadline }).transfer_leadership().await {
-            Ok(Some(next)) => tracing::info!(next, "handed over"),
+            Ok(Some(next)) => tracing::info!(next, "leadership transferred"),
             Ok(None) => {}
-            Err(error) => tracing::info!(%error, "nobody took over"),
+            Err(error) => tracing::info!(%error, "leadership not transferred"),
         }
     }
 
-    /// Stops raft on this node and closes its log. What was not answered by then is
-    /// unknown.
+    /// Stops raft on this node and closes its log. Commands without an outcome end as `Unknown`.
     pub async fn shutdown(&self) {
         let Mode::Running(running) = &*self.0 else { return };
         if let Err(error) = running.shared.raft.shutdown().await {
-            tracing::warn!(%error, "raft did not stop in order");
+            tracing::warn!(%error, "raft shutdown failed");
         }
         let runtime = running.runtime.lock().ok().and_then(|mut runtime| runtime.take());
         if let Some(runtime) = runtime {
-            // Waits for its threads, which must not happen on one of this runtime's own.
-            let ended = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));
-            drop(ended.await);
+            // Blocks until the threads end, so it must not run on a thread of an async runtime.
+            let stopped = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));
+            drop(stopped.await);
         }
         running.log.close();
     }

@@ -1,10 +1,22 @@
-//! Replication: the log under openraft, the state machine over the storage
-//! engine, the executor that decides and writes, the cluster clock, the way between
-//! nodes. The only crate that knows openraft; it does not know what a memory is,
-//! nor the public interface.
+//! Replication: a Raft group whose members apply one log of batches to their storage engines.
+//! This is the only crate that depends on openraft. Batches are opaque bytes here.
 //!
-//! [`start`] gives a [`Handle`], through which everybody else on the node
-//! submits commands and makes sure of what they read.
+//! The path of a write:
+//!
+//! 1. [`Handle::submit`] passes a command to `forward`, which sends it to the leader.
+//! 2. On the leader it enters the queue (`leader/queue`), fair between tenants.
+//! 3. The executor (`leader/executor`) decides queued commands on the newest state, and
+//!    proposes the resulting changes as one log entry.
+//! 4. openraft replicates the entry over the peer protocol (`network`). Each node writes and
+//!    syncs it in its log (`log`).
+//! 5. Once a majority has synced it, each node applies it (`state_machine`). The leader then
+//!    returns the outcome.
+//!
+//! Reads are local. [`Handle::read_index`] makes a local read linearizable, and
+//! [`Handle::staleness`] bounds the age of an ordinary one (`contact`). Beside that, `membership`
+//! changes the members, and `integrity` detects replicas that diverged.
+//!
+//! [`start`] is the composition root of the crate.
 
 mod contact;
 mod error;
@@ -30,7 +42,7 @@ use axum::Router;
 use futures::future::BoxFuture;
 use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
-use storage::{Log, Writer};
+use storage::{Log, Reader, Writer};
 
 pub use error::{Outcome, ReadError, StartError, SubmitError};
 pub use fault::Fault;
@@ -56,146 +68,173 @@ use membership::maintenance;
 use network::Network;
 use network::client::Peers;
 use network::identity::LocalNode;
+use network::log_throttle::LogThrottle;
 use network::server::{Server, router};
 use shared::Shared;
 use state_machine::snapshot::Snapshots;
 use state_machine::{Raft, StateMachine};
+use tokio::runtime::Runtime;
 
-/// Threads that raft runs on, apart from everything else of the node.
+/// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
 const THREADS: usize = 2;
 
-/// How raft runs on this node.
+/// Settings of raft on this node.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// This incarnation of its data folder.
+    /// Incarnation of its data folder.
     pub incarnation: Incarnation,
-    /// A random name of this incarnation of the process.
+    /// Random id of this incarnation of the process.
     pub boot: u64,
-    /// How often a leader shows that it leads.
+    /// Interval of the leader's heartbeats.
     pub heartbeat: Duration,
-    /// Shortest time without a leader after which a node stands for election.
+    /// Shortest time without a leader after which a node becomes a candidate.
     pub election_min: Duration,
     /// Longest such time; also the leader's lease.
     pub election_max: Duration,
-    /// When the log is cut.
+    /// When the log is compacted.
     pub compaction: LogCompaction,
-    /// How often the states of all nodes are compared.
+    /// Interval of the comparison of all nodes' states.
     pub verify_interval: Duration,
 }
 
-/// How a node meets its peers.
+/// Connections between this node and its peers.
 pub struct Transport {
-    /// What it shows them, and whom it believes.
+    /// Certificates for connections to peers.
     pub tls: PeerTls,
-    /// Serves these routes on the peer listener, to callers with a certificate of
-    /// the authority only; runs on raft's own threads, and ends with an error or never.
+    /// Serves the routes on the peer listener.
     pub serve: Serve,
 }
 
-/// See [`Transport`].
+/// Serves routes to callers with a certificate of the cluster's authority only. Runs on raft's
+/// threads. The future ends with an error or never.
 pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + Send>;
 
-/// Starts raft on a node. `data` is the folder that `log` lies in.
+/// An open data folder, with the parts that [`storage::open`] returned.
+pub struct DataFolder<'a> {
+    /// Path of the folder.
+    pub path: &'a Path,
+    /// Write access to the state.
+    pub writer: Writer,
+    /// The log.
+    pub log: Log,
+}
+
+/// Starts raft on a node.
 ///
 /// # Errors
-/// See [`StartError`]; after `BelowHighWaterMark` and `Quarantined` the node may stay up for its
+/// See [`StartError`]. After `BelowHighWaterMark` and `Quarantined` the node may stay up for its
 /// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
     transport: Transport,
-    data: &Path,
-    writer: Writer,
-    log: Log,
+    data: DataFolder<'_>,
     wall_clock: Arc<dyn WallClock>,
     fault: Fault,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = quarantine::reason(data)? {
+    if let Some(reason) = quarantine::reason(data.path)? {
         return Err(StartError::Quarantined(reason));
     }
     let config = config(settings)?;
-    let log = Arc::new(log);
-    let reader = writer.reader().clone();
-    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone()).map_err(open_error)?;
-    let snapshots = Snapshots::open(data)?;
+    let log = Arc::new(data.log);
+    let reader = data.writer.reader().clone();
+    let log_store =
+        LogStore::open(Arc::clone(&log), data.path, fault.clone()).map_err(open_error)?;
+    let snapshots = Snapshots::open(data.path)?;
     let state_machine =
-        StateMachine::new(writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
+        StateMachine::new(data.writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
     let applied = state_machine.watch_applied();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("raft")
         .enable_all()
         .build()?;
-    let (node, incarnation) = (settings.node, settings.incarnation);
-    let contact = Contact::new(settings.boot);
-    let quarantine = Quarantine::of(data);
-    let local = LocalNode {
-        node,
-        incarnation,
+    let local = Arc::new(LocalNode {
+        node: settings.node,
+        incarnation: settings.incarnation,
         reader: reader.clone(),
         wall_clock,
-        contact,
+        contact: Contact::new(settings.boot),
         fault,
-        quarantine,
-    };
-    let local = Arc::new(local);
+        quarantine: Quarantine::of(data.path),
+    });
     let peers = Peers::new(Arc::clone(&local), &transport.tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
-    let network = Network { peers: Arc::clone(&peers), raft: Arc::new(OnceLock::new()) };
-    let running = Arc::clone(&network.raft);
-    let raft =
-        on(
-            &runtime,
-            async move { Raft::new(node, config, network, log_store, state_machine).await },
-        )
-        .map_err(|fatal| {
-            StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
-        })?;
-    running.get_or_init(|| raft.clone());
-    let shared = Arc::new(Shared::new(raft, Arc::clone(&local), settings.election_max));
-    supervise(&runtime, &local.fault, Executor { shared: Arc::clone(&shared), reader }.run());
-    let routes = router(Server {
-        local: Arc::clone(&local),
-        shared: Arc::clone(&shared),
-        peers: Arc::clone(&peers),
-        snapshots,
-        log_throttle: network::log_throttle::LogThrottle::default(),
-    });
-    let (serve, fault) = (transport.serve, local.fault.clone());
-    supervise(&runtime, &local.fault, async move {
-        if let Err(error) = serve(routes).await {
-            fault.report(&format!("the peer listener ended: {error}"));
-        }
-    });
-    supervise(
-        &runtime,
-        &local.fault,
-        maintenance::run(Arc::clone(&shared), Arc::clone(&log), settings.compaction),
-    );
-    let watched = Arc::clone(&shared);
-    supervise(&runtime, &local.fault, async move { watched.report_stop().await });
-    let compare = verify::run(Arc::clone(&shared), Arc::clone(&peers), settings.verify_interval);
-    supervise(&runtime, &local.fault, compare);
+    let raft = start_raft(&runtime, config, &peers, log_store, state_machine)?;
+    let shared = Arc::new(Shared::new(raft, local, settings.election_max));
+    let tasks = Tasks { runtime: &runtime, shared: &shared, peers: &peers };
+    tasks.start(settings, &log, reader);
+    tasks.serve(transport.serve, snapshots);
     let forward = Forward { shared: Arc::clone(&shared), peers };
     Ok(Handle::running(shared, forward, applied, log, runtime))
 }
 
-/// Runs a task that must not panic: a node without it would only seem to run.
-fn supervise(
-    runtime: &tokio::runtime::Runtime,
-    fault: &Fault,
-    task: impl Future<Output = ()> + Send + 'static,
-) {
-    let task = runtime.spawn(task);
-    let fault = fault.clone();
-    runtime.spawn(async move {
-        match task.await {
-            Err(error) if error.is_panic() => fault.report(&error),
-            Ok(()) | Err(_) => {}
-        }
+fn start_raft(
+    runtime: &Runtime,
+    config: Arc<Config>,
+    peers: &Arc<Peers>,
+    log_store: LogStore,
+    state_machine: StateMachine,
+) -> Result<Raft, StartError> {
+    let network = Network { peers: Arc::clone(peers), raft: Arc::new(OnceLock::new()) };
+    let (node, started_raft) = (peers.local.node, Arc::clone(&network.raft));
+    let raft = block_on(runtime, async move {
+        Raft::new(node, config, network, log_store, state_machine).await
     });
+    // The fault latch has the storage error, which openraft's own error only repeats.
+    let raft = raft.map_err(|fatal| {
+        StartError::Raft(peers.local.fault.cause().unwrap_or_else(|| fatal.to_string()))
+    })?;
+    started_raft.get_or_init(|| raft.clone());
+    Ok(raft)
+}
+
+/// Starts the tasks that run beside openraft.
+struct Tasks<'a> {
+    runtime: &'a Runtime,
+    shared: &'a Arc<Shared>,
+    peers: &'a Arc<Peers>,
+}
+
+impl Tasks<'_> {
+    fn start(&self, settings: &Settings, log: &Arc<Log>, reader: Reader) {
+        let shared = || Arc::clone(self.shared);
+        self.spawn(Executor { shared: shared(), reader }.run());
+        self.spawn(maintenance::run(shared(), Arc::clone(log), settings.compaction));
+        self.spawn(verify::run(shared(), Arc::clone(self.peers), settings.verify_interval));
+        let watched = shared();
+        self.spawn(async move { watched.report_stop().await });
+    }
+
+    fn serve(&self, serve: Serve, snapshots: Snapshots) {
+        let routes = router(Server {
+            local: Arc::clone(&self.shared.local),
+            shared: Arc::clone(self.shared),
+            peers: Arc::clone(self.peers),
+            snapshots,
+            log_throttle: LogThrottle::default(),
+        });
+        let fault = self.shared.local.fault.clone();
+        self.spawn(async move {
+            if let Err(error) = serve(routes).await {
+                fault.report(&format!("the peer listener failed: {error}"));
+            }
+        });
+    }
+
+    /// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.runtime.spawn(task);
+        let fault = self.shared.local.fault.clone();
+        self.runtime.spawn(async move {
+            match task.await {
+                Err(error) if error.is_panic() => fault.report(&error),
+                Ok(()) | Err(_) => {}
+            }
+        });
+    }
 }
 
 fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
@@ -205,16 +244,16 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         heartbeat_interval: millis(settings.heartbeat),
         election_timeout_min: millis(settings.election_min),
         election_timeout_max: millis(settings.election_max),
-        // A restarted node must win an election: only the blank entry of a new term
-        // lies above everything that was ever acknowledged.
+        // A restarted leader must win an election. Only the blank entry of a new term is above
+        // every entry that was ever acknowledged.
         enable_leader_restore: Some(false),
         enable_pre_vote: Some(true),
-        // A leader that lost its quorum falls silent at times, so that a bridge node
-        // does not keep it alive for ever (openraft#2080).
+        // A leader without a quorum pauses its heartbeats at times. A node that reaches both
+        // sides of a partition would otherwise keep it in office (openraft#2080).
         quorum_loss_probe_interval: Some(2 * millis(settings.election_max) + 200),
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: settings.compaction.keep_entries,
-        // Only a follower that needs what was cut gets a snapshot.
+        // Only a follower that needs purged entries receives a snapshot.
         replication_lag_threshold: u64::MAX,
         install_snapshot_timeout: 30_000,
         ..Config::default()
@@ -229,16 +268,17 @@ fn open_error(error: OpenError) -> StartError {
     }
 }
 
-/// Runs `task` on `runtime` from a thread that may belong to another one.
-fn on<T: Send + 'static>(
-    runtime: &tokio::runtime::Runtime,
+/// Runs `task` on `runtime` and blocks until it ends. The calling thread may belong to another
+/// runtime, where tokio's own `block_on` would panic.
+fn block_on<T: Send + 'static>(
+    runtime: &Runtime,
     task: impl Future<Output = T> + Send + 'static,
 ) -> T {
     let (sender, receiver) = std::sync::mpsc::channel();
     runtime.spawn(async move {
         let _: Result<(), _> = sender.send(task.await);
     });
-    receiver.recv().expect("the task sends before it ends, and does not panic")
+    receiver.recv().expect("the task sends its output before it ends, and does not panic")
 }
 
 #[cfg(test)]

@@ -1,49 +1,49 @@
-//! What operators can request of a cluster, and the results: plain types, shared by the peer
-//! protocol and by the code that carries them out.
+//! Operator requests to a cluster, and their results. Plain types, shared by the peer protocol
+//! and by the code that runs the operations.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::NodeId;
 
-/// What an operator wants.
+/// A request of an operator. The leader runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    /// How the cluster stands.
+    /// Return the status of the cluster.
     Status,
-    /// Let the pristine node at this address in. It follows at once, and votes once
+    /// Add the pristine node at this address as a learner. The leader makes it a voter once
     /// it has caught up.
     Add {
-        /// Its id, as its own configuration says.
+        /// Its id, which must equal the id in its own configuration.
         node: NodeId,
         /// Host and port of its peer listener.
         address: String,
     },
-    /// Let a node go for good.
+    /// Remove a node for good. Its id cannot be added again.
     Remove {
         /// Its id.
         node: NodeId,
     },
-    /// Have another voter lead.
+    /// Transfer leadership to another voter.
     Transfer {
         /// Its id.
         to: NodeId,
     },
-    /// Have every node hash its state at one index, and compare.
+    /// Hash the state of every node at one index, and compare the hashes.
     Verify,
 }
 
-/// What came of it.
+/// Result of an [`Operation`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationResult {
     /// See [`Operation::Status`].
     Status(ClusterStatus),
-    /// It is done, or under way where the operation says so.
+    /// The operation is complete, except for what the operation leaves to the leader.
     Done,
     /// See [`Operation::Verify`].
     Verified(Verification),
 }
 
-/// How the cluster stands, as its leader sees it.
+/// Status of the cluster, from the leader's metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// The leader.
@@ -52,13 +52,13 @@ pub struct ClusterStatus {
     pub term: u64,
     /// Index of the last entry of its log.
     pub last_log_index: u64,
-    /// A change of membership is under way.
+    /// A membership change is in progress (joint consensus).
     pub changing: bool,
     /// All members by id.
     pub members: Vec<MemberStatus>,
 }
 
-/// One member of it.
+/// Status of one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its id.
@@ -67,63 +67,63 @@ pub struct MemberStatus {
     pub address: String,
     /// `leader`, `voter` or `learner`.
     pub role: String,
-    /// Entries of the leader's log that it is not known to hold.
+    /// Entries of the leader's log that it has not confirmed.
     pub lag: Option<u64>,
-    /// Milliseconds since it last answered the leader.
+    /// Milliseconds since its last response to the leader.
     pub last_contact_ms: Option<u64>,
 }
 
-/// Why an operation did not happen.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OperateError {
-    /// Nobody leads; nothing happened.
+    /// No leader is reachable; no effect.
     #[error("the cluster has no leader at the moment")]
     NoLeader,
-    /// It may or may not have happened: look at the cluster's status.
-    #[error("the outcome is not known: look at the cluster's status")]
+    /// The operation may or may not have taken effect.
+    #[error("the outcome is unknown: check the cluster's status")]
     Unknown,
-    /// It cannot be done, and why.
+    /// The operation is not possible; holds the reason.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
 }
 
-/// Result of an operation.
+/// Result of running an operation.
 pub(crate) type Operate<T> = Result<T, OperateError>;
 
-/// The SHA-256 of a state.
+/// SHA-256 of a state.
 pub(crate) type Hash = [u8; 32];
 
-/// What a node says of its state at a mark.
+/// A node's hash of its state at a verify mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HashStatus {
-    /// Not applied or not hashed yet, or forgotten.
+    /// The mark is not applied or not hashed yet, or its hash is no longer kept.
     Pending,
-    /// Not hashed, since it was still at an earlier mark.
+    /// Not hashed, because the node was still hashing at an earlier mark.
     Skipped,
     Ready(Hash),
 }
 
-/// Hashes of all members' states as of one index.
+/// Hashes of all members' states at one index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     /// The index.
     pub index: u64,
-    /// Each member with the SHA-256 of its state; `None` for one that did not say.
+    /// SHA-256 of each member's state; `None` for a member that returned no hash.
     pub hashes: Vec<(NodeId, Option<Hash>)>,
-    /// Members that keep out from now on: most voters agree on another hash.
+    /// Members that were quarantined, because a majority agrees on another hash.
     pub quarantined: Vec<NodeId>,
 }
 
 impl Verification {
-    /// Whether all members said the same.
+    /// Whether all members returned the same hash.
     pub fn agrees(&self) -> bool {
         self.hashes.iter().all(|(_, hash)| hash.is_some()) && !self.differs()
     }
 
-    /// Whether two of them said different things.
+    /// Whether two members returned different hashes.
     pub fn differs(&self) -> bool {
-        let mut said = self.hashes.iter().filter_map(|(_, hash)| *hash);
-        let first = said.next();
-        said.any(|hash| Some(hash) != first)
+        let mut hashes = self.hashes.iter().filter_map(|(_, hash)| *hash);
+        let first = hashes.next();
+        hashes.any(|hash| Some(hash) != first)
     }
 }

@@ -1,5 +1,6 @@
-//! What the node's parts share of raft: the queue of commands, who leads, and the
-//! counters. The executor takes from it, the handle and the peers put into it.
+//! Raft state that several parts of the node share: the command queue, the leadership, and the
+//! counters. The handle and the peer listener put commands into the queue; the executor takes
+//! them out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,36 +25,36 @@ use crate::types::{NodeId, TypeConfig};
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) local: Arc<LocalNode>,
-    /// For how long a quorum's status that this node leads holds.
+    /// Maximum age of the last quorum acknowledgement at which commands are accepted.
     lease: Duration,
     pub(crate) counters: Counters,
     queue: Mutex<Queue>,
     queued: Notify,
-    /// The term that the executor has opened, 0 for none.
-    pub(crate) opened: watch::Sender<u64>,
+    /// The term that the executor has opened; 0 for none.
+    open_term: watch::Sender<u64>,
 }
 
-/// What the executor did since start.
+/// Counters since start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) batches: AtomicU64,
     pub(crate) batch_bytes: AtomicU64,
     pub(crate) batch_commands: AtomicU64,
     pub(crate) accepted: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    pub(crate) rejected: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) forwarded: AtomicU64,
 }
 
 impl Counters {
-    pub(crate) fn batch(&self, commands: usize, bytes: usize) {
+    pub(crate) fn count_batch(&self, commands: usize, bytes: usize) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.batch_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.batch_commands.fetch_add(commands as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn decided(&self, accepted: bool) {
-        let counter = if accepted { &self.accepted } else { &self.refused };
+    pub(crate) fn count_decision(&self, is_accepted: bool) {
+        let counter = if is_accepted { &self.accepted } else { &self.rejected };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -67,70 +68,70 @@ impl Shared {
             counters: Counters::default(),
             queue: Mutex::default(),
             queued: Notify::new(),
-            opened: watch::Sender::new(0),
+            open_term: watch::Sender::new(0),
         }
     }
 
     pub(crate) fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no code panics while it holds the queue")
+        self.queue.lock().expect("no code panics while it holds this lock")
     }
 
-    /// Takes the next command that somebody still waits for.
+    /// Removes and claims the next command. Skips commands that their submitters cancelled.
     pub(crate) fn claim_next(&self) -> Option<QueuedCommand> {
         let mut queue = self.queue();
         loop {
-            let waiting = queue.pop()?;
-            if waiting.claim.take() {
-                return Some(waiting);
+            let queued = queue.pop()?;
+            if queued.claim.take() {
+                return Some(queued);
             }
         }
     }
 
     pub(crate) fn push_stamp(&self) {
-        // A full queue gets stamped by what is in it.
+        // A full queue needs no stamp command: its own commands carry one.
         drop(self.queue().push(QueuedCommand::stamp()));
     }
 
-    /// Waits until something is queued.
-    pub(crate) async fn queued(&self) {
+    /// Waits until the queue is not empty.
+    pub(crate) async fn wait_queued(&self) {
         if self.queue().len() == 0 {
             self.queued.notified().await;
         }
     }
 
-    /// The term that this node leads, by one consistent look at raft's metrics.
-    fn led(metrics: &RaftServerMetrics<TypeConfig>) -> Option<u64> {
+    /// The term that this node leads, from one consistent copy of raft's metrics.
+    fn led_term(metrics: &RaftServerMetrics<TypeConfig>) -> Option<u64> {
         let vote = &metrics.vote;
         let leads =
             metrics.state.is_leader() && vote.committed && vote.leader_id.voted_for == metrics.id;
         leads.then_some(vote.leader_id.term)
     }
 
-    /// From here on commands are taken and reads answered in `term`.
+    /// Starts to accept commands and reads in `term`.
     pub(crate) fn open_term(&self, term: u64) {
-        self.opened.send_replace(term);
+        self.open_term.send_replace(term);
     }
 
-    /// Commands are taken no more until a term is opened again.
+    /// Stops accepting commands and reads until a term opens.
     pub(crate) fn close_term(&self) {
-        self.opened.send_replace(0);
+        self.open_term.send_replace(0);
     }
 
-    /// Whether this node leads, and has applied all that it inherited.
-    pub(crate) fn serves(&self) -> bool {
-        let opened = *self.opened.borrow();
-        opened != 0 && self.leads(opened)
+    /// Whether this node leads and has applied all entries of earlier terms.
+    pub(crate) fn is_serving(&self) -> bool {
+        let term = *self.open_term.borrow();
+        term != 0 && self.is_leader_of(term)
     }
 
-    pub(crate) fn leads(&self, term: u64) -> bool {
-        Self::led(&self.raft.server_metrics().borrow_watched()) == Some(term)
+    pub(crate) fn is_leader_of(&self, term: u64) -> bool {
+        Self::led_term(&self.raft.server_metrics().borrow_watched()) == Some(term)
     }
 
-    /// Waits until this node leads, and says which term; `None` when raft stopped.
+    /// Waits until this node leads, and returns the term; `None` when raft has stopped.
     pub(crate) async fn next_term(&self) -> Option<u64> {
         let mut metrics = self.raft.server_metrics();
         loop {
-            let term = Self::led(&metrics.borrow_watched());
+            let term = Self::led_term(&metrics.borrow_watched());
             if term.is_some() {
                 return term;
             }
@@ -138,7 +139,7 @@ impl Shared {
         }
     }
 
-    /// Waits until raft stops, and reports why unless it was asked to.
+    /// Waits until raft stops. Reports the cause as a fault, except for an orderly shutdown.
     pub(crate) async fn report_stop(&self) {
         let mut metrics = self.raft.metrics();
         loop {
@@ -151,71 +152,72 @@ impl Shared {
             if metrics.changed().await.is_err() {
                 let last = metrics.borrow_watched().running_state.clone();
                 if !matches!(last, Err(Fatal::Stopped)) {
-                    self.local.fault.report(&"raft ended without a status");
+                    self.local.fault.report(&"raft ended without a cause");
                 }
                 return;
             }
         }
     }
 
+    /// Waits until this node no longer leads `term`.
     pub(crate) async fn leadership_lost(&self, term: u64) {
         let mut metrics = self.raft.server_metrics();
-        while Self::led(&metrics.borrow_watched()) == Some(term) {
+        while Self::led_term(&metrics.borrow_watched()) == Some(term) {
             if metrics.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Has this node decide `command` as the leader.
+    /// Queues `command` for this node's executor, and waits for the outcome.
     pub(crate) async fn submit(
         &self,
         command: Command,
         deadline: Instant,
     ) -> Result<Outcome, SubmitError> {
-        if !self.serves() || self.has_lost_its_quorum() {
+        if !self.is_serving() || self.has_lost_quorum() {
             return Err(SubmitError::NoLeader);
         }
-        let (waiting, decided) = QueuedCommand::new(command);
-        let claim = waiting.claim.clone();
-        if self.queue().push(waiting).is_err() {
+        let (queued, outcome) = QueuedCommand::new(command);
+        let claim = queued.claim.clone();
+        if self.queue().push(queued).is_err() {
             self.counters.busy.fetch_add(1, Ordering::Relaxed);
             return Err(SubmitError::Busy);
         }
         self.queued.notify_one();
-        // A term that closed in between has handed back what it found; not this one.
-        if !self.serves() && claim.take() {
+        // A term that closed after the first check may have emptied the queue before the push.
+        if !self.is_serving() && claim.take() {
             return Err(SubmitError::NoLeader);
         }
-        match timeout_at(deadline, decided).await {
+        match timeout_at(deadline, outcome).await {
             Ok(Ok(outcome)) => outcome,
             Err(_) if claim.take() => Err(SubmitError::DeadlinePassed),
             Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
         }
     }
 
-    /// Index that must be applied to see all that was acknowledged before this call;
-    /// `None` when this node does not lead.
+    /// The read index of the Raft thesis (section 6.4): the index that must be applied to read
+    /// everything acknowledged before this call. `None` when this node does not lead.
     pub(crate) async fn read_index(&self) -> Option<u64> {
         let read = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
         Some(read.read_log_id().index())
     }
 
-    /// Members whose votes count.
+    /// Ids of the voters; during a membership change, of both configurations.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         self.raft.metrics().borrow_watched().membership_config.voter_ids().collect()
     }
 
-    /// Whether no quorum has said for a lease that this node leads: what it is given now
-    /// may wait for ever.
-    fn has_lost_its_quorum(&self) -> bool {
+    /// Whether no quorum has acknowledged this leader for a lease. A command might then stay
+    /// uncommitted without limit.
+    fn has_lost_quorum(&self) -> bool {
         self.leader_staleness().is_none_or(|age| age > self.lease)
     }
 
-    /// While this node leads: time since a quorum last acknowledged that. A cluster of
-    /// one is its own quorum.
+    /// While this node leads: time since a quorum last acknowledged it. A cluster of one is its
+    /// own quorum.
     pub(crate) fn leader_staleness(&self) -> Option<Duration> {
-        if !self.serves() {
+        if !self.is_serving() {
             return None;
         }
         let metrics = self.raft.metrics();

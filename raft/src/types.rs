@@ -1,14 +1,14 @@
-//! The types that openraft is instantiated with. What a payload holds is the
-//! storage engine's business; here it is bytes.
+//! The types with which openraft is instantiated. A payload is opaque bytes here; the storage
+//! engine defines its content.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Identifies a node; never reused.
+/// Id of a node. An id is never reused.
 pub type NodeId = u64;
 
-/// What one log entry carries: an encoded batch.
+/// Payload of one log entry: an encoded batch.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Payload(#[serde(with = "serde_bytes")] pub Vec<u8>);
 
@@ -24,7 +24,7 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// How a member is reached by its peers.
+/// How other members reach a member.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// Host and port of its peer listener; empty in a cluster of one.
@@ -32,8 +32,8 @@ pub struct Peer {
 }
 
 openraft::declare_raft_types!(
-    /// Hearth's instance of openraft, with terms as in the Raft paper: one
-    /// leader a term, so that a term names a decider.
+    /// Hearth's instance of openraft. Terms are those of the Raft paper: at most one leader
+    /// per term, so a term identifies the node that decided a batch.
     pub TypeConfig:
         D = Payload,
         R = storage::ApplyOutcome,

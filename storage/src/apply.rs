@@ -1,7 +1,6 @@
-//! Facts into state: the only writer. Each log entry becomes one RocksDB write
-//! (changes and position together) and then shows in the indexes. Computes
-//! nothing that could come out differently on another node: no clock, no
-//! randomness, no transcendental function, no order of a hash map.
+//! Applies log entries: the only writer of the state. Each entry becomes one RocksDB write of its
+//! changes and its position, and then updates the indexes. It computes nothing that could differ
+//! between nodes: no clock, no randomness, no transcendental function, no order of a hash map.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,52 +11,53 @@ use serde::{Deserialize, Serialize};
 use crate::change::{Batch, Change, RowWrite, all_of};
 use crate::checkpoint::Folder;
 use crate::codec;
-use crate::engine::{Engine, Options, Reader};
+use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
 use crate::index::builder::Builder;
-use crate::index::registry::{dimension, vector_shown};
-use crate::index::tenant::IndexChange;
+use crate::index::data::IndexChange;
+use crate::index::registry::dimension;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
-use crate::model::words::held_words;
+use crate::model::words::document_words;
+use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::state::stage;
 use crate::table::view::View;
 
-/// A committed log entry, as far as the engine sees it.
+/// A committed log entry.
 pub struct Entry {
     /// Its index.
     pub index: u64,
-    /// Raft's own name of it, kept with the position; opaque here.
+    /// Raft's id of the entry. It is part of the position; opaque here.
     pub log_id: Vec<u8>,
-    /// What it carries.
+    /// Its content.
     pub body: EntryBody,
 }
 
-/// What a log entry carries.
+/// Content of a log entry.
 pub enum EntryBody {
     /// Nothing.
     Blank,
-    /// A membership, opaque here, kept with the position.
+    /// A membership. It is part of the position; opaque here.
     Membership(Vec<u8>),
     /// An encoded [`Batch`].
     Batch(Vec<u8>),
 }
 
-/// What became of an entry.
+/// Outcome of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ApplyOutcome {
-    /// Its changes are in.
+    /// Its changes are applied.
     Done,
-    /// It was decided on another state than this: nothing happened.
+    /// It was decided on another state. Only the position advanced.
     Stale,
 }
 
-/// Write access. There is one, and it moves into the state machine adapter.
+/// Write access. There is one writer per engine; the state machine owns it.
 pub struct Writer {
-    /// First, so that its thread has ended when the rest is dropped.
+    /// Declared first: its thread ends before the other fields are dropped.
     builder: Builder,
     reader: Reader,
     folder: Folder,
@@ -75,11 +75,11 @@ impl Writer {
         &self.reader
     }
 
-    /// Applies one entry. When this returns, readers see it.
+    /// Applies one entry. Readers see it once this returns. The caller leaves out no entry.
     ///
     /// # Errors
-    /// When the engine fails, the batch cannot be decoded, or the entry does not
-    /// lie above all that were applied. (That none is left out is the log's to see.)
+    /// If the engine fails, the batch cannot be decoded, or an entry with this index or a higher
+    /// one was applied before.
     pub fn apply(&mut self, entry: Entry) -> Result<ApplyOutcome> {
         if let Some(fault) = self.reader.verifier().take_fault() {
             return Err(fault);
@@ -123,16 +123,16 @@ impl Writer {
         }
     }
 
-    /// A handle for making what was applied durable, usable beside the writer.
+    /// A handle that makes applied entries durable, for use beside the writer.
     pub fn flusher(&self) -> Flusher {
         Flusher { reader: self.reader.clone() }
     }
 
-    /// A copy of the present state in the new folder `target`, by hard links.
-    /// Makes the present state durable as well.
+    /// Copies the present state to the new folder `target` by hard links, and makes the present
+    /// state durable.
     ///
     /// # Errors
-    /// When the engine fails.
+    /// If the engine fails.
     pub fn checkpoint(&self, target: &Path) -> Result<Position> {
         let engine = self.reader.engine();
         let position = engine.position.read().clone();
@@ -141,11 +141,11 @@ impl Writer {
         Ok(position)
     }
 
-    /// Replaces the whole state by the one in folder `source`, which is moved, if
-    /// `accept` takes where it stands. Readers that are under way finish on the old one.
+    /// Replaces the whole state by the one in the folder `source`, if `accept` returns true for
+    /// its position. Moves `source`. Running reads finish on the old state.
     ///
     /// # Errors
-    /// When `source` cannot be opened or moved, or is not accepted; the old state then stays.
+    /// If `source` cannot be opened or moved, or is not accepted. The old state then stays.
     pub fn install(&mut self, source: &Path, accept: impl FnOnce(&Position) -> bool) -> Result<()> {
         let before = self.reader.engine();
         let next = self.folder.adopt(before.state.path(), source)?;
@@ -163,68 +163,66 @@ impl Writer {
     }
 }
 
-/// Makes applied state durable; does not apply.
+/// Makes applied entries durable.
 pub struct Flusher {
     reader: Reader,
 }
 
 impl Flusher {
-    /// Makes everything applied so far durable, and says how far that is at least.
+    /// Makes all applied entries durable. Returns a position that is durable.
     ///
     /// # Errors
-    /// When the engine fails.
+    /// If the engine fails.
     pub fn flush(&self) -> Result<Position> {
         let engine = self.reader.engine();
-        // Read first: what is applied meanwhile may be durable too, but is not promised.
+        // Read before the flush: entries that are applied meanwhile may not be durable.
         let position = engine.position.read().clone();
         engine.state.flush()?;
         Ok(position)
     }
-}
 
-impl Flusher {
-    /// Ends the engine's own threads: at the end of the process they must not run
-    /// into what the process tears down. Nothing may be written afterwards.
+    /// Stops the engine's background threads. At the end of the process they must not access
+    /// memory that is already freed. No write may follow.
     pub fn close(self) {
         self.reader.engine().state.close();
     }
 }
 
-/// Whether the builder of graphs has something to do.
+/// Whether a graph must be built.
 #[derive(PartialEq, Eq)]
 enum Graphs {
     Behind,
     UpToDate,
 }
 
-/// Writes changes and position as one, then shows them to readers.
+/// Writes changes and position atomically, then makes them visible to readers.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Graphs> {
     let mut rows = WriteBatch::default();
-    let mut cursor = Cursor { index: position.index, ordinal: 0 };
+    let mut cursor = Cursor::new(position.index, 0);
     for change in changes {
         let event = cursor.advance(change);
         change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
     }
-    if !rows.is_empty() && forgets() {
+    if !rows.is_empty() && drops_changes() {
         rows.clear();
     }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, position.index, changes)?;
     engine.state.write(rows)?;
     let graphs = show(engine, changes, shown)?;
-    // Last: who sees this position must find what it counts.
+    // Last: a reader with this position must find all changes up to it.
     *engine.position.write() = position.clone();
     Ok(graphs)
 }
 
-/// Never, but in tests of what becomes of a node that does.
-fn forgets() -> bool {
+/// Whether a failpoint drops the changes of this entry. Always false outside tests.
+fn drops_changes() -> bool {
     fail::fail_point!("apply-forget", |_| true);
     false
 }
 
-/// Changes of the indexes, prepared before any lock is taken and before the rows
-/// that they replace are gone.
+/// Computes the index changes before any lock is taken, while the rows that they replace still
+/// exist.
 fn index_changes(
     engine: &Engine,
     index: u64,
@@ -249,7 +247,7 @@ fn index_changes(
                 shown.push((*tenant, IndexChange::Anchor(*id, *anchor)));
             }
             Change::VectorPut(tenant, id, vector) => {
-                shown.push((*tenant, vector_shown(*id, vector)?));
+                shown.push((*tenant, IndexChange::vector(*id, vector)?));
             }
             Change::MemoryRemoved(tenant, id) => {
                 let before = texts.replace(*tenant, *id, None)?;
@@ -294,8 +292,8 @@ fn index_changes(
     Ok(shown)
 }
 
-/// How many events a trim removes, read before they are gone. One batch trims a
-/// tenant once: `decide` sees to that.
+/// Counts the events that a trim removes, before the removal. `decide` trims a tenant at most once
+/// per batch.
 fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexChange> {
     let (start, _) = all_of(Kind::Event, tenant);
     let mut count = 0;
@@ -306,8 +304,8 @@ fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexCha
     Ok(IndexChange::EventsTrimmed(count))
 }
 
-/// Shows changes to readers: all of a tenant's under one lock, tenants and keys
-/// before what refers to them.
+/// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
+/// keys before the rows that refer to them.
 fn show(
     engine: &Engine,
     changes: &[Change],
@@ -346,7 +344,7 @@ fn show(
     for (tenant, changes) in by_tenant {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
-            if engine.registry.note_if_behind(tenant, &index) {
+            if engine.registry.mark_if_stale(tenant, &index) {
                 graphs = Graphs::Behind;
             }
         }
@@ -354,8 +352,7 @@ fn show(
     Ok(graphs)
 }
 
-/// Memories as the changes so far leave them: one batch may create, change and
-/// delete the same memory.
+/// Memories after the changes so far. One batch may create, change and delete the same memory.
 struct Texts<'a> {
     engine: &'a Engine,
     seen: HashMap<(TenantId, MemoryId), Option<Memory>>,
@@ -376,5 +373,5 @@ impl Texts<'_> {
 }
 
 fn words_of(memory: Option<&Memory>) -> Vec<String> {
-    memory.map(|memory| held_words(memory.texts())).unwrap_or_default()
+    memory.map(|memory| document_words(memory.texts())).unwrap_or_default()
 }

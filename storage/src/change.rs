@@ -1,8 +1,7 @@
-//! What can have happened: the facts that the log carries, and the rows they
-//! write. Not why they happened; that was decided before, by the leader alone.
+//! Changes: the facts that the log carries, and the rows that each one writes.
 //!
-//! This is the log format. Variants are only appended, fields never change;
-//! `tests::the_bytes_of_every_change_are_fixed` pins them.
+//! This is the log format. Variants are only appended, and fields never change. The tests in
+//! `storage/tests/formats.rs` contain the bytes of each variant.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,75 +20,75 @@ use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::model::tick::Tick;
 use crate::model::trigger::{Firings, Trigger};
 use crate::model::vector::Vector;
-use crate::table::key::{Key, Kind, after, prefix};
+use crate::table::key::{Key, Kind, prefix, prefix_end};
 
-/// A plain fact with absolute values.
+/// A fact with absolute values. A `Put` contains the whole row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// The cluster formed with this identity.
+    /// Identity and members of the cluster.
     ClusterPut(Cluster),
-    /// The tenant now reads so.
+    /// A tenant.
     TenantPut(TenantId, Tenant),
-    /// The API key now reads so.
+    /// An API key.
     ApiKeyPut(TenantId, KeyId, ApiKey),
-    /// The memory now reads so.
+    /// A memory.
     MemoryPut(TenantId, MemoryId, Memory),
-    /// The memory's heat is this as of then.
+    /// The heat of a memory as of a time.
     AnchorPut(TenantId, MemoryId, Anchor),
-    /// The memory's meaning is this.
+    /// The vector of a memory.
     VectorPut(TenantId, MemoryId, Vector),
-    /// The memory is gone, with anchor and vector.
+    /// Removes a memory with its anchor and its vector.
     MemoryRemoved(TenantId, MemoryId),
-    /// A write with an idempotency key was done; the number is its day.
+    /// The receipt of a write with an idempotency key, and its day.
     ReceiptPut(TenantId, u32, ReceiptKey, Receipt),
-    /// Receipts of days before this one are gone.
+    /// Removes the receipts of all days before this one.
     ReceiptsDropped(TenantId, u32),
-    /// This happened; its cursor is the entry's index and the event's ordinal.
+    /// An event. Its cursor is the index of the entry and the ordinal of the event.
     EventAppended(TenantId, Event),
-    /// Events before this cursor are gone.
+    /// Removes all events before this cursor.
     EventsTrimmed(TenantId, Cursor),
-    /// Every node hashes its state as of here; the number names the run.
+    /// Every node hashes its state at this entry; the number identifies the run.
     VerifyMark(u64),
-    /// The tenant's last tick now reads so.
+    /// The last tick of a tenant.
     TickPut(TenantId, Tick),
-    /// What is known of the tenant's recalls now reads so.
+    /// The recall counts of a tenant.
     RecallStatsPut(TenantId, RecallStats),
-    /// What the tenant used in this month now reads so.
+    /// The usage of a tenant in a month.
     UsagePut(TenantId, u32, Usage),
-    /// The last report of this node is that one.
+    /// The last report of a node.
     LastReportPut(u64, LastReport),
-    /// Two memories are related so.
+    /// An edge.
     EdgePut(TenantId, Edge),
-    /// The edge of this relation between two memories is gone.
+    /// Removes an edge.
     EdgeRemoved(TenantId, MemoryId, MemoryId, RelationKey),
-    /// The API key is gone.
+    /// Removes an API key.
     ApiKeyRemoved(TenantId, KeyId),
-    /// The tenant's access rules now read so.
+    /// All access rules of a tenant.
     RulesPut(TenantId, Rules),
-    /// The trigger now reads so.
+    /// A trigger.
     TriggerPut(TenantId, TriggerId, Trigger),
-    /// The trigger is gone, with the count of its firings.
+    /// Removes a trigger with its count of firings.
     TriggerRemoved(TenantId, TriggerId),
-    /// What the trigger has done so far now reads so.
+    /// The count of firings of a trigger.
     FiringsPut(TenantId, TriggerId, Firings),
-    /// How many deliveries the tenant has.
+    /// The numbers of deliveries of a tenant.
     OutboxPut(TenantId, Outbox),
-    /// The delivery now reads so; where it stood before, if it was there.
+    /// A delivery, and its stage before, if it existed.
     DeliveryPut(TenantId, DeliveryId, Delivery, Option<DeliveryStage>),
-    /// The delivery is gone; where it stood.
+    /// Removes a delivery; its last stage.
     DeliveryRemoved(TenantId, DeliveryId, DeliveryStage),
 }
 
-/// What one log entry carries: changes, and the state they were decided on.
+/// The content of one log entry: changes, and the state on which they were decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Names this batch.
+    /// Id of this batch.
     pub id: BatchId,
-    /// The batch that the decider's state ended with; on any other this one is stale.
+    /// Last batch of the state on which this one was decided. On another state it is stale.
     pub after: BatchId,
-    /// The cluster clock from here on.
+    /// The cluster clock after this batch.
     pub stamp: Timestamp,
-    /// What happened, in order.
+    /// The changes, in order.
     pub changes: Vec<Change>,
 }
 
@@ -108,9 +107,8 @@ pub(crate) enum RowWrite {
 }
 
 impl Change {
-    /// The row writes that this change is. `event` is the cursor that an
-    /// appended event gets. The only translation of facts into rows: `apply`
-    /// stores what it yields, a draft reads it back.
+    /// The row writes of this change. `event` is the cursor of an appended event. Both `apply`
+    /// and the draft use this translation, so they cannot differ.
     pub(crate) fn rows(&self, event: Cursor) -> Vec<RowWrite> {
         fn put<R: Record>(key: Key, record: &R) -> Vec<RowWrite> {
             vec![RowWrite::Put(key, codec::encode(record))]
@@ -134,7 +132,7 @@ impl Change {
             )],
             Self::EventAppended(tenant, row) => {
                 let mut writes = put(Key::Event(*tenant, event), row);
-                if row.kind.is_of_triggers() {
+                if row.kind.is_trigger_history() {
                     writes.push(RowWrite::Put(Key::TriggerEvent(*tenant, event), Vec::new()));
                 }
                 writes
@@ -145,7 +143,7 @@ impl Change {
             Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
             Self::UsagePut(tenant, month, row) => put(Key::Usage(*tenant, *month), row),
             Self::LastReportPut(node, row) => put(Key::LastReport(*node), row),
-            // At both ends, so that each memory's edges lie together.
+            // Stored at both ends: the edges of a memory have one key prefix.
             Self::EdgePut(tenant, edge) => {
                 let relation = relation_key(&edge.relation);
                 let row = codec::encode(edge);
@@ -166,21 +164,20 @@ impl Change {
             Self::FiringsPut(tenant, id, row) => put(Key::Firings(*tenant, *id), row),
             Self::OutboxPut(tenant, row) => put(Key::Outbox(*tenant), row),
             Self::DeliveryPut(tenant, id, row, before) => {
-                let before = before.as_ref().map(|stage| place(*tenant, *id, stage));
+                let before = before.as_ref().map(|stage| stage_key(*tenant, *id, stage));
                 let mut writes: Vec<_> = before.map(RowWrite::Delete).into_iter().collect();
                 writes.extend(put(Key::Delivery(*tenant, *id), row));
-                writes.push(RowWrite::Put(place(*tenant, *id, &row.stage), Vec::new()));
+                writes.push(RowWrite::Put(stage_key(*tenant, *id, &row.stage), Vec::new()));
                 writes
             }
             Self::DeliveryRemoved(tenant, id, stage) => vec![
                 RowWrite::Delete(Key::Delivery(*tenant, *id)),
-                RowWrite::Delete(place(*tenant, *id, stage)),
+                RowWrite::Delete(stage_key(*tenant, *id, stage)),
             ],
         }
     }
 
-    /// Roughly the bytes that this change takes in the log; the parts without
-    /// variable length are counted as 64.
+    /// Approximate size in the log, in bytes. All parts of fixed length count as 64.
     pub(crate) fn size_bytes(&self) -> usize {
         const FIXED: usize = 64;
         FIXED
@@ -189,10 +186,8 @@ impl Change {
                     memory.texts().map(str::len).sum::<usize>() + memory.namespace.len()
                 }
                 Self::VectorPut(_, _, vector) => vector.size_bytes(),
-                Self::ReceiptPut(_, _, _, receipt) => receipt.ids.len() * 16,
-                Self::EventAppended(_, event) => {
-                    event.details.iter().map(String::len).sum::<usize>() + event.namespace.len()
-                }
+                Self::ReceiptPut(_, _, _, receipt) => receipt.effect.size_bytes(),
+                Self::EventAppended(_, event) => event.namespace.len() + event.kind.size_bytes(),
                 Self::TenantPut(..) => 512,
                 Self::TickPut(..) => 1_024,
                 Self::RecallStatsPut(..) => 512,
@@ -207,7 +202,7 @@ impl Change {
     }
 }
 
-/// What lies before the first event kept, and that one.
+/// Removes all events before `first`, and stores `first`.
 fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
     let (events, of_triggers) = (Key::Event(tenant, first), Key::TriggerEvent(tenant, first));
     vec![
@@ -217,11 +212,11 @@ fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
     ]
 }
 
-/// The key that says where a delivery stands.
-fn place(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
+/// The index key of a delivery's stage.
+fn stage_key(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
     match stage {
         DeliveryStage::Pending(due_at) => Key::Due(tenant, *due_at, id),
-        DeliveryStage::DeadLettered(at) => Key::Dead(tenant, *at, id),
+        DeliveryStage::DeadLettered(at) => Key::DeadLetter(tenant, *at, id),
     }
 }
 
@@ -231,7 +226,7 @@ fn ends(tenant: TenantId, source: MemoryId, target: MemoryId, relation: Relation
 }
 
 impl Cursor {
-    /// The cursors of a batch's events, in order: one a call.
+    /// Returns the cursor of a change, and advances to the next event of the batch.
     pub(crate) fn advance(&mut self, change: &Change) -> Self {
         let cursor = *self;
         if matches!(change, Change::EventAppended(..)) {
@@ -244,6 +239,6 @@ impl Cursor {
 /// The range of all rows of a tenant and kind.
 pub(crate) fn all_of(kind: Kind, tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
     let start = prefix(kind, tenant);
-    let end = after(&start);
+    let end = prefix_end(&start);
     (start, end)
 }

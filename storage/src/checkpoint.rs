@@ -1,9 +1,8 @@
-//! Which folder holds the state, and how another one takes its place. What is
-//! in the folder is the engine's business.
+//! The folder of the current state, and its atomic replacement.
 //!
-//! `state/CURRENT` names the folder in use (`state/000001`). A received state is
-//! moved beside it, and becomes the state by renaming a new `CURRENT` into place:
-//! before that instant the old one counts, after it the new one.
+//! The file `state/CURRENT` names the current folder, as in `state/000001`. A received
+//! snapshot is moved beside it. An atomic rename of a new `CURRENT` then makes it the
+//! current state. After a crash, `CURRENT` names either the old state or the new one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use crate::file;
 
 const CURRENT: &str = "CURRENT";
 
-/// The folder of folders of one state.
+/// The folder `state/`, with its numbered state folders.
 pub(crate) struct Folder {
     root: PathBuf,
     env: Option<Env>,
@@ -26,7 +25,7 @@ impl Folder {
         Self { root: root.to_owned(), env }
     }
 
-    /// The folder in use; the first one where nothing was ever kept.
+    /// The current state folder. Creates `000001` in an empty folder.
     pub(crate) fn current(&self) -> Result<PathBuf> {
         if self.env.is_some() {
             return Ok(self.root.clone());
@@ -35,7 +34,7 @@ impl Folder {
         let pointer = self.root.join(CURRENT);
         if !pointer.exists() {
             if let Some(folder) = self.numbered()?.first() {
-                let detail = format!("is missing, but {} is there", folder.display());
+                let detail = format!("is missing, but {} exists", folder.display());
                 return Err(Error::Corrupt { what: "state/CURRENT", detail });
             }
             let first = self.root.join("000001");
@@ -45,14 +44,14 @@ impl Folder {
         let name = fs::read_to_string(&pointer).map_err(Error::file("read", &pointer))?;
         let current = self.root.join(name.trim());
         if number(&current).is_none() || !current.is_dir() {
-            let detail = format!("names {:?}, which is no folder here", name.trim());
+            let detail = format!("names {:?}, which is not a state folder", name.trim());
             return Err(Error::Corrupt { what: "state/CURRENT", detail });
         }
         Ok(current)
     }
 
-    /// Removes the folders beside `current`: they were superseded, or never became
-    /// current. Called once `current` was opened and found good.
+    /// Removes all state folders except `current`: superseded ones, and ones that never became
+    /// current. Call it only after `current` was opened successfully.
     pub(crate) fn remove_others(&self, current: &Path) -> Result<()> {
         if self.env.is_some() {
             return Ok(());
@@ -77,10 +76,10 @@ impl Folder {
         Ok(folders)
     }
 
-    /// Moves `source` beside the folder in use, `current`.
+    /// Moves `source` beside `current`, as the folder with the next number.
     pub(crate) fn adopt(&self, current: &Path, source: &Path) -> Result<PathBuf> {
         let number = number(current)
-            .ok_or_else(|| Error::Misuse("a state in memory cannot be replaced".into()))?;
+            .ok_or_else(|| Error::Misuse("an in-memory state cannot be replaced".into()))?;
         let next = self.root.join(format!("{:06}", number + 1));
         fs::rename(source, &next).map_err(Error::file("move the received state to", &next))?;
         file::sync_tree(&next)?;
@@ -88,14 +87,14 @@ impl Folder {
         Ok(next)
     }
 
-    /// Makes `next` the folder in use.
+    /// Makes `next` the current folder.
     pub(crate) fn switch(&self, next: &Path) -> Result<()> {
         let name = next.file_name().unwrap_or_default().as_encoded_bytes();
         file::replace(&self.root.join(CURRENT), &[name, b"\n"].concat())
     }
 }
 
-/// The number that a folder is named by.
+/// The number in a folder's name.
 fn number(folder: &Path) -> Option<u32> {
     folder.file_name()?.to_str()?.parse().ok()
 }
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_pointer_is_corruption_and_removes_nothing() {
+    fn lost_current_file_is_corruption_and_removes_nothing() {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::new(root.path(), None);
         assert_eq!(folder.current().unwrap(), root.path().join("000001"));

@@ -1,42 +1,50 @@
-//! What can go wrong in the engine, and what each kind means for the node.
-//! Refusals of a command are not errors: they are values, in `decide`.
+//! Errors of the engine. The node stops on each of them. A rejected command is not an error of
+//! the engine: see [`crate::Rejection`].
 
 use std::path::PathBuf;
 
 /// Result of engine calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A fault of this machine or of its data. None of them is the caller's doing,
-/// and the node stops on every one: going on could acknowledge what is not kept.
+/// A fault of this machine or of its data, never of a request. The node stops: otherwise it could
+/// acknowledge a write that is not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Stored bytes are not what this version wrote.
+    /// Stored bytes are damaged.
     #[error("corrupt {what}: {detail}")]
     Corrupt {
         /// The record or file.
         what: &'static str,
-        /// What was found instead.
+        /// The difference.
         detail: String,
     },
-    /// RocksDB refused or failed; a checksum error arrives here too.
+    /// Bytes are in a format that only a newer version of Hearth can read. Nothing is damaged.
+    #[error("{what} was written by a newer version of Hearth ({detail}): upgrade this node")]
+    NewerFormat {
+        /// The record.
+        what: &'static str,
+        /// The unknown format or variant.
+        detail: String,
+    },
+    /// RocksDB failed. A checksum error is one of these.
     #[error("storage engine failed to {action}: {source}")]
     Engine {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// The engine's own words.
+        /// The error of RocksDB.
         source: rocksdb::Error,
     },
     /// A file operation outside RocksDB failed.
     #[error("cannot {action} {path}: {source}")]
     File {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A caller broke the contract of the engine; a bug in Hearth.
+    /// A caller broke the contract of the engine: a bug in Hearth.
     #[error("engine misused: {0}")]
     Misuse(String),
 }
@@ -55,9 +63,11 @@ impl Error {
         move |source| Self::File { action, path: path.into(), source }
     }
 
-    /// What an operator can do about it.
+    /// Advice for the operator.
     pub fn advice(&self) -> &'static str {
-        if self.is_corruption() {
+        if matches!(self, Self::NewerFormat { .. }) {
+            "Nothing was changed. Start the newer version on this data folder"
+        } else if self.is_corruption() {
             "The data is damaged and nothing was changed. Keep a copy of the folder. If other nodes \
              hold the data, remove this one from the cluster and add it again, empty, with a new \
              id; never put an old copy of one node back beside them. A cluster of one can restore \
@@ -68,12 +78,12 @@ impl Error {
         }
     }
 
-    /// True when stored bytes were damaged, as opposed to not reachable.
+    /// Whether stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {
         match self {
             Self::Corrupt { .. } => true,
             Self::Engine { source, .. } => source.kind() == rocksdb::ErrorKind::Corruption,
-            Self::File { .. } | Self::Misuse(_) => false,
+            Self::NewerFormat { .. } | Self::File { .. } | Self::Misuse(_) => false,
         }
     }
 }

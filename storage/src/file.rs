@@ -1,20 +1,43 @@
-//! Small files that must survive a power cut: replaced as a whole or not at all.
+//! Durable writes of small files: a crash leaves the old or the new content, never a part.
+//!
+//! The steps are the usual ones: write a temporary file beside the target, sync it, rename it
+//! over the target, sync the folder.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Puts `bytes` in place of the file at `path`. After a crash the file holds
+/// Mode of a file that only its owner may read and write.
+const OWNER_ONLY: u32 = 0o600;
+
+/// Replaces the content of the file at `path`, or creates it. After a crash the file holds
 /// either its old content or `bytes`.
 ///
 /// # Errors
-/// When the file system refuses; the old content then stays.
+/// When the file system fails. The old content then stays.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, None)
+}
+
+/// As [`replace`], for secrets: only the owner of the file may read and write it.
+///
+/// # Errors
+/// When the file system fails. The old content then stays.
+pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<()> {
+    write(path, bytes, Some(OWNER_ONLY))
+}
+
+fn write(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<()> {
     let temporary = path.with_extension("tmp");
     let write = || {
         let mut file = File::create(&temporary)?;
+        if let Some(mode) = mode {
+            // Set while the file is empty: no other user can read a byte of the secret.
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -23,16 +46,43 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Makes the names in a folder durable.
+/// Makes the names of the files in a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::file("sync", path))
 }
 
-/// Makes every file of a flat folder durable, and their names.
+/// Makes the files of a folder and their names durable. Subfolders are not visited.
 pub(crate) fn sync_tree(path: &Path) -> Result<()> {
     for entry in fs::read_dir(path).map_err(Error::file("list", path))? {
         let file = entry.map_err(Error::file("list", path))?.path();
         File::open(&file).and_then(|file| file.sync_all()).map_err(Error::file("sync", &file))?;
     }
     sync_folder(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_readable_by_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.key");
+        // As after a crash before the rename.
+        fs::write(folder.path().join("admin.tmp"), "leftover").unwrap();
+        replace_secret(&path, b"secret").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"secret");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, OWNER_ONLY);
+    }
+
+    #[test]
+    fn replace_leaves_no_temporary_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity.toml");
+        replace(&path, b"old").unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -1,70 +1,70 @@
-//! Reading a tenant's journal: backward in pages, forward as it grows, and where it is to be
-//! trimmed. What is appended to it is decided elsewhere.
+//! Reads the journal of a tenant: backward in pages, forward after a cursor, and the cursor at
+//! which a trim ends.
 
 use crate::change::all_of;
 use crate::codec;
-use crate::engine::Reader;
 use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
+use crate::reader::Reader;
 use crate::table::key::{Key, Kind, cursor_of, split};
 use crate::table::state::Row;
 use crate::table::view::View;
 
-/// Events that one look at a journal reads. Who may see few of them goes on with the next.
-const EVENTS_LOOKED_AT: usize = 10_000;
+/// Most events that one page reads. A filter that passes few of them continues on the next page.
+const PAGE_EVENTS_MAX: usize = 10_000;
 
-/// A page of a journal, the latest first.
+/// A page of a journal, latest event first.
 #[derive(Debug, Clone, Default)]
 pub struct EventPage {
-    /// What was wanted.
+    /// The events that passed the filter.
     pub events: Vec<(Cursor, Event)>,
-    /// Before what the next page begins, unless this is the last one.
+    /// The next page is before this cursor; `None` on the last page.
     pub next: Option<Cursor>,
 }
 
-/// What a journal has after a cursor, the earliest first.
+/// The events of a journal after a cursor, earliest first.
 #[derive(Debug, Clone)]
 pub struct EventsAfter {
-    /// What was wanted.
+    /// The events that passed the filter.
     pub events: Vec<(Cursor, Event)>,
-    /// How far was looked: where to go on.
+    /// Cursor up to which events were read. The next read starts after it.
     pub reached: Cursor,
-    /// Whether there is more than one look goes through.
+    /// Whether further events remain.
     pub more: bool,
-    /// Where the journal begins now, if events after the cursor may be gone.
+    /// The first retained event, if events after the requested cursor may be trimmed.
     pub gap: Option<Cursor>,
 }
 
 impl Reader {
-    /// Events of a tenant's journal before `before`, the latest first, `limit` at most, of
-    /// those that `wanted` takes. Looks at [`EVENTS_LOOKED_AT`] at most.
+    /// At most `limit` events of a tenant before `before` that pass `filter`, latest first. Reads
+    /// at most [`PAGE_EVENTS_MAX`].
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// If the state cannot be read.
     pub fn journal(
         &self,
         tenant: TenantId,
         before: Option<Cursor>,
         limit: usize,
-        wanted: impl Fn(&Event) -> Result<bool>,
+        filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventPage> {
         let (start, end) = all_of(Kind::Event, tenant);
         let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
         let engine = self.engine();
-        page(engine.state.range_back(&start, &end).map(|row| event_row(&row?)), limit, wanted)
+        page(engine.state.range_back(&start, &end).map(|row| event_row(&row?)), limit, filter)
     }
 
-    /// As [`Reader::journal`], of what triggers did: however much else happened meanwhile.
+    /// As [`Reader::journal`], for the events of triggers. Other events cost nothing.
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// If the state cannot be read.
     pub fn trigger_journal(
         &self,
         tenant: TenantId,
         before: Option<Cursor>,
         limit: usize,
-        wanted: impl Fn(&Event) -> bool,
+        filter: impl Fn(&Event) -> bool,
     ) -> Result<EventPage> {
         let (start, end) = all_of(Kind::TriggerEvent, tenant);
         let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
@@ -74,43 +74,43 @@ impl Reader {
             let event = engine.state.record::<Event>(&Key::Event(tenant, cursor))?;
             Ok(event.map(|event| (cursor, event)))
         };
-        // One that is missing was trimmed since the range was opened, and so were all before it.
+        // A missing event was trimmed after the range was opened, as were all events before it.
         let rows = engine.state.range_back(&start, &end).map(event).map_while(Result::transpose);
-        page(rows, limit, |event| Ok(wanted(event)))
+        page(rows, limit, |event| Ok(filter(event)))
     }
 
-    /// Events of a tenant's journal after `after`, the earliest first, `limit` at most, of those
-    /// that `wanted` takes. Looks at [`EVENTS_LOOKED_AT`] at most.
+    /// At most `limit` events of a tenant after `after` that pass `filter`, earliest first. Reads
+    /// at most [`PAGE_EVENTS_MAX`].
     ///
     /// # Errors
-    /// When the state cannot be read.
+    /// If the state cannot be read.
     pub fn journal_after(
         &self,
         tenant: TenantId,
         after: Cursor,
         limit: usize,
-        wanted: impl Fn(&Event) -> Result<bool>,
+        filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventsAfter> {
         let (_, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
         let start = [&Key::Event(tenant, after).bytes()[..], &[0]].concat();
         let (mut events, mut reached, mut more) = (Vec::new(), after, false);
-        for (looked_at, row) in engine.state.range(&start, &end).enumerate() {
-            more = looked_at == EVENTS_LOOKED_AT || events.len() == limit;
+        for (count, row) in engine.state.range(&start, &end).enumerate() {
+            more = count == PAGE_EVENTS_MAX || events.len() == limit;
             if more {
                 break;
             }
             let (cursor, event) = event_row(&row?)?;
-            if wanted(&event)? {
+            if filter(&event)? {
                 events.push((cursor, event));
             }
             reached = cursor;
         }
-        // The events of an entry show at once: none of this one is to come.
+        // All events of an entry become visible at once: no further one of this entry follows.
         if !more && reached > after {
             reached = Cursor::after(reached.index);
         }
-        // Asked last: what was trimmed while this looked is not missed.
+        // Read last, to include a trim during this read.
         let first: Option<Cursor> = engine.state.record(&Key::FirstEvent(tenant))?;
         let gap = first.filter(|first| after.next() < *first);
         Ok(EventsAfter { events, reached, more, gap })
@@ -121,8 +121,8 @@ impl Reader {
         self.index(tenant).map_or(0, |index| index.read().last_event())
     }
 
-    /// The first event of a tenant that stays when those before `oldest_kept`, and
-    /// the first `too_many`, go; `None` when none goes. Looks at `limit` at most.
+    /// The first event that remains after a trim of all events before `oldest_kept` and of the
+    /// first `too_many`. `None` if no event is trimmed. Reads at most `limit` events.
     pub(crate) fn first_kept_event(
         &self,
         tenant: TenantId,
@@ -140,25 +140,25 @@ impl Reader {
             }
             last = Some(cursor);
         }
-        // All of them go.
+        // All events are trimmed.
         Ok(last.map(Cursor::next))
     }
 }
 
-/// A page of `rows`, which go backward.
+/// A page of `rows`, which are in descending order.
 fn page(
     rows: impl Iterator<Item = Result<(Cursor, Event)>>,
     limit: usize,
-    wanted: impl Fn(&Event) -> Result<bool>,
+    filter: impl Fn(&Event) -> Result<bool>,
 ) -> Result<EventPage> {
     let (mut events, mut last) = (Vec::new(), None);
-    for (looked_at, row) in rows.enumerate() {
+    for (count, row) in rows.enumerate() {
         let (cursor, event) = row?;
-        let is_wanted = wanted(&event)?;
-        if looked_at == EVENTS_LOOKED_AT || (is_wanted && events.len() == limit) {
+        let passes = filter(&event)?;
+        if count == PAGE_EVENTS_MAX || (passes && events.len() == limit) {
             return Ok(EventPage { events, next: last });
         }
-        if is_wanted {
+        if passes {
             events.push((cursor, event));
         }
         last = Some(cursor);

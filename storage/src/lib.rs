@@ -1,21 +1,21 @@
-//! The whole memory engine of one machine: model, decide, apply, tables,
-//! indexes, search. It knows nothing of consensus, HTTP, async, or the time of day.
+//! The memory engine of one machine: model, decide, apply, tables, indexes, search. It contains
+//! no consensus, no HTTP, no async code and no clock.
 //!
-//! # The life of a change
+//! # The path of a change
 //!
-//! 1. Somebody asks: a [`Command`]. The leader's executor makes a [`Draft`] on
-//!    top of its [`Reader`] and calls [`decide`] for one command after another.
-//! 2. [`decide`] checks the rules against the draft, so that a later command sees
-//!    what an earlier one did, and pushes [`Change`]s: facts with absolute values.
-//! 3. [`Draft::into_batch`] names the [`Batch`] and the batch it was decided on.
+//! 1. A request becomes a [`Command`]. The leader's executor creates a [`Draft`] on top of its
+//!    [`Reader`] and calls [`decide`] per command.
+//! 2. [`decide`] checks the rules against the draft, which includes the effects of earlier
+//!    commands, and adds [`Change`]s: facts with absolute values.
+//! 3. [`Draft::into_batch`] returns the [`Batch`], with its id and the id of the batch before.
 //!    Its bytes go through the log to every node.
-//! 4. [`Writer::apply`] on every node: one RocksDB write for the changes and the
-//!    position, then the tenant's index, then the position that readers see.
-//! 5. [`Reader::get`], [`Reader::list`], [`Reader::hottest`] and
-//!    [`Reader::search`] read it, as of the clock of the last batch.
+//! 4. [`Writer::apply`] runs on every node: one RocksDB write of the changes and the position,
+//!    then the index of the tenant, then the position that readers use.
+//! 5. [`Reader::get`], [`Reader::list`], [`Reader::hottest`] and [`Reader::search`] read the
+//!    state as of the clock of the last batch.
 //!
-//! [`open`] hands out the three handles: a `Writer` that is not `Clone` and
-//! moves into the state machine, a `Reader` for everyone else, and the `Log`.
+//! [`open`] returns three handles: a `Writer`, which is not `Clone` and moves into the state
+//! machine, a `Reader` for all others, and the `Log`.
 
 mod apply;
 mod change;
@@ -31,6 +31,8 @@ mod journal;
 mod log;
 pub mod model;
 mod outbox;
+mod reader;
+mod reply;
 mod search;
 mod simd;
 mod table;
@@ -41,35 +43,39 @@ use std::path::Path;
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, BulkFilter, CREATE_MAX, Command, Decision, FeedbackReply, MemoryPatch,
-    NewMemory, Priority, Rejection, Reply, Signal, TriggerPatch,
+    Action, BULK_MAX, BulkFilter, CREATE_MAX, Command, EdgeRef, MemoryPatch, NewMemory, Priority,
+    TriggerPatch,
 };
 pub use decide::{
-    BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room, TriggerEvaluation, decide, evaluate,
+    BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, Room, TriggerEvaluation, decide, evaluate,
 };
-pub use engine::{Counts, Options, Reader, SearchCounters};
+pub use engine::Options;
 pub use error::{Error, Result};
-pub use index::coverage::GraphCounts;
+pub use index::covered::GraphCounts;
 pub use index::triggers::CompiledTrigger;
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
+pub use reader::{Counts, Reader};
+pub use reply::{FeedbackReply, Rejection, Reply};
 pub use search::{
     ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,
-    Overview, Page, SearchRequest, SearchResults, Sort, TierFilter, Traversal,
+    Overview, Page, SearchCounters, SearchRequest, SearchResults, Sort, TierFilter, Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;
-pub use verify::{Verified, Verifier};
+pub use verify::{Verifier, VerifyResult};
 
-/// The file system that a store lives on.
+pub use model::feedback::Signal;
+
+/// The file system of a store.
 pub use rocksdb::Env;
 
-/// Opens the engine in folder `data` (`data/log`, `data/state`), making both if
-/// they are not there.
+/// Opens the engine in the folder `data`, with its parts `data/log` and `data/state`. Creates
+/// missing folders.
 ///
 /// # Errors
-/// When the data is damaged or not reachable. Nothing is wiped.
+/// If the data is damaged or cannot be read. Nothing is deleted.
 pub fn open(data: &Path, options: Options) -> Result<(Writer, Reader, Log)> {
     if options.env.is_none() {
         std::fs::create_dir_all(data).map_err(Error::file("create", data))?;

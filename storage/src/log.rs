@@ -1,9 +1,13 @@
-//! `log/`: the RocksDB instance under the Raft log. Rows of opaque bytes by
-//! index, a few named values, and one sync for everything written before it.
-//! When to sync, and what the bytes mean, is the raft crate's business.
+//! `log/`: the RocksDB instance below the Raft log. It holds entries by index and a few named
+//! values, all opaque bytes here. The raft crate defines their formats and when to sync.
 //!
-//! Keys: `0x01` + index (8 bytes, big-endian) is an entry; `0x02` + name byte is
-//! a named value. Values are stored as handed in.
+//! | key | value |
+//! |---|---|
+//! | `0x01`, group (4 bytes), index (8 bytes) | an entry |
+//! | `0x02`, group (4 bytes), field (1 byte) | a named value |
+//!
+//! Integers are big-endian, so entries of one group are adjacent and ascend by index. Every
+//! range stays within one group.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use rocksdb::statistics::Ticker;
 use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, WriteBatch};
 
 use crate::error::{Error, Result};
+use crate::model::cluster::{GROUP, GroupId};
 
 const ENTRY: u8 = 0x01;
 const NAMED: u8 = 0x02;
@@ -23,20 +28,20 @@ const WRITE_BUFFER_BYTES: usize = 64 << 20;
 pub enum LogField {
     /// The vote.
     Vote = 0x01,
-    /// The last entry known to be committed.
+    /// Id of the last committed entry, as far as it was recorded.
     Committed = 0x02,
-    /// The last entry that was purged.
+    /// Id of the last purged entry.
     Purged = 0x03,
 }
 
-/// One write to the log; none is durable before [`Log::sync`].
+/// One write to the log. It is durable after [`Log::sync`].
 #[derive(Debug)]
 pub enum LogWrite {
     /// Entries with consecutive indexes.
     Append(Vec<(u64, Vec<u8>)>),
-    /// Drops this entry and all above it.
+    /// Removes this entry and all above it.
     TruncateFrom(u64),
-    /// Drops this entry and all below it, and keeps a name for where it ended.
+    /// Removes this entry and all below it, and sets [`LogField::Purged`] to these bytes.
     Purge(u64, Vec<u8>),
     /// Sets a named value.
     Set(LogField, Vec<u8>),
@@ -49,9 +54,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log at `path`, making an empty one if there is none. A torn
-    /// tail is dropped silently by RocksDB: compare [`Self::last`] with what is
-    /// known to have been there.
+    /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail without an
+    /// error. The caller detects that: it compares [`Self::last`] with its durable high-water
+    /// mark.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
@@ -69,48 +74,52 @@ impl Log {
         Ok(Self { db, options })
     }
 
-    /// Writes to the operating system; readable at once, durable after [`Self::sync`].
+    /// Writes to the operating system. The write is readable at once, and durable after
+    /// [`Self::sync`].
     ///
     /// # Errors
-    /// When the engine fails. The log must not be used any more then.
+    /// When the engine fails. The log must not be used after that.
     pub fn write(&self, write: &LogWrite) -> Result<()> {
         let mut batch = WriteBatch::default();
         match write {
             LogWrite::Append(entries) => {
-                entries.iter().for_each(|(index, bytes)| batch.put(entry_key(*index), bytes));
+                entries
+                    .iter()
+                    .for_each(|(index, bytes)| batch.put(entry_key(GROUP, *index), bytes));
             }
             LogWrite::TruncateFrom(first) => {
-                batch.delete_range(entry_key(*first).as_slice(), &[ENTRY + 1]);
+                batch.delete_range(&entry_key(GROUP, *first)[..], &entries_end(GROUP)[..]);
             }
-            LogWrite::Purge(last, name) => {
-                batch.put([NAMED, LogField::Purged as u8], name);
-                let end = entry_key(last.saturating_add(1));
-                batch.delete_range(entry_key(0), end);
+            LogWrite::Purge(last, purged) => {
+                batch.put(field_key(GROUP, LogField::Purged), purged);
+                let end = entry_key(GROUP, last.saturating_add(1));
+                batch.delete_range(entry_key(GROUP, 0), end);
             }
-            LogWrite::Set(name, bytes) => batch.put([NAMED, *name as u8], bytes),
+            LogWrite::Set(field, bytes) => batch.put(field_key(GROUP, *field), bytes),
         }
         self.db.write(batch).map_err(Error::engine("write log"))
     }
 
-    /// Makes everything written so far durable.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
-    /// When the engine fails. Never repeat a failed sync: what it did not write
-    /// may be gone although the next one succeeds.
+    /// When the engine fails. A failed sync must not be repeated: the data that it did not write
+    /// may be lost although the next sync succeeds.
     pub fn sync(&self) -> Result<()> {
         fail::fail_point!("log-sync", |_| Err(Error::Misuse("failpoint log-sync".into())));
         self.db.flush_wal(true).map_err(Error::engine("sync log"))
     }
 
-    /// Ends the engine's own threads: at the end of the process they must not run
-    /// into what the process tears down. Nothing may be written afterwards.
+    /// Stops the engine's background threads. At the end of the process they must not access
+    /// memory that is already freed. No write may follow.
     pub fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
-        // As of the state: it must not be closed later than this.
+        // Leaks the instance: a drop of the last reference would close RocksDB while the
+        // process exits.
         std::mem::forget(Arc::clone(self));
     }
 
-    /// Write-ahead-log syncs since start.
+    /// Number of syncs of the write-ahead log since start.
     pub fn syncs(&self) -> u64 {
         self.options.get_ticker_count(Ticker::WalFileSynced)
     }
@@ -118,18 +127,17 @@ impl Log {
     /// A named value.
     ///
     /// # Errors
-    /// When the engine fails; so for every method below.
-    pub fn get(&self, name: LogField) -> Result<Option<Vec<u8>>> {
-        self.db.get([NAMED, name as u8]).map_err(Error::engine("read log"))
+    /// When the engine fails; the same holds for all methods below.
+    pub fn get(&self, field: LogField) -> Result<Option<Vec<u8>>> {
+        self.db.get(field_key(GROUP, field)).map_err(Error::engine("read log"))
     }
 
-    /// Entries from `first` on, in order, at most `count` and at most
-    /// `bytes_max` bytes, but one at least if there is one. `first` must lie
-    /// above what was purged.
+    /// Entries from `first` on in ascending order: at most `count` entries and `bytes_max` bytes,
+    /// but at least one entry if there is one. `first` must be above the last purged entry.
     pub fn read(&self, first: u64, count: usize, bytes_max: usize) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(vec![ENTRY + 1]);
-        let start = entry_key(first);
+        options.set_iterate_upper_bound(entries_end(GROUP));
+        let start = entry_key(GROUP, first);
         let rows = self.db.iterator_opt(IteratorMode::From(&start, Direction::Forward), options);
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for row in rows.take(count) {
@@ -143,11 +151,11 @@ impl Log {
         Ok(entries)
     }
 
-    /// The last entry.
+    /// The last entry with its index.
     pub fn last(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut options = ReadOptions::default();
-        options.set_iterate_lower_bound(vec![ENTRY]);
-        let end = entry_key(u64::MAX);
+        options.set_iterate_lower_bound(entry_key(GROUP, 0));
+        let end = entry_key(GROUP, u64::MAX);
         let mut rows = self.db.iterator_opt(IteratorMode::From(&end, Direction::Reverse), options);
         match rows.next() {
             None => Ok(None),
@@ -158,22 +166,33 @@ impl Log {
         }
     }
 
-    /// Bytes of entries on disk and in memory, roughly.
+    /// Approximate size of the log on disk and in memory, in bytes.
     pub fn size_bytes(&self) -> u64 {
         let property = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
         property("rocksdb.total-sst-files-size") + property("rocksdb.cur-size-all-mem-tables")
     }
 }
 
-fn entry_key(index: u64) -> [u8; 9] {
-    let mut key = [ENTRY; 9];
-    key[1..].copy_from_slice(&index.to_be_bytes());
+fn entry_key(group: GroupId, index: u64) -> [u8; 13] {
+    let mut key = [ENTRY; 13];
+    key[1..5].copy_from_slice(&group.0.to_be_bytes());
+    key[5..].copy_from_slice(&index.to_be_bytes());
     key
+}
+
+/// The smallest key above all entries of a group.
+fn entries_end(group: GroupId) -> Vec<u8> {
+    [&entry_key(group, u64::MAX)[..], &[0]].concat()
+}
+
+fn field_key(group: GroupId, field: LogField) -> [u8; 6] {
+    let [a, b, c, d] = group.0.to_be_bytes();
+    [NAMED, a, b, c, d, field as u8]
 }
 
 fn entry_index(key: &[u8]) -> Result<u64> {
     match key {
-        [ENTRY, index @ ..] => crate::table::key::fixed(index).map(u64::from_be_bytes),
+        [ENTRY, _, _, _, _, index @ ..] => crate::table::key::fixed(index).map(u64::from_be_bytes),
         _ => Err(Error::Corrupt { what: "log key", detail: format!("{key:02x?}") }),
     }
 }
@@ -182,18 +201,41 @@ fn entry_index(key: &[u8]) -> Result<u64> {
 mod tests {
     use super::*;
 
+    fn keys(log: &Log) -> Vec<Vec<u8>> {
+        log.db.iterator(IteratorMode::Start).map(|row| row.unwrap().0.into_vec()).collect()
+    }
+
     #[test]
-    fn the_keys_of_the_log_are_fixed() {
+    fn key_bytes_are_pinned() {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::open(folder.path(), None).unwrap();
         log.write(&LogWrite::Append(vec![(300, b"entry".to_vec())])).unwrap();
-        for name in [LogField::Vote, LogField::Committed] {
-            log.write(&LogWrite::Set(name, b"named".to_vec())).unwrap();
+        for field in [LogField::Vote, LogField::Committed] {
+            log.write(&LogWrite::Set(field, b"named".to_vec())).unwrap();
         }
         log.write(&LogWrite::Purge(1, b"purged".to_vec())).unwrap();
-        let rows: Vec<_> = log.db.iterator(IteratorMode::Start).map(|row| row.unwrap()).collect();
-        let keys: Vec<&[u8]> = rows.iter().map(|(key, _)| &key[..]).collect();
-        let expected: [&[u8]; 4] = [&[1, 0, 0, 0, 0, 0, 0, 1, 44], &[2, 1], &[2, 2], &[2, 3]];
-        assert_eq!(keys, expected);
+        let expected: [&[u8]; 4] = [
+            &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 44],
+            &[2, 0, 0, 0, 0, 1],
+            &[2, 0, 0, 0, 0, 2],
+            &[2, 0, 0, 0, 0, 3],
+        ];
+        assert_eq!(keys(&log), expected);
+        assert_eq!(field_key(GroupId(0x0102_0304), LogField::Vote), [2, 1, 2, 3, 4, 1]);
+    }
+
+    #[test]
+    fn ranges_stay_within_their_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::open(folder.path(), None).unwrap();
+        let other = entry_key(GroupId(1), 0);
+        log.db.put(other, b"of another group").unwrap();
+        assert_eq!(log.last().unwrap(), None);
+        let entries = vec![(7, b"a".to_vec()), (u64::MAX, b"b".to_vec())];
+        log.write(&LogWrite::Append(entries.clone())).unwrap();
+        assert_eq!(log.last().unwrap().unwrap().0, u64::MAX);
+        assert_eq!(log.read(0, 9, usize::MAX).unwrap(), entries);
+        log.write(&LogWrite::TruncateFrom(7)).unwrap();
+        assert_eq!(keys(&log), [other.to_vec()]);
     }
 }

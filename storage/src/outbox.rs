@@ -1,27 +1,27 @@
-//! Reading the outbox: what is due, for whoever sends it, and what a tenant has in it, in pages.
+//! Reading the outbox: due deliveries for the sender, and pages of a tenant's deliveries.
 
 use crate::change::all_of;
 use crate::codec;
-use crate::engine::Reader;
 use crate::error::Result;
 use crate::model::delivery::{Delivery, DeliveryId};
 use crate::model::id::{TenantId, Timestamp};
+use crate::reader::Reader;
 use crate::table::key::{Key, Kind, delivery_of};
 
-/// Deliveries that one look at an outbox reads: as many as a tenant may have.
-const LOOKED_AT: usize = 20_000;
+/// Most deliveries that one page reads: as many as a tenant may have.
+const PAGE_ROWS_MAX: usize = 20_000;
 
 /// A page of an outbox.
 #[derive(Debug, Clone, Default)]
 pub struct Deliveries {
-    /// What was wanted, in the order of triggers and their firings.
+    /// The deliveries, ordered by trigger and firing.
     pub deliveries: Vec<(DeliveryId, Delivery)>,
-    /// After what the next page begins, unless this is the last one.
+    /// Last delivery of this page, if there are further pages.
     pub next: Option<DeliveryId>,
 }
 
 impl Reader {
-    /// Deliveries of a tenant that are due at `now`, the longest due first, `most` at most.
+    /// At most `most` deliveries of a tenant that are due at `now`, in the order of their times.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -33,7 +33,7 @@ impl Reader {
         rows.map(|row| row.and_then(|(key, _)| delivery_of(&key))).collect()
     }
 
-    /// Deliveries of a tenant after `after`, `limit` at most, of those that `wanted` takes.
+    /// At most `limit` deliveries of a tenant after `after` that pass `filter`.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -42,7 +42,7 @@ impl Reader {
         tenant: TenantId,
         after: Option<DeliveryId>,
         limit: usize,
-        wanted: impl Fn(&Delivery) -> bool,
+        filter: impl Fn(&Delivery) -> bool,
     ) -> Result<Deliveries> {
         let (start, end) = all_of(Kind::Delivery, tenant);
         let start = match after {
@@ -51,10 +51,10 @@ impl Reader {
         };
         let engine = self.engine();
         let mut page = Deliveries::default();
-        for row in engine.state.range(&start, &end).take(LOOKED_AT) {
+        for row in engine.state.range(&start, &end).take(PAGE_ROWS_MAX) {
             let (key, value) = row?;
             let delivery: Delivery = codec::decode(&value)?;
-            if !wanted(&delivery) {
+            if !filter(&delivery) {
                 continue;
             }
             if page.deliveries.len() == limit {

@@ -1,14 +1,16 @@
-//! The one place where code is compiled twice: for any CPU, and for those with wider
-//! registers. The results are the same bits; nothing here fuses or reorders.
+//! Runtime dispatch to AVX2. Code inside [`dispatch`] is compiled twice: for the baseline CPU
+//! and for CPUs with AVX2. Both versions return the same bits: no fused multiply-add, no
+//! reordering.
 
-/// Runs `work` with AVX2 where the CPU has it. What `work` calls must be inlined into
-/// it (`#[inline(always)]`, loops rather than closures) to be compiled for it too.
+/// Runs `work`, compiled for AVX2 if the CPU supports it. Functions that `work` calls are
+/// compiled for AVX2 only when inlined into it: use `#[inline(always)]`, and loops instead
+/// of closures.
 #[inline]
 pub(crate) fn dispatch<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        #[expect(unsafe_code, reason = "the one way to use what only some CPUs have")]
-        // SAFETY: the CPU has AVX2, as was just asked.
+        #[expect(unsafe_code, reason = "calling a function with a target feature requires it")]
+        // SAFETY: the check above found AVX2.
         return unsafe { with_avx2(work) };
     }
     work()

@@ -1,6 +1,7 @@
-//! Verify marks: a hash of every row of the state as of one log index, made in
-//! the background. Nodes that hold the same state get the same hash; who
-//! compares them is not known here.
+//! Verification: hashes all rows of the state at one log index, in the background.
+//!
+//! A verify mark in the log makes every node hash its state at the same index. Nodes with
+//! the same state compute the same hash. `raft` compares the hashes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,27 +13,26 @@ use sha2::{Digest, Sha256};
 use crate::error::Result;
 use crate::table::state::{Row, State};
 
-/// Results that are kept; the oldest goes first.
+/// Maximum number of results that are retained. The oldest is dropped first.
 pub const RESULTS_MAX: usize = 16;
-/// Bytes between two pauses of the hashing thread.
+/// Bytes hashed between two pauses.
 const STRIDE_BYTES: usize = 4 << 20;
-/// Length of such a pause: with the stride a limit of 200 MB/s.
+/// Length of a pause. Together with [`STRIDE_BYTES`] it limits hashing to 200 MB/s.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Outcome of one verify mark on this node.
+/// Result of one verify mark on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyResult {
     /// Number of the mark.
     pub number: u64,
     /// Log index whose state was hashed.
     pub index: u64,
-    /// SHA-256 over all rows in key order, each as key length, key, value
-    /// length, value (lengths 4 bytes, big-endian). `None`: not hashed, since
-    /// the run before was still under way.
+    /// SHA-256 over all rows in key order. Each row is key length, key, value length, value,
+    /// with lengths as 4 bytes big-endian. `None` if the previous run was still in progress.
     pub hash: Option<[u8; 32]>,
 }
 
-/// Hashes states, one at a time.
+/// Hashes states on a background thread, one at a time.
 #[derive(Default)]
 pub struct Verifier {
     inner: Mutex<Inner>,
@@ -42,22 +42,22 @@ pub struct Verifier {
 #[derive(Default)]
 struct Inner {
     running: bool,
-    results: VecDeque<Verified>,
+    results: VecDeque<VerifyResult>,
     fault: Option<crate::error::Error>,
 }
 
 impl Verifier {
     /// The newest results, oldest first.
-    pub fn results(&self) -> Vec<Verified> {
+    pub fn results(&self) -> Vec<VerifyResult> {
         self.inner.lock().results.iter().cloned().collect()
     }
 
-    /// A fault that stopped a run: the state could not be read. Given once.
+    /// Takes the error of a failed run: the state could not be read.
     pub fn take_fault(&self) -> Option<crate::error::Error> {
         self.inner.lock().fault.take()
     }
 
-    /// Waits until no run is under way.
+    /// Waits until no run is in progress.
     pub fn wait_idle(&self) {
         let mut inner = self.inner.lock();
         while inner.running {
@@ -70,38 +70,39 @@ impl Verifier {
         self.done.notify_all();
     }
 
-    /// Freezes `state` and hashes it on a thread of its own. Returns as soon as
-    /// it is frozen, so that no later write can show in the hash.
+    /// Takes a snapshot of `state` and hashes it on a new thread. Returns once the snapshot is
+    /// taken, so later writes do not change the hash.
     pub(crate) fn start(self: Arc<Self>, number: u64, index: u64, state: &Arc<State>) {
         {
             let mut inner = self.inner.lock();
             if inner.running {
-                inner.keep(Verified { number, index, hash: None });
+                inner.push(VerifyResult { number, index, hash: None });
                 return;
             }
             inner.running = true;
         }
-        let (state, (taken, frozen)) = (Arc::clone(state), std::sync::mpsc::channel());
+        let state = Arc::clone(state);
+        let (snapshot_sender, snapshot_taken) = std::sync::mpsc::channel::<()>();
         let verifier = Arc::clone(&self);
         let run = move || {
             let run = Run(verifier);
-            let hash = state.frozen(move || drop(taken), hash_rows);
+            let hash = state.with_snapshot(move || drop(snapshot_sender), hash_rows);
             let mut inner = run.0.inner.lock();
             match hash {
-                Ok(hash) => inner.keep(Verified { number, index, hash: Some(hash) }),
+                Ok(hash) => inner.push(VerifyResult { number, index, hash: Some(hash) }),
                 Err(fault) => inner.fault = Some(fault),
             }
         };
         if let Err(error) = std::thread::Builder::new().name("verify".into()).spawn(run) {
-            tracing::warn!(%error, "no thread to hash the state on");
+            tracing::warn!(%error, "cannot start the verify thread");
             self.end();
         }
-        // The sender is dropped, unused, once the state is frozen.
-        let _: std::result::Result<(), _> = frozen.recv();
+        // Returns an error as soon as the sender is dropped: the snapshot is taken.
+        let _ = snapshot_taken.recv();
     }
 }
 
-/// A run under way; ends it however its thread ends.
+/// A run in progress. Its drop ends the run, also after a panic.
 struct Run(Arc<Verifier>);
 
 impl Drop for Run {
@@ -111,7 +112,7 @@ impl Drop for Run {
 }
 
 impl Inner {
-    fn keep(&mut self, result: Verified) {
+    fn push(&mut self, result: VerifyResult) {
         if self.results.len() == RESULTS_MAX {
             self.results.pop_front();
         }

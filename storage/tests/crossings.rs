@@ -1,27 +1,28 @@
-//! Whatever becomes of memories between ticks, triggers that wait for what ticks find fire for
-//! exactly those memories that a look at each one finds, once. HEARTH_SEEDS adds runs.
+//! Ticks fire on_decay and on_threshold exactly for the memories that a scan of all memories
+//! finds, once. Random commands run between the ticks. HEARTH_SEEDS sets the number of runs.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 #[path = "common/world.rs"]
-#[expect(dead_code, reason = "its model is another test's; here it makes commands")]
+#[expect(dead_code, reason = "this test uses only its commands")]
 mod world;
 
 use std::collections::BTreeSet;
 
-use common::{DIMENSION, Engine, TENANT, command, form};
+use common::{DIMENSION, Engine, TENANT, bootstrap, command};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
-use storage::model::pattern::Folded;
+use storage::model::pattern::FoldedText;
 use storage::model::thermo::SettingValue;
-use storage::model::trigger::{Subject, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use storage::model::trigger_match::Subject;
 use storage::{Action, ApplyOutcome, Command, CompiledTrigger, Filter, Options, Reply, View};
 use world::{Random, World};
 
 const DAY: i64 = Timestamp::DAY_MICROS;
 
-/// Triggers with bounds that heats meet exactly now and then: those are hundredths as well.
+/// Triggers with random bounds. Bounds and heats are hundredths, so some are equal.
 fn triggers(random: &mut Random) -> Vec<Command> {
     let bound = |random: &mut Random| random.chance(60).then(|| f64::from(random.heat()));
     let mut all = Vec::new();
@@ -51,7 +52,7 @@ fn triggers(random: &mut Random) -> Vec<Command> {
     all
 }
 
-/// What the next tick should fire, found by looking at every memory.
+/// The firings of the next tick, by a scan of every memory.
 fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
     let last = engine.reader.tick(TENANT).unwrap().unwrap();
     let next = last.next(engine.reader.position().clock, &engine.reader.thermo(TENANT));
@@ -59,7 +60,7 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
     for id in engine.reader.ids(TENANT, &Filter::default()) {
         let found = engine.reader.get(TENANT, id).unwrap().unwrap();
         let Some(transition) = next.transition(&found.memory, &found.anchor) else { continue };
-        let label = Folded::new(&found.memory.label);
+        let label = FoldedText::new(&found.memory.label);
         let subject = Subject {
             memory: &found.memory,
             label: &label,
@@ -68,7 +69,7 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
         };
         for (compiled, _) in engine.reader.triggers(TENANT) {
             let CompiledTrigger { id: trigger_id, trigger, .. } = &*compiled;
-            if trigger.holds(trigger.event, &subject, None).is_ok() {
+            if trigger.matches(trigger.event, &subject, None).is_ok() {
                 fires.insert((*trigger_id, id));
             }
         }
@@ -77,10 +78,10 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
 }
 
 fn fired_after(engine: &Engine, after: Cursor) -> Vec<(TriggerId, MemoryId)> {
-    let is_firing = |event: &Event| Ok(event.kind == EventKind::Fired);
+    let is_firing = |event: &Event| Ok(matches!(event.kind, EventKind::TriggerFired(_)));
     let found = engine.reader.journal_after(TENANT, after, 100_000, is_firing).unwrap();
     let fired = found.events.iter();
-    fired.map(|(_, event)| (event.details[0].parse().unwrap(), event.subject.unwrap())).collect()
+    fired.map(|(_, event)| (event.kind.trigger().unwrap(), event.subject.unwrap())).collect()
 }
 
 fn run(seed: u64) -> usize {
@@ -94,13 +95,13 @@ fn run(seed: u64) -> usize {
         assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
         decisions
     };
-    apply(&mut engine, &mut now, &[form(DIMENSION)]);
+    apply(&mut engine, &mut now, &[bootstrap(DIMENSION)]);
     apply(&mut engine, &mut now, &triggers(&mut random));
     for _ in 0..25 {
         for _ in 0..1 + random.below(6) {
             now += random.below(DAY as usize) as i64;
             let commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
-            // Ticks come at their time below, whole.
+            // Complete ticks run below, at their time.
             let is_tick = |command: &Command| matches!(command.action, Action::AdvanceTick);
             let commands: Vec<_> = commands.into_iter().filter(|next| !is_tick(next)).collect();
             for next in &commands {
@@ -122,15 +123,15 @@ fn run(seed: u64) -> usize {
         let fired = fired_after(&engine, Cursor::after(before));
         let once: BTreeSet<_> = fired.iter().copied().collect();
         assert_eq!(once, expected, "seed {seed}");
-        assert_eq!(fired.len(), expected.len(), "seed {seed}: each once");
+        assert_eq!(fired.len(), expected.len(), "seed {seed}: each fires once");
         total += expected.len();
     }
     total
 }
 
 #[test]
-fn ticks_fire_what_a_look_at_every_memory_finds() {
+fn ticks_fire_each_crossing_once() {
     let seeds = std::env::var("HEARTH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
     let fired: usize = (0..seeds).map(run).sum();
-    assert!(fired > 500, "{fired} firings tell too little");
+    assert!(fired > 500, "{fired} firings are too few");
 }

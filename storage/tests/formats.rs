@@ -1,36 +1,37 @@
-//! The bytes of everything that the log and the state hold. A failing line here
-//! means that data of a released version would be read wrongly: append a new
-//! variant or a new format instead.
+//! The bytes of every record in the log and in the state. If a test fails here, the code no
+//! longer reads the data of a released version. Append a new variant or a new format instead.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use storage::codec::{Record, decode, encode};
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::analytics::{LastReport, RecallStats, Usage};
-use storage::model::cluster::{BatchId, Cluster, Member, Model, Position};
+use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::journal::{
+    AgentActivity, Cursor, DeliveryNext, Event, EventKind, FiredTrigger, FiringResult, MemoryField,
+};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
-use storage::model::receipt::Receipt;
+use storage::model::receipt::{Receipt, WriteEffect};
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
 use storage::model::tick::{Stage, Tick};
 use storage::model::trigger::{
-    Firings, SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter,
+    Firings, SealedSecret, Trigger, TriggerAction, TriggerActionKind, TriggerEvent, TriggerFilter,
 };
 use storage::model::vector::{ModelId, Vector};
-use storage::{Batch, Change};
+use storage::{Batch, Change, Signal};
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(bytes)
 }
 
 #[track_caller]
-fn pinned<R: Record + PartialEq + std::fmt::Debug>(record: &R, expected: &str) {
+fn assert_bytes<R: Record + PartialEq + std::fmt::Debug>(record: &R, expected: &str) {
     let bytes = encode(record);
     assert_eq!(hex(&bytes), expected, "{}", R::NAME);
     assert_eq!(&decode::<R>(&bytes).unwrap(), record);
@@ -71,11 +72,10 @@ fn vector() -> Vector {
 fn event() -> Event {
     Event {
         at: Timestamp(5),
-        kind: EventKind::Updated,
         actor: Some(KeyId([4; 8])),
         subject: Some(MemoryId([3; 16])),
         namespace: "n".into(),
-        details: vec!["label".into()],
+        kind: EventKind::Updated { fields: vec![MemoryField::Label] },
     }
 }
 
@@ -96,7 +96,7 @@ fn cluster() -> Cluster {
 }
 
 fn receipt() -> Receipt {
-    Receipt { body_hash: [8; 32], status: 201, ids: vec![MemoryId([3; 16])] }
+    Receipt { body_hash: [8; 32], effect: WriteEffect::Memories(vec![MemoryId([3; 16])]) }
 }
 
 fn tenant() -> Tenant {
@@ -105,25 +105,26 @@ fn tenant() -> Tenant {
 }
 
 #[test]
-fn the_bytes_of_every_row_are_fixed() {
-    pinned(&memory(), "0102616204016e020100010000003f01016b02fb580200");
-    pinned(&anchor(), "010000803ffc80841e00000000400104030000803e");
-    pinned(&vector(), "01070707070707070704003c0000");
-    pinned(&event(), &format!("010a0101{}01{}016e01056c6162656c", "04".repeat(8), "03".repeat(16)));
-    pinned(&api_key(), &format!("01016102{}000200", "09".repeat(32)));
+fn row_bytes_are_fixed() {
+    assert_bytes(&memory(), "0102616204016e020100010000003f01016b02fb580200");
+    assert_bytes(&anchor(), "010000803ffc80841e00000000400104030000803e");
+    assert_bytes(&vector(), "01070707070707070704003c0000");
+    assert_bytes(&event(), &format!("010a01{}01{}016e010100", "04".repeat(8), "03".repeat(16)));
+    assert_bytes(&api_key(), &format!("01016102{}000200", "09".repeat(32)));
     let model = format!("{}016dfb8001", "07".repeat(8));
-    pinned(&cluster(), &format!("01{}0101{}00{model}", "01".repeat(16), "02".repeat(16)));
-    pinned(&receipt(), &format!("01{}c901{}", "08".repeat(32), "03".repeat(16)));
+    assert_bytes(&cluster(), &format!("01{}0101{}00{model}", "01".repeat(16), "02".repeat(16)));
+    assert_bytes(&receipt(), &format!("01{}0001{}", "08".repeat(32), "03".repeat(16)));
     let position = Position {
+        group: GroupId(0),
         index: 300,
         log_id: vec![1, 2],
         membership: vec![3],
         batch: BatchId { term: 4, counter: 5 },
         clock: Timestamp(6),
     };
-    pinned(&position, "01fb2c01020102010304050c");
+    assert_bytes(&position, "0100fb2c01020102010304050c");
     // Six profiles of half-life, floor, gain and a switch, three class factors, then the
-    // sections in order; numbers are IEEE 754 in 8 bytes, little-endian, or as short as may be.
+    // sections in order. Floats are IEEE 754 in 8 bytes, little-endian. Integers are varints.
     let mut expected = String::from("01017402010a");
     for (seconds, floor, gain) in [
         (86_400.0_f64, 0.01_f64, 1.5_f64),
@@ -142,25 +143,26 @@ fn the_bytes_of_every_row_are_fixed() {
         numbers.iter().map(|number| hex(&number.to_le_bytes())).collect()
     };
     expected += &numbers(&[0.5, 1.0, 2.0]);
-    // Resonance with its depth third; the tick's 60 s; the threshold and 20 cold ones; 200
-    // memories and 50,000 characters; the gain of a recall and its 60 s; the weights.
+    // Resonance, with its depth in third position. The tick's 60 s. The cold threshold and 20
+    // cold memories. 200 memories and 50,000 characters. The recall gain and its 60 s. The
+    // weights.
     expected += &(numbers(&[0.30, 0.50]) + "02" + &numbers(&[0.05]));
     expected += "3c";
     expected += &(numbers(&[0.10]) + "14");
     expected += "c8fb50c3";
     expected += &(numbers(&[0.1]) + "3c");
     expected += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1]);
-    pinned(&tenant(), &expected);
-    // Without the tenant's name, time and bound.
+    assert_bytes(&tenant(), &expected);
+    // The configuration without the tenant's name, time and limit.
     let thermo = expected["01017402010a".len()..].to_owned();
-    pinned(&tick(), &format!("010206{thermo}04{thermo}0001{}", "03".repeat(16)));
-    // Six counts of one byte, two sums of eight, for each of six types.
+    assert_bytes(&tick(), &format!("010206{thermo}04{thermo}0001{}", "03".repeat(16)));
+    // Six counts of one byte and two sums of eight bytes, for each of six types.
     let of_type = format!("{}{}", "00".repeat(6), "00".repeat(16));
-    pinned(&stats(), &format!("01{}0706", of_type.repeat(6)));
-    pinned(&usage(), "01010203fbe803");
-    pinned(&last_report(), "010304");
-    pinned(&rules(), "010901030161016e010a");
-    pinned(&edge(), &format!("01{}{}01720000003f0c", "03".repeat(16), "04".repeat(16)));
+    assert_bytes(&stats(), &format!("01{}0706", of_type.repeat(6)));
+    assert_bytes(&usage(), "01010203fbe803");
+    assert_bytes(&last_report(), "010304");
+    assert_bytes(&rules(), "010901030161016e010a");
+    assert_bytes(&edge(), &format!("01{}{}01720000003f0c", "03".repeat(16), "04".repeat(16)));
 }
 
 fn tick() -> Tick {
@@ -171,7 +173,7 @@ fn tick() -> Tick {
         thermo_from: thermo.clone(),
         until: Timestamp(2),
         thermo,
-        stage: Stage::Judging(Some(MemoryId([3; 16]))),
+        stage: Stage::Evaluating(Some(MemoryId([3; 16]))),
     }
 }
 
@@ -258,66 +260,60 @@ fn delivery() -> Delivery {
 }
 
 #[test]
-fn the_bytes_of_triggers_and_what_they_owe_are_fixed() {
+fn trigger_and_delivery_bytes_are_fixed() {
     let one = hex(&1.0_f64.to_le_bytes());
     let key = "04".repeat(8);
-    pinned(
+    assert_bytes(
         &trigger(),
         &format!("0102016e01640302010173010400010170 01{one}00 010304 0101{key} 0a0c")
             .replace(' ', ""),
     );
-    pinned(&firings(), "0101020106");
-    pinned(&outbox(), "01010203");
+    assert_bytes(&firings(), "0101020106");
+    assert_bytes(&outbox(), "01010203");
     let memory = "03".repeat(16);
-    pinned(&delivery(), &format!("0100016e02{memory}0173016c04{one}020101720008"));
+    assert_bytes(&delivery(), &format!("0100016e02{memory}0173016c04{one}020101720008"));
 }
 
-/// A value alone, as it stands within a record.
+/// A record with a single value.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Alone<T>(T);
+struct Single<T>(T);
 
-impl<T: Serialize + DeserializeOwned> Record for Alone<T> {
+impl<T: Serialize + DeserializeOwned> Record for Single<T> {
     const FORMAT: u8 = 1;
     const NAME: &'static str = "value";
 }
 
-/// Each of these is stored as its place in this list.
-fn in_order<T: Copy + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(values: &[T]) {
-    for (place, value) in (0_u8..).zip(values) {
-        pinned(&Alone(*value), &format!("01{place:02x}"));
+/// Asserts that each value is stored as its position in this list.
+fn assert_positions<T: Copy + Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
+    values: &[T],
+) {
+    for (position, value) in (0_u8..).zip(values) {
+        assert_bytes(&Single(*value), &format!("01{position:02x}"));
     }
 }
 
 #[test]
-fn the_bytes_of_every_variant_are_fixed() {
+fn variant_bytes_are_fixed() {
     use DecayClass::{Normal, Permanent, Persistent, Volatile};
     use MemoryType::{Episodic, Fact, Moment, Preference, Procedural, Semantic};
-    in_order(&[Episodic, Semantic, Preference, Procedural, Fact, Moment]);
-    in_order(&[Volatile, Normal, Persistent, Permanent]);
-    in_order(&[Role::Reader, Role::Agent, Role::Admin, Role::Operator]);
-    use EventKind::{
-        Archived, Cooled, Created, Deleted, Delivered, DeliveryFailed, Feedback, Fired,
-        FiringsSkipped, Noted, Related, Restored, Unrelated, Updated, Warmed,
-    };
-    in_order(&[
-        Created,
-        Updated,
-        Deleted,
-        Archived,
-        Restored,
-        Cooled,
-        Warmed,
-        Feedback,
-        Related,
-        Unrelated,
-        Noted,
-        Fired,
-        Delivered,
-        DeliveryFailed,
-        FiringsSkipped,
+    assert_positions(&[Episodic, Semantic, Preference, Procedural, Fact, Moment]);
+    assert_positions(&[Volatile, Normal, Persistent, Permanent]);
+    assert_positions(&[Role::Reader, Role::Agent, Role::Admin, Role::Operator]);
+    assert_positions(&Signal::ALL);
+    assert_positions(&TriggerActionKind::ALL);
+    assert_positions(&[
+        MemoryField::Label,
+        MemoryField::MemoryType,
+        MemoryField::Namespace,
+        MemoryField::DecayClass,
+        MemoryField::IsPinned,
+        MemoryField::IsLocked,
+        MemoryField::FlaggedForReview,
+        MemoryField::MinHeat,
+        MemoryField::CurrentHeat,
     ]);
     use TriggerEvent::{Boost, Decay, Recall, Relate, Store, Threshold};
-    in_order(&[Store, Recall, Decay, Boost, Relate, Threshold]);
+    assert_positions(&[Store, Recall, Decay, Boost, Relate, Threshold]);
     let sealed = || SealedSecret(vec![9]);
     for (action, bytes) in [
         (TriggerAction::Notify { template: Some("t".into()) }, "00010174".to_owned()),
@@ -334,12 +330,75 @@ fn the_bytes_of_every_variant_are_fixed() {
             "05017501010901010906".into(),
         ),
     ] {
-        pinned(&Alone(action), &format!("01{bytes}"));
+        assert_bytes(&Single(action), &format!("01{bytes}"));
     }
 }
 
 #[test]
-fn the_bytes_of_every_change_are_fixed() {
+fn event_bytes_are_fixed() {
+    let (other, relation) = (MemoryId([3; 16]), "r".to_owned());
+    let id = "03".repeat(16);
+    let delivery = DeliveryId { trigger: TriggerId([0xaa; 16]), number: 7 };
+    let d = format!("{}07", "aa".repeat(16));
+    let fired = |result: FiringResult| {
+        EventKind::TriggerFired(Box::new(FiredTrigger {
+            trigger: TriggerId([0xaa; 16]),
+            trigger_name: "n".into(),
+            event: TriggerEvent::Boost,
+            action: TriggerActionKind::Tag,
+            label: "l".into(),
+            result,
+        }))
+    };
+    let f = |result: &str| format!("0b{}016e0303016c{result}", "aa".repeat(16));
+    let failed =
+        |next| EventKind::DeliveryFailed { delivery, attempt: 2, reason: "r".into(), next };
+    let activity = AgentActivity {
+        action: "a".into(),
+        target_id: Some("t".into()),
+        target_label: None,
+        metadata: "{}".into(),
+    };
+    let (half, one) = (hex(&0.5_f64.to_le_bytes()), hex(&1.0_f64.to_le_bytes()));
+    let kinds = [
+        (EventKind::Created, "00".into()),
+        (EventKind::Updated { fields: vec![MemoryField::MinHeat] }, "010107".into()),
+        (EventKind::Deleted { label: "l".into() }, "02016c".into()),
+        (EventKind::Archived, "03".into()),
+        (EventKind::Restored, "04".into()),
+        (EventKind::Cooled, "05".into()),
+        (EventKind::Warmed, "06".into()),
+        (EventKind::Feedback { signal: Signal::Wrong }, "0703".into()),
+        (EventKind::EdgeCreated { other, relation: relation.clone() }, format!("08{id}0172")),
+        (EventKind::EdgeDeleted { other, relation }, format!("09{id}0172")),
+        (EventKind::Activity(activity), "0a01610101740002".to_owned() + "7b7d"),
+        (fired(FiringResult::HeatChanged { from: 0.5, to: 1.0 }), f(&format!("00{half}{one}"))),
+        (fired(FiringResult::Pinned), f("01")),
+        (fired(FiringResult::AlreadyPinned), f("02")),
+        (fired(FiringResult::Tagged { tag: "g".into() }), f("030167")),
+        (fired(FiringResult::AlreadyTagged), f("04")),
+        (fired(FiringResult::NoTagWords), f("05")),
+        (fired(FiringResult::NoTagRoom), f("06")),
+        (fired(FiringResult::Notified { message: "m".into() }), f("07016d")),
+        (fired(FiringResult::Enqueued { delivery }), f(&format!("08{d}"))),
+        (fired(FiringResult::Dropped), f("09")),
+        (EventKind::Delivered { delivery, attempt: 2, status: 204 }, format!("0c{d}02cc")),
+        (failed(DeliveryNext::Retry { after_micros: 1 }), format!("0d{d}0201720002")),
+        (failed(DeliveryNext::DeadLettered), format!("0d{d}02017201")),
+        (failed(DeliveryNext::TriggerDisabled), format!("0d{d}02017202")),
+        (EventKind::FiringsSkipped { count: 3 }, "0e03".into()),
+    ];
+    for (kind, bytes) in kinds {
+        assert_bytes(&Single(kind), &format!("01{bytes}"));
+    }
+    assert_bytes(
+        &Single(WriteEffect::Trigger(TriggerId([0xaa; 16]))),
+        &format!("0101{}", "aa".repeat(16)),
+    );
+}
+
+#[test]
+fn change_bytes_are_fixed() {
     let (t, id) = (TenantId(1), MemoryId([3; 16]));
     let ids = "03".repeat(16);
     let (a, aa) = (TriggerId([0xaa; 16]), "aa".repeat(16));
@@ -362,7 +421,7 @@ fn the_bytes_of_every_change_are_fixed() {
         ),
         (Change::ReceiptsDropped(t, 21), "080115".into()),
         (Change::EventAppended(t, event()), format!("0901{}", row(&hex(&encode(&event()))))),
-        (Change::EventsTrimmed(t, Cursor { index: 22, ordinal: 1 }), "0a011601".into()),
+        (Change::EventsTrimmed(t, Cursor::new(22, 1)), "0a01001601".into()),
         (Change::VerifyMark(7), "0b07".into()),
         (Change::TickPut(t, tick()), format!("0c01{}", row(&hex(&encode(&tick()))))),
         (Change::RecallStatsPut(t, stats()), format!("0d01{}", row(&hex(&encode(&stats()))))),
@@ -404,6 +463,6 @@ fn the_bytes_of_every_change_are_fixed() {
             stamp: Timestamp(-1),
             changes: vec![change],
         };
-        pinned(&batch, &format!("01020301090101{bytes}"));
+        assert_bytes(&batch, &format!("01020301090101{bytes}"));
     }
 }

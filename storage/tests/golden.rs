@@ -1,8 +1,8 @@
-//! Golden scripts for decide and apply: each file of `golden/` is commands and
-//! their full printed effect; its name is the claim. `UPDATE_GOLDEN=1` rewrites
-//! what was printed, for a person to read before it is committed.
+//! Golden scripts for decide and apply. Each file of `golden/` lists commands and their full
+//! printed effect. Its name is the claim. `UPDATE_GOLDEN=1` rewrites the printed lines; review
+//! them before a commit.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 #[path = "common/line.rs"]
@@ -16,26 +16,27 @@ use std::path::Path;
 
 use common::{Engine, TENANT, command, new_memory, vector};
 use line::Line;
-use print::{fact, name, shown, told};
+use print::{change_text, memory_text, name, outcome};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::trigger::{SkipReason, TriggerEvent};
+use storage::model::trigger::TriggerEvent;
+use storage::model::trigger_match::SkipReason;
 use storage::{
     Action, ApplyOutcome, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
     TierFilter,
 };
 
-/// Lines of one command, and bytes of one line, that are printed.
+/// The most lines per command, and bytes per line, that a script prints.
 const LINES_MAX: usize = 60;
 const LINE_BYTES_MAX: usize = 400;
 
 #[test]
-fn the_golden_scripts_print_what_they_say() {
+fn golden_scripts_print_the_recorded_effects() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut scripts: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     scripts.sort();
     assert!(scripts.len() >= 12, "scripts are missing");
-    let mut wrong = Vec::new();
+    let mut differing = Vec::new();
     for path in scripts {
         let expected = std::fs::read_to_string(&path).unwrap();
         let printed = Script::default().run(&expected);
@@ -43,10 +44,10 @@ fn the_golden_scripts_print_what_they_say() {
             if std::env::var_os("UPDATE_GOLDEN").is_some() {
                 std::fs::write(&path, &printed).unwrap();
             }
-            wrong.push(format!("{}:\n{printed}", path.display()));
+            differing.push(format!("{}:\n{printed}", path.display()));
         }
     }
-    assert!(wrong.is_empty(), "printed otherwise:\n{}", wrong.join("\n"));
+    assert!(differing.is_empty(), "other effects:\n{}", differing.join("\n"));
 }
 
 #[derive(Default)]
@@ -56,7 +57,7 @@ struct Script {
 }
 
 impl Script {
-    /// Runs every `> ` line of a script and returns the script as it came out.
+    /// Runs every `> ` line of a script and returns the script with the printed effects.
     fn run(mut self, script: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         let mut engine = Some(Engine::open(folder.path(), Options::default()));
@@ -80,13 +81,13 @@ impl Script {
         let line = Line::parse(text);
         match line.words[0].as_str() {
             "wait" => self.now += micros(&line.words[1]),
-            "many" => self.many(engine, &line),
-            "triggers" => self.triggers(engine, line.words[1].parse().unwrap()),
+            "create-many" => self.create_many(engine, &line),
+            "triggers" => self.create_triggers(engine, line.words[1].parse().unwrap()),
             "limit" => self.limit(engine, line.words[1].parse().unwrap()),
             "stale" => self.stale(engine, &Line::parse(text.split_once(' ').unwrap().1)),
             "get" => {
                 let found = engine.reader.get(TENANT, line.id()).unwrap();
-                self.print(&found.map_or_else(|| "nothing".into(), |found| shown(&found)));
+                self.print(&found.map_or_else(|| "not found".into(), |found| memory_text(&found)));
             }
             "list" | "hot" | "search" => self.read(engine, &line),
             "evaluate" => self.evaluate(engine, &line),
@@ -94,39 +95,39 @@ impl Script {
         }
     }
 
-    /// Commands of one line, `; ` between them, are decided into one batch.
+    /// Decides the commands of one line, separated by `; `, into one batch.
     fn decide(&mut self, engine: &mut Engine, text: &str) {
         self.now += 1;
         let commands: Vec<_> = text.split("; ").map(|part| Line::parse(part).command()).collect();
         let (decisions, batch) = engine.decide(Timestamp(self.now), &commands);
-        let mut lines: Vec<_> = decisions.iter().map(told).collect();
-        lines.extend(batch.changes.iter().map(|change| format!("+ {}", fact(change))));
-        // Of many lines the first and the last tell enough.
-        let many = lines.len().saturating_sub(LINES_MAX);
+        let mut lines: Vec<_> = decisions.iter().map(outcome).collect();
+        lines.extend(batch.changes.iter().map(|change| format!("+ {}", change_text(change))));
+        // Long effects are printed without their middle.
+        let omitted = lines.len().saturating_sub(LINES_MAX);
         for (at, line) in lines.iter().enumerate() {
-            if many > 0 && at == LINES_MAX / 2 {
-                self.print(&format!("... {many} more lines"));
+            if omitted > 0 && at == LINES_MAX / 2 {
+                self.print(&format!("... {omitted} more lines"));
             }
-            if at < LINES_MAX / 2 || at >= LINES_MAX / 2 + many {
-                let cut = line.floor_char_boundary(LINE_BYTES_MAX);
-                self.print(&line[..cut]);
+            if at < LINES_MAX / 2 || at >= LINES_MAX / 2 + omitted {
+                let end = line.floor_char_boundary(LINE_BYTES_MAX);
+                self.print(&line[..end]);
             }
         }
         assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
 
-    /// Decides a command, lets another batch go first, and applies it then.
+    /// Decides a command, applies another batch, then applies the first one.
     fn stale(&mut self, engine: &mut Engine, line: &Line) {
-        let (_, late) = engine.decide(Timestamp(self.now), &[line.command()]);
-        let (_, first) =
+        let (_, stale) = engine.decide(Timestamp(self.now), &[line.command()]);
+        let (_, newer) =
             engine.decide(Timestamp(self.now), &[Command::background(Action::AdvanceClock)]);
-        assert_eq!(engine.apply(&first), ApplyOutcome::Done);
-        let applied = engine.apply(&late);
+        assert_eq!(engine.apply(&newer), ApplyOutcome::Done);
+        let applied = engine.apply(&stale);
         self.print(&format!("{applied:?}"));
     }
 
-    /// Memories that nobody names, in batches, and one more called y.
-    fn many(&mut self, engine: &mut Engine, line: &Line) {
+    /// Creates memories that no script names, in batches, and one more with the name y.
+    fn create_many(&mut self, engine: &mut Engine, line: &Line) {
         let count: u16 = line.words[1].parse().unwrap();
         let id = |number: u16| {
             let mut id = [b'!'; 16];
@@ -150,8 +151,8 @@ impl Script {
         assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
 
-    /// Triggers that all fire on each memory that is stored.
-    fn triggers(&mut self, engine: &mut Engine, count: u32) {
+    /// Creates triggers that fire on each stored memory.
+    fn create_triggers(&mut self, engine: &mut Engine, count: u32) {
         for first in (0..count).step_by(500) {
             let make = |number: u32| {
                 let line = Line::parse("trigger 1 on_store notify");
@@ -166,21 +167,23 @@ impl Script {
         }
     }
 
-    /// What each trigger would do; of many, how many would do what.
+    /// Prints the evaluation of each trigger, or the number of triggers per evaluation.
     fn evaluate(&mut self, engine: &Engine, line: &Line) {
         let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == line.words[1]);
         let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
         let evaluations = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
-        let Some(evaluations) = evaluations else { return self.print("nothing") };
-        let (many, mut counts) = (evaluations.len() > LINES_MAX, BTreeMap::new());
+        let Some(evaluations) = evaluations else { return self.print("not found") };
+        let (is_summary, mut counts) = (evaluations.len() > LINES_MAX, BTreeMap::new());
         for (_, trigger, evaluation) in evaluations {
-            let told = evaluation.err().map_or("would fire", SkipReason::name);
-            match many {
-                true => *counts.entry(told).or_insert(0) += 1,
-                false => self.print(&format!("{}: {told}", trigger.name)),
+            let result = evaluation.err().map_or("would fire", SkipReason::name);
+            match is_summary {
+                true => *counts.entry(result).or_insert(0) += 1,
+                false => self.print(&format!("{}: {result}", trigger.name)),
             }
         }
-        counts.iter().for_each(|(told, count)| self.print(&format!("{count} triggers: {told}")));
+        counts
+            .iter()
+            .for_each(|(result, count)| self.print(&format!("{count} triggers: {result}")));
     }
 
     fn limit(&mut self, engine: &mut Engine, max: u64) {
@@ -214,7 +217,7 @@ impl Script {
                 if let Some(via) = hit.via {
                     let seed = name(via.seed);
                     self.print(&format!(
-                        "{} score={} by an edge of {seed}",
+                        "{} score={} through an edge of {seed}",
                         name(hit.record.id),
                         hit.score
                     ));
@@ -248,7 +251,7 @@ impl Script {
             self.print(&format!("total {}", page.total));
             page.memories
         };
-        records.iter().for_each(|record| self.print(&shown(record)));
+        records.iter().for_each(|record| self.print(&memory_text(record)));
     }
 
     fn print(&mut self, text: &str) {

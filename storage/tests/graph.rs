@@ -1,7 +1,7 @@
-//! Search through the graph: as good as looking at everything, also while memories come,
-//! change and go.
+//! Search through the graph, compared with an exact scan, also while memories are created and
+//! deleted.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, MODEL, TENANT, command, form, new_memory};
+use common::{Engine, MODEL, TENANT, bootstrap, command, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::vector::Vector;
 use storage::{Action, CREATE_MAX, Filter, NewMemory, Options, Reader, SearchRequest};
 
-/// How long a graph may take that a test waits for.
+/// The longest time that a test waits for a graph.
 const BUILD_MAX: Duration = Duration::from_secs(1_800);
 
-/// Numbers from a seed, the same in every run.
+/// SplitMix64 (Steele, Lea and Flood, 2014).
 struct Random(u64);
 
 impl Random {
@@ -34,12 +34,11 @@ impl Random {
     }
 }
 
-/// Vectors in clusters. As in those of a language model, far fewer components are free
-/// than there are.
+/// Vectors in clusters. Few components are free, as in the vectors of a language model.
 struct Clusters {
     random: Random,
     centres: Vec<Vec<f32>>,
-    /// What each free component adds to the vector.
+    /// The vector that each free component scales.
     directions: Vec<Vec<f32>>,
 }
 
@@ -51,7 +50,7 @@ impl Clusters {
         Self { random, centres, directions }
     }
 
-    /// A vector of one of the clusters, by number.
+    /// A random vector of one cluster.
     fn vector(&mut self, cluster: usize) -> Vector {
         let mut components = vec![0.0; self.directions[0].len()];
         let centre = &self.centres[cluster % self.centres.len()];
@@ -71,13 +70,13 @@ fn memory(number: usize, vector: Vector) -> NewMemory {
     NewMemory { vector, ..new_memory(id(number), "a memory") }
 }
 
-/// Applies `memories` in batches.
+/// Creates `memories` in batches.
 fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
     let memories: Vec<_> = memories.collect();
-    for some in memories.chunks(20 * CREATE_MAX) {
-        let creates: Vec<_> = some
+    for batch in memories.chunks(20 * CREATE_MAX) {
+        let creates: Vec<_> = batch
             .chunks(CREATE_MAX)
-            .map(|few| command(Action::CreateMemories(few.to_vec())))
+            .map(|chunk| command(Action::CreateMemories(chunk.to_vec())))
             .collect();
         let (decisions, batch) = engine.decide(Timestamp(1), &creates);
         assert!(decisions.iter().all(Result::is_ok));
@@ -85,7 +84,7 @@ fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
     }
 }
 
-/// The nearest ten of `vector`; all heats are equal, and no words are asked for.
+/// The ten nearest memories of `vector`. All heats are equal, and the query has no words.
 fn nearest(reader: &Reader, vector: &Vector) -> Vec<MemoryId> {
     let vector = Some(vector.components().unwrap());
     let request = SearchRequest { vector, limit: 10, ..SearchRequest::default() };
@@ -93,8 +92,8 @@ fn nearest(reader: &Reader, vector: &Vector) -> Vec<MemoryId> {
     hits.into_iter().map(|hit| hit.record.id).collect()
 }
 
-/// Waits until searches go through a graph that misses nothing.
-fn graph(reader: &Reader, query: &Vector) {
+/// Waits until searches use a graph that covers all memories.
+fn wait_for_graph(reader: &Reader, query: &Vector) {
     let deadline = Instant::now() + BUILD_MAX;
     let before = reader.searches().by_graph();
     while reader.searches().by_graph() == before || reader.graph_counts(TENANT).missing > 0 {
@@ -105,14 +104,14 @@ fn graph(reader: &Reader, query: &Vector) {
 }
 
 #[test]
-fn of_sixty_thousand_the_graph_finds_the_same_ten_as_a_scan_of_all() {
+fn graph_search_reaches_98_percent_recall() {
     const DIMENSION: usize = 384;
     const MEMORIES: usize = 60_000;
     let mut clusters = Clusters::new(20, 600, 24, DIMENSION);
     let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
     let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[form(DIMENSION)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(DIMENSION)]);
     engine.apply(&batch);
     let memories = (0..MEMORIES).map(|n| memory(n, clusters.vector(n)));
     create(&mut engine, memories);
@@ -122,8 +121,12 @@ fn of_sixty_thousand_the_graph_finds_the_same_ten_as_a_scan_of_all() {
     drop(engine);
 
     let engine = Engine::open(folder.path(), Options::default());
-    assert_eq!(nearest(&engine.reader, &queries[0]), expected[0], "scanned until there is one");
-    graph(&engine.reader, &queries[0]);
+    assert_eq!(
+        nearest(&engine.reader, &queries[0]),
+        expected[0],
+        "an exact scan until there is a graph"
+    );
+    wait_for_graph(&engine.reader, &queries[0]);
     let found = queries.iter().zip(&expected).map(|(query, expected)| {
         let found = nearest(&engine.reader, query);
         expected.iter().filter(|id| found.contains(id)).count()
@@ -136,22 +139,22 @@ fn of_sixty_thousand_the_graph_finds_the_same_ten_as_a_scan_of_all() {
 }
 
 #[test]
-fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
+fn applied_memory_is_found_while_graph_builds() {
     const DIMENSION: usize = 32;
     let mut random = Random(7);
     let folder = tempfile::tempdir().unwrap();
     let options = Options { exact_max: 1_000, ..Options::default() };
     let mut engine = Engine::open(folder.path(), options);
-    let (_, batch) = engine.decide(Timestamp(0), &[form(DIMENSION)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(DIMENSION)]);
     engine.apply(&batch);
     let vectors: Vec<_> = (0..6_000)
         .map(|_| Vector::quantise(MODEL, &random.components(DIMENSION)).unwrap())
         .collect();
     create(&mut engine, vectors[..2_000].iter().cloned().enumerate().map(|(n, v)| memory(n, v)));
-    graph(&engine.reader, &vectors[0]);
+    wait_for_graph(&engine.reader, &vectors[0]);
     let before = engine.reader.searches().exact();
 
-    // One thread searches for what was there before; this one writes, and looks at once.
+    // One thread searches for existing memories. This one writes, and searches after each write.
     let done = AtomicBool::new(false);
     let reader = engine.reader.clone();
     thread::scope(|scope| {
@@ -159,7 +162,7 @@ fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
             let (mut searches, mut misses) = (0, 0);
             while !done.load(Ordering::Relaxed) {
                 let number = 1_000 + searches % 1_000;
-                // A point may lose its last link to those that come after it.
+                // New points can take the last link of an existing point.
                 misses += usize::from(nearest(&reader, &vectors[number])[0] != id(number));
                 searches += 1;
             }
@@ -169,30 +172,30 @@ fn a_memory_is_found_as_soon_as_it_is_applied_whatever_the_graph_is_at() {
             create(&mut engine, [memory(number, vectors[number].clone())].into_iter());
             assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
             if number % 4 == 0 {
-                let gone = number / 4 - 500;
-                let delete = Action::DeleteMemory(id(gone));
+                let deleted = number / 4 - 500;
+                let delete = Action::DeleteMemory(id(deleted));
                 let (decisions, batch) = engine.decide(Timestamp(1), &[command(delete)]);
                 assert!(decisions[0].is_ok());
                 engine.apply(&batch);
-                assert!(!nearest(&engine.reader, &vectors[gone]).contains(&id(gone)));
+                assert!(!nearest(&engine.reader, &vectors[deleted]).contains(&id(deleted)));
             }
         }
         done.store(true, Ordering::Relaxed);
         let (searches, misses) = searching.join().unwrap();
         assert!(searches > 0 && misses * 100 <= searches, "{misses} of {searches}");
     });
-    graph(&engine.reader, &vectors[0]);
-    assert_eq!(engine.reader.searches().exact(), before, "all of them went through the graph");
+    wait_for_graph(&engine.reader, &vectors[0]);
+    assert_eq!(engine.reader.searches().exact(), before, "every search used the graph");
 }
 
 #[test]
-fn heat_words_and_filters_find_the_same_through_the_graph_as_by_a_scan_of_all() {
+fn graph_and_exact_scan_agree_under_filters() {
     const MEMORIES: usize = 3_000;
     let mut clusters = Clusters::new(3, 40, 16, 64);
     let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
     let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[form(64)]);
+    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(64)]);
     engine.apply(&batch);
     let memories = (0..MEMORIES).map(|n| NewMemory {
         label: format!("note {n} on topic{} for team{}", n % 61, n % 7),
@@ -221,18 +224,18 @@ fn heat_words_and_filters_find_the_same_through_the_graph_as_by_a_scan_of_all() 
             limit: 10,
         })
         .collect();
-    let ask = |engine: &Engine| -> Vec<Vec<MemoryId>> {
+    let search_all = |engine: &Engine| -> Vec<Vec<MemoryId>> {
         let found = requests.iter().map(|request| engine.reader.search(TENANT, request).unwrap());
         found.map(|found| found.hits.into_iter().map(|hit| hit.record.id).collect()).collect()
     };
-    let expected = ask(&engine);
+    let expected = search_all(&engine);
     drop(engine);
     let engine = Engine::open(folder.path(), Options { exact_max: 500, ..Options::default() });
-    graph(&engine.reader, &clusters.vector(0));
+    wait_for_graph(&engine.reader, &clusters.vector(0));
     let before = engine.reader.searches().by_graph();
-    let found = ask(&engine);
-    // One in four filters passes too few for the graph to be asked.
+    let found = search_all(&engine);
+    // One filter in four passes so few memories that the plan is an exact scan.
     assert_eq!(engine.reader.searches().by_graph() - before, 150);
-    let same = found.iter().zip(&expected).filter(|(found, expected)| found == expected).count();
-    assert!(same >= 198, "{same} of 200 alike");
+    let equal = found.iter().zip(&expected).filter(|(found, expected)| found == expected).count();
+    assert!(equal >= 198, "{equal} of 200 are equal");
 }

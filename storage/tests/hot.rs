@@ -1,11 +1,11 @@
-//! The hottest of thousands are those that a look at every single memory puts first: what
-//! a chunk's heats are at most is remembered between reads, and must never hide one.
+//! Hot context equals a full sort of all memories. The upper bound of the heats of a chunk is
+//! cached between reads. It must never exclude one of the hottest memories.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
-use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::score::rounded;
@@ -16,7 +16,7 @@ const MINUTE: i64 = 60 * Timestamp::SECOND_MICROS;
 
 fn id(number: u16) -> MemoryId {
     let mut bytes = [0; 16];
-    // In no order of age.
+    // The order of ids is not the order of creation.
     bytes[..2].copy_from_slice(&number.wrapping_mul(40_503).to_be_bytes());
     bytes[2..4].copy_from_slice(&number.to_be_bytes());
     MemoryId(bytes)
@@ -51,31 +51,31 @@ fn expected(engine: &Engine, pinned_first: bool) -> Vec<MemoryId> {
     all.into_iter().take(10).map(|(.., id)| id).collect()
 }
 
-fn compare(engine: &Engine, what: &str) {
+fn compare(engine: &Engine, case: &str) {
     for pinned_first in [false, true] {
         let request = HotRequest { pinned_first, limit: 10, ..HotRequest::default() };
         let found = engine.reader.hottest(TENANT, &request).unwrap();
         let found: Vec<_> = found.into_iter().map(|found| found.id).collect();
-        assert_eq!(found, expected(engine, pinned_first), "{what}, pinned first: {pinned_first}");
+        assert_eq!(found, expected(engine, pinned_first), "{case}, pinned first: {pinned_first}");
     }
     let request = ListRequest { limit: 10, ..ListRequest::default() };
     let page = engine.reader.list(TENANT, &request).unwrap();
-    assert_eq!(page.total, usize::from(COUNT), "{what}");
+    assert_eq!(page.total, usize::from(COUNT), "{case}");
 }
 
 #[test]
-fn the_hottest_are_found_however_time_passes_and_whatever_is_warmed() {
+fn hot_context_equals_a_full_sort() {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(folder.path(), Options::default());
-    apply(&mut engine, 0, &[form(DIMENSION)]);
+    apply(&mut engine, 0, &[bootstrap(DIMENSION)]);
     for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
-        let of = random(u64::from(number));
-        // Many alike, so that no upper_bound dismisses them.
-        new.initial_heat = if of.is_multiple_of(2) { 0.9 } else { 0.8 };
-        new.memory_type = MemoryType::ALL[(of >> 8) as usize % 6];
-        new.decay_class = DecayClass::ALL[(of >> 16) as usize % 4];
-        new.is_pinned = (of >> 24).is_multiple_of(200);
+        let bits = random(u64::from(number));
+        // Many heats are close together, so no upper bound excludes a chunk.
+        new.initial_heat = if bits.is_multiple_of(2) { 0.9 } else { 0.8 };
+        new.memory_type = MemoryType::ALL[(bits >> 8) as usize % 6];
+        new.decay_class = DecayClass::ALL[(bits >> 16) as usize % 4];
+        new.is_pinned = (bits >> 24).is_multiple_of(200);
         apply(&mut engine, i64::from(number) + 1, &[command(Action::CreateMemories(vec![new]))]);
     }
     let mut now = i64::from(COUNT) + 1;
@@ -89,12 +89,12 @@ fn the_hottest_are_found_however_time_passes_and_whatever_is_warmed() {
             2 => MemoryPatch { is_pinned: Some(change(2) % 2 == 0), ..MemoryPatch::default() },
             _ => MemoryPatch { namespace: Some("other".into()), ..MemoryPatch::default() },
         };
-        // Several, all over the chunks, so that the hottest do not lie in the newest alone.
+        // Updates hit several chunks, so the hottest memories are not only in the newest chunk.
         let update = |salt| {
             let chosen = id((change(salt) % u64::from(COUNT)) as u16);
             command(Action::UpdateMemory(chosen, patch.clone()))
         };
         apply(&mut engine, now, &(3..9).map(update).collect::<Vec<_>>());
-        compare(&engine, &format!("round {round}, changed"));
+        compare(&engine, &format!("round {round}, after the updates"));
     }
 }

@@ -1,31 +1,31 @@
-//! The journal is read forward and backward to the same events, tells what was trimmed, and finds
-//! what triggers did among everything else; the outbox keeps its bound.
+//! The journal returns the same events forward and backward, reports trimmed ranges, and filters
+//! the events of triggers. The outbox keeps its bounds.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
-use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
 use storage::model::delivery::{Attempt, AttemptOutcome, DEAD_LETTERS_MAX, PENDING_MAX};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::{Action, ApplyOutcome, Batch, Change, Command, Options, View};
 
-struct World {
+struct Fixture {
     engine: Engine,
     now: i64,
     stored: u64,
     _folder: tempfile::TempDir,
 }
 
-impl World {
-    /// A cluster with a trigger that owes a delivery for each memory whose label holds a word.
+impl Fixture {
+    /// A cluster with a webhook trigger that fires for each label with the given word.
     fn new(word: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let engine = Engine::open(folder.path(), Options::default());
-        let mut world = Self { engine, now: 0, stored: 0, _folder: folder };
-        world.apply(&[form(DIMENSION)]);
+        let mut fixture = Self { engine, now: 0, stored: 0, _folder: folder };
+        fixture.apply(&[bootstrap(DIMENSION)]);
         let url = "https://hooks.example/".to_owned();
         let trigger = Trigger {
             number: 0,
@@ -42,8 +42,8 @@ impl World {
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
         };
-        world.apply(&[command(Action::CreateTrigger(TriggerId([1; 16]), Box::new(trigger)))]);
-        world
+        fixture.apply(&[command(Action::CreateTrigger(TriggerId([1; 16]), Box::new(trigger)))]);
+        fixture
     }
 
     fn apply(&mut self, commands: &[Command]) {
@@ -75,18 +75,18 @@ impl World {
 }
 
 #[test]
-fn what_is_read_forward_in_parts_is_what_is_read_backward() {
-    let mut world = World::new("fox");
+fn forward_and_backward_reads_are_equal() {
+    let mut fixture = Fixture::new("fox");
     for number in 0..30 {
-        world.store(if number % 3 == 0 { "red fox" } else { "blue sea" });
+        fixture.store(if number % 3 == 0 { "red fox" } else { "blue sea" });
     }
-    let mut all = world.backward();
+    let mut all = fixture.backward();
     all.reverse();
     assert_eq!(all.len(), 40);
     for limit in [1, 7, 40, 100] {
         let (mut read, mut cursor) = (Vec::new(), Cursor::default());
         loop {
-            let found = world.after(cursor, limit);
+            let found = fixture.after(cursor, limit);
             assert!(found.gap.is_none() && found.events.len() <= limit);
             cursor = found.reached;
             read.extend(found.events);
@@ -97,79 +97,93 @@ fn what_is_read_forward_in_parts_is_what_is_read_backward() {
         assert_eq!(read, all, "{limit} at a time");
         assert_eq!(cursor, Cursor::after(all.last().unwrap().0.index));
     }
-    // In the middle of an entry as well: the one that stored a memory and fired.
+    // A cursor in the middle of an entry: the entry with a creation and its firing.
     let (first, second) = (all[0].0, all[1].0);
     assert_eq!(first.index, second.index);
-    assert_eq!(world.after(first, 1).events[0].0, second);
-    assert_eq!(world.engine.reader.last_event(TENANT), all.last().unwrap().0.index);
-    let fired = world.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
-    let expected = all.iter().rev().filter(|(_, event)| event.kind == EventKind::Fired).cloned();
+    assert_eq!(fixture.after(first, 1).events[0].0, second);
+    assert_eq!(fixture.engine.reader.last_event(TENANT), all.last().unwrap().0.index);
+    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
+    let expected = all
+        .iter()
+        .rev()
+        .filter(|(_, event)| matches!(event.kind, EventKind::TriggerFired(_)))
+        .cloned();
     assert_eq!(fired.events, expected.collect::<Vec<_>>());
-    let page = world.engine.reader.trigger_journal(TENANT, None, 4, |_| true).unwrap();
-    let rest = world.engine.reader.trigger_journal(TENANT, page.next, 100, |_| true).unwrap();
+    let page = fixture.engine.reader.trigger_journal(TENANT, None, 4, |_| true).unwrap();
+    let rest = fixture.engine.reader.trigger_journal(TENANT, page.next, 100, |_| true).unwrap();
     assert_eq!([page.events, rest.events].concat(), fired.events);
 }
 
 #[test]
-fn a_reader_of_what_was_trimmed_is_told_so_and_where_to_begin() {
-    let mut world = World::new("fox");
+fn trimmed_range_is_reported_as_gap() {
+    let mut fixture = Fixture::new("fox");
     for _ in 0..10 {
-        world.store("red fox");
+        fixture.store("red fox");
     }
-    let mut all = world.backward();
+    let mut all = fixture.backward();
     all.reverse();
-    // In the middle of an entry: its firing stays.
+    // The trim ends in the middle of an entry. The firing of the entry remains.
     let first = all[9].0;
     let trim = Change::EventsTrimmed(TENANT, first);
-    world
+    fixture
         .apply_with(&[Command::background(Action::AdvanceClock)], |batch| batch.changes.push(trim));
-    assert_eq!(world.after(all[3].0, 100).gap, Some(first));
-    assert_eq!(world.after(Cursor::default(), 0).gap, Some(first));
-    let found = world.after(first.previous(), 100);
+    assert_eq!(fixture.after(all[3].0, 100).gap, Some(first));
+    assert_eq!(fixture.after(Cursor::default(), 0).gap, Some(first));
+    let found = fixture.after(first.previous(), 100);
     assert_eq!((found.gap, found.events), (None, all[9..].to_vec()));
-    assert!(world.after(all[8].0, 100).gap.is_none(), "nothing is missing after the one before");
-    let fired = world.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
+    assert!(
+        fixture.after(all[8].0, 100).gap.is_none(),
+        "no event is missing after the one before the trim"
+    );
+    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
     assert_eq!(
         fired.events.len(),
-        all[9..].iter().filter(|(_, e)| e.kind == EventKind::Fired).count()
+        all[9..].iter().filter(|(_, e)| matches!(e.kind, EventKind::TriggerFired(_))).count()
     );
 }
 
 #[test]
-fn more_than_may_be_pending_is_dropped_and_told_and_old_dead_letters_go() {
-    let mut world = World::new("fox");
+fn outbox_keeps_its_bounds() {
+    let mut fixture = Fixture::new("fox");
     for _ in 0..PENDING_MAX + 3 {
-        world.store("fox");
+        fixture.store("fox");
     }
-    let reader = world.engine.reader.clone();
+    let reader = fixture.engine.reader.clone();
     let outbox = reader.outbox(TENANT).unwrap();
     assert_eq!((outbox.pending, outbox.dead_letters, outbox.dropped), (PENDING_MAX, 0, 3));
     let last = reader.trigger_journal(TENANT, None, 4, |_| true).unwrap().events;
-    let results: Vec<_> = last.iter().map(|(_, event)| event.details[5].as_str()).collect();
-    assert_eq!(results[..3], ["dropped"; 3]);
-    assert!(results[3].starts_with("msg_"));
-    // All are given up; then three more than are kept.
+    let results: Vec<_> = last.into_iter().map(|(_, event)| firing_result(event)).collect();
+    assert_eq!(results[..3], [FiringResult::Dropped, FiringResult::Dropped, FiringResult::Dropped]);
+    assert!(matches!(results[3], FiringResult::Enqueued { .. }));
+    // All deliveries are dead-lettered. Then there are three more than the bound.
     let mut oldest = None;
     for _ in 0..2 {
-        let due = reader.due(TENANT, Timestamp(world.now), PENDING_MAX as usize).unwrap();
+        let due = reader.due(TENANT, Timestamp(fixture.now), PENDING_MAX as usize).unwrap();
         oldest = oldest.or(due.first().copied());
-        for some in due.chunks(250) {
+        for chunk in due.chunks(250) {
             let attempt = |id: &_| Attempt {
                 id: *id,
                 number: 1,
                 outcome: AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None },
             };
-            world.apply(&[command(Action::RecordAttempts(some.iter().map(attempt).collect()))]);
+            fixture.apply(&[command(Action::RecordAttempts(chunk.iter().map(attempt).collect()))]);
         }
         assert_eq!(reader.outbox(TENANT).unwrap().dead_letters, DEAD_LETTERS_MAX);
         for _ in 0..3 {
-            world.store("fox");
+            fixture.store("fox");
         }
     }
     let oldest = oldest.unwrap();
-    assert!(reader.delivery(TENANT, oldest).unwrap().is_none(), "the oldest went");
-    // Replayed, they are pending again, as many as may be.
-    world.apply(&[command(Action::ReplayDeliveries(None))]);
+    assert!(reader.delivery(TENANT, oldest).unwrap().is_none(), "the oldest was removed");
+    // A replay makes them pending again, up to its limit.
+    fixture.apply(&[command(Action::ReplayDeliveries(None))]);
     let outbox = reader.outbox(TENANT).unwrap();
     assert_eq!((outbox.pending, outbox.dead_letters), (503, DEAD_LETTERS_MAX - 500));
+}
+
+fn firing_result(event: Event) -> FiringResult {
+    match event.kind {
+        EventKind::TriggerFired(fired) => fired.result,
+        other => panic!("not a firing: {other:?}"),
+    }
 }

@@ -1,9 +1,8 @@
-//! Seeded runs against a naive model: random commands in random batches, then
-//! the engine and the model must agree on every read, two replicas on every
-//! byte, and a replica that crashed and replayed its log as well.
-//! HEARTH_SEEDS and HEARTH_STEPS lengthen the run.
+//! Seeded runs against a naive model: random commands in random batches. The engine and the model
+//! must agree on every read. Two replicas must be equal in every byte, also after a crash and a
+//! replay of the log. HEARTH_SEEDS and HEARTH_STEPS lengthen the run.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "common/brute.rs"]
 mod brute;
@@ -14,8 +13,8 @@ mod world;
 use std::path::Path;
 use std::sync::Arc;
 
-use brute::{Brute, Known};
-use common::{DIMENSION, Engine, MODEL, TENANT, command, form, vector};
+use brute::{BruteForce, Candidate};
+use common::{DIMENSION, Engine, MODEL, TENANT, bootstrap, command, vector};
 use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
@@ -29,9 +28,9 @@ use storage::{
     Action, ApplyOutcome, Command, CompiledTrigger, Filter, HotRequest, Key, ListRequest, Options,
     Rejection, Reply, SearchRequest, View, codec,
 };
-use world::{NAMESPACES, Naive, Random, World};
+use world::{NAMESPACES, NaiveMemory, Random, World};
 
-fn told(decision: &storage::Decision) -> &'static str {
+fn outcome(decision: &common::Decision) -> &'static str {
     match decision {
         Ok(
             Reply::Memories(_)
@@ -47,23 +46,23 @@ fn told(decision: &storage::Decision) -> &'static str {
             | Reply::Partial
             | Reply::VerifyMark(_),
         ) => "done",
-        Ok(Reply::WithNotifications(reply, _)) => told(&Ok((**reply).clone())),
+        Ok(Reply::WithNotifications(reply, _)) => outcome(&Ok((**reply).clone())),
         Ok(Reply::Deleted(_)) => "deleted",
-        Ok(Reply::Replayed { .. }) => "replayed",
+        Ok(Reply::Replayed(_) | Reply::ReplayedTriggerGone(_)) => "replayed",
         Err(Rejection::NotFound) => "not found",
         Err(Rejection::Locked) => "locked",
         Err(Rejection::KeyReused) => "key reused",
-        Err(_) => "refused otherwise",
+        Err(_) => "other rejection",
     }
 }
 
-/// Every read, compared with brute force over the model.
+/// Compares every read with brute force over the model.
 fn compare(engine: &Engine, world: &World, random: &mut Random) {
     let now = engine.reader.position().clock;
     assert_eq!(engine.reader.counts(TENANT).memories, world.memories.len() as u64);
     for (id, naive) in &world.memories {
         let found = engine.reader.get(TENANT, *id).unwrap().expect("it is in the model");
-        // What a tick left is for the next one.
+        // The model does not compute the heat at the last tick.
         let anchor = Anchor { tick_heat: naive.anchor.tick_heat, ..found.anchor };
         assert_eq!((&found.memory, &anchor), (&naive.memory, &naive.anchor));
         assert_eq!(found.heat.to_bits(), World::heat(naive, now).to_bits());
@@ -81,17 +80,22 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
     compare_list(engine, &passing, &filter, now);
     compare_hot(engine, &passing, &filter, now);
     compare_search(engine, world, &filter, now, random);
-    let wanted = words(std::iter::once(random.text().as_str()));
-    let holding = passing.iter().filter(|(_, naive)| {
-        let held = words(naive.memory.texts());
-        wanted.iter().all(|word| held.contains(word))
+    let required = words(std::iter::once(random.text().as_str()));
+    let matching = passing.iter().filter(|(_, naive)| {
+        let contained = words(naive.memory.texts());
+        required.iter().all(|word| contained.contains(word))
     });
-    let filter = Filter { words: Some(wanted.clone()), ..filter.clone() };
+    let filter = Filter { words: Some(required.clone()), ..filter.clone() };
     let page = engine.reader.list(TENANT, &ListRequest { filter, ..ListRequest::default() });
-    assert_eq!(page.unwrap().total, holding.count(), "{wanted:?}");
+    assert_eq!(page.unwrap().total, matching.count(), "{required:?}");
 }
 
-fn compare_list(engine: &Engine, passing: &[(&MemoryId, &Naive)], filter: &Filter, now: Timestamp) {
+fn compare_list(
+    engine: &Engine,
+    passing: &[(&MemoryId, &NaiveMemory)],
+    filter: &Filter,
+    now: Timestamp,
+) {
     let mut expected: Vec<_> =
         passing.iter().map(|(id, naive)| (rounded(World::heat(naive, now)), **id)).collect();
     expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
@@ -103,7 +107,12 @@ fn compare_list(engine: &Engine, passing: &[(&MemoryId, &Naive)], filter: &Filte
     assert_eq!(page.memories.iter().map(|found| found.id).collect::<Vec<_>>(), expected);
 }
 
-fn compare_hot(engine: &Engine, passing: &[(&MemoryId, &Naive)], filter: &Filter, now: Timestamp) {
+fn compare_hot(
+    engine: &Engine,
+    passing: &[(&MemoryId, &NaiveMemory)],
+    filter: &Filter,
+    now: Timestamp,
+) {
     let mut expected: Vec<_> = passing
         .iter()
         .map(|(id, naive)| {
@@ -140,14 +149,14 @@ fn compare_search(
         home_namespace: Some(random.pick(&NAMESPACES).into()),
         limit: 10,
     };
-    let known = world.memories.iter().map(|(id, naive)| {
+    let candidates = world.memories.iter().map(|(id, naive)| {
         let vector = vector(&naive.text_for_vector).components().unwrap();
-        (*id, Known::new(naive.memory.clone(), naive.anchor, vector))
+        (*id, Candidate::new(naive.memory.clone(), naive.anchor, vector))
     });
-    let brute = Brute(known.collect());
+    let brute = BruteForce(candidates.collect());
     let passes = |memory: &Memory| {
-        filter.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
-            && filter.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
+        filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
+            && filter.memory_type.is_none_or(|value| value == memory.memory_type)
             && memory.archived_at.is_none()
     };
     let expected = brute.best(&request, &Thermo::default(), now, passes);
@@ -155,7 +164,7 @@ fn compare_search(
     brute::compare(&found, &expected, &request.query);
 }
 
-/// Triggers of all kinds. Those that fire on what the model follows change no memory.
+/// Triggers of all kinds. Those that fire on commands of the model change no memory.
 fn triggers() -> Vec<Command> {
     let heat = |below, above| TriggerFilter {
         heat_below: below,
@@ -208,7 +217,7 @@ fn triggers() -> Vec<Command> {
     (1..).zip(all).map(make).collect()
 }
 
-/// What became of some deliveries that are due.
+/// Random outcomes of up to three due deliveries.
 fn attempts(engine: &Engine, random: &mut Random) -> Command {
     let due = engine.reader.due(TENANT, engine.reader.position().clock, 3).unwrap();
     let attempts = due.into_iter().map(|id| {
@@ -223,30 +232,31 @@ fn attempts(engine: &Engine, random: &mut Random) -> Command {
     command(Action::RecordAttempts(attempts.collect()))
 }
 
-/// Every memory that was ever stored fired once; what is bounded kept its bound; the outbox
-/// counts what is in it.
+/// Every created memory fired once. Limited triggers kept their limit. The outbox counts its
+/// deliveries.
 fn compare_firings(engine: &Engine, world: &World) {
     let triggers = engine.reader.triggers(TENANT);
     let count = |(compiled, firings): &(Arc<CompiledTrigger>, Firings)| {
         let row: Option<Firings> =
             engine.reader.record(&Key::Firings(TENANT, compiled.id)).unwrap();
-        assert_eq!(*firings, row.unwrap_or_default(), "what is at hand is what is stored");
+        assert_eq!(*firings, row.unwrap_or_default(), "the loaded firings equal the stored ones");
         firings.count
     };
     let counts: Vec<u64> = triggers.iter().map(count).collect();
     assert_eq!(counts[0], world.created);
     assert!(counts[1] <= 7 && counts[2] <= 9, "{counts:?}");
     let mut fired = vec![0; counts.len()];
-    let of = |id: &String| triggers.iter().position(|(other, _)| other.id.to_string() == *id);
-    let is_firing = |event: &Event| Ok(event.kind == EventKind::Fired);
+    let position_of =
+        |id: &String| triggers.iter().position(|(other, _)| other.id.to_string() == *id);
+    let is_firing = |event: &Event| Ok(matches!(event.kind, EventKind::TriggerFired(_)));
     for (_, event) in engine.reader.journal(TENANT, None, 10_000, is_firing).unwrap().events {
-        fired[of(&event.details[0]).unwrap()] += 1;
+        fired[position_of(&event.kind.trigger().unwrap().to_string()).unwrap()] += 1;
     }
     assert_eq!(fired, counts, "each firing is in the journal once");
     let outbox = engine.reader.outbox(TENANT).unwrap();
     let pending = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(_));
-    let count = |wanted: &dyn Fn(&Delivery) -> bool| {
-        engine.reader.deliveries(TENANT, None, 100, wanted).unwrap().deliveries.len() as u64
+    let count = |filter: &dyn Fn(&Delivery) -> bool| {
+        engine.reader.deliveries(TENANT, None, 100, filter).unwrap().deliveries.len() as u64
     };
     assert_eq!((outbox.pending, outbox.dead_letters), (count(&pending), count(&|it| !pending(it))));
 }
@@ -275,12 +285,13 @@ fn run(seed: u64, steps: usize) {
     let mut random = Random(seed);
     let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let mut leader = Engine::open(folders[0].path(), Options::default());
-    // With a graph, which is too small to leave anything out.
+    // The follower has a graph. It is so small that it finds every memory.
     let graphed = Options { exact_max: 5, ..Options::default() };
     let mut follower = Engine::open(folders[1].path(), graphed);
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
-    let few = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
-    let mut first = vec![form(DIMENSION), command(Action::UpdateSettings(vec![few]))];
+    let archive_early = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
+    let mut first =
+        vec![bootstrap(DIMENSION), command(Action::UpdateSettings(vec![archive_early]))];
     first.extend(triggers());
     let (_, first) = leader.decide(Timestamp(now), &first);
     log.push(codec::encode(&first));
@@ -288,7 +299,7 @@ fn run(seed: u64, steps: usize) {
     let crash_at = random.below(steps);
     for step in 0..steps {
         now += 1 + random.below(36_000) as i64 * Timestamp::SECOND_MICROS / 10;
-        // Receipts of the day before yesterday would be forgotten: stay within a day.
+        // Receipts expire after a day, so the run stays within a day.
         let now = Timestamp(now % Timestamp::DAY_MICROS + step as i64);
         let now = now.max(Timestamp(leader.reader.position().clock.0 + 1));
         let mut commands = Vec::new();
@@ -301,57 +312,66 @@ fn run(seed: u64, steps: usize) {
         commands.push(attempts(&leader, &mut random));
         expected.push("done");
         let (decisions, batch) = leader.decide(now, &commands);
-        assert_eq!(decisions.iter().map(told).collect::<Vec<_>>(), expected, "seed {seed}");
+        assert_eq!(decisions.iter().map(outcome).collect::<Vec<_>>(), expected, "seed {seed}");
         log.push(codec::encode(&batch));
         assert_eq!(leader.apply(&batch), ApplyOutcome::Done);
-        let follows = |command: &Command| {
+        let is_modelled = |command: &Command| {
             use Action::{CreateMemories, DeleteMemory, RecordAttempts, UpdateMemory};
             matches!(
                 command.action,
                 CreateMemories(_) | UpdateMemory(..) | DeleteMemory(_) | RecordAttempts(_)
             )
         };
-        if !commands.iter().all(follows) {
-            world.learn(&leader);
+        if !commands.iter().all(is_modelled) {
+            world.copy_from(&leader);
         }
         if step == crash_at {
-            // What a crash leaves: the last flush, in this case some steps back.
+            // The crash loses the steps after this flush. The log replays them.
             leader.writer.flusher().flush().unwrap();
             copy(&folders[0].path().join("state"), &folders[2].path().join("state"));
         }
     }
     compare(&leader, &world, &mut random);
     compare_firings(&leader, &world);
-    for (index, bytes) in log.iter().enumerate() {
-        assert_eq!(follower.apply_at(index as u64, bytes.clone()), ApplyOutcome::Done);
-    }
+    replay(&mut follower, &log, 0);
     let mut crashed = Engine::open(folders[2].path(), Options::default());
     let from = crashed.reader.position().index as usize + 1;
-    assert!(from <= log.len(), "it is behind, or where the leader is");
-    for (index, bytes) in log.iter().enumerate().skip(from) {
-        assert_eq!(crashed.apply_at(index as u64, bytes.clone()), ApplyOutcome::Done);
-    }
+    assert!(from <= log.len(), "the state is not ahead of the log");
+    replay(&mut crashed, &log, from);
     for replica in [&follower, &crashed] {
         compare(replica, &world, &mut random);
         compare_firings(replica, &world);
     }
-    let later = leader.reader.position().clock.0 + 1;
-    let (_, mark) = leader.decide(Timestamp(later), &[Command::background(Action::Verify)]);
-    let index = log.len() as u64;
-    let mut hashes = Vec::new();
-    for engine in [&mut leader, &mut follower, &mut crashed] {
+    assert_equal_hashes([&mut leader, &mut follower, &mut crashed], log.len() as u64, seed);
+}
+
+/// Applies the entries of `log` that start at an index.
+fn replay(engine: &mut Engine, log: &[Vec<u8>], from: usize) {
+    for (index, bytes) in log.iter().enumerate().skip(from) {
+        assert_eq!(engine.apply_at(index as u64, bytes.clone()), ApplyOutcome::Done);
+    }
+}
+
+fn assert_equal_hashes(engines: [&mut Engine; 3], index: u64, seed: u64) {
+    let later = engines[0].reader.position().clock.0 + 1;
+    let (_, mark) = engines[0].decide(Timestamp(later), &[Command::background(Action::Verify)]);
+    let [leader, rest @ ..] = engines;
+    let verified = |engine: &mut Engine| {
         assert_eq!(engine.apply_at(index, codec::encode(&mark)), ApplyOutcome::Done);
         engine.reader.verifier().wait_idle();
-        hashes.push(engine.reader.verifier().results().last().unwrap().clone());
+        engine.reader.verifier().results().last().unwrap().clone()
+    };
+    let expected = verified(leader);
+    assert!(expected.hash.is_some());
+    for engine in rest {
+        assert_eq!(verified(engine), expected, "seed {seed}");
     }
-    assert!(hashes[0].hash.is_some());
-    assert!(hashes.iter().all(|found| *found == hashes[0]), "seed {seed}: {hashes:?}");
-    // And the hash does tell states apart.
-    assert_ne!(hash(&mut leader, later + 1), hashes[0].hash.unwrap());
+    // Different states have different hashes.
+    assert_ne!(hash(leader, later + 1), expected.hash.unwrap());
 }
 
 #[test]
-fn random_commands_leave_engine_model_and_replicas_alike() {
+fn engine_and_replicas_equal_the_naive_model() {
     let setting = |name: &str, default: u64| {
         std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
     };

@@ -1,14 +1,14 @@
-//! Among 50,000 memories a search finds the ten that a look at every single one puts first,
-//! by the whole score: similarity, heat, words, time and namespace, under every filter.
+//! Among 50,000 memories, a search finds the same ten as brute force by the complete score:
+//! similarity, heat, words, time and namespace, under every filter.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 #[path = "common/brute.rs"]
 mod brute;
 mod common;
 
-use brute::{Brute, Known};
-use common::{Engine, MODEL, TENANT, command, form, new_memory};
+use brute::{BruteForce, Candidate};
+use common::{Engine, MODEL, TENANT, bootstrap, command, new_memory};
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, Memory, MemoryType, Tier};
@@ -22,11 +22,11 @@ use storage::{
 
 const COUNT: u64 = 50_000;
 const DIMENSION: usize = 48;
-/// Memories come over half a year.
+/// The time between two batches. All memories are created within half a year.
 const STEP: i64 = 180 * Timestamp::DAY_MICROS / (COUNT / 1_000) as i64;
-/// Memories in the cold tier, at least.
+/// The least number of memories in the cold tier.
 const COLD: u64 = 5_000;
-/// Words that labels are made of.
+/// The number of words that labels use.
 const WORDS: u64 = 800;
 const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
 
@@ -39,11 +39,11 @@ fn random(seed: u64) -> u64 {
 }
 
 fn id(number: u64) -> MemoryId {
-    // In no order of age.
+    // The order of ids is not the order of creation.
     MemoryId(((u128::from(random(number)) << 64) | u128::from(number)).to_be_bytes())
 }
 
-/// A direction near one of 500, as texts lie near their subjects.
+/// A direction near one of 500 centres, as texts of one subject have similar vectors.
 fn vector(seed: u64) -> Vector {
     let component = |seed: u64| (random(seed) % 2_001) as f32 / 1e3 - 1.0;
     let centre = random(seed) % 500;
@@ -52,7 +52,7 @@ fn vector(seed: u64) -> Vector {
     Vector::quantise(MODEL, &components.collect::<Vec<_>>()).unwrap()
 }
 
-/// Some words, the first ones far more often than the last.
+/// Random words. Words with low numbers are far more frequent.
 fn text(seed: u64, count: u64) -> String {
     let word = |at| {
         let (l, r) = (random(seed << 8 | at) % WORDS, random(seed << 8 | at | 1 << 62) % WORDS);
@@ -80,16 +80,16 @@ fn apply(engine: &mut Engine, now: i64, commands: &[Command]) {
     engine.apply(&batch);
 }
 
-/// Half a year of memories; some were changed and some archived since.
+/// An engine with half a year of memories. Some are updated and some are archived.
 fn engine(folder: &std::path::Path) -> (Engine, i64) {
     let mut engine = Engine::open(folder, Options::default());
-    apply(&mut engine, 0, &[form(DIMENSION)]);
+    apply(&mut engine, 0, &[bootstrap(DIMENSION)]);
     let mut now = 0;
     for first in (0..COUNT).step_by(1_000) {
         now += STEP;
         let numbers: Vec<u64> = (first..first + 1_000).collect();
-        let creates = numbers.chunks(CREATE_MAX).map(|some| {
-            command(Action::CreateMemories(some.iter().map(|number| memory(*number)).collect()))
+        let creates = numbers.chunks(CREATE_MAX).map(|chunk| {
+            command(Action::CreateMemories(chunk.iter().map(|number| memory(*number)).collect()))
         });
         apply(&mut engine, now, &creates.collect::<Vec<_>>());
         let warm = MemoryPatch { current_heat: Some(0.9), ..MemoryPatch::default() };
@@ -100,7 +100,7 @@ fn engine(folder: &std::path::Path) -> (Engine, i64) {
         });
         apply(&mut engine, now + 1, &changes.collect::<Vec<_>>());
     }
-    // Some thousand are archived, so that the other tier has its share.
+    // Ticks archive some thousand memories, so both tiers are searched.
     now += Timestamp::DAY_MICROS;
     while engine.reader.overview(TENANT, &Filter::default()).hot > COUNT - COLD {
         now += 1;
@@ -111,15 +111,15 @@ fn engine(folder: &std::path::Path) -> (Engine, i64) {
 
 /// Everything but the namespace "garden".
 fn access() -> storage::model::access::Access {
-    let closed = Rule {
+    let denied = Rule {
         number: 1,
         agent: "*".into(),
         namespace: "garden".into(),
         policy: Policy::Deny,
         created_at: Timestamp(0),
     };
-    let rules = Rules { last: 1, rules: vec![closed] };
-    rules.of(KeyId([1; 8]), "agent", Role::Agent)
+    let rules = Rules { last: 1, rules: vec![denied] };
+    rules.access_of(KeyId([1; 8]), "agent", Role::Agent)
 }
 
 fn filters() -> [Filter; 8] {
@@ -136,23 +136,23 @@ fn filters() -> [Filter; 8] {
     ]
 }
 
-/// A filter, as simply as can be said.
+/// A naive filter.
 fn passes(filter: &Filter, memory: &Memory) -> bool {
     let tier = match filter.tier {
         TierFilter::Hot => memory.tier() == Tier::Hot,
         TierFilter::Cold => memory.tier() == Tier::Cold,
         TierFilter::All => true,
     };
-    let held = words(memory.texts());
-    tier && filter.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
-        && filter.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
-        && filter.pinned.is_none_or(|wanted| wanted == memory.is_pinned)
-        && (filter.access.is_whole() || memory.namespace != "garden")
-        && filter.words.iter().flatten().all(|word| held.contains(word))
+    let contained = words(memory.texts());
+    tier && filter.memory_type.is_none_or(|value| value == memory.memory_type)
+        && filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
+        && filter.pinned.is_none_or(|value| value == memory.is_pinned)
+        && (filter.access.is_unrestricted() || memory.namespace != "garden")
+        && filter.words.iter().flatten().all(|word| contained.contains(word))
 }
 
 #[test]
-fn of_fifty_thousand_a_search_finds_the_ten_that_brute_force_finds() {
+fn search_equals_brute_force_over_fifty_thousand() {
     let folder = tempfile::tempdir().unwrap();
     let (mut engine, mut now) = engine(folder.path());
     let overview = engine.reader.overview(TENANT, &Filter::default());
@@ -166,12 +166,12 @@ fn of_fifty_thousand_a_search_finds_the_ten_that_brute_force_finds() {
         now += 1;
         apply(&mut engine, now, &[command(Action::UpdateSettings(settings.collect()))]);
         let thermo = engine.reader.thermo(TENANT);
-        let known = (0..COUNT).map(|number| {
+        let candidates = (0..COUNT).map(|number| {
             let found = engine.reader.get(TENANT, id(number)).unwrap().unwrap();
             let vector = vector(number).components().unwrap();
-            (found.id, Known::new(found.memory, found.anchor, vector))
+            (found.id, Candidate::new(found.memory, found.anchor, vector))
         });
-        let brute = Brute(known.collect());
+        let brute = BruteForce(candidates.collect());
         for (at, filter) in filters().into_iter().enumerate() {
             for round in 0..5_u64 {
                 let seed = COUNT + at as u64 * 100 + round;

@@ -1,23 +1,23 @@
-//! The engine on a file system in memory, as simulation uses it: what was not
-//! flushed is lost with the process, what was flushed is there again.
+//! The engine on the in-memory file system of the simulation. A restart keeps flushed writes and
+//! loses the others.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
-use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::{Action, Env, LogWrite, Options};
 
 #[test]
-fn a_dropped_state_is_what_its_last_flush_was() {
+fn dropped_state_reopens_at_its_last_flush() {
     let folder = tempfile::tempdir().unwrap();
     let env = Env::mem_env().unwrap();
     let options = Options { env: Some(env.clone()), ..Options::default() };
     let open = || Engine::open(folder.path(), options.clone());
     let mut engine = open();
     let (first, second) = (MemoryId([1; 16]), MemoryId([2; 16]));
-    let (_, batch) = engine.decide(Timestamp(1), &[form(DIMENSION)]);
+    let (_, batch) = engine.decide(Timestamp(1), &[bootstrap(DIMENSION)]);
     engine.apply(&batch);
     for (at, id) in [(2, first), (3, second)] {
         let create = command(Action::CreateMemories(vec![new_memory(id, "text")]));
@@ -32,17 +32,17 @@ fn a_dropped_state_is_what_its_last_flush_was() {
     let engine = open();
     assert!(engine.reader.get(TENANT, first).unwrap().is_some());
     assert!(engine.reader.get(TENANT, second).unwrap().is_none());
-    assert_eq!(engine.reader.position().index, 1, "the log knows what to replay");
+    assert_eq!(engine.reader.position().index, 1, "the log replays from the next index");
 }
 
 #[test]
-fn the_log_keeps_what_was_written_and_reads_it_in_order() {
+fn log_reads_written_entries_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let (_, _, log) = storage::open(folder.path(), Options::default()).unwrap();
     let rows = (0..10).map(|index| (index, vec![index as u8; 100])).collect();
     let syncs = log.syncs();
     log.write(&LogWrite::Append(rows)).unwrap();
-    assert_eq!(log.syncs(), syncs, "a write alone syncs nothing");
+    assert_eq!(log.syncs(), syncs, "a write does not sync");
     log.sync().unwrap();
     assert_eq!(log.syncs(), syncs + 1);
     let indexes = |first, count, bytes| {
@@ -51,7 +51,7 @@ fn the_log_keeps_what_was_written_and_reads_it_in_order() {
     };
     assert_eq!(indexes(3, 4, usize::MAX), [3, 4, 5, 6]);
     assert_eq!(indexes(3, 4, 250), [3, 4]);
-    assert_eq!(indexes(3, 4, 1), [3], "one at least");
+    assert_eq!(indexes(3, 4, 1), [3], "at least one");
     log.write(&LogWrite::TruncateFrom(8)).unwrap();
     log.write(&LogWrite::Purge(1, vec![7])).unwrap();
     assert_eq!(log.last().unwrap().unwrap().0, 7);

@@ -1,13 +1,13 @@
-//! A tick of many steps, interrupted by everything: each crossing is told once, by what a
-//! memory was at the tick before and is at this one.
+//! A tick of many steps reports each crossing once, by the heats of a memory at the previous tick
+//! and at this one. Writes and restarts between its steps do not change that.
 
-#![expect(clippy::unwrap_used, reason = "a test says what must hold by unwrapping")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
 
 use std::collections::BTreeMap;
 
-use common::{DIMENSION, Engine, TENANT, command, form, new_memory};
+use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
 use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::journal::{Event, EventKind};
@@ -18,7 +18,7 @@ use storage::{Action, Change, Command, MemoryPatch, NewMemory, Options, Reply};
 const SECOND: i64 = Timestamp::SECOND_MICROS;
 const DAY: i64 = Timestamp::DAY_MICROS;
 const THRESHOLD: f64 = 0.10;
-/// Memories of the test of many steps.
+/// Memories in the test with many steps.
 const COUNT: u16 = 8_000;
 
 fn id(number: u16) -> MemoryId {
@@ -27,12 +27,12 @@ fn id(number: u16) -> MemoryId {
     MemoryId(bytes)
 }
 
-/// Decides and applies; what crossed in between is added to `told`.
+/// Decides and applies commands. Appends the crossings that they report to `reported`.
 fn run(
     engine: &mut Engine,
     now: i64,
     commands: &[Command],
-    told: &mut Vec<(MemoryId, EventKind)>,
+    reported: &mut Vec<(MemoryId, EventKind)>,
 ) -> Vec<Reply> {
     let (decisions, batch) = engine.decide(Timestamp(now), commands);
     engine.apply(&batch);
@@ -40,7 +40,7 @@ fn run(
         if let Change::EventAppended(_, Event { kind, subject: Some(id), .. }) = change
             && matches!(kind, EventKind::Cooled | EventKind::Warmed)
         {
-            told.push((*id, *kind));
+            reported.push((*id, kind.clone()));
         }
     }
     decisions.into_iter().map(Result::unwrap).collect()
@@ -54,7 +54,7 @@ fn heats(engine: &Engine) -> BTreeMap<MemoryId, f64> {
     found.collect()
 }
 
-/// What crossed between two looks, in order of ids.
+/// The crossings between two sets of heats, in order of ids.
 fn crossed(
     before: &BTreeMap<MemoryId, f64>,
     after: &BTreeMap<MemoryId, f64>,
@@ -71,15 +71,20 @@ fn tick() -> Command {
     command(Action::AdvanceTick)
 }
 
-fn stamp() -> Command {
+fn advance_clock() -> Command {
     Command::background(Action::AdvanceClock)
 }
 
-/// Warms, cools and recalls memories ahead of a tick's step and behind it.
-fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, EventKind)>) {
+/// Warms, cools and recalls memories that the tick has evaluated, and others that it has not.
+fn change_memories(
+    engine: &mut Engine,
+    now: i64,
+    step: u16,
+    reported: &mut Vec<(MemoryId, EventKind)>,
+) {
     for (number, heat) in [(COUNT - 10, 0.9), (COUNT - 20, 0.01), (3, 0.9)] {
         let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
-        run(engine, now, &[command(Action::UpdateMemory(id(number - step), patch))], told);
+        run(engine, now, &[command(Action::UpdateMemory(id(number - step), patch))], reported);
     }
     let tenant = TenantReport {
         tenant: TENANT,
@@ -90,114 +95,116 @@ fn disturb(engine: &mut Engine, now: i64, step: u16, told: &mut Vec<(MemoryId, E
         keys: Vec::new(),
     };
     let report = Report { node: 1, boot: 1, number: step.into(), tenants: vec![tenant] };
-    run(engine, now, &[Command::background(Action::RecordReport(report))], told);
+    run(engine, now, &[Command::background(Action::RecordReport(report))], reported);
 }
 
-/// Thousands of memories, half of which cross within a day and a half; no cold tier, which
-/// would take away what is counted.
-fn fill(engine: &mut Engine, told: &mut Vec<(MemoryId, EventKind)>) {
-    run(engine, 0, &[form(DIMENSION)], told);
+/// Creates thousands of memories. Half of them cross within a day and a half. Archiving is off,
+/// because it would remove memories from the count.
+fn create_memories(engine: &mut Engine, reported: &mut Vec<(MemoryId, EventKind)>) {
+    run(engine, 0, &[bootstrap(DIMENSION)], reported);
     for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
         new.initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
-        run(engine, 1, &[command(Action::CreateMemories(vec![new]))], told);
+        run(engine, 1, &[command(Action::CreateMemories(vec![new]))], reported);
     }
-    let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(engine, 2, &[command(Action::UpdateSettings(vec![never]))], told);
+    let no_archiving = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
+    run(engine, 2, &[command(Action::UpdateSettings(vec![no_archiving]))], reported);
 }
 
 #[test]
-fn a_tick_of_many_steps_tells_each_crossing_once_whatever_comes_between() {
+fn interrupted_tick_reports_each_crossing_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(folder.path(), Options::default());
-    let mut told = Vec::new();
-    fill(&mut engine, &mut told);
+    let mut reported = Vec::new();
+    create_memories(&mut engine, &mut reported);
     let mut now = 61 * SECOND;
-    run(&mut engine, now, &[stamp()], &mut told);
+    run(&mut engine, now, &[advance_clock()], &mut reported);
     let before = heats(&engine);
-    run(&mut engine, now + 1, &[tick()], &mut told);
-    assert!(told.is_empty());
+    run(&mut engine, now + 1, &[tick()], &mut reported);
+    assert!(reported.is_empty());
 
     now += DAY + DAY / 2;
-    run(&mut engine, now, &[stamp()], &mut told);
+    run(&mut engine, now, &[advance_clock()], &mut reported);
     let at_tick = heats(&engine);
     let mut step = 1;
-    while run(&mut engine, now + i64::from(step) * SECOND, &[tick()], &mut told)[0] != Reply::Done {
-        // The leader dies, and another goes on.
+    while run(&mut engine, now + i64::from(step) * SECOND, &[tick()], &mut reported)[0]
+        != Reply::Done
+    {
+        // The leader crashes, and another one continues the tick.
         if step % 2 == 0 {
             drop(engine);
             engine = Engine::open(folder.path(), Options::default());
         }
-        disturb(&mut engine, now + i64::from(step) * SECOND, step, &mut told);
+        change_memories(&mut engine, now + i64::from(step) * SECOND, step, &mut reported);
         step += 1;
     }
     assert!(step > 3, "a tick of several steps");
     let expected = crossed(&before, &at_tick);
     assert_eq!(expected.len(), usize::from(COUNT) / 2);
-    told.sort_by_key(|(id, _)| *id);
-    assert_eq!(told, expected);
+    reported.sort_by_key(|(id, _)| *id);
+    assert_eq!(reported, expected);
 
-    // The next one tells what came of all that in between, and nothing twice.
-    told.clear();
+    // The next tick reports the crossings of the writes in between, each once.
+    reported.clear();
     now += 200 * SECOND;
-    run(&mut engine, now, &[stamp()], &mut told);
+    run(&mut engine, now, &[advance_clock()], &mut reported);
     let after = heats(&engine);
-    while run(&mut engine, now + 1, &[tick()], &mut told)[0] != Reply::Done {}
+    while run(&mut engine, now + 1, &[tick()], &mut reported)[0] != Reply::Done {}
     let expected = crossed(&at_tick, &after);
     assert!(!expected.is_empty());
-    told.sort_by_key(|(id, _)| *id);
-    assert_eq!(told, expected);
+    reported.sort_by_key(|(id, _)| *id);
+    assert_eq!(reported, expected);
 }
 
-/// A time long after the chunk's first anchor is coarse where heats are bounded; the
-/// crossing of what cools within minutes must be told all the same, and once.
+/// Upper bounds of heats use a time relative to the chunk's first anchor. Long after it, that
+/// time is coarse. A memory that cools within minutes is reported once all the same.
 #[test]
-fn what_cools_within_minutes_is_told_in_an_old_chunk_as_well() {
+fn fast_cooling_in_old_chunk_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(folder.path(), Options::default());
-    let mut told = Vec::new();
-    run(&mut engine, 0, &[form(DIMENSION)], &mut told);
-    let kept = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
-    run(&mut engine, 1, &[command(Action::CreateMemories(vec![kept]))], &mut told);
+    let mut reported = Vec::new();
+    run(&mut engine, 0, &[bootstrap(DIMENSION)], &mut reported);
+    let permanent = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
+    run(&mut engine, 1, &[command(Action::CreateMemories(vec![permanent]))], &mut reported);
     let fast = ("decay_profiles.episodic.half_life".to_owned(), SettingValue::Number(60.0));
-    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![fast]))], &mut told);
+    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![fast]))], &mut reported);
     let mut now = 400 * DAY;
-    // Each ends up somewhere else between two ticks.
+    // Each crosses at another time between two ticks.
     let new = (1..=200).map(|number| NewMemory {
         initial_heat: 0.3 + f32::from(number) / 300.0,
         ..new_memory(id(number), "x")
     });
     let new: Vec<_> = new.collect();
-    for some in new.chunks(50) {
-        run(&mut engine, now, &[command(Action::CreateMemories(some.to_vec()))], &mut told);
+    for chunk in new.chunks(50) {
+        run(&mut engine, now, &[command(Action::CreateMemories(chunk.to_vec()))], &mut reported);
     }
     for _ in 0..20 {
         now += 61 * SECOND;
-        run(&mut engine, now, &[stamp()], &mut told);
-        while run(&mut engine, now + 1, &[tick()], &mut told)[0] != Reply::Done {}
+        run(&mut engine, now, &[advance_clock()], &mut reported);
+        while run(&mut engine, now + 1, &[tick()], &mut reported)[0] != Reply::Done {}
     }
-    told.sort_by_key(|(id, _)| *id);
+    reported.sort_by_key(|(id, _)| *id);
     let expected: Vec<_> = (1..=200).map(|number| (id(number), EventKind::Cooled)).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
-/// Changes that a tick writes over `count` memories of which 100 have cooled.
+/// The number of changes that a tick writes for `count` memories, of which 100 have cooled.
 fn changes_of_a_tick(count: u16) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(folder.path(), Options::default());
-    let mut told = Vec::new();
-    run(&mut engine, 0, &[form(DIMENSION)], &mut told);
+    let mut reported = Vec::new();
+    run(&mut engine, 0, &[bootstrap(DIMENSION)], &mut reported);
     for first in (0..count).step_by(50) {
         let new = (first..first + 50).map(|number| {
             let cools = number % (count / 100) == 0;
             let decay_class = if cools { DecayClass::Volatile } else { DecayClass::Permanent };
             NewMemory { decay_class, ..new_memory(id(number), "x") }
         });
-        run(&mut engine, 1, &[command(Action::CreateMemories(new.collect()))], &mut told);
+        run(&mut engine, 1, &[command(Action::CreateMemories(new.collect()))], &mut reported);
     }
-    let never = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![never]))], &mut told);
-    run(&mut engine, 30 * DAY, &[stamp()], &mut told);
+    let no_archiving = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
+    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![no_archiving]))], &mut reported);
+    run(&mut engine, 30 * DAY, &[advance_clock()], &mut reported);
     let mut changes = 0;
     for step in 1.. {
         let (decisions, batch) = engine.decide(Timestamp(30 * DAY + step), &[tick()]);
@@ -211,7 +218,7 @@ fn changes_of_a_tick(count: u16) -> usize {
 }
 
 #[test]
-fn a_tick_writes_some_200_changes_for_100_crossings_however_many_memories_there_are() {
+fn tick_writes_scale_with_crossings_only() {
     let changes = changes_of_a_tick(1_000);
     assert!((100..=210).contains(&changes), "{changes}");
     assert_eq!(changes_of_a_tick(20_000), changes);

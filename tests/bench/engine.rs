@@ -1,5 +1,5 @@
-//! Benches of the engine's hot paths, one core each: heat scan, exact scan,
-//! words, decide and apply, codec. `make bench` runs them.
+//! Benches of the engine's hot paths, each on one core: heat scan, exact scan, words, decide and
+//! apply, codec. `make bench` runs them.
 
 use std::sync::OnceLock;
 
@@ -35,7 +35,7 @@ fn vector(seed: u64, dimension: usize) -> Vector {
 
 impl Filled {
     fn new(count: usize, dimension: usize) -> Self {
-        // Of scans: what a graph finds is measured by `recall`.
+        // Scans only: the binary `recall` measures graphs.
         let options = Options { exact_max: usize::MAX, ..Options::default() };
         let mut filled = Self { engine: Engine::empty(dimension, options), next: 0, dimension };
         for _ in 0..count.div_ceil(200) {
@@ -71,7 +71,7 @@ fn ten_thousand() -> &'static Filled {
     FILLED.get_or_init(|| Filled::new(10_000, 384))
 }
 
-/// A million memories; their vectors are short, since heat does not look at them.
+/// A million memories. Their vectors are short, because heat scans do not read them.
 fn million() -> &'static Filled {
     static FILLED: OnceLock<Filled> = OnceLock::new();
     FILLED.get_or_init(|| Filled::new(1_000_000, 16))
@@ -137,23 +137,24 @@ fn decide_64_creates(bencher: Bencher<'_, '_>) {
         .bench_local(|| filled.engine.decide(black_box(&commands)));
 }
 
-/// What triggers add to a create whose label is 1 kB long: of 1,000 on its event one fires.
+/// The cost of triggers for a create with a label of 1 kB. Of 1,000 on its event, one fires.
 #[divan::bench(args = [0, 1_000], sample_count = 1_000)]
-fn decide_a_create_beside_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
+fn decide_create_with_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
     let word = |seed: usize| random(seed as u64) % 10_000;
-    // Made of the same words as labels are, and yet in none.
+    // Made of the words of labels, but in no label.
     let pattern = |number| match number {
         0 => "WORD".to_owned(),
         number => format!("WORD{} word{}", word(7_000 + 2 * number), word(7_001 + 2 * number)),
     };
-    let (filled, command) = beside((0..triggers).map(|n| trigger(n, pattern(n), None)));
+    let (filled, command) = with_triggers((0..triggers).map(|n| trigger(n, pattern(n), None)));
     bencher.bench_local(|| filled.engine.decide(black_box(&command)));
 }
 
-/// The same beside 1,000 whose filters hold, and which have fired as often as they may.
+/// The same beside 1,000 triggers whose filters match and whose `max_fires` is reached.
 #[divan::bench(sample_count = 1_000)]
-fn decide_a_create_beside_spent_triggers(bencher: Bencher<'_, '_>) {
-    let (mut filled, command) = beside((0..1_000).map(|n| trigger(n, "WORD".into(), Some(1))));
+fn decide_create_with_spent_triggers(bencher: Bencher<'_, '_>) {
+    let (mut filled, command) =
+        with_triggers((0..1_000).map(|n| trigger(n, "WORD".into(), Some(1))));
     let batch = filled.engine.decide(&command);
     filled.engine.apply(&batch);
     let command = [create(memory(filled.next + 1, label(), vector(7, 384)))];
@@ -161,10 +162,10 @@ fn decide_a_create_beside_spent_triggers(bencher: Bencher<'_, '_>) {
 }
 
 /// An engine with triggers, and a command to create a memory with a label of 1 kB.
-fn beside(triggers: impl Iterator<Item = Command>) -> (Filled, [Command; 1]) {
+fn with_triggers(triggers: impl Iterator<Item = Command>) -> (Filled, [Command; 1]) {
     let mut filled = Filled::new(1_000, 384);
-    let made: Vec<_> = triggers.collect();
-    let batch = filled.engine.decide(&made);
+    let triggers: Vec<_> = triggers.collect();
+    let batch = filled.engine.decide(&triggers);
     filled.engine.apply(&batch);
     let command = [create(memory(filled.next, label(), vector(7, 384)))];
     (filled, command)
@@ -194,7 +195,7 @@ fn trigger(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&(number as u64).to_be_bytes());
     let action = Action::CreateTrigger(TriggerId(id), Box::new(trigger));
-    // The key that the engine was formed with.
+    // The key of the bootstrap.
     Command { tenant: Some(TENANT), actor: Some(KeyId([0; 8])), receipt: None, action }
 }
 

@@ -1,11 +1,11 @@
-"""What others wrote for the standards that Hearth speaks, against a cluster.
+"""Published implementations of the standards that Hearth follows, against a cluster.
 
     standards.py verify COUNT SECRET…
-        A receiver of webhooks: prints its URL, then for each of COUNT requests how many of the
-        secrets the reference verifier of Standard Webhooks takes it with.
+        A receiver of webhooks. Prints its URL, then for each of COUNT requests the number of
+        secrets with which the reference verifier of Standard Webhooks accepts it.
     standards.py follow URL,URL,… KEY
-        A reader of the event stream: on the next node whenever a stream ends. Prints the label of
-        each memory that was created, until one is called `the end`.
+        A reader of the event stream, on the next node whenever a stream ends. Prints the label of
+        each created memory, until the label is `the end`.
 """
 
 import http.server
@@ -23,7 +23,7 @@ def verify(count, secrets):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["content-length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            print("taken with", sum(taken(secret, body, headers) for secret in secrets), flush=True)
+            print("valid signatures:", sum(is_valid(secret, body, headers) for secret in secrets), flush=True)
             self.send_response(204)
             self.end_headers()
 
@@ -36,7 +36,7 @@ def verify(count, secrets):
         server.handle_request()
 
 
-def taken(secret, body, headers):
+def is_valid(secret, body, headers):
     try:
         Webhook(secret).verify(body, headers)
     except WebhookVerificationError:
@@ -47,12 +47,12 @@ def taken(secret, body, headers):
             Webhook(secret).verify(body, without)
         except WebhookVerificationError:
             continue
-        raise AssertionError(f"it is taken without {name}")
+        raise AssertionError(f"accepted without {name}")
     try:
         Webhook(secret).verify(body + b" ", headers)
     except WebhookVerificationError:
         return True
-    raise AssertionError("it is taken though it was changed")
+    raise AssertionError("accepted with a changed body")
 
 
 def follow(urls, key):

@@ -1,14 +1,15 @@
-//! Bad input is a clear 4xx with a stable code, and stores nothing.
+//! Invalid input gets a 4xx with a stable error code, and stores nothing.
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tests::string;
 
 use crate::options;
 
 const UNKNOWN: &str = "/agent/nodes/0192d3a4-5b6c-7def-8123-456789abcdef";
 
 #[tokio::test]
-async fn every_bad_field_is_named() {
+async fn invalid_fields_are_named() {
     let cluster = options().start();
     let long = "x".repeat((64 << 10) + 1);
     let nodes = "/agent/nodes";
@@ -27,7 +28,7 @@ async fn every_bad_field_is_named() {
         (Method::POST, nodes, json!({"label": "x", "heat": 1e300}), 400, "heat"),
         (Method::POST, nodes, json!({"label": "x", "is_pinned": "yes"}), 400, "is_pinned"),
         (Method::POST, nodes, json!({"label": "x", "key_points": "a"}), 400, "key_points"),
-        (Method::POST, nodes, json!({"label": "x", "key_points": [1]}), 400, "key_points"),
+        (Method::POST, nodes, json!({"label": "x", "key_points": [1]}), 400, "key_points[0]"),
         (
             Method::POST,
             nodes,
@@ -60,50 +61,54 @@ async fn every_bad_field_is_named() {
         (Method::POST, "/agent/nodes/batch", json!({"nodes": vec![json!({}); 51]}), 400, "nodes"),
     ];
     for (method, path, body, status, field) in table {
-        let ask = cluster.ask(method.clone(), path);
-        let ask = if body.is_null() { ask } else { ask.json(&body) };
-        let answer = ask.send().await;
-        let told = (answer.status.as_u16(), answer.body["field"].as_str());
-        let shown: String = body.to_string().chars().take(80).collect();
-        assert_eq!(told, (status, Some(field)), "{method} {path} {shown}: {}", answer.body);
-        assert_eq!(answer.body["error"], "invalid_field");
-        assert!(!answer.body["request_id"].as_str().unwrap().is_empty());
+        let request = cluster.request(method.clone(), path);
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let response = request.send().await;
+        let found = (response.status.as_u16(), response.body["field"].as_str());
+        let excerpt: String = body.to_string().chars().take(80).collect();
+        assert_eq!(found, (status, Some(field)), "{method} {path} {excerpt}: {}", response.body);
+        assert_eq!(response.body["error"], "invalid_field");
+        assert!(!string(&response.body["request_id"]).is_empty());
     }
     assert_eq!(cluster.metric("hearth_memories").await, 0.0, "nothing was stored");
 }
 
 #[tokio::test]
-async fn bad_bodies_keys_and_paths_have_codes_of_their_own() {
+async fn invalid_bodies_headers_and_paths_have_codes() {
     let cluster = options().start();
-    let create = || cluster.ask(Method::POST, "/agent/nodes");
-    let told = |answer: tests::Answer| {
-        (answer.status.as_u16(), answer.body["error"].as_str().unwrap_or("").to_owned())
+    let create = || cluster.request(Method::POST, "/agent/nodes");
+    let error = |response: tests::Response| {
+        (response.status.as_u16(), response.body["error"].as_str().unwrap_or("").to_owned())
     };
     let case = |status: u16, code: &str| (status, code.to_owned());
-    assert_eq!(told(create().raw("{\"label\": ").send().await), case(400, "bad_json"));
-    assert_eq!(told(create().raw("{\"heat\": NaN}").send().await), case(400, "bad_json"));
-    assert_eq!(told(create().raw("[1]").send().await), case(400, "bad_json"));
-    assert_eq!(told(create().raw(vec![b' '; (2 << 20) + 1]).send().await), case(413, "too_large"));
+    assert_eq!(error(create().raw("{\"label\": ").send().await), case(400, "bad_json"));
+    assert_eq!(error(create().raw("{\"heat\": NaN}").send().await), case(400, "bad_json"));
+    assert_eq!(error(create().raw("[1]").send().await), case(400, "bad_json"));
+    assert_eq!(error(create().raw(vec![b' '; (2 << 20) + 1]).send().await), case(413, "too_large"));
     let long_key = "k".repeat(256);
     let keyed = create().header("Idempotency-Key", &long_key).json(&json!({"label": "x"}));
-    assert_eq!(told(keyed.send().await), case(400, "invalid_field"));
+    assert_eq!(error(keyed.send().await), case(400, "invalid_field"));
     for path in [UNKNOWN.to_owned(), UNKNOWN.replace("0192", "0193")] {
-        assert_eq!(told(cluster.ask(Method::GET, &path).send().await), case(404, "not_found"));
-        assert_eq!(told(cluster.ask(Method::DELETE, &path).send().await), case(404, "not_found"));
-        let patch = cluster.ask(Method::PATCH, &path).json(&json!({"is_pinned": true}));
-        assert_eq!(told(patch.send().await), case(404, "not_found"));
+        assert_eq!(error(cluster.request(Method::GET, &path).send().await), case(404, "not_found"));
+        assert_eq!(
+            error(cluster.request(Method::DELETE, &path).send().await),
+            case(404, "not_found")
+        );
+        let patch = cluster.request(Method::PATCH, &path).json(&json!({"is_pinned": true}));
+        assert_eq!(error(patch.send().await), case(404, "not_found"));
     }
-    let nowhere = cluster.ask(Method::GET, "/agent/nowhere").send().await;
-    assert_eq!(told(nowhere), case(404, "no_such_path"));
-    let method = cluster.ask(Method::PUT, "/agent/nodes").send().await;
-    assert_eq!(told(method), case(405, "method_not_allowed"));
-    let consistency = cluster.ask(Method::GET, "/agent/nodes").header("X-Hearth-Consistency", "no");
-    assert_eq!(told(consistency.send().await), case(400, "invalid_field"));
+    let nowhere = cluster.request(Method::GET, "/agent/nowhere").send().await;
+    assert_eq!(error(nowhere), case(404, "no_such_path"));
+    let method = cluster.request(Method::PUT, "/agent/nodes").send().await;
+    assert_eq!(error(method), case(405, "method_not_allowed"));
+    let consistency =
+        cluster.request(Method::GET, "/agent/nodes").header("X-Hearth-Consistency", "no");
+    assert_eq!(error(consistency.send().await), case(400, "invalid_field"));
     assert_eq!(cluster.metric("hearth_memories").await, 0.0, "nothing was stored");
 }
 
 #[tokio::test]
-async fn without_a_valid_key_every_endpoint_answers_401() {
+async fn endpoints_require_a_valid_key() {
     let cluster = options().start();
     let (most, last) = cluster.key().split_at(cluster.key().len() - 1);
     let wrong = format!("Bearer {most}{}", if last == "0" { "1" } else { "0" });
@@ -119,19 +124,20 @@ async fn without_a_valid_key_every_endpoint_answers_401() {
         (Method::POST, "/api/v1/agent/hot-context"),
         (Method::GET, "/api/v1/agent/hot_nodes"),
     ] {
-        let bare = cluster.ask_bare(method.clone(), path).send().await;
+        let bare = cluster.bare_request(method.clone(), path).send().await;
         assert_eq!(bare.status, 401, "{method} {path}");
         assert_eq!(bare.headers["www-authenticate"], "Bearer");
         for bad in ["Bearer", "Bearer sk-", "Basic eDp5", &wrong, &own.replace("Bearer", "Token")] {
-            let ask = cluster.ask_bare(method.clone(), path).header("Authorization", bad);
-            assert_eq!(ask.send().await.status, 401, "{method} {path} {bad}");
+            let request = cluster.bare_request(method.clone(), path).header("Authorization", bad);
+            assert_eq!(request.send().await.status, 401, "{method} {path} {bad}");
         }
     }
 }
 
-/// curl's HTTP/2 gives up on an answer that overtakes its body, unless the body is read.
+/// curl fails over HTTP/2 when the response comes before its body is sent, unless the server
+/// reads the body.
 #[tokio::test]
-async fn a_refusal_before_the_body_is_read_reaches_the_client() {
+async fn early_rejections_reach_the_client() {
     let cluster = options().start();
     let body = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(body.path(), vec![b'x'; 3 << 20]).unwrap();
@@ -145,40 +151,35 @@ async fn a_refusal_before_the_body_is_read_reaches_the_client() {
         for round in 0..5 {
             let curl = std::process::Command::new("curl")
                 .args(["--silent", "--output", "/dev/null", "--write-out", "%{http_code}"])
-                .args([
-                    "--max-time",
-                    "20",
-                    "--http2",
-                    "--cacert",
-                    cluster.info["ca"].as_str().unwrap(),
-                ])
+                .args(["--max-time", "20", "--http2", "--cacert", string(&cluster.info["ca"])])
                 .args(["--request", method, "--header", &key, "--data-binary", &data])
                 .arg(format!("{}/api/v1/{path}", cluster.url()))
                 .output()
                 .unwrap();
-            let told = String::from_utf8_lossy(&curl.stdout).into_owned();
+            let code = String::from_utf8_lossy(&curl.stdout).into_owned();
             assert!(
-                curl.status.success() && told == expected,
-                "{method} {path} {round}: {told} {curl:?}"
+                curl.status.success() && code == expected,
+                "{method} {path} {round}: {code} {curl:?}"
             );
         }
     }
 }
 
 #[tokio::test]
-async fn a_header_namespace_is_checked_like_one_in_the_body() {
+async fn namespace_header_is_validated_like_the_body() {
     let cluster = options().start();
     let create = |namespace: &str, key: &str| {
-        let ask = cluster.ask(Method::POST, "/agent/nodes").header("X-Namespace", namespace);
-        ask.header("Idempotency-Key", key).json(&json!({"label": "x"})).send()
+        let request =
+            cluster.request(Method::POST, "/agent/nodes").header("X-Namespace", namespace);
+        request.header("Idempotency-Key", key).json(&json!({"label": "x"})).send()
     };
     assert_eq!(create("*", "a").await.status, 400);
     assert_eq!(create("one", "b").await.status, 201);
-    assert_eq!(create("two", "b").await.status, 422, "it would do something else");
+    assert_eq!(create("two", "b").await.status, 422, "another request");
     let odd = reqwest::header::HeaderValue::from_bytes(b"m\xfcnchen").unwrap();
     let url = format!("{}/api/v1/agent/nodes", cluster.url());
-    let ask = cluster.client().post(url).bearer_auth(cluster.key()).header("X-Namespace", odd);
-    assert_eq!(ask.body("{\"label\": \"x\"}").send().await.unwrap().status(), 400);
-    let odd = cluster.ask(Method::GET, "/agent/nodes/%ff").send().await;
-    assert_eq!((odd.status.as_u16(), &odd.body["field"]), (400, &json!("id")));
+    let request = cluster.client().post(url).bearer_auth(cluster.key()).header("X-Namespace", odd);
+    assert_eq!(request.body("{\"label\": \"x\"}").send().await.unwrap().status(), 400);
+    let odd = cluster.request(Method::GET, "/agent/nodes/%ff").send().await;
+    odd.assert_invalid("id");
 }

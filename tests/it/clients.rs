@@ -1,6 +1,6 @@
-//! The published Python client (synchronous and asynchronous) and its LangChain
-//! integration work unmodified: base URL, key and authority are all that is theirs. What others
-//! wrote for the standards of webhooks and of event streams takes what Hearth sends.
+//! Published clients work unmodified: the Python client, synchronous and asynchronous, and its
+//! LangChain integration. So do the reference verifier of Standard Webhooks and a published
+//! reader of server-sent events.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
@@ -8,19 +8,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use reqwest::Method;
 use serde_json::json;
-use tests::Cluster;
+use tests::{Cluster, create_trigger, eventually, id, installed};
 
 use crate::options;
-use crate::triggers::trigger;
-
-/// A program of what `deploy/setup/clients.sh` installs.
-pub(crate) fn installed(program: &str) -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = from("HEARTH_CACHE")
-        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
-        .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")));
-    cache.unwrap().join("clients/bin").join(program)
-}
 
 fn run(calls: &str) {
     let cluster = options().nodes(3).start();
@@ -35,16 +25,16 @@ fn run(calls: &str) {
         .output()
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success() && out.contains("all is as it was told"), "{out}{err}");
+    assert!(ran.status.success() && out.contains("all checks passed"), "{out}{err}");
 }
 
 #[test]
-fn the_published_clients_work_with_each_call_on_another_node() {
+fn published_clients_work_across_nodes() {
     run("spread");
 }
 
 #[test]
-fn the_published_clients_work_on_one_node_and_wait_for_nothing() {
+fn published_clients_work_on_one_node() {
     run("one");
 }
 
@@ -82,25 +72,25 @@ impl Drop for Standards {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reference_verifier_takes_what_a_receiver_got() {
+async fn reference_verifier_accepts_webhook_signatures() {
     let cluster = options().nodes(3).start();
     let (old, new) =
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
     let mut receiver = Standards::start(&cluster, &["verify", "2", old, new]);
     let config = json!({"url": receiver.line(), "webhook_secret": old});
     let hook = json!({"event": "on_store", "action": "webhook", "action_config": config});
-    let made = trigger(&cluster, &hook).await;
+    let created = create_trigger(&cluster, &hook).await;
     cluster.create(&json!({"label": "größe 京都"})).await;
-    assert_eq!(receiver.line(), "taken with 1");
+    assert_eq!(receiver.line(), "valid signatures: 1");
     let rotate = json!({"action_config": {"webhook_secret": new}});
-    let path = format!("/triggers/{}", made["id"].as_str().unwrap());
-    cluster.ask(Method::PATCH, &path).json(&rotate).send().await.ok();
+    let path = format!("/triggers/{}", id(&created));
+    cluster.patch(&path, &rotate).await;
     cluster.create(&json!({"label": "red fox"})).await;
-    assert_eq!(receiver.line(), "taken with 2");
+    assert_eq!(receiver.line(), "valid signatures: 2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_of_server_sent_events_goes_on_across_the_death_of_the_leader() {
+async fn sse_reader_resumes_after_a_leader_crash() {
     let cluster = options().nodes(3).start();
     let leader = cluster.leader().await;
     // The leader's stream first, so that it breaks.
@@ -114,11 +104,12 @@ async fn a_reader_of_server_sent_events_goes_on_across_the_death_of_the_leader()
         if number == 20 {
             cluster.at(leader).kill();
         }
-        let ask = || {
-            let ask = survivor.ask(Method::POST, "/agent/nodes").header("Idempotency-Key", &label);
-            ask.json(&json!({"label": label})).send()
+        let store = async || {
+            let request = survivor.request(Method::POST, "/agent/nodes");
+            let request = request.header("Idempotency-Key", &label);
+            request.json(&json!({"label": label})).send().await
         };
-        while !ask().await.status.is_success() {}
+        eventually("a memory is stored", store, |response| response.status.is_success()).await;
         expected.push(label);
     }
     let mut read = Vec::new();

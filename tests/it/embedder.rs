@@ -1,12 +1,12 @@
-//! The embedding model gives the vectors that it should, and its absence is
-//! explained. The reference comes from an independent forward pass in numpy
-//! (tests/reference).
+//! The embedding model equals the reference vectors of an independent forward pass in numpy
+//! (tests/reference). A missing or different model ends the node with advice.
 
 use std::path::PathBuf;
 
 use node::embed::{Manifest, OnnxRuntime, Session};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tests::{array, string};
 
 use crate::options;
 
@@ -24,15 +24,15 @@ fn cosine(left: &[f64], right: &[f64]) -> f64 {
 }
 
 #[test]
-fn the_model_agrees_with_the_reference_vectors() {
+fn model_equals_the_reference_vectors() {
     let manifest = Manifest::load(&cache().join("models/all-MiniLM-L6-v2")).unwrap();
     let runtime = OnnxRuntime::load(&cache().join("onnxruntime/libonnxruntime.so.1.31.1")).unwrap();
     let mut session = Session::open(&runtime, &manifest).unwrap();
     let reference: Value = serde_json::from_str(REFERENCE).unwrap();
-    let texts = reference["texts"].as_array().unwrap();
+    let texts = array(&reference["texts"]);
     assert_eq!(texts.len(), 12);
     for text in texts {
-        let (label, vector) = (text["text"].as_str().unwrap(), text["vector"].as_array().unwrap());
+        let (label, vector) = (string(&text["text"]), array(&text["vector"]));
         let expected: Vec<f64> = vector.iter().map(|value| value.as_f64().unwrap()).collect();
         let tokens = session.tokens(label).unwrap();
         let found: Vec<f64> = session.run(&tokens).unwrap().into_iter().map(f64::from).collect();
@@ -42,42 +42,43 @@ fn the_model_agrees_with_the_reference_vectors() {
 }
 
 #[tokio::test]
-async fn a_missing_model_names_the_command_that_fetches_it() {
+async fn missing_model_names_the_setup_command() {
     let cluster = options().start();
-    cluster.kill_node();
-    let mut node = cluster
+    cluster.kill();
+    let mut process = cluster
         .serve_with(&[("HEARTH__EMBEDDER__KIND", "onnx"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")]);
-    assert!(!node.ended());
-    let log = node.log();
+    assert!(!process.ended());
+    let log = process.log();
     assert!(log.contains("/nowhere/manifest.json") && log.contains("make setup"), "{log}");
 }
 
 #[tokio::test]
-async fn a_model_other_than_the_one_that_made_the_vectors_is_refused() {
+async fn different_model_is_rejected_at_start() {
     let cluster = options().start();
-    cluster.kill_node();
-    let mut node = cluster.serve_with(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
-    assert!(!node.ended());
-    assert!(node.log().contains("set embedder.model back"), "{}", node.log());
+    cluster.kill();
+    let mut process = cluster.serve_with(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
+    assert!(!process.ended());
+    assert!(process.log().contains("set embedder.model back"), "{}", process.log());
 }
 
 #[tokio::test]
-async fn each_query_of_the_demo_finds_first_what_it_is_about() {
+async fn demo_queries_find_their_memories_first() {
     let cluster = options().real_embedder().start();
     let samples: Vec<Value> =
         SAMPLES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for nodes in samples.chunks(50) {
-        let ask = cluster.ask(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
-        ask.send().await.ok();
+        let request =
+            cluster.request(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
+        request.send().await.ok();
     }
     let queries: Value = serde_json::from_str(QUERIES).unwrap();
-    for query in queries.as_array().unwrap() {
+    for query in array(&queries) {
         let mut body = json!({"query": query["query"], "limit": 3});
         if !query["namespace"].is_null() {
             body["namespace"] = query["namespace"].clone();
         }
-        let found = cluster.ask(Method::POST, "/agent/search").json(&body).send().await.ok();
-        let (label, expected) = (found[0]["label"].as_str(), query["expect"].as_str().unwrap());
+        let found = cluster.post("/agent/search", &body).await;
+        let (label, expected) = (found[0]["label"].as_str(), string(&query["expect"]));
         assert!(label.is_some_and(|label| label.contains(expected)), "{query} found {found}");
     }
 }

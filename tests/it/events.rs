@@ -1,38 +1,30 @@
-//! The event stream: what happens, in order, on whichever node it is read; it goes on after any
-//! event, and tells when it cannot.
+//! The event stream lists all events in the same order on every node. It resumes after any event,
+//! or rejects the request.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{Cluster, Stream};
+use tests::{Stream, converged, id, string};
 
-use crate::cluster::settled;
 use crate::options;
 
-async fn open(cluster: &Cluster, at: usize, query: &str, last: Option<&str>) -> Stream {
-    let stream = Stream::open(&cluster.at(at), query, last).await;
-    stream.unwrap_or_else(|rejection| panic!("{rejection:?}"))
-}
-
 #[tokio::test]
-async fn what_happens_is_streamed_in_order_on_every_node() {
+async fn events_are_streamed_in_order_on_every_node() {
     let cluster = options().nodes(3).start();
     let mut streams = Vec::new();
     for at in 0..3 {
-        let mut stream = open(&cluster, at, "", None).await;
-        assert_eq!(stream.expect().await.kind, "ready");
-        streams.push(stream);
+        streams.push(Stream::ready(cluster.at(at), "", None).await.0);
     }
     let notify = json!({"event": "on_store", "action": "notify", "filter_label_pattern": "fox"});
-    cluster.ask(Method::POST, "/triggers").json(&notify).send().await.ok();
+    cluster.post("/triggers", &notify).await;
     let fox = cluster.create(&json!({"label": "red fox", "namespace": "zoo"})).await;
     let sea = cluster.create(&json!({"label": "blue sea"})).await;
-    let path = format!("/agent/nodes/{}", fox["id"].as_str().unwrap());
-    cluster.ask(Method::PATCH, &path).json(&json!({"is_pinned": true})).send().await.ok();
+    let path = format!("/agent/nodes/{}", id(&fox));
+    cluster.patch(&path, &json!({"is_pinned": true})).await;
     let edge = json!({"source_id": fox["id"], "target_id": sea["id"], "relation": "near"});
-    cluster.ask(Method::POST, "/agent/graph/relate").json(&edge).send().await.ok();
-    let judged = json!({"node_id": sea["id"], "signal": "wrong"});
-    cluster.ask(Method::POST, "/feedback").json(&judged).send().await.ok();
-    cluster.ask(Method::DELETE, &path).send().await.ok();
+    cluster.post("/agent/graph/relate", &edge).await;
+    let feedback = json!({"node_id": sea["id"], "signal": "wrong"});
+    cluster.post("/feedback", &feedback).await;
+    cluster.delete(&path).await;
     let expected = ["created", "fired", "created", "updated", "related", "feedback", "deleted"];
     let mut first = Vec::new();
     for (at, stream) in streams.iter_mut().enumerate() {
@@ -46,7 +38,7 @@ async fn what_happens_is_streamed_in_order_on_every_node() {
         if at == 0 {
             first = ids;
         } else {
-            assert_eq!(ids, first, "ids name the same places on all nodes");
+            assert_eq!(ids, first, "ids are equal on all nodes");
         }
         let created = &events[0].data;
         assert_eq!(
@@ -58,38 +50,35 @@ async fn what_happens_is_streamed_in_order_on_every_node() {
         assert_eq!(events[3].data["metadata"]["fields"], json!(["is_pinned"]));
         assert_eq!(events[4].data["metadata"]["other_id"], sea["id"]);
     }
-    // Another node goes on after the third.
-    settled(&cluster).await;
-    let mut later = open(&cluster, 2, "", Some(&first[2])).await;
-    assert_eq!(later.expect().await.kind, "ready");
+    // Another node resumes after the third event.
+    converged(&cluster).await;
+    let (mut later, _) = Stream::ready(cluster.at(2), "", Some(&first[2])).await;
     for id in &first[3..] {
         assert_eq!(&later.expect().await.id, id);
     }
-    let mut by_query = open(&cluster, 1, &format!("?last_event_id={}", first[5]), None).await;
-    assert_eq!(by_query.expect().await.kind, "ready");
+    let (mut by_query, _) =
+        Stream::ready(cluster.at(1), &format!("?last_event_id={}", first[5]), None).await;
     assert_eq!(by_query.expect().await.id, first[6]);
     let query = "?kind=created,deleted&namespace=zoo";
-    let mut filtered = open(&cluster, 0, query, Some(&beginning(&first[0]))).await;
-    assert_eq!(filtered.expect().await.kind, "ready");
-    for place in [0, 6] {
-        assert_eq!(filtered.expect().await.id, first[place]);
+    let (mut filtered, _) = Stream::ready(cluster.at(0), query, Some(&beginning(&first[0]))).await;
+    for at in [0, 6] {
+        assert_eq!(filtered.expect().await.id, first[at]);
     }
 }
 
 /// The id before all events of the cluster that an id belongs to.
 fn beginning(id: &str) -> String {
-    format!("{}.0.0", id.split('.').next().unwrap())
+    format!("{}.0.0.0", id.split('.').next().unwrap())
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_be_is_refused() {
+async fn invalid_stream_requests_are_rejected() {
     let cluster = options().start();
-    let mut stream = open(&cluster, 0, "", None).await;
-    let ready = stream.expect().await.id;
+    let ready = Stream::ready(&cluster, "", None).await.1.id;
     let rejection = async |query: &str, last: Option<&str>| -> (StatusCode, Value) {
-        match Stream::open(&cluster.at(0), query, last).await {
+        match Stream::open(&cluster, query, last).await {
             Err(Some(rejection)) => rejection,
-            Err(None) => panic!("no answer"),
+            Err(None) => panic!("no response"),
             Ok(_) => panic!("a stream"),
         }
     };
@@ -101,24 +90,23 @@ async fn a_stream_that_cannot_be_is_refused() {
             "{last}"
         );
     }
-    let (status, body) = rejection("", Some(&format!("{}.1.1", "0".repeat(32)))).await;
+    let (status, body) = rejection("", Some(&format!("{}.0.1.1", "0".repeat(32)))).await;
     assert_eq!((status, &body["error"]), (StatusCode::CONFLICT, &json!("other_cluster")));
     let (status, body) = rejection("?kind=created,born", None).await;
     assert_eq!((status, &body["field"]), (StatusCode::BAD_REQUEST, &json!("kind")));
-    let answer = cluster.ask_bare(Method::GET, "/api/v1/events").send().await;
-    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    let response = cluster.bare_request(Method::GET, "/api/v1/events").send().await;
+    assert_eq!(response.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn a_place_ahead_of_a_node_is_waited_for() {
+async fn stream_waits_for_a_cursor_ahead() {
     let cluster = options().start();
-    let mut stream = open(&cluster, 0, "", None).await;
-    let ready = stream.expect().await.id;
+    let (mut stream, ready) = Stream::ready(&cluster, "", None).await;
+    let ready = ready.id;
     let mut parts = ready.split('.');
-    let (name, index) = (parts.next().unwrap(), parts.next().unwrap());
-    let ahead = format!("{name}.{}.0", index.parse::<u64>().unwrap() + 3);
-    let mut waiting = open(&cluster, 0, "", Some(&ahead)).await;
-    assert_eq!(waiting.expect().await.kind, "ready");
+    let [name, group, index] = [(); 3].map(|()| parts.next().unwrap());
+    let ahead = format!("{name}.{group}.{}.0", index.parse::<u64>().unwrap() + 3);
+    let (mut waiting, _) = Stream::ready(cluster.at(0), "", Some(&ahead)).await;
     for number in 0..8 {
         cluster.create(&json!({"label": number.to_string()})).await;
     }
@@ -126,48 +114,42 @@ async fn a_place_ahead_of_a_node_is_waited_for() {
     for _ in 0..8 {
         passed.push(stream.expect().await);
     }
-    let place = |id: &str| {
+    let cursor = |id: &str| {
         let mut parts = id.split('.').skip(1).map(|part| part.parse::<u64>().unwrap());
         (parts.next().unwrap(), parts.next().unwrap())
     };
-    let expected = passed.iter().find(|event| place(&event.id) > place(&ahead)).unwrap();
+    let expected = passed.iter().find(|event| cursor(&event.id) > cursor(&ahead)).unwrap();
     assert_eq!(waiting.expect().await.id, expected.id);
 }
 
 #[tokio::test]
-async fn what_is_closed_is_not_streamed_and_a_key_that_goes_takes_its_stream_along() {
+async fn streams_obey_access_rules_and_key_deletion() {
     let cluster = options().start();
-    let post = async |path: &str, body: Value| {
-        cluster.ask(Method::POST, path).json(&body).send().await.ok()
-    };
-    let key = post("/keys", json!({"name": "outsider", "role": "reader"})).await;
+    let key = cluster.post("/keys", &json!({"name": "outsider", "role": "reader"})).await;
     let request = cluster.client().get(format!("{}/api/v1/events", cluster.url()));
-    let mut answer = request.bearer_auth(key["key"].as_str().unwrap()).send().await.unwrap();
+    let mut response = request.bearer_auth(string(&key["key"])).send().await.unwrap();
     let mut text = String::new();
-    let mut until = async |answer: &mut reqwest::Response, wanted: &str| {
+    let mut until = async |response: &mut reqwest::Response, wanted: &str| {
         while !text.contains(wanted) {
-            let chunk = answer.chunk().await.unwrap().expect("the stream goes on");
+            let chunk = response.chunk().await.unwrap().expect("the stream continues");
             text += &String::from_utf8_lossy(&chunk);
         }
         text.clone()
     };
-    until(&mut answer, "ready").await;
+    until(&mut response, "ready").await;
     cluster.create(&json!({"label": "first", "namespace": "sealer"})).await;
-    until(&mut answer, "first").await;
-    // The rule holds from here on, for a stream that is open too.
-    post(
-        "/namespaces/acl",
-        json!({"agent_id": "outsider", "namespace": "sealer", "policy": "deny"}),
-    )
-    .await;
+    until(&mut response, "first").await;
+    // A new rule applies to open streams too.
+    let rule = json!({"agent_id": "outsider", "namespace": "sealer", "policy": "deny"});
+    cluster.post("/namespaces/acl", &rule).await;
     cluster.create(&json!({"label": "second", "namespace": "sealer"})).await;
     cluster.create(&json!({"label": "third", "namespace": "open"})).await;
-    let seen = until(&mut answer, "third").await;
-    assert!(!seen.contains("second"), "{seen}");
-    let path = format!("/keys/{}", key["id"].as_str().unwrap());
-    cluster.ask(Method::DELETE, &path).send().await.ok();
-    // Though nothing else happens.
-    while let Some(chunk) = answer.chunk().await.unwrap() {
+    let text = until(&mut response, "third").await;
+    assert!(!text.contains("second"), "{text}");
+    let path = format!("/keys/{}", id(&key));
+    cluster.delete(&path).await;
+    // The stream ends without another event.
+    while let Some(chunk) = response.chunk().await.unwrap() {
         let text = String::from_utf8_lossy(&chunk).into_owned();
         assert!(!text.contains("event: created"), "{text}");
     }

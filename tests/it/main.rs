@@ -1,4 +1,4 @@
-//! Promises to users, one file each, kept by real processes of the real binary.
+//! Promises to users, one file each, tested on real processes of the real binary.
 
 mod access;
 mod bad_fields;
@@ -6,12 +6,11 @@ mod bad_input;
 mod bulk;
 mod clients;
 mod cluster;
-mod cold;
+mod cold_tier;
 mod consistency;
-mod damage;
+mod corruption;
 mod deliveries;
 mod dev;
-mod document;
 mod durability;
 mod embedder;
 mod events;
@@ -20,15 +19,16 @@ mod feedback;
 mod graph;
 mod group_commit;
 mod idempotency;
+mod membership;
 mod memories;
 mod openapi;
 mod partitions;
-mod peers;
+mod peer_port;
 mod recall;
 mod search;
 mod settings;
 mod snapshots;
-mod streams;
+mod stream_limits;
 mod tenant;
 mod tidy;
 mod triggers;

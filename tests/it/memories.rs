@@ -1,29 +1,28 @@
-//! The five memory endpoints and batch create keep the interface's word, in the
-//! shapes and with the tolerances that published clients rely on.
+//! The memory endpoints have the shapes and tolerances that published clients rely on.
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::Cluster;
+use tests::{Cluster, array, id, string};
 
 use crate::options;
 
 async fn list(cluster: &Cluster, query: &str) -> Value {
-    cluster.ask(Method::GET, &format!("/agent/nodes{query}")).send().await.ok()
+    cluster.get(&format!("/agent/nodes{query}")).await
 }
 
 fn labels(page: &Value) -> Vec<&str> {
-    page["items"].as_array().unwrap().iter().map(|item| item["label"].as_str().unwrap()).collect()
+    array(&page["items"]).iter().map(|item| string(&item["label"])).collect()
 }
 
 #[tokio::test]
-async fn a_created_memory_has_every_field_and_the_defaults() {
+async fn created_memory_has_all_fields_and_defaults() {
     let cluster = options().start();
-    let answer =
-        cluster.ask(Method::POST, "/agent/nodes").json(&json!({"label": "plain"})).send().await;
-    assert_eq!(answer.status, 201);
-    assert_eq!(answer.headers["x-hearth-node"], "1");
-    assert!(answer.number("x-hearth-index") > 0);
-    let memory = answer.body;
+    let response =
+        cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": "plain"})).send().await;
+    assert_eq!(response.status, 201);
+    assert_eq!(response.headers["x-hearth-node"], "1");
+    assert!(response.number("x-hearth-index") > 0);
+    let memory = response.body;
     for (field, value) in [
         ("label", json!("plain")),
         ("pointer_summary", json!("plain")),
@@ -45,11 +44,11 @@ async fn a_created_memory_has_every_field_and_the_defaults() {
     ] {
         assert_eq!(memory[field], value, "{field}");
     }
-    assert!(memory["created_at"].as_str().unwrap().ends_with('Z'));
+    assert!(string(&memory["created_at"]).ends_with('Z'));
 }
 
 #[tokio::test]
-async fn what_published_clients_send_is_understood() {
+async fn aliases_and_tolerances_of_published_clients_work() {
     let cluster = options().start();
     let memory = cluster
         .create(&json!({
@@ -64,7 +63,7 @@ async fn what_published_clients_send_is_understood() {
     assert_eq!(memory["decay_class"], "persistent");
     let both = cluster.create(&json!({"label": "x", "heat": 0.2, "initial_heat": 0.6})).await;
     assert_eq!(both["heat"], 0.6, "initial_heat wins");
-    let create = cluster.ask(Method::POST, "/agent/nodes").header("X-Namespace", "from-header");
+    let create = cluster.request(Method::POST, "/agent/nodes").header("X-Namespace", "from-header");
     let named = create.json(&json!({"label": "y"})).send().await.ok();
     assert_eq!(named["namespace"], "from-header");
     for query in ["?sort=current_heat", "?sort=nonsense", "?page_size=200", "?sort_by=heat&limit=2"]
@@ -75,19 +74,19 @@ async fn what_published_clients_send_is_understood() {
 }
 
 #[tokio::test]
-async fn update_changes_what_it_names_and_nothing_else() {
+async fn update_changes_only_the_named_fields() {
     let cluster = options().start();
     let before = cluster.create(&json!({"label": "before", "key_points": ["kept"]})).await;
-    let path = format!("/agent/nodes/{}", before["id"].as_str().unwrap());
+    let path = format!("/agent/nodes/{}", id(&before));
     let after = cluster
-        .ask(Method::PATCH, &path)
-        .json(&json!({
-            "label": "after", "memory_type": "fact", "is_pinned": true, "is_locked": true,
-            "namespace": "moved", "current_heat": 0.25,
-        }))
-        .send()
-        .await
-        .ok();
+        .patch(
+            &path,
+            &json!({
+                "label": "after", "memory_type": "fact", "is_pinned": true, "is_locked": true,
+                "namespace": "moved", "current_heat": 0.25,
+            }),
+        )
+        .await;
     assert_eq!(after["label"], "after");
     assert_eq!(after["memory_type"], "fact");
     assert_eq!(after["namespace"], "moved");
@@ -96,32 +95,28 @@ async fn update_changes_what_it_names_and_nothing_else() {
     assert_eq!(after["key_points"], json!(["kept"]));
     assert_eq!(after["created_at"], before["created_at"]);
     assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
-    assert_eq!(
-        cluster.ask(Method::GET, &path).send().await.ok(),
-        after,
-        "what was answered is kept"
-    );
+    assert_eq!(cluster.get(&path).await, after, "the response equals the stored memory");
     let found = list(&cluster, "?search=after").await;
-    assert_eq!(labels(&found), ["after"], "the new words find it");
-    assert_eq!(list(&cluster, "?search=before").await["total"], 0, "the old ones do not");
+    assert_eq!(labels(&found), ["after"], "the new text is indexed");
+    assert_eq!(list(&cluster, "?search=before").await["total"], 0, "the old text is not");
 }
 
 #[tokio::test]
-async fn a_locked_memory_cannot_be_deleted_until_it_is_unlocked() {
+async fn locked_memory_cannot_be_deleted() {
     let cluster = options().start();
     let memory = cluster.create(&json!({"label": "precious"})).await;
-    let path = format!("/agent/nodes/{}", memory["id"].as_str().unwrap());
-    cluster.ask(Method::PATCH, &path).json(&json!({"is_locked": true})).send().await.ok();
-    let refused = cluster.ask(Method::DELETE, &path).send().await;
-    assert_eq!((refused.status.as_u16(), &refused.body["error"]), (409, &json!("locked")));
-    cluster.ask(Method::PATCH, &path).json(&json!({"is_locked": false})).send().await.ok();
-    cluster.ask(Method::DELETE, &path).send().await.ok();
-    assert_eq!(cluster.ask(Method::GET, &path).send().await.status, 404);
-    assert_eq!(cluster.ask(Method::DELETE, &path).send().await.status, 404);
+    let path = format!("/agent/nodes/{}", id(&memory));
+    cluster.patch(&path, &json!({"is_locked": true})).await;
+    let rejected = cluster.request(Method::DELETE, &path).send().await;
+    rejected.assert_error(409, "locked");
+    cluster.patch(&path, &json!({"is_locked": false})).await;
+    cluster.delete(&path).await;
+    assert_eq!(cluster.request(Method::GET, &path).send().await.status, 404);
+    assert_eq!(cluster.request(Method::DELETE, &path).send().await.status, 404);
 }
 
 #[tokio::test]
-async fn lists_filter_sort_and_page_exactly() {
+async fn lists_filter_sort_and_page() {
     let cluster = options().start();
     for at in 0..25 {
         let namespace = if at % 2 == 0 { "even" } else { "odd" };
@@ -146,12 +141,8 @@ async fn lists_filter_sort_and_page_exactly() {
     let newest = list(&cluster, "?sort=updated_at&page_size=1").await;
     assert_eq!(labels(&newest), ["memory number24 shared"]);
     let by_type = list(&cluster, "?sort=memory_type&order=asc&page_size=100").await;
-    let types: Vec<_> = by_type["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|item| item["memory_type"].as_str())
-        .collect();
+    let types: Vec<_> =
+        array(&by_type["items"]).iter().map(|item| item["memory_type"].as_str()).collect();
     assert!(types.is_sorted());
     assert_eq!(list(&cluster, "?namespace=even").await["total"], 13);
     assert_eq!(list(&cluster, "?namespace=*").await["total"], 25);
@@ -163,23 +154,18 @@ async fn lists_filter_sort_and_page_exactly() {
 }
 
 #[tokio::test]
-async fn a_batch_is_created_whole_or_not_at_all() {
+async fn batch_is_created_whole_or_not_at_all() {
     let cluster = options().start();
     let nodes: Vec<Value> = (0..50).map(|at| json!({"label": format!("item {at}")})).collect();
-    let answer = cluster
-        .ask(Method::POST, "/agent/nodes/batch")
-        .json(&json!({"nodes": nodes}))
-        .send()
-        .await
-        .ok();
-    let results = answer["results"].as_array().unwrap();
+    let response = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    let results = array(&response["results"]);
     assert_eq!(results.len(), 50);
     assert_eq!(
         (&results[7]["status"], &results[7]["label"]),
         (&json!("created"), &json!("item 7"))
     );
     let bad = json!({"nodes": [{"label": "good"}, {"label": "bad", "heat": 2}]});
-    let refused = cluster.ask(Method::POST, "/agent/nodes/batch").json(&bad).send().await;
-    assert_eq!((refused.status.as_u16(), &refused.body["field"]), (400, &json!("nodes[1].heat")));
+    let rejected = cluster.request(Method::POST, "/agent/nodes/batch").json(&bad).send().await;
+    rejected.assert_invalid("nodes[1].heat");
     assert_eq!(list(&cluster, "").await["total"], 50);
 }

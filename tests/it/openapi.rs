@@ -1,22 +1,20 @@
-//! The interface is what its description says: committed, served, and tried operation by
-//! operation.
+//! docs/openapi.json describes the interface: it equals the served document, and schemathesis
+//! tests each of its operations.
 
 use std::process::Command;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::Cluster;
+use tests::{Cluster, Document, id, installed};
 
-use crate::clients::installed;
-use crate::document::Document;
 use crate::options;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 
 #[tokio::test]
-async fn the_committed_description_is_the_one_that_a_node_serves() {
+async fn committed_document_equals_the_served_one() {
     let cluster = options().start();
-    let served = cluster.ask_bare(Method::GET, "/api/v1/openapi.json").send().await.ok();
+    let served = cluster.bare_request(Method::GET, "/api/v1/openapi.json").send().await.ok();
     let committed: Value =
         serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
     assert!(served == committed, "run: hearth openapi > docs/openapi.json");
@@ -24,16 +22,16 @@ async fn the_committed_description_is_the_one_that_a_node_serves() {
 }
 
 #[tokio::test]
-async fn the_reference_page_and_all_that_it_loads_come_from_the_node() {
+async fn reference_page_loads_only_from_the_node() {
     let cluster = options().start();
     let page = format!("{}/docs/", cluster.url());
     let text = async |path: &str| {
-        let answer = cluster.client().get(format!("{page}{path}")).send().await.unwrap();
-        assert_eq!(answer.status(), 200, "{path}");
-        answer.text().await.unwrap()
+        let response = cluster.client().get(format!("{page}{path}")).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}");
+        response.text().await.unwrap()
     };
     let html = text("").await;
-    assert!(!html.contains("//"), "it loads nothing from elsewhere: {html}");
+    assert!(!html.contains("//"), "it loads nothing from other servers: {html}");
     for part in html.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
         text(part).await;
     }
@@ -41,12 +39,12 @@ async fn the_reference_page_and_all_that_it_loads_come_from_the_node() {
     assert!(initializer.contains("/api/v1/openapi.json"));
     assert!(
         initializer.contains(r#""validatorUrl": "none""#),
-        "nobody else is asked: {initializer}"
+        "it contacts no other server: {initializer}"
     );
 }
 
 #[test]
-fn the_table_of_the_documentation_names_every_path_and_a_test_that_is_there() {
+fn documentation_lists_every_path_and_its_test() {
     let table = include_str!("../../docs/api.md");
     for (_, path, _) in Document::committed().operations() {
         let path = path.strip_prefix("/api/v1").unwrap_or(path);
@@ -65,7 +63,7 @@ fn the_table_of_the_documentation_names_every_path_and_a_test_that_is_there() {
 }
 
 #[tokio::test]
-async fn every_operation_answers_as_it_is_described_whatever_it_is_asked() {
+async fn responses_match_the_document_for_any_request() {
     let cluster = options().start();
     let mut config = include_str!("../clients/schemathesis.toml").to_owned();
     let memories = related_memories(&cluster).await;
@@ -91,22 +89,22 @@ async fn every_operation_answers_as_it_is_described_whatever_it_is_asked() {
         serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
     let paths = document["paths"].as_object().unwrap().values();
     let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
-    // All but the event stream, which has no end.
-    assert!(out.contains(&format!("Tested: {}\n", operations - 1)), "not all were tried: {out}");
+    // The event stream has no end and is excluded.
+    assert!(out.contains(&format!("Tested: {}\n", operations - 1)), "not all were tested: {out}");
 }
 
-/// Memories that nothing deletes, each related to each.
+/// Locked memories, all related to each other.
 async fn related_memories(cluster: &Cluster) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for number in 0..8 {
         let body = json!({ "label": format!("a memory, number {number}") });
-        let memory = cluster.ask(Method::POST, "/agent/nodes").json(&body).send().await.ok();
-        let id = memory["id"].as_str().unwrap().to_owned();
-        let lock = cluster.ask(Method::PATCH, &format!("/agent/nodes/{id}"));
+        let memory = cluster.post("/agent/nodes", &body).await;
+        let id = id(&memory).to_owned();
+        let lock = cluster.request(Method::PATCH, &format!("/agent/nodes/{id}"));
         lock.json(&json!({ "is_locked": true })).send().await.ok();
         for other in &ids {
             let edge = json!({ "source_id": other, "target_id": id });
-            cluster.ask(Method::POST, "/agent/graph/relate").json(&edge).send().await.ok();
+            cluster.post("/agent/graph/relate", &edge).await;
         }
         ids.push(id);
     }
@@ -116,10 +114,9 @@ async fn related_memories(cluster: &Cluster) -> Vec<String> {
 async fn rules(cluster: &Cluster) -> Vec<String> {
     let mut ids = Vec::new();
     for number in 0..8 {
-        let rule =
-            json!({ "agent_id": "*", "namespace": format!("place-{number}"), "policy": "deny" });
-        let rule = cluster.ask(Method::POST, "/namespaces/acl").json(&rule).send().await.ok();
-        ids.push(rule["id"].as_str().unwrap().to_owned());
+        let rule = json!({ "agent_id": "*", "namespace": format!("namespace-{number}"), "policy": "deny" });
+        let rule = cluster.post("/namespaces/acl", &rule).await;
+        ids.push(id(&rule).to_owned());
     }
     ids
 }
@@ -128,8 +125,8 @@ async fn triggers(cluster: &Cluster) -> Vec<String> {
     let mut ids = Vec::new();
     for action in ["notify", "boost", "pin", "tag", "deprecate"] {
         let trigger = json!({ "event": "on_decay", "action": action });
-        let trigger = cluster.ask(Method::POST, "/triggers").json(&trigger).send().await.ok();
-        ids.push(trigger["id"].as_str().unwrap().to_owned());
+        let trigger = cluster.post("/triggers", &trigger).await;
+        ids.push(id(&trigger).to_owned());
     }
     ids
 }

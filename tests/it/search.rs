@@ -1,23 +1,23 @@
-//! Search ranks by the interface's formula and says how; hot context and hot
-//! nodes come in their order.
+//! Search ranks by the documented formula and explains it. Hot context and hot nodes have their
+//! documented orders.
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tests::Cluster;
+use tests::{Cluster, array, string};
 
 use crate::options;
 
 async fn search(cluster: &Cluster, body: Value) -> Vec<Value> {
-    let found = cluster.ask(Method::POST, "/agent/search").json(&body).send().await.ok();
+    let found = cluster.post("/agent/search", &body).await;
     found.as_array().expect("a bare array").clone()
 }
 
 fn labels(hits: &[Value]) -> Vec<&str> {
-    hits.iter().map(|hit| hit["label"].as_str().unwrap()).collect()
+    hits.iter().map(|hit| string(&hit["label"])).collect()
 }
 
 #[tokio::test]
-async fn results_are_flat_memories_and_their_factors_multiply_to_the_score() {
+async fn explained_factors_multiply_to_the_score() {
     let cluster = options().start();
     for (label, heat, namespace) in [
         ("the red fox jumps", 0.9, "den"),
@@ -26,10 +26,10 @@ async fn results_are_flat_memories_and_their_factors_multiply_to_the_score() {
     ] {
         cluster.create(&json!({"label": label, "heat": heat, "namespace": namespace})).await;
     }
-    let request = cluster.ask(Method::POST, "/agent/search").header("X-Namespace", "den");
+    let request = cluster.request(Method::POST, "/agent/search").header("X-Namespace", "den");
     let body = json!({"query": "red fox", "explain": true, "namespace": "*"});
     let hits = request.json(&body).send().await.ok();
-    let hits = hits.as_array().unwrap();
+    let hits = array(&hits);
     assert_eq!(labels(hits), ["the red fox jumps", "a red house", "nothing of the kind"]);
     for hit in hits {
         let explain = &hit["explain"];
@@ -49,7 +49,7 @@ async fn results_are_flat_memories_and_their_factors_multiply_to_the_score() {
 }
 
 #[tokio::test]
-async fn searches_filter_clamp_and_answer_an_empty_query_by_heat() {
+async fn searches_filter_and_clamp_their_limits() {
     let cluster = options().start();
     for at in 0..5 {
         let kind = if at < 2 { "fact" } else { "semantic" };
@@ -70,7 +70,7 @@ async fn searches_filter_clamp_and_answer_an_empty_query_by_heat() {
 }
 
 #[tokio::test]
-async fn a_time_in_the_query_boosts_what_was_stored_then_and_is_explained() {
+async fn time_in_a_query_boosts_matching_memories() {
     let cluster = options().start();
     cluster.create(&json!({"label": "red fox"})).await;
     let explained = async |query: &str| {
@@ -89,7 +89,7 @@ async fn a_time_in_the_query_boosts_what_was_stored_then_and_is_explained() {
 }
 
 #[tokio::test]
-async fn words_of_scripts_without_spaces_are_found() {
+async fn words_of_unspaced_scripts_are_found() {
     let cluster = options().start();
     for label in ["東京都に住んでいます", "나는 서울에 살아요", "我喜欢编程和咖啡", "Größe zählt"]
     {
@@ -109,33 +109,33 @@ async fn words_of_scripts_without_spaces_are_found() {
 }
 
 #[tokio::test]
-async fn hot_context_ends_before_its_budget_and_is_never_empty() {
+async fn hot_context_fits_its_budget_and_is_nonempty() {
     let cluster = options().start();
     for (label, heat) in [("four", 0.9), ("sixsix", 0.8), ("two", 0.7)] {
         cluster.create(&json!({"label": label, "heat": heat})).await;
     }
     let load = async |budget: u64| {
         let body = json!({"budget_chars": budget});
-        let hot = cluster.ask(Method::POST, "/agent/hot-context").json(&body).send().await.ok();
-        labels(hot.as_array().unwrap()).len()
+        let hot = cluster.post("/agent/hot-context", &body).await;
+        labels(array(&hot)).len()
     };
     assert_eq!((load(1).await, load(4).await, load(9).await), (1, 1, 1));
     assert_eq!((load(10).await, load(13).await), (2, 3));
     let patch = json!({"active_index": {"context_budget_chars": 10, "max_nodes": 1}});
-    cluster.ask(Method::PATCH, "/settings/thermo").json(&patch).send().await.ok();
-    assert_eq!(load(100).await, 1, "the configuration bounds how many");
+    cluster.patch("/settings/thermo", &patch).await;
+    assert_eq!(load(100).await, 1, "the configuration limits the count");
 }
 
 #[tokio::test]
-async fn hot_context_is_pinned_first_then_hottest_then_newest() {
+async fn hot_context_orders_by_pin_and_heat() {
     let cluster = options().start();
     for (label, heat, pinned) in
         [("cool pinned", 0.1, true), ("hot", 0.9, false), ("warm pinned", 0.5, true)]
     {
         cluster.create(&json!({"label": label, "heat": heat, "is_pinned": pinned})).await;
     }
-    let context = cluster.ask(Method::POST, "/agent/hot-context").send().await.ok();
-    assert_eq!(labels(context.as_array().unwrap()), ["warm pinned", "cool pinned", "hot"]);
-    let nodes = cluster.ask(Method::GET, "/agent/hot_nodes?limit=2").send().await.ok();
-    assert_eq!(labels(nodes.as_array().unwrap()), ["hot", "warm pinned"]);
+    let context = cluster.request(Method::POST, "/agent/hot-context").send().await.ok();
+    assert_eq!(labels(array(&context)), ["warm pinned", "cool pinned", "hot"]);
+    let nodes = cluster.get("/agent/hot_nodes?limit=2").await;
+    assert_eq!(labels(array(&nodes)), ["hot", "warm pinned"]);
 }

@@ -1,52 +1,92 @@
-//! The house rules, kept by a test: who may know whom, how long a file may be,
-//! that it says what it is, and what the engine must not touch.
+//! Architecture rules: language, imports, sizes, dependencies, and what the engine must not use.
+//! Each test lists all violations as `path:line`.
+
+mod imports;
+mod sizes;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const CRATES: [&str; 5] = ["storage", "raft", "api", "node", "tests"];
-const LINES_MAX: usize = 500;
+
+/// A text file of the repository.
+struct Source {
+    /// From the root of the repository.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The part of a Rust file before its unit tests.
+    fn code(&self) -> &str {
+        self.text.split("#[cfg(test)]\nmod").next().unwrap_or(&self.text)
+    }
+
+    /// Whether the file holds tests only.
+    fn is_test(&self) -> bool {
+        self.path.starts_with("tests/")
+            || self.path.contains("/tests/")
+            || self.path.ends_with("conformance.rs")
+    }
+
+    /// `path:line` of each line of the code that contains a pattern, with the pattern.
+    fn find(&self, patterns: &[&str]) -> Vec<String> {
+        let lines = self.code().lines().zip(1..);
+        let find = |(line, number): (&str, usize)| {
+            let pattern = patterns.iter().find(|pattern| line.contains(*pattern))?;
+            Some(format!("{}:{number}: {pattern}", self.path))
+        };
+        lines.filter_map(find).collect()
+    }
+}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn collect(folder: &Path, extension: &str, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            collect(&path, extension, paths);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            paths.push(path);
         }
     }
 }
 
-/// Path from the root, and text, of every Rust file.
-fn sources() -> Vec<(String, String)> {
+/// All files with an extension in these folders of the repository.
+fn files(folders: &[&str], extension: &str) -> Vec<Source> {
     let mut paths = Vec::new();
-    CRATES.iter().for_each(|name| rust_files(&root().join(name), &mut paths));
+    folders.iter().for_each(|folder| collect(&root().join(folder), extension, &mut paths));
     paths.sort();
-    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
-    paths.iter().map(|path| (name(path), fs::read_to_string(path).unwrap())).collect()
+    let source = |path: &PathBuf| Source {
+        path: path.strip_prefix(root()).unwrap().display().to_string(),
+        text: fs::read_to_string(path).unwrap(),
+    };
+    paths.iter().map(source).collect()
 }
 
-/// The part of a file before its unit tests.
-fn code(text: &str) -> &str {
-    text.split("#[cfg(test)]\nmod").next().unwrap_or(text)
+fn rust_files() -> Vec<Source> {
+    files(&CRATES, "rs")
+}
+
+#[track_caller]
+fn assert_none(rule: &str, violations: &[String]) {
+    assert!(violations.is_empty(), "{rule}:\n{}\n", violations.join("\n"));
 }
 
 #[test]
-fn every_file_says_what_it_is_and_fits_in_the_head() {
-    for (path, text) in sources() {
-        assert!(text.starts_with("//! "), "{path} does not open with //!");
-        let lines = text.lines().count();
-        assert!(lines <= LINES_MAX, "{path} has {lines} lines");
-    }
+fn files_open_with_a_summary() {
+    let without = rust_files().into_iter().filter(|file| !file.text.starts_with("//! "));
+    let violations: Vec<_> = without.map(|file| format!("{}:1", file.path)).collect();
+    assert_none("these files do not open with //!", &violations);
 }
 
 #[test]
-fn each_library_is_known_to_its_own_crate_only() {
+fn libraries_stay_in_their_crates() {
     // (library, crates that may depend on it)
     let rules: [(&str, &[&str]); 11] = [
         ("rocksdb", &["storage"]),
@@ -61,77 +101,66 @@ fn each_library_is_known_to_its_own_crate_only() {
         ("raft", &["api", "node", "tests"]),
         ("api", &["node", "tests"]),
     ];
+    let storage_never = ["tokio", "axum", "futures", "raft"];
+    let mut violations = Vec::new();
     for name in CRATES {
         let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
-        for (library, allowed) in rules {
-            let depends = manifest.lines().any(|line| {
-                line.strip_prefix(library).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
-            });
-            assert!(!depends || allowed.contains(&name), "{name} must not know {library}");
+        for (line, number) in manifest.lines().zip(1..) {
+            let library = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let rule = rules.iter().find(|(of, _)| *of == library);
+            let forbidden = rule.is_some_and(|(_, allowed)| !allowed.contains(&name));
+            if forbidden || name == "storage" && storage_never.contains(&library) {
+                violations.push(format!("{name}/Cargo.toml:{number}: {library}"));
+            }
         }
     }
-    let storage = fs::read_to_string(root().join("storage/Cargo.toml")).unwrap();
-    for foreign in ["tokio", "axum", "futures", "raft"] {
-        assert!(
-            !storage.contains(&format!("{foreign}.workspace")),
-            "storage must not know {foreign}"
-        );
-    }
+    assert_none("these dependencies belong to other crates", &violations);
 }
 
 #[test]
-fn bincode_is_used_in_one_module_only() {
-    for (path, text) in sources() {
-        let uses = text.contains("bincode::") && !path.starts_with("tests/");
-        assert!(!uses || path == "storage/src/codec.rs", "{path} uses bincode");
-    }
+fn bincode_is_used_in_one_module() {
+    let others = rust_files().into_iter();
+    let others = others.filter(|file| file.path != "storage/src/codec.rs" && !file.is_test());
+    let violations: Vec<_> = others.flat_map(|file| file.find(&["bincode::"])).collect();
+    assert_none("only storage/src/codec.rs uses bincode", &violations);
 }
 
 #[test]
-fn the_engine_reads_no_clock_and_no_randomness() {
-    for (path, text) in sources() {
-        if !path.starts_with("storage/src") {
-            continue;
-        }
-        for forbidden in [
-            "SystemTime",
-            "Instant::now",
-            "now_v7",
-            "new_v4",
-            "rand::",
-            ".exp2(",
-            ".powf(",
-            ".exp()",
-            ".ln()",
-        ] {
-            assert!(!code(&text).contains(forbidden), "{path} uses {forbidden}");
-        }
-    }
+fn engine_uses_no_clock_and_no_randomness() {
+    let forbidden = [
+        "SystemTime",
+        "Instant::now",
+        "now_v7",
+        "new_v4",
+        "rand::",
+        ".exp2(",
+        ".powf(",
+        ".exp()",
+        ".ln()",
+    ];
+    let engine = files(&["storage/src"], "rs").into_iter();
+    let violations: Vec<_> = engine.flat_map(|file| file.find(&forbidden)).collect();
+    assert_none("the engine must be deterministic", &violations);
 }
 
 #[test]
-fn nothing_outside_tests_unwraps_or_is_left_open() {
-    for (path, text) in sources() {
-        if path.starts_with("tests/")
-            || path.ends_with("conformance.rs")
-            || path.contains("/tests/")
-        {
-            continue;
-        }
-        for forbidden in [".unwrap()", "todo!", "unimplemented!", "dbg!", "TODO", "FIXME"] {
-            assert!(!code(&text).contains(forbidden), "{path} has {forbidden}");
-        }
-    }
+fn code_never_unwraps_and_is_finished() {
+    let forbidden = [".unwrap()", "todo!", "unimplemented!", "dbg!", "TODO", "FIXME"];
+    let code = rust_files().into_iter().filter(|file| !file.is_test());
+    let violations: Vec<_> = code.flat_map(|file| file.find(&forbidden)).collect();
+    assert_none("forbidden outside tests", &violations);
 }
 
 #[test]
-fn apply_and_decide_do_not_know_each_other() {
-    for (path, text) in sources() {
-        if path == "storage/src/apply.rs" {
-            assert!(!text.contains("crate::decide"), "apply knows decide");
+fn decide_and_apply_are_separate() {
+    let mut violations = Vec::new();
+    for file in files(&["storage/src"], "rs") {
+        if file.path == "storage/src/apply.rs" || file.path.starts_with("storage/src/apply/") {
+            violations.extend(file.find(&["crate::decide"]));
         }
-        if path.starts_with("storage/src/decide/") {
-            assert!(!text.contains("crate::apply"), "{path} knows apply");
+        if file.path.starts_with("storage/src/decide/") {
+            violations.extend(file.find(&["crate::apply"]));
         }
     }
+    assert_none("decide and apply must not import each other", &violations);
 }

@@ -1,53 +1,33 @@
-//! Triggers fire on what happens to memories, and say so: in the answer of what fired them, in
-//! their history. They do what they are told and no more.
+//! Triggers fire on events of memories. The response to the write and the history of every node
+//! report each firing.
 
-use std::time::Instant;
+use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tests::{At, Cluster, PATIENCE};
+use tests::{
+    Cluster, array, assert_equal_states, converged, create_trigger, denied_key, eventually, id,
+    string, trigger_history,
+};
 
-use crate::cluster::{assert_equal_states, settled};
 use crate::options;
 
-/// Makes a trigger.
-pub(crate) async fn trigger(cluster: &Cluster, body: &Value) -> Value {
-    let answer = cluster.ask(Method::POST, "/triggers").json(body).send().await;
-    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
-    answer.body
-}
-
-/// All firings, or what `query` asks for, the latest first.
-pub(crate) async fn history(node: &At<'_>, query: &str) -> Vec<Value> {
-    let mut items = Vec::new();
-    let mut cursor = String::new();
-    loop {
-        let path = format!("/triggers/history?limit=200{query}{cursor}");
-        let body = node.ask(Method::GET, &path).send().await.ok();
-        items.extend(body["items"].as_array().unwrap().clone());
-        match body["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&before={next}"),
-            None => return items,
-        }
-    }
-}
-
-async fn refused(cluster: &Cluster, body: &Value, field: &str) {
-    let answer = cluster.ask(Method::POST, "/triggers").json(body).send().await;
-    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{body}: {}", answer.body);
-    assert_eq!(answer.body["field"], field, "{body}: {}", answer.body);
+async fn assert_rejected(cluster: &Cluster, body: &Value, field: &str) {
+    let response = cluster.request(Method::POST, "/triggers").json(body).send().await;
+    assert_eq!(response.status, StatusCode::BAD_REQUEST, "{body}: {}", response.body);
+    assert_eq!(response.body["field"], field, "{body}: {}", response.body);
 }
 
 fn messages(body: &Value) -> Vec<&str> {
-    let said = body["trigger_notifications"].as_array();
-    said.into_iter().flatten().map(|said| said["message"].as_str().unwrap()).collect()
+    let notifications = body["trigger_notifications"].as_array();
+    notifications.into_iter().flatten().map(|one| string(&one["message"])).collect()
 }
 
 #[tokio::test]
-async fn a_trigger_reads_as_it_was_made_and_changed() {
+async fn trigger_reads_as_created_and_updated() {
     let cluster = options().start();
-    let made = trigger(
+    let created = create_trigger(
         &cluster,
         &json!({
             "event": "on_store", "action": "notify", "name": "Facts", "description": "says so",
@@ -67,34 +47,34 @@ async fn a_trigger_reads_as_it_was_made_and_changed() {
         "last_fired_at": null,
     });
     for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(&made[name], value, "{name}");
+        assert_eq!(&created[name], value, "{name}");
     }
-    assert_eq!(made["trigger_id"], made["id"]);
-    let path = format!("/triggers/{}", made["id"].as_str().unwrap());
-    assert_eq!(cluster.ask(Method::GET, &path).send().await.ok(), made);
+    assert_eq!(created["trigger_id"], created["id"]);
+    let path = format!("/triggers/{}", id(&created));
+    assert_eq!(cluster.get(&path).await, created);
     let changes = json!({
         "name": "Plans", "enabled": false, "filter_memory_type": null, "max_fires": null,
         "cooldown_seconds": 0, "action_config": {"message": "so"}, "filter_heat_above": 0.2,
     });
-    let changed = cluster.ask(Method::PATCH, &path).json(&changes).send().await.ok();
+    let changed = cluster.patch(&path, &changes).await;
     for (name, value) in changes.as_object().unwrap() {
         assert_eq!(&changed[name], value, "{name}");
     }
-    assert_eq!(changed["filter_label_pattern"], "deploy", "what is not named stays");
-    let list = cluster.ask(Method::GET, "/triggers").send().await.ok();
+    assert_eq!(changed["filter_label_pattern"], "deploy", "an omitted field is unchanged");
+    let list = cluster.get("/triggers").await;
     assert_eq!(list["items"], json!([changed]));
-    let none = cluster.ask(Method::GET, "/triggers?event=on_recall").send().await.ok();
+    let none = cluster.get("/triggers?event=on_recall").await;
     assert_eq!(none["items"], json!([]));
-    let gone = cluster.ask(Method::DELETE, &path).send().await;
+    let gone = cluster.request(Method::DELETE, &path).send().await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT);
     for method in [Method::GET, Method::DELETE] {
-        let answer = cluster.ask(method, &path).send().await;
-        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{}", answer.body);
+        let response = cluster.request(method, &path).send().await;
+        assert_eq!(response.status, StatusCode::NOT_FOUND, "{}", response.body);
     }
 }
 
 #[tokio::test]
-async fn what_a_trigger_cannot_be_is_refused_by_its_field() {
+async fn invalid_trigger_is_rejected_by_its_field() {
     let cluster = options().start();
     let with = |name: &str, value: Value| {
         let mut body = json!({"event": "on_store", "action": "notify"});
@@ -119,7 +99,7 @@ async fn what_a_trigger_cannot_be_is_refused_by_its_field() {
         ("enabled", with("enabled", json!("yes"))),
         ("name", with("name", json!(long))),
     ] {
-        refused(&cluster, &body, field).await;
+        assert_rejected(&cluster, &body, field).await;
     }
     for (field, action, config) in [
         ("action_config.strength", "boost", json!({"strength": 0})),
@@ -140,94 +120,89 @@ async fn what_a_trigger_cannot_be_is_refused_by_its_field() {
         ),
     ] {
         let body = json!({"event": "on_store", "action": action, "action_config": config});
-        refused(&cluster, &body, field).await;
+        assert_rejected(&cluster, &body, field).await;
     }
-    let list = cluster.ask(Method::GET, "/triggers").send().await.ok();
+    let list = cluster.get("/triggers").await;
     assert_eq!(list["items"], json!([]), "nothing was stored");
     for path in
         ["/triggers/no-id", "/triggers/history?trigger_id=no-id", "/triggers/history?before=x"]
     {
-        let answer = cluster.ask(Method::GET, path).send().await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        let response = cluster.request(Method::GET, path).send().await;
+        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}");
     }
 }
 
 #[tokio::test]
-async fn what_fires_is_told_in_the_answer_and_in_the_history_of_every_node() {
+async fn responses_and_history_report_each_firing() {
     let cluster = options().nodes(3).start();
     for event in ["on_store", "on_boost", "on_relate", "on_recall"] {
         let config = json!({"message": "{event} {label} {heat:.2f}"});
         let body = json!({"event": event, "action": "notify", "action_config": config});
-        trigger(&cluster, &body).await;
+        create_trigger(&cluster, &body).await;
     }
     let stored = cluster.create(&json!({"label": "red fox", "initial_heat": 0.5})).await;
     assert_eq!(messages(&stored), ["on_store red fox 0.50"]);
-    let id = stored["id"].as_str().unwrap();
+    let id = id(&stored);
     let patch = |heat: f64| {
         cluster
-            .ask(Method::PATCH, &format!("/agent/nodes/{id}"))
+            .request(Method::PATCH, &format!("/agent/nodes/{id}"))
             .json(&json!({"current_heat": heat}))
     };
-    assert!(messages(&patch(0.4).send().await.ok()).is_empty(), "it was cooled");
+    assert!(messages(&patch(0.4).send().await.ok()).is_empty(), "it cooled");
     assert_eq!(messages(&patch(0.6).send().await.ok()), ["on_boost red fox 0.60"]);
     let feedback = json!({"node_id": id, "signal": "relevant"});
-    let told = cluster.ask(Method::POST, "/feedback").json(&feedback).send().await.ok();
-    assert_eq!(messages(&told), ["on_boost red fox 0.68"]);
+    let response = cluster.post("/feedback", &feedback).await;
+    assert_eq!(messages(&response), ["on_boost red fox 0.68"]);
     let bulk = json!({"ids": [id], "current_heat": 0.7});
-    let told = cluster.ask(Method::POST, "/agent/nodes/bulk-patch").json(&bulk).send().await.ok();
-    assert_eq!(messages(&told), ["on_boost red fox 0.70"]);
+    let response = cluster.post("/agent/nodes/bulk-patch", &bulk).await;
+    assert_eq!(messages(&response), ["on_boost red fox 0.70"]);
     let batch = json!({"nodes": [{"label": "blue sea"}, {"label": "green hill"}]});
-    let told = cluster.ask(Method::POST, "/agent/nodes/batch").json(&batch).send().await.ok();
-    assert_eq!(messages(&told), ["on_store blue sea 1.00", "on_store green hill 1.00"]);
-    let edge = json!({"source_id": told["results"][0]["id"], "target_id": id});
+    let response = cluster.post("/agent/nodes/batch", &batch).await;
+    assert_eq!(messages(&response), ["on_store blue sea 1.00", "on_store green hill 1.00"]);
+    let edge = json!({"source_id": response["results"][0]["id"], "target_id": id});
     for expected in [vec!["on_relate blue sea 1.00"], vec![]] {
-        let relate = cluster.ask(Method::POST, "/agent/graph/relate").json(&edge);
+        let relate = cluster.request(Method::POST, "/agent/graph/relate").json(&edge);
         assert_eq!(messages(&relate.send().await.ok()), expected);
     }
     let search = json!({"query": "green hill", "limit": 1});
     for _ in 0..3 {
-        let found = cluster.ask(Method::POST, "/agent/search").json(&search).send().await.ok();
+        let found = cluster.post("/agent/search", &search).await;
         assert!(found.is_array());
     }
-    let started = Instant::now();
-    // Each return is one, though the memory is warmed once a minute.
-    while history(&cluster.at(1), "").await.len() < 10 {
-        assert!(started.elapsed() < PATIENCE, "{:?}", history(&cluster.at(1), "").await);
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    settled(&cluster).await;
-    let first = history(&cluster.at(0), "").await;
-    let events: Vec<_> =
-        first.iter().rev().map(|firing| firing["event"].as_str().unwrap()).collect();
+    // Each search fires, though the memory is heated once per minute.
+    let history = async || trigger_history(cluster.at(1), "").await;
+    eventually("recalls fire", history, |firings| firings.len() >= 10).await;
+    converged(&cluster).await;
+    let first = trigger_history(&cluster, "").await;
+    let events: Vec<_> = first.iter().rev().map(|firing| string(&firing["event"])).collect();
     let expected =
         ["on_store", "on_boost", "on_boost", "on_boost", "on_store", "on_store", "on_relate"];
     assert_eq!(events[..7], expected);
     assert_eq!(events[7..], ["on_recall"; 3]);
     for node in cluster.nodes() {
-        assert_eq!(history(&node, "").await, first);
+        assert_eq!(trigger_history(node, "").await, first);
     }
     let newest = &first[0];
     assert_eq!(newest["action"], "notify");
     assert_eq!(newest["action_taken"], "notify");
     assert_eq!(newest["trigger_name"], "on_recall notify");
     assert_eq!(newest["node_label"], "green hill");
-    assert!(newest["result"].as_str().unwrap().starts_with("on_recall green hill"));
-    assert!(newest["fired_at"].as_str().unwrap().ends_with('Z'));
-    let of_one = format!("&trigger_id={}", newest["trigger_id"].as_str().unwrap());
-    assert_eq!(history(&cluster.at(0), &of_one).await.len(), 3);
-    let list = cluster.ask(Method::GET, "/triggers").send().await.ok();
-    let counts: Vec<_> =
-        list["items"].as_array().unwrap().iter().map(|t| &t["fire_count"]).collect();
+    assert!(string(&newest["result"]).starts_with("on_recall green hill"));
+    assert!(string(&newest["fired_at"]).ends_with('Z'));
+    let of_one = format!("&trigger_id={}", string(&newest["trigger_id"]));
+    assert_eq!(trigger_history(&cluster, &of_one).await.len(), 3);
+    let list = cluster.get("/triggers").await;
+    let counts: Vec<_> = array(&list["items"]).iter().map(|t| &t["fire_count"]).collect();
     assert_eq!(counts, [3, 3, 1, 3]);
-    assert_equal_states(&cluster.at(0)).await;
+    assert_equal_states(&cluster).await;
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_fire_and_why_not_the_rest_and_fires_nothing() {
+async fn dry_run_gives_reasons_and_fires_nothing() {
     let cluster = options().start();
     let stored = cluster.create(&json!({"label": "red fox", "initial_heat": 0.5})).await;
     let mut expected = Vec::new();
-    for (with, why) in [
+    for (with, reason) in [
         (json!({}), Value::Null),
         (json!({"enabled": false}), json!("enabled")),
         (json!({"event": "on_boost"}), json!("event")),
@@ -241,103 +216,89 @@ async fn a_dry_run_says_what_would_fire_and_why_not_the_rest_and_fires_nothing()
     ] {
         let mut body = json!({"event": "on_store", "action": "notify"});
         body.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
-        trigger(&cluster, &body).await;
-        expected.push(why);
+        create_trigger(&cluster, &body).await;
+        expected.push(reason);
     }
-    let ask = json!({"event": "on_store", "node_id": stored["id"]});
-    let told = cluster.ask(Method::POST, "/triggers/evaluate").json(&ask).send().await.ok();
-    let items = told["items"].as_array().unwrap();
-    let why: Vec<_> = items.iter().map(|item| item["reason"].clone()).collect();
-    assert_eq!(why, expected);
+    let request = json!({"event": "on_store", "node_id": stored["id"]});
+    let response = cluster.post("/triggers/evaluate", &request).await;
+    let items = array(&response["items"]);
+    let reasons: Vec<_> = items.iter().map(|item| item["reason"].clone()).collect();
+    assert_eq!(reasons, expected);
     assert!(items.iter().all(|item| item["would_fire"] == item["reason"].is_null()));
-    assert!(history(&cluster.at(0), "").await.is_empty(), "nothing fired");
-    let ask = json!({"event": "on_store", "node_id": "00000000-0000-0000-0000-000000000000"});
-    let answer = cluster.ask(Method::POST, "/triggers/evaluate").json(&ask).send().await;
-    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert!(trigger_history(&cluster, "").await.is_empty(), "nothing fired");
+    let request = json!({"event": "on_store", "node_id": "00000000-0000-0000-0000-000000000000"});
+    let response = cluster.request(Method::POST, "/triggers/evaluate").json(&request).send().await;
+    assert_eq!(response.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn a_trigger_knows_no_more_than_its_owner_and_obeys_no_stranger() {
+async fn trigger_access_follows_its_owner() {
     let cluster = options().start();
-    let post = async |path: &str, body: Value| {
-        cluster.ask(Method::POST, path).json(&body).send().await.ok()
-    };
-    let key = post("/keys", json!({"name": "helper", "role": "agent"})).await;
-    let bearer = format!("Bearer {}", key["key"].as_str().unwrap());
-    let rule = json!({"agent_id": "helper", "namespace": "closed", "policy": "deny"});
-    post("/namespaces/acl", rule).await;
-    let by_helper = |method: Method, path: &str, body: Value| {
-        let ask = cluster.ask_bare(method, &format!("/api/v1{path}"));
-        ask.header("Authorization", &bearer).json(&body).send()
+    let key = denied_key(&cluster).await;
+    let by_owner = |method: Method, path: &str, body: Value| {
+        cluster.request_as(&key, method, path).json(&body).send()
     };
     let notify = json!({"event": "on_store", "action": "notify"});
-    let mine = by_helper(Method::POST, "/triggers", notify.clone()).await.ok();
+    let mine = by_owner(Method::POST, "/triggers", notify.clone()).await.ok();
     let bound = json!({"event": "on_store", "action": "notify", "namespace": "closed"});
-    let answer = by_helper(Method::POST, "/triggers", bound).await;
-    assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
-    let others = trigger(&cluster, &notify).await;
+    let response = by_owner(Method::POST, "/triggers", bound).await;
+    assert_eq!(response.status, StatusCode::FORBIDDEN, "{}", response.body);
+    let others = create_trigger(&cluster, &notify).await;
     let stored = cluster.create(&json!({"label": "a", "namespace": "closed"})).await;
-    let said = stored["trigger_notifications"].as_array().unwrap();
-    assert_eq!(said.len(), 1, "the owner of the other may not know: {said:?}");
-    assert_eq!(said[0]["trigger_id"], others["id"]);
+    let notifications = array(&stored["trigger_notifications"]);
+    assert_eq!(notifications.len(), 1, "the other owner has no access: {notifications:?}");
+    assert_eq!(notifications[0]["trigger_id"], others["id"]);
     let stored = cluster.create(&json!({"label": "b", "namespace": "open"})).await;
-    assert_eq!(stored["trigger_notifications"].as_array().unwrap().len(), 2);
-    // What fired in the closed namespace is not told to it either.
-    let told = by_helper(Method::GET, "/triggers/history", json!({})).await.ok();
-    assert_eq!(told["items"].as_array().unwrap().len(), 2, "{told}");
-    let path = |trigger: &Value| format!("/triggers/{}", trigger["id"].as_str().unwrap());
+    assert_eq!(array(&stored["trigger_notifications"]).len(), 2);
+    // Its history has no firing of the closed namespace.
+    let response = by_owner(Method::GET, "/triggers/history", json!({})).await.ok();
+    assert_eq!(array(&response["items"]).len(), 2, "{response}");
+    let path = |trigger: &Value| format!("/triggers/{}", id(trigger));
     for (method, body) in [(Method::PATCH, json!({"enabled": false})), (Method::DELETE, json!({}))]
     {
-        let answer = by_helper(method, &path(&others), body).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
-        assert_eq!(answer.body["error"], "not_owner");
+        let response = by_owner(method, &path(&others), body).await;
+        response.assert_error(403, "not_owner");
     }
-    let changed = by_helper(Method::PATCH, &path(&mine), json!({"enabled": false})).await;
+    let changed = by_owner(Method::PATCH, &path(&mine), json!({"enabled": false})).await;
     assert_eq!(changed.ok()["enabled"], false);
-    assert_eq!(
-        cluster.ask(Method::DELETE, &path(&mine)).send().await.status,
-        StatusCode::NO_CONTENT
-    );
+    let deleted = cluster.request(Method::DELETE, &path(&mine)).send().await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_triggers_are_asked_listed_and_there_after_a_restart() {
-    let cluster = std::sync::Arc::new(options().nodes(3).start());
-    let make = |number: usize| {
+async fn ten_thousand_triggers_fire_and_survive_a_restart() {
+    let cluster = options().nodes(3).start();
+    let create = async |number: usize| {
         let body = json!({
             "event": "on_store", "action": "notify", "name": format!("number {number}"),
             "filter_label_pattern": format!("word {number}."),
         });
-        let cluster = std::sync::Arc::clone(&cluster);
-        async move {
-            let ask = cluster.at(number % 3).ask(Method::POST, "/triggers").json(&body);
-            ask.send().await.ok();
-        }
+        create_trigger(cluster.at(number % 3), &body).await;
     };
-    stream::iter((0..10_000).map(make)).buffer_unordered(64).collect::<()>().await;
+    stream::iter((0..10_000).map(create)).buffer_unordered(64).collect::<()>().await;
     let one = json!({"event": "on_store", "action": "pin"});
-    let answer = cluster.ask(Method::POST, "/triggers").json(&one).send().await;
-    assert_eq!(answer.status, StatusCode::CONFLICT, "{}", answer.body);
-    assert_eq!(answer.body["error"], "too_many");
+    let response = cluster.request(Method::POST, "/triggers").json(&one).send().await;
+    response.assert_error(409, "too_many");
     let stored = cluster.create(&json!({"label": "this is word 4711. of many"})).await;
     assert_eq!(messages(&stored), ["on_store: this is word 4711. of many"]);
-    settled(&cluster).await;
-    cluster.at(2).kill();
-    let _node = cluster.at(2).serve();
-    cluster.at(2).ready().await;
-    let (mut names, mut cursor) = (std::collections::BTreeSet::new(), String::new());
+    converged(&cluster).await;
+    let third = cluster.at(2);
+    third.kill();
+    let _process = third.serve();
+    third.ready().await;
+    let (mut names, mut cursor) = (BTreeSet::new(), String::new());
     loop {
         let path = format!("/triggers?consistency=linearizable{cursor}");
-        let body = cluster.at(2).ask(Method::GET, &path).send().await.ok();
-        let items = body["items"].as_array().unwrap();
-        names.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+        let body = third.get(&path).await;
+        let items = array(&body["items"]);
+        names.extend(items.iter().map(|item| string(&item["name"]).to_owned()));
         match body["next_cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={next}"),
             None => break,
         }
     }
     assert_eq!(names.len(), 10_000);
-    let stored = cluster.at(2).create(&json!({"label": "word 9999."})).await;
+    let stored = third.create(&json!({"label": "word 9999."})).await;
     assert_eq!(messages(&stored), ["on_store: word 9999."]);
-    assert_equal_states(&cluster.at(0)).await;
+    assert_equal_states(&cluster).await;
 }

@@ -1,4 +1,4 @@
-//! The storage engine alone, driven by hand as raft drives it, for benches.
+//! The storage engine without Raft, for benches: decide, encode, apply.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use storage::{
 };
 use tempfile::TempDir;
 
-/// The tenant of everything.
+/// The tenant of all memories.
 pub const TENANT: TenantId = TenantId(1);
 /// The model of all vectors.
 pub const MODEL: ModelId = ModelId([7; 8]);
@@ -21,12 +21,12 @@ pub const MODEL: ModelId = ModelId([7; 8]);
 /// An engine in a temporary folder.
 pub struct Engine {
     writer: Writer,
-    /// What reads it.
+    /// Reads its state.
     pub reader: Reader,
     folder: Arc<TempDir>,
 }
 
-/// A number that looks random, the same in every run.
+/// A pseudo-random number: the output function of SplitMix64.
 pub fn random(seed: u64) -> u64 {
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -34,7 +34,7 @@ pub fn random(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The memory of a number.
+/// A memory with the id of a number.
 pub fn memory(number: u64, label: String, vector: Vector) -> NewMemory {
     let mut id = [0; 16];
     id[..8].copy_from_slice(&number.to_be_bytes());
@@ -45,7 +45,7 @@ pub fn memory(number: u64, label: String, vector: Vector) -> NewMemory {
         decay_class: DecayClass::Normal,
         is_pinned: false,
         min_heat: 0.0,
-        // What published clients send: all begin alike, and age tells them apart.
+        // As published clients send it: heats differ by age only.
         initial_heat: 0.8,
         key_points: Vec::new(),
         suggestions: Vec::new(),
@@ -75,14 +75,14 @@ impl Engine {
             created_at: Timestamp(0),
             last_used_at: None,
         };
-        let form = Action::Bootstrap { cluster, tenant: "t".into(), key_id: KeyId([0; 8]), key };
-        let form = Command { tenant: None, actor: None, receipt: None, action: form };
-        let batch = engine.decide(&[form]);
+        let action = Action::Bootstrap { cluster, tenant: "t".into(), key_id: KeyId([0; 8]), key };
+        let bootstrap = Command { tenant: None, actor: None, receipt: None, action };
+        let batch = engine.decide(&[bootstrap]);
         engine.apply(&batch);
         engine
     }
 
-    /// The same data, opened anew.
+    /// Opens the same data again.
     pub fn reopened(self, options: Options) -> Self {
         let folder = Arc::clone(&self.folder);
         drop(self);
@@ -94,13 +94,13 @@ impl Engine {
         Self { writer, reader, folder }
     }
 
-    /// Decides commands some seconds after the last ones.
+    /// Decides commands at one hour after the last batch.
     pub fn decide(&self, commands: &[Command]) -> Batch {
         let position = self.reader.position();
         let now = Timestamp(position.clock.0 + 3_600_000);
         let mut draft = Draft::new(&self.reader, now);
         for command in commands {
-            decide(&mut draft, command).expect("the state is read").expect("no rejection");
+            decide(&mut draft, command).expect("decided");
         }
         draft.into_batch(BatchId { term: 1, counter: position.batch.counter + 1 })
     }

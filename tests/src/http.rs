@@ -1,15 +1,15 @@
-//! Requests and their answers, as tests look at them.
+//! HTTP requests, and responses as tests read them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 
-/// An answer: status, headers by name, JSON body (null if there is none).
+/// A response: status, headers by name, JSON body (null without one).
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Response {
     /// HTTP status.
     pub status: StatusCode,
     /// Headers, names in lower case.
@@ -18,8 +18,8 @@ pub struct Answer {
     pub body: Value,
 }
 
-impl Answer {
-    /// Its body, which must be that of a success.
+impl Response {
+    /// The body of a success.
     #[track_caller]
     pub fn ok(self) -> Value {
         assert!(self.status.is_success(), "{} {}", self.status, self.body);
@@ -31,53 +31,68 @@ impl Answer {
     pub fn number(&self, header: &str) -> u64 {
         self.headers[header].parse().expect("a number")
     }
+
+    /// Asserts the status and the error code.
+    #[track_caller]
+    pub fn assert_error(&self, status: u16, code: &str) {
+        let found = (self.status.as_u16(), self.body["error"].as_str());
+        assert_eq!(found, (status, Some(code)), "{}", self.body);
+    }
+
+    /// Asserts a 400 that names `field`.
+    #[track_caller]
+    pub fn assert_invalid(&self, field: &str) {
+        let found = (self.status.as_u16(), self.body["field"].as_str());
+        assert_eq!(found, (400, Some(field)), "{}", self.body);
+    }
 }
 
 /// A request to be sent.
-pub struct Ask {
-    pub(crate) request: reqwest::RequestBuilder,
-}
+pub struct Request(pub(crate) RequestBuilder);
 
-impl Ask {
+impl Request {
     /// With a header.
     #[must_use]
     pub fn header(self, name: &str, value: &str) -> Self {
-        Self { request: self.request.header(name, value) }
+        Self(self.0.header(name, value))
     }
 
     /// With a JSON body.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
-        Self { request: self.request.json(body) }
+        Self(self.0.json(body))
     }
 
-    /// With a body as it stands.
+    /// With a body of these bytes.
     #[must_use]
     pub fn raw(self, body: impl Into<Vec<u8>>) -> Self {
-        Self { request: self.request.body(body.into()) }
+        Self(self.0.body(body.into()))
     }
 
-    /// Sends it. An error means that there was no answer.
-    pub async fn try_send(self) -> Result<Answer, reqwest::Error> {
-        let answer = self.request.send().await?;
-        let status = answer.status();
+    /// Sends it.
+    ///
+    /// # Errors
+    /// When there was no response.
+    pub async fn try_send(self) -> Result<Response, reqwest::Error> {
+        let response = self.0.send().await?;
+        let status = response.status();
         let header = |(name, value): (&reqwest::header::HeaderName, &_)| {
             let value: &reqwest::header::HeaderValue = value;
             (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
-        let headers = answer.headers().iter().map(header).collect();
-        let bytes = answer.bytes().await?;
+        let headers = response.headers().iter().map(header).collect();
+        let bytes = response.bytes().await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Ok(Answer { status, headers, body })
+        Ok(Response { status, headers, body })
     }
 
-    /// Sends it; there must be an answer.
-    pub async fn send(self) -> Answer {
-        self.try_send().await.expect("an answer")
+    /// Sends it and returns the response, which must come.
+    pub async fn send(self) -> Response {
+        self.try_send().await.expect("a response")
     }
 }
 
-/// A client with connections of its own that trusts one authority only.
+/// A client with its own connections that trusts one authority only.
 pub fn client(ca: &Path) -> Client {
     // An error means that it is installed already.
     drop(rustls::crypto::ring::default_provider().install_default());
@@ -89,4 +104,22 @@ pub fn client(ca: &Path) -> Client {
         .timeout(Duration::from_secs(30))
         .build()
         .expect("a client")
+}
+
+/// The id of an object of the interface.
+#[track_caller]
+pub fn id(value: &Value) -> &str {
+    string(&value["id"])
+}
+
+/// A JSON string.
+#[track_caller]
+pub fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("not a string: {value}"))
+}
+
+/// A JSON array.
+#[track_caller]
+pub fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("not an array: {value}"))
 }

@@ -1,29 +1,25 @@
-//! Processes that tests start, and what they do to them.
+//! Processes that tests start, signal and end.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::{PATIENCE, POLL};
+use crate::wait::POLL;
+use crate::{Cluster, PATIENCE};
 
-/// A node that the test itself started.
-pub struct Node {
-    pub(crate) child: Child,
-    pub(crate) log: PathBuf,
+/// A `hearth serve` that the test itself started. Dropping it kills it.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
 }
 
-impl Node {
-    /// Starts a node of a configuration file, with further arguments; what it logs goes
-    /// to `log`.
-    pub fn start(binary: &Path, config: &Path, log: &Path, arguments: &[&str]) -> Self {
-        let child = Command::new(binary)
-            .args(["serve", "--config"])
-            .arg(config)
-            .args(arguments)
-            .stderr(std::fs::File::create(log).expect("a log file"))
-            .spawn()
-            .expect("the binary under test starts");
-        Self { child, log: log.to_owned() }
+impl Process {
+    /// Starts a command; its standard error goes to the file `log`.
+    pub fn start(command: &mut Command, log: PathBuf) -> Self {
+        let stderr = std::fs::File::create(&log).expect("a log file");
+        let child = command.stderr(stderr).spawn().expect("the binary under test starts");
+        Self { child, log }
     }
 
     /// Its process id.
@@ -31,19 +27,19 @@ impl Node {
         self.child.id()
     }
 
-    /// Kills it, as a power cut would.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Tells it to stop, and returns whether it ended well.
+    /// Sends SIGTERM and returns whether it ended with success.
     pub fn stop(&mut self) -> bool {
         signal(self.child.id(), "TERM");
-        wait(&mut self.child)
+        self.ended()
     }
 
-    /// Waits until it ends by itself, and returns whether it ended well.
+    /// Waits until it ends by itself, and returns whether it ended with success.
     pub fn ended(&mut self) -> bool {
         wait(&mut self.child)
     }
@@ -54,23 +50,64 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for Process {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// Waits until a child ends, and returns whether it ended well.
-pub(crate) fn wait(child: &mut Child) -> bool {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().expect("the child is ours") {
-            return status.success();
-        }
-        assert!(started.elapsed() < PATIENCE, "the process does not end");
-        std::thread::sleep(POLL);
+/// The processes of a cluster: those of `hearth dev`, or those that a test started instead.
+pub struct Processes {
+    cluster: Arc<Cluster>,
+    restarted: Vec<Option<Process>>,
+}
+
+impl Processes {
+    /// Those of `hearth dev`.
+    pub fn of(cluster: &Arc<Cluster>) -> Self {
+        let restarted = cluster.nodes().map(|_| None).collect();
+        Self { cluster: Arc::clone(cluster), restarted }
     }
+
+    /// Kills the process of a node with SIGKILL.
+    pub fn kill(&mut self, at: usize) {
+        match &mut self.restarted[at] {
+            None => self.cluster.at(at).kill(),
+            Some(process) => process.kill(),
+        }
+    }
+
+    /// Pauses the process of a node, as a pause of its machine would.
+    pub fn pause(&self, at: usize) {
+        signal(self.pid(at), "STOP");
+    }
+
+    /// Resumes a paused process.
+    pub fn resume(&self, at: usize) {
+        signal(self.pid(at), "CONT");
+    }
+
+    fn pid(&self, at: usize) -> u32 {
+        self.restarted[at].as_ref().map_or_else(|| self.cluster.at(at).pid(), Process::pid)
+    }
+
+    /// Starts the process of a killed node again.
+    pub fn start(&mut self, at: usize) {
+        self.restarted[at] = Some(self.cluster.at(at).serve());
+    }
+
+    /// Starts the process of a killed node again and waits until it is ready.
+    pub async fn restart(&mut self, at: usize) {
+        self.start(at);
+        self.cluster.at(at).ready().await;
+    }
+}
+
+/// Waits until a child ends, and returns whether it ended with success.
+pub(crate) fn wait(child: &mut Child) -> bool {
+    let ended = || child.try_wait().expect("the child is ours").map(|status| status.success());
+    block_until("a process ends", ended)
 }
 
 /// Sends a signal to a process that a test started.
@@ -79,17 +116,26 @@ pub fn signal(pid: u32, name: &str) {
     assert!(status.expect("kill runs").success(), "no process {pid}");
 }
 
-/// Waits until a process is gone, all its threads and files with it: `hearth dev`,
-/// its parent, has collected it then.
+/// Waits until a process, its threads and its open files are gone. Its parent `hearth dev`
+/// has collected it then.
 pub fn wait_gone(pid: u32) {
+    let folder = format!("/proc/{pid}");
+    block_until("a process is gone", || (!Path::new(&folder).exists()).then_some(()));
+}
+
+/// The blocking form of [`crate::eventually`].
+fn block_until<T>(what: &str, mut observe: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() {
-        assert!(started.elapsed() < PATIENCE, "process {pid} does not end");
+    loop {
+        if let Some(value) = observe() {
+            return value;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         std::thread::sleep(POLL);
     }
 }
 
-/// CPU time that a process has used, from `/proc` (100 ticks a second on Linux).
+/// CPU time of a process, from `/proc` (100 ticks per second on Linux).
 pub fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();

@@ -1,5 +1,5 @@
-//! A receiver of webhooks that behaves as it is told: answers, refuses, redirects, hangs, or
-//! ends the connection in the middle.
+//! A receiver of webhooks with scripted behaviour: it responds, redirects, hangs, or resets the
+//! connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -8,24 +8,25 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
-/// Longest request that it reads, in bytes.
+/// Longest body that is read, in bytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// A request as it came.
+/// A request of a delivery, as received.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct Delivery {
     /// Path and query.
     pub path: String,
     /// Headers, names in lower case.
     pub headers: BTreeMap<String, String>,
     /// The body.
     pub text: String,
-    /// How many requests of the same `webhook-id` came before.
+    /// How many requests with the same `webhook-id` came before.
     pub before: usize,
 }
 
-impl Request {
+impl Delivery {
     /// The body as JSON.
     #[track_caller]
     pub fn body(&self) -> Value {
@@ -38,7 +39,7 @@ impl Request {
         self.headers.get(name).unwrap_or_else(|| panic!("no header {name}: {:?}", self.headers))
     }
 
-    /// What names the delivery.
+    /// The id of the delivery.
     #[track_caller]
     pub fn id(&self) -> &str {
         self.header("webhook-id")
@@ -48,18 +49,18 @@ impl Request {
 /// What a receiver does with a request.
 #[derive(Debug, Clone)]
 pub enum Behaviour {
-    /// Answers with this status, and these headers.
-    Answer(u16, Vec<(&'static str, String)>),
-    /// Answers nothing for so long, then 200.
+    /// Responds with this status, and these headers.
+    Respond(u16, Vec<(&'static str, String)>),
+    /// Responds 200 after a pause.
     Hang(Duration),
-    /// Ends the connection at once.
+    /// Resets the connection.
     Reset,
 }
 
 impl Behaviour {
-    /// Answers with this status.
+    /// Responds with this status.
     pub fn status(status: u16) -> Self {
-        Self::Answer(status, Vec::new())
+        Self::Respond(status, Vec::new())
     }
 }
 
@@ -67,92 +68,99 @@ impl Behaviour {
 pub struct Receiver {
     /// Where it listens.
     pub url: String,
-    got: Arc<Mutex<Vec<Request>>>,
+    received: watch::Receiver<Vec<Delivery>>,
 }
 
-type Behave = dyn Fn(&Request) -> Behaviour + Send + Sync;
+type Behave = dyn Fn(&Delivery) -> Behaviour + Send + Sync;
 
 impl Receiver {
-    /// Starts one that treats each request as `behave` says.
-    pub async fn start(behave: impl Fn(&Request) -> Behaviour + Send + Sync + 'static) -> Self {
+    /// Starts one that treats each request as `behave` returns.
+    pub async fn start(behave: impl Fn(&Delivery) -> Behaviour + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
-        let got = Arc::<Mutex<Vec<Request>>>::default();
-        let (behave, log): (Arc<Behave>, _) = (Arc::new(behave), Arc::clone(&got));
+        let (sender, received) = watch::channel(Vec::new());
+        let (behave, sender): (Arc<Behave>, _) = (Arc::new(behave), Arc::new(sender));
         tokio::spawn(async move {
-            let seen = Arc::<Mutex<HashMap<String, usize>>>::default();
+            let counts = Arc::<Mutex<HashMap<String, usize>>>::default();
             while let Ok((stream, _)) = listener.accept().await {
-                let (behave, log, seen) =
-                    (Arc::clone(&behave), Arc::clone(&log), Arc::clone(&seen));
+                let (behave, sender, counts) =
+                    (Arc::clone(&behave), Arc::clone(&sender), Arc::clone(&counts));
                 tokio::spawn(async move {
-                    // A connection that breaks is the sender's to notice.
-                    let _: Option<()> = serve(stream, &*behave, &log, &seen).await;
+                    // A broken connection is an error of the sender.
+                    let _: Option<()> = serve(stream, &*behave, &sender, &counts).await;
                 });
             }
         });
-        Self { url, got }
+        Self { url, received }
     }
 
-    /// One that answers 200.
-    pub async fn willing() -> Self {
+    /// One that responds 200.
+    pub async fn accepting() -> Self {
         Self::start(|_| Behaviour::status(200)).await
     }
 
     /// All requests so far.
-    pub fn got(&self) -> Vec<Request> {
-        self.got.lock().expect("no test panics here").clone()
+    pub fn received(&self) -> Vec<Delivery> {
+        self.received.borrow().clone()
     }
 
-    /// Waits until so many requests came.
-    pub async fn wait_for(&self, count: usize) -> Vec<Request> {
-        let started = std::time::Instant::now();
-        loop {
-            let got = self.got();
-            if got.len() >= count {
-                return got;
-            }
-            assert!(started.elapsed() < crate::PATIENCE, "{} of {count} requests", got.len());
-            tokio::time::sleep(crate::POLL).await;
-        }
+    /// How many requests came so far.
+    pub fn count(&self) -> usize {
+        self.received.borrow().len()
+    }
+
+    /// Waits until `count` requests came. Returns at once when the last of them comes, while
+    /// it has no response yet.
+    pub async fn reach(&self, count: usize) {
+        let mut received = self.received.clone();
+        let reached = received.wait_for(|received| received.len() >= count);
+        let reached = tokio::time::timeout(crate::PATIENCE, reached).await.is_ok();
+        assert!(reached, "{} of {count} requests", self.count());
+    }
+
+    /// Waits until `count` requests came, and returns all.
+    pub async fn wait_for(&self, count: usize) -> Vec<Delivery> {
+        self.reach(count).await;
+        self.received()
     }
 }
 
 async fn serve(
     stream: TcpStream,
     behave: &Behave,
-    log: &Mutex<Vec<Request>>,
-    seen: &Mutex<HashMap<String, usize>>,
+    received: &watch::Sender<Vec<Delivery>>,
+    counts: &Mutex<HashMap<String, usize>>,
 ) -> Option<()> {
     let mut stream = BufReader::new(stream);
     let mut request = read(&mut stream).await?;
     {
-        let mut seen = seen.lock().ok()?;
-        let count = seen.entry(request.headers.get("webhook-id")?.clone()).or_default();
+        let mut counts = counts.lock().ok()?;
+        let count = counts.entry(request.headers.get("webhook-id")?.clone()).or_default();
         request.before = *count;
         *count += 1;
     }
     let behaviour = behave(&request);
-    log.lock().ok()?.push(request);
+    received.send_modify(|received| received.push(request));
     let (status, headers) = match behaviour {
-        Behaviour::Answer(status, headers) => (status, headers),
+        Behaviour::Respond(status, headers) => (status, headers),
         Behaviour::Hang(pause) => {
             tokio::time::sleep(pause).await;
             (200, Vec::new())
         }
         Behaviour::Reset => {
-            // The system answers what is unread with a reset.
+            // Closing with unread bytes resets the connection.
             stream.get_ref().set_zero_linger().ok()?;
             return None;
         }
     };
-    let mut answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n");
+    let mut response = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n");
     for (name, value) in headers {
-        answer += &format!("{name}: {value}\r\n");
+        response += &format!("{name}: {value}\r\n");
     }
-    stream.get_mut().write_all((answer + "\r\n").as_bytes()).await.ok()
+    stream.get_mut().write_all((response + "\r\n").as_bytes()).await.ok()
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
+async fn read(stream: &mut BufReader<TcpStream>) -> Option<Delivery> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
     let path = line.split(' ').nth(1)?.to_owned();
@@ -166,5 +174,5 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     let length: usize = headers.get("content-length")?.parse().ok()?;
     let mut body = vec![0; length.min(BODY_BYTES_MAX)];
     stream.read_exact(&mut body).await.ok()?;
-    Some(Request { path, headers, text: String::from_utf8(body).ok()?, before: 0 })
+    Some(Delivery { path, headers, text: String::from_utf8(body).ok()?, before: 0 })
 }

@@ -1,19 +1,19 @@
-//! A reader of server-sent events, as the standard has them.
+//! A reader of server-sent events (WHATWG HTML, section 9.2).
 
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
-use crate::{Ask, At, PATIENCE};
+use crate::{Node, PATIENCE, Request};
 
-/// For how long a test reads one stream at most.
+/// Longest that a test reads one stream.
 const STREAM_PATIENCE: Duration = Duration::from_secs(600);
 
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What `Last-Event-ID` takes.
+    /// Its id, for `Last-Event-ID`.
     pub id: String,
     /// Its name.
     pub kind: String,
@@ -22,52 +22,63 @@ pub struct Event {
 }
 
 /// An open stream.
+#[derive(Debug)]
 pub struct Stream {
-    answer: reqwest::Response,
+    response: reqwest::Response,
     text: String,
 }
 
 impl Stream {
-    /// Opens one; status and body of a rejection. `query` follows `/events`.
+    /// Opens the event stream of a node. `query` follows `/events`; `last` is the
+    /// `Last-Event-ID`.
     ///
     /// # Errors
-    /// When the node does not answer, or refuses: its status and body, then.
+    /// Status and body of a rejection; `None` without a response.
     pub async fn open(
-        node: &At<'_>,
+        node: &Node,
         query: &str,
         last: Option<&str>,
     ) -> Result<Self, Option<(StatusCode, Value)>> {
-        let mut ask = node.ask(Method::GET, &format!("/events{query}"));
+        let mut request = node.request(Method::GET, &format!("/events{query}"));
         if let Some(last) = last {
-            ask = ask.header("Last-Event-ID", last);
+            request = request.header("Last-Event-ID", last);
         }
-        Self::of(ask).await
+        Self::of(request).await
     }
 
-    /// Opens the one that `ask` asks for; see [`Stream::open`].
+    /// Opens the stream of a request.
     ///
     /// # Errors
-    /// As there.
-    pub async fn of(ask: Ask) -> Result<Self, Option<(StatusCode, Value)>> {
-        // Streams go on for longer than answers may take.
-        let answer = ask.request.timeout(STREAM_PATIENCE).send().await.map_err(|_| None)?;
-        if !answer.status().is_success() {
-            let status = answer.status();
-            return Err(Some((status, answer.json().await.unwrap_or_default())));
+    /// See [`Stream::open`].
+    pub async fn of(request: Request) -> Result<Self, Option<(StatusCode, Value)>> {
+        // A stream is longer than the client's timeout for responses.
+        let response = request.0.timeout(STREAM_PATIENCE).send().await.map_err(|_| None)?;
+        if !response.status().is_success() {
+            let status = response.status();
+            return Err(Some((status, response.json().await.unwrap_or_default())));
         }
-        assert_eq!(answer.headers()["content-type"], "text/event-stream");
-        Ok(Self { answer, text: String::new() })
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Ok(Self { response, text: String::new() })
     }
 
-    /// The next event; `None` once the stream has ended, or broken.
+    /// Opens the event stream of a node and reads its `ready` event.
+    pub async fn ready(node: &Node, query: &str, last: Option<&str>) -> (Self, Event) {
+        let stream = Self::open(node, query, last).await;
+        let mut stream = stream.unwrap_or_else(|rejection| panic!("{rejection:?}"));
+        let ready = stream.expect().await;
+        assert_eq!(ready.kind, "ready");
+        (stream, ready)
+    }
+
+    /// The next event; `None` after the end or a break.
     pub async fn next(&mut self) -> Option<Event> {
         self.try_next().await.ok()?
     }
 
-    /// The next event; `None` once the stream has ended.
+    /// The next event; `None` after the end.
     ///
     /// # Errors
-    /// When it broke off.
+    /// When the connection broke.
     pub async fn try_next(&mut self) -> Result<Option<Event>, reqwest::Error> {
         loop {
             while let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -77,7 +88,7 @@ impl Stream {
                     return Ok(event);
                 }
             }
-            let Some(chunk) = self.answer.chunk().await? else { return Ok(None) };
+            let Some(chunk) = self.response.chunk().await? else { return Ok(None) };
             self.text += &String::from_utf8_lossy(&chunk);
         }
     }
@@ -85,7 +96,7 @@ impl Stream {
     /// The next event, which must come.
     pub async fn expect(&mut self) -> Event {
         let next = tokio::time::timeout(PATIENCE, self.next()).await;
-        next.expect("an event in time").expect("the stream goes on")
+        next.expect("an event in time").expect("the stream continues")
     }
 }
 

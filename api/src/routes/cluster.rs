@@ -1,21 +1,75 @@
-//! The cluster, for its operator: how it stands, who belongs to it, who leads, and
-//! whether all nodes hold the same. On the operator's listener only.
+//! The cluster, for its operator: status, members, leadership, verification. On the operator's
+//! listener only.
 
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use raft::{ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification};
-use serde_json::{Value, json};
+use raft::{ClusterStatus, Operation, OperationResult, Verification};
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::Body;
 use crate::limits::OPERATION_DEADLINE;
+use crate::requests::ValidJson;
+use crate::requests::cluster::{NewMember, Transfer};
+use crate::requests::path::NodePath;
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
-/// Longest host name with its port.
-const ADDRESS_BYTES_MAX: usize = 512;
+/// The cluster, as its leader reports it.
+#[derive(Serialize)]
+struct ClusterView {
+    leader: u64,
+    term: u64,
+    last_log_index: u64,
+    /// Whether a membership change is under way.
+    changing: bool,
+    members: Vec<MemberView>,
+}
+
+#[derive(Serialize)]
+struct MemberView {
+    id: u64,
+    address: String,
+    /// `leader`, `voter` or `learner`.
+    role: String,
+    /// Log entries that the member lacks.
+    lag: Option<u64>,
+    last_contact_ms: Option<u64>,
+}
+
+/// The state hashes of all members at one index.
+#[derive(Serialize)]
+struct VerificationView {
+    index: u64,
+    equal: bool,
+    differ: bool,
+    nodes: Vec<HashView>,
+    quarantined: Vec<u64>,
+}
+
+#[derive(Serialize)]
+struct HashView {
+    id: u64,
+    sha256: Option<String>,
+}
+
+/// An operation was carried out.
+#[derive(Serialize)]
+struct DoneView {
+    /// Always true.
+    done: bool,
+}
+
+/// The result of an operation.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OperationView {
+    Cluster(ClusterView),
+    Verification(VerificationView),
+    Done(DoneView),
+}
 
 pub(crate) fn routes() -> Router<App> {
     Router::new()
@@ -26,102 +80,101 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster/verify", post(cluster_verify))
 }
 
-async fn cluster_get(State(app): State<App>) -> ApiResult<Json<Value>> {
+async fn cluster_get(State(app): State<App>) -> ApiResult<Json<OperationView>> {
     operate(&app, Operation::Status).await
 }
 
-/// Lets a pristine node in: `{"id": 4, "address": "host:port"}`.
+/// Adds a pristine node: `{"id": 4, "address": "host:port"}`.
 async fn member_add(
     State(app): State<App>,
-    headers: HeaderMap,
-    body: Body,
-) -> ApiResult<(StatusCode, Json<Value>)> {
-    json_only(&headers)?;
-    let address = body.fields.full_text("address", ADDRESS_BYTES_MAX)?;
-    let address = address.ok_or_else(|| ApiError::invalid("address", "is required"))?;
-    let add = Operation::Add { node: body.fields.node("id")?, address };
+    _: JsonOnly,
+    ValidJson(request): ValidJson<NewMember>,
+) -> ApiResult<(StatusCode, Json<OperationView>)> {
+    let add = Operation::Add { node: request.id.0, address: request.address.0 };
     Ok((StatusCode::ACCEPTED, operate(&app, add).await?))
 }
 
-async fn member_remove(State(app): State<App>, Path(id): Path<String>) -> ApiResult<Json<Value>> {
-    let node = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a node"))?;
+async fn member_remove(
+    State(app): State<App>,
+    NodePath(node): NodePath,
+) -> ApiResult<Json<OperationView>> {
     operate(&app, Operation::Remove { node }).await
 }
 
-/// Has another voter lead: `{"to": 2}`.
+/// Transfers leadership to another voter: `{"to": 2}`.
 async fn leader_transfer(
     State(app): State<App>,
-    headers: HeaderMap,
-    body: Body,
-) -> ApiResult<Json<Value>> {
-    json_only(&headers)?;
-    operate(&app, Operation::Transfer { to: body.fields.node("to")? }).await
+    _: JsonOnly,
+    ValidJson(request): ValidJson<Transfer>,
+) -> ApiResult<Json<OperationView>> {
+    operate(&app, Operation::Transfer { to: request.to.0 }).await
 }
 
-async fn cluster_verify(State(app): State<App>, headers: HeaderMap) -> ApiResult<Json<Value>> {
-    json_only(&headers)?;
+async fn cluster_verify(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {
     operate(&app, Operation::Verify).await
 }
 
-/// This listener takes no key: a page in a browser on this machine must not be able
-/// to change the cluster. Browsers send JSON to others only with their consent.
-fn json_only(headers: &HeaderMap) -> ApiResult<()> {
-    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    match sent.is_some_and(|sent| sent.starts_with("application/json")) {
-        true => Ok(()),
-        false => Err(ApiError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "json_only",
-            "send Content-Type: application/json",
-        )),
+/// A request with a JSON content type. This listener requires no key, and a web page in a local
+/// browser must not change the cluster: browsers send JSON to other origins only with their
+/// consent.
+struct JsonOnly;
+
+impl FromRequestParts<App> for JsonOnly {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
+        let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        match sent.is_some_and(|sent| sent.starts_with("application/json")) {
+            true => Ok(Self),
+            false => Err(ApiError::new(
+                ErrorKind::UnsupportedType,
+                "json_only",
+                "send Content-Type: application/json",
+            )),
+        }
     }
 }
 
-async fn operate(app: &App, operation: Operation) -> ApiResult<Json<Value>> {
+async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
-    match app.raft().operate(operation, deadline).await {
-        Ok(OperationResult::Status(status)) => Ok(Json(cluster(&status))),
-        Ok(OperationResult::Verified(verification)) => Ok(Json(verified(&verification))),
-        Ok(OperationResult::Done) => Ok(Json(json!({ "done": true }))),
-        Err(error @ OperateError::NoLeader) => {
-            Err(ApiError::unavailable("no_leader", error.to_string()))
-        }
-        Err(error @ OperateError::Unknown) => {
-            Err(ApiError::new(StatusCode::GATEWAY_TIMEOUT, "outcome_unknown", error.to_string()))
-        }
-        Err(OperateError::Refused(reason)) => {
-            Err(ApiError::new(StatusCode::CONFLICT, "refused", reason))
+    Ok(Json(match app.service().raft().operate(operation, deadline).await? {
+        OperationResult::Status(status) => OperationView::Cluster((&status).into()),
+        OperationResult::Verified(result) => OperationView::Verification((&result).into()),
+        OperationResult::Done => OperationView::Done(DoneView { done: true }),
+    }))
+}
+
+impl From<&ClusterStatus> for ClusterView {
+    fn from(status: &ClusterStatus) -> Self {
+        let members = status.members.iter().map(|member| MemberView {
+            id: member.node,
+            address: member.address.clone(),
+            role: member.role.clone(),
+            lag: member.lag,
+            last_contact_ms: member.last_contact_ms,
+        });
+        Self {
+            leader: status.leader,
+            term: status.term,
+            last_log_index: status.last_log_index,
+            changing: status.changing,
+            members: members.collect(),
         }
     }
 }
 
-fn cluster(status: &ClusterStatus) -> Value {
-    let member = |member: &MemberStatus| {
-        json!({
-            "id": member.node,
-            "address": member.address,
-            "role": member.role,
-            "lag": member.lag,
-            "last_contact_ms": member.last_contact_ms,
-        })
-    };
-    json!({
-        "leader": status.leader,
-        "term": status.term,
-        "last_log_index": status.last_log_index,
-        "changing": status.changing,
-        "members": status.members.iter().map(member).collect::<Vec<_>>(),
-    })
-}
-
-fn verified(verification: &Verification) -> Value {
-    let hex = |hash: &[u8; 32]| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let node = |(node, hash): &(u64, Option<[u8; 32]>)| json!({ "id": node, "sha256": hash.as_ref().map(hex) });
-    json!({
-        "index": verification.index,
-        "equal": verification.agrees(),
-        "differ": verification.differs(),
-        "nodes": verification.hashes.iter().map(node).collect::<Vec<_>>(),
-        "quarantined": verification.quarantined,
-    })
+impl From<&Verification> for VerificationView {
+    fn from(result: &Verification) -> Self {
+        let node = |(id, hash): &(u64, Option<[u8; 32]>)| HashView {
+            id: *id,
+            sha256: hash.as_ref().map(hex::encode),
+        };
+        Self {
+            index: result.index,
+            equal: result.agrees(),
+            differ: result.differs(),
+            nodes: result.hashes.iter().map(node).collect(),
+            quarantined: result.quarantined.clone(),
+        }
+    }
 }

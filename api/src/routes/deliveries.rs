@@ -1,50 +1,47 @@
-//! What fired triggers owe to the world: what is pending, dead letters, and their replay. Attempts
-//! are in the history of triggers.
+//! Webhook deliveries: pending ones, dead letters, and their replay. Delivered ones are in the
+//! trigger history.
 
-use axum::Json;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage};
-use storage::{Action, Reply};
-use tokio::time::Instant;
+use storage::model::trigger::TriggerEvent;
 use utoipa::ToSchema;
 
 use crate::app::App;
 use crate::auth::{AgentCaller, ReaderCaller};
-use crate::consistency::Freshness;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Query};
-use crate::limits::{BULK_DEADLINE, HISTORY_DEFAULT, HISTORY_MAX};
-use crate::openapi::{Missing, Reading, Writing};
-use crate::wire::requests::Fresh;
-use crate::wire::{schema, timestamp, trigger_requests as requests};
-use crate::write::ask;
+use crate::openapi::{NotFound, ReadErrors, WriteErrors};
+use crate::read::FreshRead;
+use crate::requests::headers::Fresh;
+use crate::requests::triggers::{DeliveryQuery, Replay};
+use crate::requests::{ValidJson, ValidQuery};
+use crate::responses::{Respond, timestamp, word};
+use crate::service::error::ApiResult;
+use crate::words::DeliveryStatus;
 
 /// A page of deliveries.
 #[derive(Serialize, ToSchema)]
-struct DeliveryList {
+pub(crate) struct DeliveryPage {
     /// By trigger, in the order of its firings.
-    items: Vec<ShownDelivery>,
-    /// Where the next page begins; null on the last.
+    items: Vec<DeliveryView>,
+    /// Cursor of the next page; null on the last.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
 /// A delivery.
 #[derive(Serialize, ToSchema)]
-struct ShownDelivery {
+struct DeliveryView {
     /// The `webhook-id` of its requests.
     id: String,
     #[schema(format = Uuid)]
     trigger_id: String,
     trigger_name: String,
-    #[schema(schema_with = schema::trigger_event)]
+    #[schema(schema_with = word::<TriggerEvent>)]
     event: &'static str,
     #[schema(format = Uuid)]
     node_id: String,
     namespace: String,
-    #[schema(schema_with = schema::delivery_status)]
+    #[schema(schema_with = word::<DeliveryStatus>)]
     status: &'static str,
     attempts: u32,
     /// Why the last attempt failed.
@@ -59,111 +56,84 @@ struct ShownDelivery {
     fired_at: String,
 }
 
-/// Dead letters that are pending again.
+/// Dead letters that were made pending again.
 #[derive(Serialize, ToSchema)]
-struct Replayed {
+pub(crate) struct Replayed {
     replayed: usize,
-    /// Whether there are more: ask again.
+    /// Whether there are more: repeat the request.
     has_more: bool,
 }
 
-/// List deliveries that are pending, and dead letters. What was delivered is in the history.
+/// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
-    params(requests::DeliveryQuery, Fresh),
-    responses((status = OK, body = DeliveryList), Reading))]
+    params(DeliveryQuery, Fresh),
+    responses((status = OK, body = DeliveryPage), ReadErrors))]
 pub(crate) async fn delivery_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    Query(query): Query,
-) -> ApiResult<Response> {
-    let limit = query.clamped("limit", HISTORY_DEFAULT, 1, HISTORY_MAX)?;
-    let cursor = query.one_of("cursor", id, "the next_cursors of pages")?;
-    let status = |name: &str| STATUSES.into_iter().find(|status| *status == name);
-    let status = query.one_of("status", status, "pending, dead_letter")?;
+    FreshRead(freshness): FreshRead,
+    ValidQuery(query): ValidQuery<DeliveryQuery>,
+) -> ApiResult<Respond<DeliveryPage>> {
+    let (limit, cursor) = (query.limit(), query.cursor.map(|cursor| cursor.0));
+    let wanted = query.status.map(|status| status.0);
     let (tenant, access) = (caller.tenant, caller.access);
-    let page = app
-        .read(move |reader| {
-            let wanted = |delivery: &Delivery| {
-                status.is_none_or(|wanted| wanted == status_of(delivery))
-                    && access.allows(&delivery.namespace)
-            };
-            reader.deliveries(tenant, cursor, limit, wanted)
-        })
-        .await?;
-    let items = page.deliveries.iter().map(|(id, delivery)| shown(*id, delivery)).collect();
-    let body = DeliveryList { items, next_cursor: page.next.map(|id| id.to_string()) };
-    Ok((freshness, Json(body)).into_response())
+    let read = move |reader: &storage::Reader| {
+        let is_wanted = |delivery: &Delivery| {
+            wanted.is_none_or(|wanted| wanted == DeliveryStatus::from(&delivery.stage))
+                && access.allows(&delivery.namespace)
+        };
+        reader.deliveries(tenant, cursor, limit, is_wanted)
+    };
+    let page = app.service().read(read).await?;
+    let view = |(id, delivery): &(DeliveryId, Delivery)| DeliveryView::new(*id, delivery);
+    let items = page.deliveries.iter().map(view).collect();
+    let body = DeliveryPage { items, next_cursor: page.next.map(|id| id.to_string()) };
+    Ok(Respond::ok(freshness, body))
 }
 
-/// Send dead letters anew: one, or all if none is named.
+/// Make dead letters pending again: one, or all if none is named.
 #[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
-    request_body = requests::Replay,
-    responses((status = OK, body = Replayed), Writing, Missing))]
+    request_body = Replay,
+    responses((status = OK, body = Replayed), WriteErrors, NotFound))]
 pub(crate) async fn delivery_replay(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    body: Body,
-) -> ApiResult<Response> {
-    let one = body.fields.one_of("id", id, "the ids of deliveries")?;
-    let until = Instant::now() + BULK_DEADLINE;
-    let (mut replayed, mut last) = (0, None);
-    loop {
-        let answer = match ask(&app, &caller, None, Action::ReplayDeliveries(one)).await {
-            Ok(answer) => answer,
-            // What is done is told; the rest may be asked for again.
-            Err(error) => match last {
-                Some(freshness) if replayed > 0 => {
-                    let body = Replayed { replayed, has_more: true };
-                    return Ok((freshness, Json(body)).into_response());
-                }
-                _ => return Err(error),
-            },
-        };
-        let Reply::ReplayedDeliveries { count, has_more } = answer.reply else {
-            return Err(ApiError::internal());
-        };
-        replayed += count;
-        let freshness: Freshness = answer.freshness;
-        last = Some(freshness);
-        if !has_more || count == 0 || Instant::now() >= until {
-            let body = Replayed { replayed, has_more };
-            return Ok((freshness, Json(body)).into_response());
+    ValidJson(request): ValidJson<Replay>,
+) -> ApiResult<Respond<Replayed>> {
+    let id = request.id.map(|id| id.0);
+    let result = app.service().replay_deliveries(&caller, id).await?;
+    let body = Replayed { replayed: result.replayed, has_more: result.has_more };
+    Ok(Respond::ok(result.freshness, body))
+}
+
+impl From<&DeliveryStage> for DeliveryStatus {
+    fn from(stage: &DeliveryStage) -> Self {
+        match stage {
+            DeliveryStage::Pending(_) => Self::Pending,
+            DeliveryStage::DeadLettered(_) => Self::DeadLetter,
         }
     }
 }
 
-/// What may become of a delivery before it arrives.
-pub(crate) const STATUSES: [&str; 2] = ["pending", "dead_letter"];
-
-fn status_of(delivery: &Delivery) -> &'static str {
-    match delivery.stage {
-        DeliveryStage::Pending(_) => STATUSES[0],
-        DeliveryStage::DeadLettered(_) => STATUSES[1],
-    }
-}
-
-fn id(text: &str) -> Option<DeliveryId> {
-    text.parse().ok()
-}
-
-fn shown(id: DeliveryId, delivery: &Delivery) -> ShownDelivery {
-    let (due_at, dead_lettered_at) = match delivery.stage {
-        DeliveryStage::Pending(at) => (Some(timestamp(at)), None),
-        DeliveryStage::DeadLettered(at) => (None, Some(timestamp(at))),
-    };
-    ShownDelivery {
-        id: id.to_string(),
-        trigger_id: id.trigger.to_string(),
-        trigger_name: delivery.trigger_name.clone(),
-        event: delivery.event.name(),
-        node_id: delivery.memory.to_string(),
-        namespace: delivery.namespace.clone(),
-        status: status_of(delivery),
-        attempts: delivery.attempts,
-        reason: Some(delivery.reason.clone()).filter(|reason| !reason.is_empty()),
-        due_at,
-        dead_lettered_at,
-        fired_at: timestamp(delivery.fired_at),
+impl DeliveryView {
+    fn new(id: DeliveryId, delivery: &Delivery) -> Self {
+        let (due_at, dead_lettered_at) = match delivery.stage {
+            DeliveryStage::Pending(at) => (Some(timestamp(at)), None),
+            DeliveryStage::DeadLettered(at) => (None, Some(timestamp(at))),
+        };
+        Self {
+            id: id.to_string(),
+            trigger_id: id.trigger.to_string(),
+            trigger_name: delivery.trigger_name.clone(),
+            event: delivery.event.name(),
+            node_id: delivery.memory.to_string(),
+            namespace: delivery.namespace.clone(),
+            status: DeliveryStatus::from(&delivery.stage).name(),
+            attempts: delivery.attempts,
+            reason: Some(delivery.reason.clone()).filter(|reason| !reason.is_empty()),
+            due_at,
+            dead_lettered_at,
+            fired_at: timestamp(delivery.fired_at),
+        }
     }
 }

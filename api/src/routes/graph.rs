@@ -1,38 +1,34 @@
-//! Edges between memories: made, shown, undone; and the graph view.
+//! Edges between memories, their neighbours, and the graph view.
 
 use std::collections::HashSet;
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
 use serde::Serialize;
-use storage::model::edge::{Edge, RELATION_BYTES_MAX};
-use storage::model::id::MemoryId;
-use storage::model::tenant::Caller;
+use storage::model::caller::Caller;
+use storage::model::edge::Edge;
 use storage::{Action, Filter, HotRequest, Neighbour, Reply, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::auth::{AdminCaller, AgentCaller, ReaderCaller, may_read};
-use crate::consistency::Freshness;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields, Id, Query};
-use crate::limits::{GRAPH_DEFAULT, GRAPH_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT};
-use crate::openapi::{Missing, Reading, Writing};
-use crate::routes::memories::read_namespace;
-use crate::wire;
-use crate::wire::memory::Memory;
-use crate::wire::requests::{self, Fresh, Home};
-use crate::wire::trigger::WithNotifications;
-use crate::write::{Answer, ask};
-
-/// Relation of memories when nobody says.
-const RELATION_DEFAULT: &str = "related_to";
+use crate::auth::{AdminCaller, AgentCaller, ReaderCaller};
+use crate::openapi::{NotFound, ReadErrors, WriteErrors};
+use crate::read::FreshRead;
+use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
+use crate::requests::headers::{Fresh, Home};
+use crate::requests::memories::named_namespace;
+use crate::requests::path::MemoryPath;
+use crate::requests::{JsonBody, QueryText, ValidJson, ValidQuery};
+use crate::responses::memory::Memory;
+use crate::responses::trigger::WithNotifications;
+use crate::responses::{Respond, timestamp};
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::read_namespace;
+use crate::service::writes::Done;
 
 /// An edge.
 #[derive(Serialize, ToSchema)]
-struct Related {
+pub(crate) struct EdgeView {
     id: String,
     #[schema(format = Uuid)]
     source_id: String,
@@ -42,35 +38,35 @@ struct Related {
     weight: f64,
     #[schema(format = DateTime)]
     created_at: String,
-    /// True, if it is no more.
+    /// True after its deletion.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     deleted: bool,
 }
 
-/// A memory that another is related to.
+/// A memory with an edge to another one.
 #[derive(Serialize, ToSchema)]
-struct NeighbourMemory {
+pub(crate) struct NeighbourView {
     #[serde(flatten)]
     memory: Memory,
-    /// Of the last edge on the way.
+    /// Relation of the last edge of the path.
     relation: String,
     weight: f64,
-    /// Edges on the way.
+    /// Edges of the path.
     hops: u32,
 }
 
-/// The memories that one is related to.
+/// The neighbours of a memory.
 #[derive(Serialize, ToSchema)]
-struct Neighbours {
+pub(crate) struct Neighbours {
     #[schema(format = Uuid)]
     node_id: String,
-    neighbors: Vec<NeighbourMemory>,
+    neighbors: Vec<NeighbourView>,
 }
 
 /// Memories and the edges between them.
 #[derive(Serialize, ToSchema)]
-struct Graph {
+pub(crate) struct Graph {
     nodes: Vec<Memory>,
     links: Vec<Link>,
     /// Memories of the hot tier.
@@ -79,29 +75,29 @@ struct Graph {
 
 /// An edge of the graph view.
 #[derive(Serialize, ToSchema)]
-struct Link {
+pub(crate) struct Link {
     #[schema(format = Uuid)]
     source: String,
     #[schema(format = Uuid)]
     target: String,
     relation: String,
-    /// The relation, by another name.
+    /// The relation, again.
     edge_type: String,
     weight: f64,
 }
 
-/// How the graph of edges stands.
+/// Size of the graph of edges.
 #[derive(Serialize, ToSchema)]
-struct GraphStatus {
+pub(crate) struct GraphStatus {
     /// Always `ok`.
     status: &'static str,
     total_nodes: u64,
     total_edges: u64,
 }
 
-/// Whether a memory's edges lead somewhere.
+/// Whether all edges of a memory lead to existing memories.
 #[derive(Serialize, ToSchema)]
-struct Verified {
+pub(crate) struct EdgeCheck {
     #[schema(format = Uuid)]
     node_id: String,
     edges: usize,
@@ -109,92 +105,93 @@ struct Verified {
     verified: bool,
 }
 
-/// Relate two memories. 200 if they were already.
+/// Create an edge between two memories. 200 if it existed already.
 #[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
-    request_body = requests::Relation,
-    responses((status = CREATED, body = WithNotifications<Related>), (status = OK, body = WithNotifications<Related>),
-        Writing, Missing))]
+    request_body = Relation,
+    responses((status = CREATED, body = WithNotifications<EdgeView>),
+        (status = OK, body = WithNotifications<EdgeView>), WriteErrors, NotFound))]
 pub(crate) async fn edge_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    body: Body,
-) -> ApiResult<Response> {
-    let (source, target, relation) = ends(&body.fields)?;
-    let action = Action::CreateEdge(source, target, relation);
-    let Answer { freshness, reply, notifications } = ask(&app, &caller, None, action).await?;
-    let Reply::Edge { edge, is_new } = reply else { return Err(ApiError::internal()) };
+    ValidJson(request): ValidJson<Relation>,
+) -> ApiResult<Respond<WithNotifications<EdgeView>>> {
+    let action = Action::CreateEdge(request.into_edge()?);
+    let (edge, is_new, done) = submit(&app, &caller, action).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let body = WithNotifications::new(shown(&edge), &notifications);
-    Ok((status, freshness, Json(body)).into_response())
+    let body = WithNotifications::new(EdgeView::from(&edge), &done.notifications);
+    Ok(Respond::ok(done.freshness, body).with_status(status))
 }
 
-/// Take an edge away: the same fields, in the query or in the body.
-#[utoipa::path(delete, path = "/api/v1/agent/graph/relate", tag = "graph",
-    params(requests::Relation),
-    responses((status = OK, body = Related), Writing, Missing))]
+/// Delete an edge. The same fields, in the query or in the body.
+#[utoipa::path(delete, path = "/api/v1/agent/graph/relate", tag = "graph", params(Relation),
+    responses((status = OK, body = EdgeView), WriteErrors, NotFound))]
 pub(crate) async fn edge_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    Query(query): Query,
-    body: Body,
-) -> ApiResult<Response> {
-    let in_query = query.alias(&["source_id"]).is_some();
-    let (source, target, relation) = ends(if in_query { &query } else { &body.fields })?;
-    let action = Action::DeleteEdge(source, target, relation);
-    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
-    let Reply::Edge { edge, .. } = reply else { return Err(ApiError::internal()) };
-    let body = Related { deleted: true, ..shown(&edge) };
-    Ok((freshness, Json(body)).into_response())
+    query: QueryText,
+    body: JsonBody,
+) -> ApiResult<Respond<EdgeView>> {
+    let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
+    let action = Action::DeleteEdge(request.into_edge()?);
+    let (edge, _, done) = submit(&app, &caller, action).await?;
+    Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(&edge) }))
 }
 
-/// List the memories that one is related to, the nearest first.
+async fn submit(app: &App, caller: &Caller, action: Action) -> ApiResult<(Edge, bool, Done<()>)> {
+    let Done { freshness, value, notifications } =
+        app.service().submit(caller, None, action).await?;
+    let Reply::Edge { edge, is_new } = value else { return Err(ApiError::internal()) };
+    Ok((edge, is_new, Done { freshness, value: (), notifications }))
+}
+
+/// List the neighbours of a memory, the nearest first.
 #[utoipa::path(get, path = "/api/v1/agent/graph/neighbors/{id}", tag = "graph",
-    params(Id, requests::NeighbourQuery, Fresh),
-    responses((status = OK, body = Neighbours), Reading, Missing))]
+    params(MemoryPath, NeighbourQuery, Fresh),
+    responses((status = OK, body = Neighbours), ReadErrors, NotFound))]
 pub(crate) async fn neighbours_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    Id(id): Id,
-    Query(query): Query,
-) -> ApiResult<Response> {
-    let limit = query.limit(NEIGHBOURS_DEFAULT)?;
-    let depth = query.clamped("depth", 1, 1, NEIGHBOUR_DEPTH_MAX)? as u32;
-    open_to(&app, &caller, id).await?;
+    FreshRead(freshness): FreshRead,
+    MemoryPath(id): MemoryPath,
+    ValidQuery(query): ValidQuery<NeighbourQuery>,
+) -> ApiResult<Respond<Neighbours>> {
+    let (limit, depth) = (query.limit(), query.depth());
+    app.service().check_readable(&caller, id).await?;
     let found = app
+        .service()
         .read(move |reader| reader.neighbours(caller.tenant, id, &caller.access, depth, limit))
         .await?;
     let found = found.ok_or(storage::Rejection::NotFound)?;
-    let shown = |neighbour: &Neighbour| NeighbourMemory {
+    let view = |neighbour: &Neighbour| NeighbourView {
         memory: (&neighbour.record).into(),
         relation: neighbour.edge.relation.clone(),
         weight: neighbour.edge.weight.into(),
         hops: neighbour.hops,
     };
-    let neighbors = found.iter().map(shown).collect();
-    let body = Neighbours { node_id: id.to_string(), neighbors };
-    Ok((freshness, Json(body)).into_response())
+    let neighbors = found.iter().map(view).collect();
+    Ok(Respond::ok(freshness, Neighbours { node_id: id.to_string(), neighbors }))
 }
 
 /// Get the hottest memories and the edges between them.
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
-    params(requests::GraphQuery, Home, Fresh),
-    responses((status = OK, body = Graph), Reading))]
+    params(GraphQuery, Home, Fresh),
+    responses((status = OK, body = Graph), ReadErrors))]
 pub(crate) async fn graph_get(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
-    freshness: Freshness,
-    headers: HeaderMap,
-    Query(query): Query,
-) -> ApiResult<Response> {
+    FreshRead(freshness): FreshRead,
+    home: Home,
+    ValidQuery(query): ValidQuery<GraphQuery>,
+) -> ApiResult<Respond<Graph>> {
+    let limit = query.limit();
+    let named = named_namespace(query.namespace)?;
     let filter = Filter {
-        namespace: read_namespace(&caller, &query, &headers)?,
+        namespace: read_namespace(&caller, named, home.namespace())?,
         access: caller.access.clone(),
         ..Filter::default()
     };
-    let limit = query.clamped("limit", GRAPH_DEFAULT, 1, GRAPH_MAX)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
-    let view = app.read(move |reader| reader.graph_view(caller.tenant, &request)).await?;
+    let view = app.service().read(move |reader| reader.graph_view(caller.tenant, &request)).await?;
     let link = |edge: &Edge| Link {
         source: edge.source.to_string(),
         target: edge.target.to_string(),
@@ -207,80 +204,64 @@ pub(crate) async fn graph_get(
         links: view.edges.iter().map(link).collect(),
         total_nodes: view.total,
     };
-    Ok((freshness, Json(body)).into_response())
+    Ok(Respond::ok(freshness, body))
 }
 
-/// Tell how the graph of edges stands.
+/// Get the size of the graph of edges.
 #[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(Fresh),
-    responses((status = OK, body = GraphStatus), Reading))]
+    responses((status = OK, body = GraphStatus), ReadErrors))]
 pub(crate) async fn graph_status(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-) -> ApiResult<Response> {
-    let counts = app.read(move |reader| Ok(reader.counts(caller.tenant))).await?;
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<GraphStatus>> {
+    let counts = app.service().counts(&caller).await?;
     let body =
         GraphStatus { status: "ok", total_nodes: counts.memories, total_edges: counts.edges };
-    Ok((freshness, Json(body)).into_response())
+    Ok(Respond::ok(freshness, body))
 }
 
-/// Tell whether a memory's edges lead to memories that are there.
-#[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph", params(Id, Fresh),
-    responses((status = OK, body = Verified), Reading, Missing))]
+/// Check that all edges of a memory lead to existing memories.
+#[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
+    params(MemoryPath, Fresh),
+    responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    Id(id): Id,
-) -> ApiResult<Response> {
-    open_to(&app, &caller, id).await?;
+    FreshRead(freshness): FreshRead,
+    MemoryPath(id): MemoryPath,
+) -> ApiResult<Respond<EdgeCheck>> {
+    app.service().check_readable(&caller, id).await?;
     let node_id = id.to_string();
-    let mut body = Verified { node_id, edges: 0, neighbors: 0, verified: true };
-    let body = app
-        .read(move |reader| {
-            let mut others = HashSet::new();
-            for edge in reader.edges(caller.tenant, id)? {
-                let other = edge.other(id);
-                match reader.get(caller.tenant, other)? {
-                    None => body.verified = false,
-                    // An edge to what is closed is not there for this caller.
-                    Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
-                    Some(_) => drop(others.insert(other)),
-                }
-                body.edges += 1;
+    let mut check = EdgeCheck { node_id, edges: 0, neighbors: 0, verified: true };
+    let read = move |reader: &storage::Reader| {
+        let mut others = HashSet::new();
+        for edge in reader.edges(caller.tenant, id)? {
+            let other = edge.other(id);
+            match reader.get(caller.tenant, other)? {
+                None => check.verified = false,
+                // Edges to inaccessible memories do not exist for this caller.
+                Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
+                Some(_) => drop(others.insert(other)),
             }
-            body.neighbors = others.len();
-            Ok(body)
-        })
-        .await?;
-    Ok((freshness, Json(body)).into_response())
+            check.edges += 1;
+        }
+        check.neighbors = others.len();
+        Ok(check)
+    };
+    Ok(Respond::ok(freshness, app.service().read(read).await?))
 }
 
-/// Refuses a memory that is not there, or not open to the caller.
-async fn open_to(app: &App, caller: &Caller, id: MemoryId) -> ApiResult<()> {
-    let tenant = caller.tenant;
-    let found = app.read(move |reader| reader.get(tenant, id)).await?;
-    let found = found.ok_or(storage::Rejection::NotFound)?;
-    may_read(caller, &found.memory.namespace)
-}
-
-fn ends(fields: &Fields) -> ApiResult<(MemoryId, MemoryId, String)> {
-    let (source, target) = (fields.memory_id("source_id")?, fields.memory_id("target_id")?);
-    if source == target {
-        return Err(ApiError::invalid("target_id", "must be another memory than source_id"));
-    }
-    let relation = fields.full_text("relation", RELATION_BYTES_MAX)?;
-    Ok((source, target, relation.unwrap_or_else(|| RELATION_DEFAULT.to_owned())))
-}
-
-fn shown(edge: &Edge) -> Related {
-    Related {
-        id: format!("{}~{}~{}", edge.source, edge.relation, edge.target),
-        source_id: edge.source.to_string(),
-        target_id: edge.target.to_string(),
-        relation: edge.relation.clone(),
-        weight: edge.weight.into(),
-        created_at: wire::timestamp(edge.created_at),
-        deleted: false,
+impl From<&Edge> for EdgeView {
+    fn from(edge: &Edge) -> Self {
+        Self {
+            id: format!("{}~{}~{}", edge.source, edge.relation, edge.target),
+            source_id: edge.source.to_string(),
+            target_id: edge.target.to_string(),
+            relation: edge.relation.clone(),
+            weight: edge.weight.into(),
+            created_at: timestamp(edge.created_at),
+            deleted: false,
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! `/livez`: whether to restart this node. `/readyz`: whether to send it
-//! requests. With `?verbose`, one line a check.
+//! `/livez`: whether to restart this node. `/readyz`: whether to route requests to it. With
+//! `?verbose`, one line per check.
 
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
@@ -10,19 +10,19 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::limits::STALENESS_MAX;
 
-/// How a node is.
+/// The health of a node.
 pub(crate) struct Health {
     pub(crate) live: bool,
     pub(crate) ready: bool,
     checks: Vec<(&'static str, Result<(), String>)>,
 }
 
-/// Looks at everything that a node needs to serve.
+/// Checks everything that a node needs to serve requests.
 pub(crate) fn health(app: &App) -> Health {
-    let fault = app.raft().fault().cause();
-    let status = app.raft().status();
+    let fault = app.service().raft().fault().cause();
+    let status = app.service().raft().status();
     let storage = match &fault {
-        // Only that it failed: the cause is in the node's log.
+        // The cause is in the node's log only.
         Some(_) => Err("storage failed; this node stops".to_owned()),
         None => Ok(()),
     };
@@ -30,13 +30,15 @@ pub(crate) fn health(app: &App) -> Health {
         Some(reason) => Err(reason.clone()),
         None => Ok(()),
     };
-    let leader = match app.raft().staleness() {
+    let leader = match app.service().raft().staleness() {
         Some(staleness) if staleness <= STALENESS_MAX => Ok(()),
         _ => Err("no contact with a leader".to_owned()),
     };
-    let formed = match app.reader().cluster() {
+    let bootstrapped = match app.service().reader().cluster() {
         Ok(Some(_)) => Ok(()),
-        Ok(None) => Err("the cluster has not formed: start one node with --bootstrap".to_owned()),
+        Ok(None) => {
+            Err("the cluster is not bootstrapped: start one node with --bootstrap".to_owned())
+        }
         Err(_) => Err("the cluster's identity cannot be read".to_owned()),
     };
     let draining = match app.is_draining() {
@@ -47,7 +49,7 @@ pub(crate) fn health(app: &App) -> Health {
         ("storage", storage),
         ("log", log),
         ("leader", leader),
-        ("cluster", formed),
+        ("cluster", bootstrapped),
         ("accepting", draining),
     ];
     Health { live: fault.is_none(), ready: checks.iter().all(|(_, check)| check.is_ok()), checks }
@@ -57,9 +59,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz))
 }
 
-/// Tell whether this node should go on.
+/// Report whether this node is alive.
 #[utoipa::path(get, path = "/livez", tag = "health", security(()), responses(
-    (status = OK, description = "It should.", body = String),
+    (status = OK, description = "It is.", body = String),
     (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
 async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     match health(&app).live {
@@ -68,10 +70,10 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     }
 }
 
-/// Tell whether this node should be sent requests; with `?verbose`, check by check.
+/// Report whether this node is ready for requests; with `?verbose`, check by check.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
-    (status = OK, description = "It should.", body = String),
-    (status = SERVICE_UNAVAILABLE, description = "It should not.", body = String)))]
+    (status = OK, description = "It is.", body = String),
+    (status = SERVICE_UNAVAILABLE, description = "It is not.", body = String)))]
 async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let health = health(&app);
     let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -1,84 +1,60 @@
-//! The hottest memories: hot context for an agent's turn, and the plain list.
+//! The hottest memories: the hot context for an agent's turn, and a plain list.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use storage::model::id::TenantId;
-use storage::model::tenant::Caller;
-use storage::{Filter, HotRequest};
 
 use crate::app::App;
 use crate::auth::ReaderCaller;
-use crate::consistency::Freshness;
-use crate::error::ApiResult;
-use crate::extract::{Body, Fields, Query};
-use crate::limits::{HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT};
-use crate::openapi::{Asking, Reading};
-use crate::routes::memories::read_namespace;
-use crate::wire::memory::Scored;
-use crate::wire::requests::{self, Fresh, Home};
+use crate::openapi::{BodyErrors, ReadErrors};
+use crate::read::FreshRead;
+use crate::requests::headers::{Fresh, Home};
+use crate::requests::memories::named_namespace;
+use crate::requests::search::{HotContext, HotQuery};
+use crate::requests::{ValidJson, ValidQuery};
+use crate::responses::Respond;
+use crate::responses::memory::Scored;
+use crate::service::error::ApiResult;
+use crate::service::read_namespace;
+use crate::service::search::HottestInput;
 
-/// Load a small context of the highest value: pinned first, then the hottest,
-/// then the most recently updated.
+/// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
+/// recently updated.
 #[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(Home, Fresh),
-    request_body = requests::HotContext,
-    responses((status = OK, body = Vec<Scored>), Asking))]
+    request_body = HotContext,
+    responses((status = OK, body = Vec<Scored>), BodyErrors))]
 pub(crate) async fn hot_context(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    headers: HeaderMap,
-    body: Body,
-) -> ApiResult<Response> {
-    let limit = body.fields.limit(HOT_CONTEXT_DEFAULT)?;
-    let mut request = request(&caller, &body.fields, &headers, true, limit)?;
-    let active = app.reader().thermo(caller.tenant).active_index;
-    request.limit = request.limit.min(active.max_nodes as usize);
-    let budget = active.context_budget_chars as usize;
-    request.budget_chars = Some(body.fields.clamped("budget_chars", budget, 1, usize::MAX)?);
-    hottest(&app, caller.tenant, freshness, request).await
+    FreshRead(freshness): FreshRead,
+    home: Home,
+    ValidJson(request): ValidJson<HotContext>,
+) -> ApiResult<Respond<Vec<Scored>>> {
+    let named = named_namespace(request.namespace.clone())?;
+    let input = HottestInput {
+        limit: request.limit(),
+        memory_type: request.memory_type.map(|it| it.0),
+        namespace: read_namespace(&caller, named, home.namespace())?,
+    };
+    let records = app.service().hot_context(&caller, input, request.budget_chars()).await?;
+    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }
 
 /// List the hottest memories.
 #[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search",
-    params(requests::HotQuery, Home, Fresh),
-    responses((status = OK, body = Vec<Scored>), Reading))]
+    params(HotQuery, Home, Fresh),
+    responses((status = OK, body = Vec<Scored>), ReadErrors))]
 pub(crate) async fn hot_nodes(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    headers: HeaderMap,
-    Query(query): Query,
-) -> ApiResult<Response> {
-    let limit = query.limit(HOT_NODES_DEFAULT)?;
-    let request = request(&caller, &query, &headers, false, limit)?;
-    hottest(&app, caller.tenant, freshness, request).await
-}
-
-fn request(
-    caller: &Caller,
-    fields: &Fields,
-    headers: &HeaderMap,
-    pinned_first: bool,
-    limit: usize,
-) -> ApiResult<HotRequest> {
-    let filter = Filter {
-        memory_type: fields.memory_type()?,
-        namespace: read_namespace(caller, fields, headers)?,
-        access: caller.access.clone(),
-        ..Filter::default()
+    FreshRead(freshness): FreshRead,
+    home: Home,
+    ValidQuery(query): ValidQuery<HotQuery>,
+) -> ApiResult<Respond<Vec<Scored>>> {
+    let named = named_namespace(query.namespace.clone())?;
+    let input = HottestInput {
+        limit: query.limit(),
+        memory_type: query.memory_type.map(|it| it.0),
+        namespace: read_namespace(&caller, named, home.namespace())?,
     };
-    Ok(HotRequest { filter, pinned_first, limit, budget_chars: None })
-}
-
-async fn hottest(
-    app: &App,
-    tenant: TenantId,
-    freshness: Freshness,
-    request: HotRequest,
-) -> ApiResult<Response> {
-    let records = app.read(move |reader| reader.hottest(tenant, &request)).await?;
-    let items: Vec<Scored> = records.iter().map(Scored::by_heat).collect();
-    Ok((freshness, Json(items)).into_response())
+    let records = app.service().hot_memories(&caller, input).await?;
+    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }

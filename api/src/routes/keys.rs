@@ -1,40 +1,30 @@
-//! Keys of a tenant, and which namespaces they may touch. The text of a key is shown once,
-//! when it is made.
+//! API keys of a tenant. The text of a key is returned once, when it is created.
 
-use axum::Json;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
 use serde::Serialize;
-use storage::model::access::{AGENT_BYTES_MAX, ANY, Policy, Rule};
-use storage::model::id::Timestamp;
-use storage::model::memory::NAMESPACE_BYTES_MAX;
-use storage::model::tenant::{ApiKey, KEY_NAME_BYTES_MAX, KeyId, KeyText, Role};
-use storage::{Action, Rejection, Reply, View};
+use storage::model::tenant::{ApiKey, KeyId, Role};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::app::App;
-use crate::auth::{AdminCaller, AgentCaller};
-use crate::consistency::Freshness;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Fields};
-use crate::openapi::{Missing, Reading, Writing};
-use crate::wire::requests::{self, Fresh};
-use crate::wire::{self, schema};
-use crate::write::{Answer, ask};
-
-/// Name of a key that nobody named.
-const UNNAMED: &str = "unnamed";
+use crate::auth::AdminCaller;
+use crate::openapi::{NotFound, ReadErrors, WriteErrors};
+use crate::read::FreshRead;
+use crate::requests::ValidJson;
+use crate::requests::access::NewKey;
+use crate::requests::headers::Fresh;
+use crate::requests::memories::named_namespace;
+use crate::requests::path::KeyPath;
+use crate::responses::{Respond, timestamp, word};
+use crate::service::error::ApiResult;
 
 /// A key, without its text.
 #[derive(Serialize, ToSchema)]
-struct ShownKey {
+struct KeyView {
     id: String,
     name: String,
-    /// The name, by another name.
+    /// The name, again.
     label: String,
-    #[schema(schema_with = schema::role)]
+    #[schema(schema_with = word::<Role>)]
     role: &'static str,
     #[schema(required)]
     namespace: Option<String>,
@@ -44,228 +34,84 @@ struct ShownKey {
     last_used_at: Option<String>,
 }
 
-/// A key that was made.
+/// A key that was created.
 #[derive(Serialize, ToSchema)]
-struct CreatedKey {
+pub(crate) struct CreatedKeyView {
     #[serde(flatten)]
-    key_row: ShownKey,
-    /// Its text, shown this once.
+    view: KeyView,
+    /// Its text: returned this once.
     key: String,
 }
 
-/// A key that is no more.
+/// A key that was deleted.
 #[derive(Serialize, ToSchema)]
-struct DeletedKey {
+pub(crate) struct DeletedKeyView {
     #[serde(flatten)]
-    key_row: ShownKey,
+    view: KeyView,
     /// Always true.
     deleted: bool,
 }
 
 /// All keys of a tenant.
 #[derive(Serialize, ToSchema)]
-struct KeyList {
-    keys: Vec<ShownKey>,
-}
-
-/// The caller's own namespace.
-#[derive(Serialize, ToSchema)]
-struct Moved {
-    /// Always true.
-    ok: bool,
-    #[schema(required)]
-    namespace: Option<String>,
-}
-
-/// A rule.
-#[derive(Serialize, ToSchema)]
-struct ShownRule {
-    id: String,
-    agent_id: String,
-    namespace: String,
-    /// `default`, when it holds no longer.
-    #[schema(schema_with = schema::policy)]
-    policy: &'static str,
-    #[schema(format = DateTime)]
-    created_at: String,
-}
-
-/// All rules of a tenant.
-#[derive(Serialize, ToSchema)]
-struct RuleList {
-    items: Vec<ShownRule>,
+pub(crate) struct KeyList {
+    keys: Vec<KeyView>,
 }
 
 /// List the keys.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(Fresh),
-    responses((status = OK, body = KeyList), Reading))]
+    responses((status = OK, body = KeyList), ReadErrors))]
 pub(crate) async fn key_list(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
-    freshness: Freshness,
-) -> ApiResult<Response> {
-    let keys = app.read(move |reader| reader.api_keys(caller.tenant)).await?;
-    let keys = keys.iter().map(|(id, key)| shown_key(*id, key)).collect();
-    Ok((freshness, Json(KeyList { keys })).into_response())
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<KeyList>> {
+    let keys = app.service().keys(&caller).await?;
+    let keys = keys.iter().map(|(id, key)| KeyView::new(*id, key)).collect();
+    Ok(Respond::ok(freshness, KeyList { keys }))
 }
 
 /// Create a key.
-#[utoipa::path(post, path = "/api/v1/keys", tag = "access",
-    request_body = requests::NewKey,
-    responses((status = CREATED, body = CreatedKey), Writing))]
+#[utoipa::path(post, path = "/api/v1/keys", tag = "access", request_body = NewKey,
+    responses((status = CREATED, body = CreatedKeyView), WriteErrors))]
 pub(crate) async fn key_create(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
-    body: Body,
-) -> ApiResult<Response> {
-    let fields = &body.fields;
-    // Published clients send an empty one when nobody names it.
-    let read = |fields: &Fields, name: &str| fields.text(name, KEY_NAME_BYTES_MAX);
-    let name = fields.either(&["name", "label"], read)?.filter(|name| !name.trim().is_empty());
-    let name = name.unwrap_or_else(|| UNNAMED.to_owned());
-    let role = |name: &str| Role::OF_KEYS.into_iter().find(|role| role.name() == name);
-    let role = fields.one_of("role", role, "reader, agent, admin")?.unwrap_or(Role::Agent);
-    let text = KeyText::from_random(random());
-    let id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
-    let key = ApiKey {
-        name,
-        role,
-        hash: KeyText::hash(text.as_str()),
-        namespace: fields.namespace()?,
-        created_at: Timestamp::default(),
-        last_used_at: None,
-    };
-    let Answer { freshness, reply, .. } =
-        ask(&app, &caller, None, Action::CreateKey(id, key)).await?;
-    let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
-    let body = CreatedKey { key_row: shown_key(id, &key), key: text.as_str().to_owned() };
-    Ok((StatusCode::CREATED, freshness, Json(body)).into_response())
+    ValidJson(request): ValidJson<NewKey>,
+) -> ApiResult<Respond<CreatedKeyView>> {
+    let (name, role) = (request.name(), request.role());
+    let namespace = named_namespace(request.namespace)?;
+    let done = app.service().create_key(&caller, name, role, namespace).await?;
+    let created = done.value;
+    let view = KeyView::new(created.id, &created.key);
+    let body = CreatedKeyView { view, key: created.text.as_str().to_owned() };
+    Ok(Respond::created(done.freshness, body))
 }
 
-/// Delete a key: from then on nobody gets in with it. One that may administer the tenant stays.
-#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access",
-    params(("id" = String, Path, pattern = "^[0-9a-f]{16}$")),
-    responses((status = OK, body = DeletedKey), Writing, Missing))]
+/// Delete a key: it is invalid from then on. The last key that may administer the tenant stays.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access", params(KeyPath),
+    responses((status = OK, body = DeletedKeyView), WriteErrors, NotFound))]
 pub(crate) async fn key_delete(
     State(app): State<App>,
     AdminCaller(caller): AdminCaller,
-    Path(id): Path<String>,
-) -> ApiResult<Response> {
-    let id = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a key"))?;
-    let Answer { freshness, reply, .. } = ask(&app, &caller, None, Action::DeleteKey(id)).await?;
-    let Reply::ApiKey(id, key) = reply else { return Err(ApiError::internal()) };
-    let body = DeletedKey { key_row: shown_key(id, &key), deleted: true };
-    Ok((freshness, Json(body)).into_response())
+    KeyPath(id): KeyPath,
+) -> ApiResult<Respond<DeletedKeyView>> {
+    let done = app.service().delete_key(&caller, id).await?;
+    let (id, key) = done.value;
+    let body = DeletedKeyView { view: KeyView::new(id, &key), deleted: true };
+    Ok(Respond::ok(done.freshness, body))
 }
 
-/// Make a namespace the caller's own: searches boost what lies in it.
-#[utoipa::path(put, path = "/api/v1/namespaces/default", tag = "access",
-    request_body = requests::OwnNamespace,
-    responses((status = OK, body = Moved), Writing, Missing))]
-pub(crate) async fn namespace_default(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
-    body: Body,
-) -> ApiResult<Response> {
-    let namespace = body.fields.namespace()?;
-    let action = Action::SetKeyNamespace(caller.key, namespace);
-    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
-    let Reply::ApiKey(_, key) = reply else { return Err(ApiError::internal()) };
-    Ok((freshness, Json(Moved { ok: true, namespace: key.namespace })).into_response())
-}
-
-/// List the access rules.
-#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(Fresh),
-    responses((status = OK, body = RuleList), Reading))]
-pub(crate) async fn rule_list(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    freshness: Freshness,
-) -> ApiResult<Response> {
-    let rules = app.read(move |reader| reader.access_rules(caller.tenant)).await?;
-    let items = rules.rules.iter().map(|rule| shown_rule(rule, true)).collect();
-    Ok((freshness, Json(RuleList { items })).into_response())
-}
-
-/// Make a rule; policy `default` takes it away.
-#[utoipa::path(post, path = "/api/v1/namespaces/acl", tag = "access",
-    request_body = requests::NewRule,
-    responses((status = CREATED, body = ShownRule), (status = OK, body = ShownRule), Writing, Missing))]
-pub(crate) async fn rule_create(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    body: Body,
-) -> ApiResult<Response> {
-    let fields = &body.fields;
-    let agent = fields.full_text("agent_id", AGENT_BYTES_MAX)?.unwrap_or_else(|| ANY.to_owned());
-    let namespace = fields.full_text("namespace", NAMESPACE_BYTES_MAX)?;
-    let namespace = namespace.ok_or_else(|| ApiError::invalid("namespace", "is required"))?;
-    let policy = |name: &str| match name {
-        "allow" => Some(Some(Policy::Allow)),
-        "deny" => Some(Some(Policy::Deny)),
-        "default" => Some(None),
-        _ => None,
-    };
-    let policy = fields.one_of("policy", policy, "allow, deny, default")?;
-    let policy = policy.ok_or_else(|| ApiError::invalid("policy", "is required"))?;
-    let action = Action::PutRule { agent, namespace, policy };
-    let Answer { freshness, reply, .. } = ask(&app, &caller, None, action).await?;
-    let Reply::Rule(rule) = reply else { return Err(ApiError::internal()) };
-    let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, freshness, Json(shown_rule(&rule, policy.is_some()))).into_response())
-}
-
-/// Take a rule away.
-#[utoipa::path(delete, path = "/api/v1/namespaces/acl/{id}", tag = "access",
-    params(("id" = String, Path, pattern = "^[0-9]{1,18}$")),
-    responses((status = OK, body = ShownRule), Writing, Missing))]
-pub(crate) async fn rule_delete(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    Path(id): Path<String>,
-) -> ApiResult<Response> {
-    let number = id.parse().map_err(|_| ApiError::invalid("id", "must be the id of a rule"))?;
-    let Answer { freshness, reply, .. } =
-        ask(&app, &caller, None, Action::DeleteRule(number)).await?;
-    let Reply::Rule(rule) = reply else { return Err(ApiError::from(no_rule())) };
-    Ok((freshness, Json(shown_rule(&rule, false))).into_response())
-}
-
-fn no_rule() -> Rejection {
-    Rejection::NoSuch("rule".into())
-}
-
-fn shown_key(id: KeyId, key: &ApiKey) -> ShownKey {
-    ShownKey {
-        id: id.to_string(),
-        name: key.name.clone(),
-        label: key.name.clone(),
-        role: key.role.name(),
-        namespace: key.namespace.clone(),
-        created_at: wire::timestamp(key.created_at),
-        last_used_at: key.last_used_at.map(wire::timestamp),
+impl KeyView {
+    fn new(id: KeyId, key: &ApiKey) -> Self {
+        Self {
+            id: id.to_string(),
+            name: key.name.clone(),
+            label: key.name.clone(),
+            role: key.role.name(),
+            namespace: key.namespace.clone(),
+            created_at: timestamp(key.created_at),
+            last_used_at: key.last_used_at.map(timestamp),
+        }
     }
-}
-
-fn shown_rule(rule: &Rule, stands: bool) -> ShownRule {
-    let policy = match (stands, rule.policy) {
-        (false, _) => "default",
-        (true, Policy::Allow) => "allow",
-        (true, Policy::Deny) => "deny",
-    };
-    ShownRule {
-        id: rule.number.to_string(),
-        agent_id: rule.agent.clone(),
-        namespace: rule.namespace.clone(),
-        policy,
-        created_at: wire::timestamp(rule.created_at),
-    }
-}
-
-fn random() -> [u8; 32] {
-    let (first, second) = (Uuid::new_v4(), Uuid::new_v4());
-    let mut random = [0; 32];
-    random[..16].copy_from_slice(first.as_bytes());
-    random[16..].copy_from_slice(second.as_bytes());
-    random
 }

@@ -1,11 +1,10 @@
-//! Which path leads to which handler. A handler is: extractors, one or two
-//! calls, a view.
+//! The routes. A handler consists of extractors, one or two calls of the service, and a
+//! response type.
 
 mod activity;
-mod admin;
-mod batch;
-mod bulk;
+mod analytics;
 mod cluster;
+mod dashboard;
 mod deliveries;
 mod events;
 mod feedback;
@@ -14,38 +13,41 @@ mod health;
 mod hot;
 mod keys;
 mod memories;
+mod memory_batch;
+mod memory_bulk;
+mod memory_status;
+mod namespaces;
 mod operator;
+mod org;
 mod search;
 mod settings;
 mod status;
-mod tenant;
+mod trigger_history;
 mod triggers;
-
-pub(crate) use deliveries::STATUSES;
+mod usage;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{get, post};
+use prometheus::Registry;
+use serde_json::Value;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
-use crate::error::ApiError;
 use crate::limits::BODY_BYTES_MAX;
-use crate::metrics::Gauges;
 use crate::middleware::{around, bounded, panicked};
 use crate::openapi::complete;
+use crate::service::error::{ApiError, ErrorKind};
 
 /// The router of the public HTTPS listener.
 pub fn public(app: &App) -> Router {
     let aliases = Router::new()
-        .route("/api/v1/agent/nodes/bulk-delete", post(bulk::memory_delete_bulk))
+        .route("/api/v1/agent/nodes/bulk-delete", post(memory_bulk::memory_delete_bulk))
         .route("/api/v1/agent/memory", post(memories::memory_create).get(memories::memory_list))
         .route(
             "/api/v1/agent/memory/{id}",
@@ -55,21 +57,20 @@ pub fn public(app: &App) -> Router {
         );
     let (routes, _) = agents().split_for_parts();
     let routes = routes.merge(aliases).layer(from_fn_with_state(app.clone(), bounded));
-    let (open, _) = open_to_all().split_for_parts();
-    // Nobody outside is asked whether the document is valid.
+    let (open, _) = public_operations().split_for_parts();
+    // No external validator is contacted.
     let config = Config::default().validator_url("none");
-    let page = SwaggerUi::new("/docs").url("/api/v1/openapi.json", document()).config(config);
-    finish(routes.merge(open).merge(page), app)
+    let page = SwaggerUi::new("/docs").external_url_unchecked("/api/v1/openapi.json", document());
+    finish(routes.merge(open).merge(page.config(config)), app)
 }
 
 /// The public interface as OpenAPI 3.1, in JSON.
 pub fn openapi() -> String {
-    let json = document().to_pretty_json();
-    json.expect("the document has text for names, and no infinite number") + "\n"
+    format!("{:#}\n", document())
 }
 
-fn document() -> OpenApi {
-    let (_, operations) = agents().merge(open_to_all()).split_for_parts();
+fn document() -> Value {
+    let (_, operations) = agents().merge(public_operations()).split_for_parts();
     complete(
         operations,
         &[
@@ -80,15 +81,15 @@ fn document() -> OpenApi {
     )
 }
 
-/// What agents and administrators call, with a key.
+/// The operations of agents and administrators; they require a key.
 fn agents() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(memories::memory_create, memories::memory_list))
         .routes(routes!(memories::memory_get, memories::memory_update, memories::memory_delete))
-        .routes(routes!(batch::memory_create_batch))
-        .routes(routes!(bulk::memory_update_bulk))
-        .routes(routes!(bulk::memory_delete_bulk))
-        .routes(routes!(bulk::memory_restore))
+        .routes(routes!(memory_batch::memory_create_batch))
+        .routes(routes!(memory_bulk::memory_update_bulk))
+        .routes(routes!(memory_bulk::memory_delete_bulk))
+        .routes(routes!(memory_bulk::memory_restore))
         .routes(routes!(memories::archive_list))
         .routes(routes!(feedback::memory_feedback))
         .routes(routes!(feedback::feedback_create))
@@ -105,16 +106,16 @@ fn agents() -> OpenApiRouter<App> {
         .merge(of_tenant())
 }
 
-/// What belongs to a tenant as a whole.
+/// The operations on a tenant as a whole.
 fn of_tenant() -> OpenApiRouter<App> {
     OpenApiRouter::new()
-        .routes(routes!(admin::dashboard_get))
-        .routes(routes!(admin::usage_get))
-        .routes(routes!(admin::recall_analytics_get))
-        .routes(routes!(admin::analytics_recall_get))
+        .routes(routes!(dashboard::dashboard_get))
+        .routes(routes!(usage::usage_get))
+        .routes(routes!(analytics::recall_analytics_get))
+        .routes(routes!(analytics::analytics_recall_get))
         .routes(routes!(activity::activity_list, activity::activity_create))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
-        .routes(routes!(triggers::trigger_history))
+        .routes(routes!(trigger_history::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
         .routes(routes!(deliveries::delivery_list))
         .routes(routes!(deliveries::delivery_replay))
@@ -122,30 +123,31 @@ fn of_tenant() -> OpenApiRouter<App> {
         .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
         .routes(routes!(keys::key_list, keys::key_create))
         .routes(routes!(keys::key_delete))
-        .routes(routes!(keys::rule_list, keys::rule_create))
-        .routes(routes!(keys::rule_delete))
-        .routes(routes!(keys::namespace_default))
-        .routes(routes!(tenant::auth_verify))
-        .routes(routes!(tenant::org_get, tenant::org_update))
-        .routes(routes!(tenant::memory_status))
-        .routes(routes!(tenant::storage_get))
-        .routes(routes!(tenant::metrics_json))
+        .routes(routes!(namespaces::rule_list, namespaces::rule_create))
+        .routes(routes!(namespaces::rule_delete))
+        .routes(routes!(namespaces::namespace_default))
+        .routes(routes!(org::auth_verify))
+        .routes(routes!(org::org_get, org::org_update))
+        .routes(routes!(memory_status::memory_status))
+        .routes(routes!(memory_status::storage_get))
+        .routes(routes!(memory_status::metrics_json))
 }
 
-/// What needs no key.
-fn open_to_all() -> OpenApiRouter<App> {
+/// The operations that require no key.
+fn public_operations() -> OpenApiRouter<App> {
     health::routes().routes(routes!(status::status_get))
 }
 
-/// The router of the operator's listener: health, metrics, the cluster; no key.
-pub fn operator(app: &App, gauges: impl Fn() -> Gauges + Clone + Send + Sync + 'static) -> Router {
-    let metrics = move |state| operator::metrics_get(state, gauges());
-    let (open, _) = open_to_all().split_for_parts();
+/// The router of the operator's listener: health, the cluster, and all metrics of `registry`.
+/// It requires no API key.
+pub fn operator(app: &App, registry: Registry) -> Router {
+    let metrics = async move || operator::metrics_get(&registry);
+    let (open, _) = public_operations().split_for_parts();
     let routes = open.merge(cluster::routes()).route("/metrics", get(metrics));
     finish(routes, app).layer(map_response(name_process))
 }
 
-/// Tells whoever started this process that it is this one that answers.
+/// Adds the process id, so that the starter of a process can identify it.
 async fn name_process(mut response: Response) -> Response {
     response.headers_mut().insert("x-hearth-process", std::process::id().into());
     response
@@ -154,11 +156,11 @@ async fn name_process(mut response: Response) -> Response {
 fn finish(routes: Router<App>, app: &App) -> Router {
     routes
         .fallback(async || {
-            ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is nothing at this path")
+            ApiError::new(ErrorKind::NotFound, "no_such_path", "there is nothing at this path")
         })
         .method_not_allowed_fallback(async || {
-            let status = StatusCode::METHOD_NOT_ALLOWED;
-            ApiError::new(status, "method_not_allowed", "this path does not take that method")
+            let message = "this path does not support the method";
+            ApiError::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(CatchPanicLayer::custom(panicked))

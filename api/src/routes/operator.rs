@@ -1,14 +1,17 @@
-//! What only the operator's listener shows.
+//! The scrape endpoint of the operator's listener, for Prometheus.
 
-use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 
-use crate::app::App;
-use crate::metrics::Gauges;
-
-/// Everything that Prometheus collects.
-pub(crate) async fn metrics_get(State(app): State<App>, gauges: Gauges) -> Response {
-    let text = app.metrics().text(&gauges);
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+/// All metrics of `registry` in the Prometheus text format.
+pub(crate) fn metrics_get(registry: &Registry) -> Response {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "metrics cannot be encoded");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }

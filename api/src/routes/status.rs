@@ -1,4 +1,4 @@
-//! What a node says of itself to anybody.
+//! The public status of a node; it requires no key.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,10 +8,10 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::routes::health::{Health, health};
 
-/// Release of the interface that this server speaks.
+/// Release of the interface that this server implements.
 const INTERFACE_VERSION: &str = "2.9.0";
 
-/// State of the service.
+/// Status of the service.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ServiceStatus {
     /// `ok`, `degraded` or `down`.
@@ -21,7 +21,7 @@ pub(crate) struct ServiceStatus {
     /// Release of the product.
     hearth: &'static str,
     node: u64,
-    /// Of this node, in its cluster.
+    /// Role of this node in its cluster.
     role: &'static str,
     #[schema(required)]
     leader: Option<u64>,
@@ -29,7 +29,7 @@ pub(crate) struct ServiceStatus {
     applied_index: u64,
 }
 
-/// Get the state of the service; needs no key.
+/// Get the status of the service. Requires no key.
 #[utoipa::path(get, path = "/api/v1/status", tag = "tenant", security(()),
     responses((status = OK, body = ServiceStatus)))]
 pub(crate) async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
@@ -38,7 +38,7 @@ pub(crate) async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
         Health { ready: false, .. } => "degraded",
         Health { .. } => "ok",
     };
-    let raft = app.raft().status();
+    let raft = app.service().raft().status();
     Json(ServiceStatus {
         status,
         version: INTERFACE_VERSION,

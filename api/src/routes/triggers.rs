@@ -1,391 +1,275 @@
-//! Triggers: rules that fire on what happens to memories, and what they did.
+//! Triggers: rules that fire on memory events.
 
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use storage::model::id::TriggerId;
-use storage::model::journal::{Cursor, Event, EventKind};
-use storage::model::tenant::Caller;
-use storage::model::trigger::{Trigger, TriggerEvent};
-use storage::{Action, EventPage, Reply, TriggerEvaluation, TriggerPatch, View};
-use tokio::time::Instant;
+use storage::TriggerPatch;
+use storage::model::id::{Timestamp, TriggerId};
+use storage::model::score::rounded;
+use storage::model::trigger::{Trigger, TriggerActionKind, TriggerEvent, TriggerFilter};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::auth::{AgentCaller, ReaderCaller, may_read};
-use crate::consistency::Freshness;
-use crate::error::{ApiError, ApiResult};
-use crate::extract::{Body, Query, TriggerPath};
-use crate::limits::{DEADLINE, HISTORY_DEFAULT, HISTORY_LOOKS_MAX, HISTORY_MAX, TRIGGERS_PAGE};
-use crate::openapi::{Asking, Missing, Reading, Writing, WritingOnce};
-use crate::routes::activity::{named, parsed};
-use crate::wire::memory::Gone;
-use crate::wire::requests::{Fresh, Once};
-use crate::wire::trigger::{EVENTS, ShownTrigger, event, new_trigger, patch};
-use crate::wire::{self, schema, trigger_requests as requests};
-use crate::write::{Write, ask};
+use crate::auth::{AgentCaller, ReaderCaller};
+use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
+use crate::read::FreshRead;
+use crate::requests::headers::{Fresh, Once};
+use crate::requests::path::TriggerPath;
+use crate::requests::trigger_actions::ActionConfig;
+use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
+use crate::requests::values::Text;
+use crate::requests::{ValidJson, ValidQuery};
+use crate::responses::memory::Deleted;
+use crate::responses::trigger::TriggerView;
+use crate::responses::{NoContent, Respond, word};
+use crate::service::Service;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::triggers::{ActionInput, CreatedTrigger};
+use crate::write::Write;
 
-/// All triggers of a tenant.
+/// A page of triggers.
 #[derive(Serialize, ToSchema)]
-struct TriggerList {
-    /// In the order in which they are asked: that of their creation.
-    items: Vec<ShownTrigger>,
-    /// Where the next page begins; null on the last.
+pub(crate) struct TriggerList {
+    /// In the order of their evaluation: that of their creation.
+    items: Vec<TriggerView>,
+    /// Cursor of the next page; null on the last.
     #[schema(required)]
     next_cursor: Option<String>,
 }
 
-/// A page of what triggers did.
+/// Which triggers would fire.
 #[derive(Serialize, ToSchema)]
-struct History {
-    items: Vec<Firing>,
-    /// Where the next page begins; null on the last.
-    #[schema(required)]
-    next_cursor: Option<String>,
-}
-
-/// A firing, or an attempt to deliver what it pending.
-#[derive(Serialize, ToSchema)]
-struct Firing {
-    id: String,
-    /// `firing`, or `attempt` to deliver.
-    kind: &'static str,
-    #[schema(format = Uuid)]
-    trigger_id: String,
-    /// Its name when it fired; null of an attempt.
-    #[schema(required)]
-    trigger_name: Option<String>,
-    #[schema(required)]
-    event: Option<String>,
-    action: String,
-    /// The same, by another name.
-    action_taken: String,
-    #[schema(required, format = Uuid)]
-    node_id: Option<String>,
-    /// The beginning of what the memory said then.
-    #[schema(required)]
-    node_label: Option<String>,
-    /// What came of it.
-    result: String,
-    /// What was pending, by the `webhook-id` of its requests.
-    #[schema(required)]
-    delivery_id: Option<String>,
-    /// Number of the attempt, from 1.
-    #[schema(required)]
-    attempt: Option<u32>,
-    #[schema(format = DateTime)]
-    fired_at: String,
-}
-
-/// What each trigger would do.
-#[derive(Serialize, ToSchema)]
-struct Evaluation {
-    #[schema(schema_with = schema::trigger_event)]
+pub(crate) struct Evaluation {
+    #[schema(schema_with = word::<TriggerEvent>)]
     event: &'static str,
     #[schema(format = Uuid)]
     node_id: String,
-    /// In the order in which they are asked.
+    /// In the order of their evaluation.
     items: Vec<Evaluated>,
 }
 
-/// What a trigger would do.
+/// Whether a trigger would fire.
 #[derive(Serialize, ToSchema)]
 struct Evaluated {
     #[schema(format = Uuid)]
     trigger_id: String,
     trigger_name: String,
-    #[schema(schema_with = schema::trigger_action)]
+    #[schema(schema_with = word::<TriggerActionKind>)]
     action: &'static str,
     would_fire: bool,
-    /// The field that keeps it from firing, or `access`, `not_crossed` or `no_room`; null if it
-    /// would fire.
+    /// The field that does not match, or `access`, `not_crossed` or `no_room`; null if it would
+    /// fire.
     #[schema(required)]
     reason: Option<&'static str>,
 }
 
-/// List the triggers; their own to keys for which a namespace is closed.
-#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers",
-    params(requests::TriggerQuery, Fresh),
-    responses((status = OK, body = TriggerList), Reading))]
+/// A trigger that was created; deleted since, if the request is a repetition.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum TriggerOrDeleted {
+    Trigger(Box<TriggerView>),
+    Deleted(Deleted),
+}
+
+/// List the triggers. Keys with restricted access see their own.
+#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, Fresh),
+    responses((status = OK, body = TriggerList), ReadErrors))]
 pub(crate) async fn trigger_list(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    Query(query): Query,
-) -> ApiResult<Response> {
-    let wanted = query.one_of("event", event, EVENTS)?;
-    let limit = query.clamped("limit", TRIGGERS_PAGE, 1, TRIGGERS_PAGE)?;
-    let number = |text: &str| text.parse::<u64>().ok();
-    let after = query.one_of("cursor", number, "the next_cursors of pages")?.unwrap_or(0);
-    let body = app
-        .read(move |reader| {
-            let mut all = reader.triggers(caller.tenant);
-            all.retain(|(compiled, _)| {
-                let trigger = &compiled.trigger;
-                let of_event = wanted.is_none_or(|wanted| wanted == trigger.event);
-                trigger.number > after && of_event && may_see(&caller, trigger)
-            });
-            let next = all.get(limit).and_then(|_| all.get(limit - 1));
-            let next_cursor = next.map(|(last, _)| last.trigger.number.to_string());
-            let items = all.iter().take(limit).map(|(compiled, firings)| {
-                ShownTrigger::new(&caller, compiled.id, &compiled.trigger, firings)
-            });
-            Ok(TriggerList { items: items.collect(), next_cursor })
-        })
-        .await?;
-    Ok((freshness, Json(body)).into_response())
+    FreshRead(freshness): FreshRead,
+    ValidQuery(query): ValidQuery<TriggerQuery>,
+) -> ApiResult<Respond<TriggerList>> {
+    let event = query.event.map(|event| event.0);
+    let after = query.cursor.map_or(0, |cursor| cursor.0);
+    let page = app.service().triggers(&caller, event, after, query.limit()).await?;
+    let items = page.triggers.iter().map(|(compiled, firings)| {
+        TriggerView::new(&caller, compiled.id, &compiled.trigger, firings)
+    });
+    let items = items.collect();
+    let body = TriggerList { items, next_cursor: page.next.map(|number| number.to_string()) };
+    Ok(Respond::ok(freshness, body))
 }
 
-/// A trigger that was made; or gone since, when an earlier request made it.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-enum Made {
-    Trigger(Box<ShownTrigger>),
-    Gone(Gone),
-}
-
-/// Make a trigger.
+/// Create a trigger.
 #[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", params(Once),
-    request_body = requests::NewTrigger,
-    responses((status = CREATED, body = Made), WritingOnce))]
+    request_body = NewTrigger,
+    responses((status = CREATED, body = TriggerOrDeleted), IdempotentErrors))]
 pub(crate) async fn trigger_create(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
-    write: Write,
-) -> ApiResult<Response> {
+    write: Write<NewTrigger>,
+) -> ApiResult<Respond<TriggerOrDeleted>> {
     let id = TriggerId(Uuid::now_v7().into_bytes());
-    let trigger = new_trigger(id, write.fields(), app.hooks())?;
-    // A trigger bound to a closed namespace could never fire.
-    for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
-        may_read(&caller, namespace)?;
-    }
-    let action = Action::CreateTrigger(id, Box::new(trigger));
-    let answer = write.submit_secret(&app, &caller, StatusCode::CREATED, action).await?;
-    let made = match answer.reply {
-        Reply::Trigger(id, trigger, firings) => {
-            Made::Trigger(Box::new(ShownTrigger::new(&caller, id, &trigger, &firings)))
+    let receipt = write.receipt;
+    let trigger = new_trigger(app.service(), id, write.body)?;
+    let done = app.service().create_trigger(&caller, receipt, id, trigger).await?;
+    let body = match done.value {
+        CreatedTrigger::Present(id, trigger, firings) => {
+            let view = TriggerView::new(&caller, id, &trigger, &firings);
+            TriggerOrDeleted::Trigger(Box::new(view))
         }
-        Reply::Replayed { memories: gone, .. } => {
-            let (id, _) = gone.first().ok_or_else(ApiError::internal)?;
-            Made::Gone(TriggerId(id.0).into())
-        }
-        _ => return Err(ApiError::internal()),
+        CreatedTrigger::Deleted(id) => TriggerOrDeleted::Deleted(id.into()),
     };
-    Ok((StatusCode::CREATED, answer.freshness, Json(made)).into_response())
+    Ok(Respond::created(done.freshness, body))
 }
 
 /// Get a trigger.
 #[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath, Fresh),
-    responses((status = OK, body = ShownTrigger), Reading, Missing))]
+    responses((status = OK, body = TriggerView), ReadErrors, NotFound))]
 pub(crate) async fn trigger_get(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
+    FreshRead(freshness): FreshRead,
     TriggerPath(id): TriggerPath,
-) -> ApiResult<Response> {
-    let tenant = caller.tenant;
-    let found =
-        app.read(move |reader| Ok((reader.trigger(tenant, id)?, reader.firings(tenant, id))));
-    let (trigger, firings) = found.await?;
-    let trigger = trigger.filter(|trigger| may_see(&caller, trigger)).ok_or_else(no_trigger)?;
-    Ok((freshness, Json(ShownTrigger::new(&caller, id, &trigger, &firings))).into_response())
+) -> ApiResult<Respond<TriggerView>> {
+    let (trigger, firings) = app.service().trigger(&caller, id).await?;
+    Ok(Respond::ok(freshness, TriggerView::new(&caller, id, &trigger, &firings)))
 }
 
-/// Change a trigger; `null` empties a filter or a limit.
+/// Change a trigger; `null` clears a filter or a limit.
 #[utoipa::path(patch, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
-    request_body = requests::TriggerChanges,
-    responses((status = OK, body = ShownTrigger), Writing, Missing))]
+    request_body = TriggerChanges,
+    responses((status = OK, body = TriggerView), WriteErrors, NotFound))]
 pub(crate) async fn trigger_update(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     TriggerPath(id): TriggerPath,
-    body: Body,
-) -> ApiResult<Response> {
-    let tenant = caller.tenant;
-    let read = async || app.read(move |reader| reader.trigger(tenant, id)).await;
-    let mut trigger = read().await?;
-    if trigger.is_none() {
-        // It may have been made through another node.
-        app.raft().read_index(Instant::now() + DEADLINE).await?;
-        trigger = read().await?;
-    }
-    let trigger = trigger.ok_or_else(no_trigger)?;
-    if !may_see(&caller, &trigger) {
-        return Err(storage::Rejection::NotOwner.into());
-    }
-    let patch: TriggerPatch = patch(&body.fields, (id, &trigger), app.hooks())?;
-    for namespace in [&patch.namespace, &patch.filter_namespace].into_iter().flatten().flatten() {
-        may_read(&caller, namespace)?;
-    }
-    let action = Action::UpdateTrigger(id, Box::new(patch));
-    let answer = ask(&app, &caller, None, action).await?;
-    let Reply::Trigger(id, trigger, firings) = answer.reply else {
-        return Err(ApiError::internal());
-    };
-    let body = ShownTrigger::new(&caller, id, &trigger, &firings);
-    Ok((answer.freshness, Json(body)).into_response())
+    ValidJson(request): ValidJson<TriggerChanges>,
+) -> ApiResult<Respond<TriggerView>> {
+    let trigger = app.service().modifiable_trigger(&caller, id).await?;
+    let patch = patch(app.service(), id, &trigger, request)?;
+    let done = app.service().update_trigger(&caller, id, patch).await?;
+    let (trigger, firings) = done.value;
+    Ok(Respond::ok(done.freshness, TriggerView::new(&caller, id, &trigger, &firings)))
 }
 
-/// Delete a trigger. What it did stays in the history; what it owes is cancelled.
+/// Delete a trigger. Its history stays; its pending deliveries are cancelled.
 #[utoipa::path(delete, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
-    responses((status = NO_CONTENT), Writing, Missing))]
+    responses((status = NO_CONTENT), WriteErrors, NotFound))]
 pub(crate) async fn trigger_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     TriggerPath(id): TriggerPath,
-) -> ApiResult<Response> {
-    let answer = ask(&app, &caller, None, Action::DeleteTrigger(id)).await?;
-    Ok((StatusCode::NO_CONTENT, answer.freshness).into_response())
+) -> ApiResult<NoContent> {
+    Ok(NoContent(app.service().delete_trigger(&caller, id).await?.freshness))
 }
 
-/// List what triggers did, the latest first.
-#[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
-    params(requests::HistoryQuery, Fresh),
-    responses((status = OK, body = History), Reading))]
-pub(crate) async fn trigger_history(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    Query(query): Query,
-) -> ApiResult<Response> {
-    let limit = query.clamped("limit", HISTORY_DEFAULT, 1, HISTORY_MAX)?;
-    let mut before = query.either(&["before", "cursor"], |query, name| {
-        query.text(name, 64)?.map(|text| parsed(&text, name)).transpose()
-    })?;
-    let id = |text: &str| text.parse::<TriggerId>().ok();
-    let trigger = query.one_of("trigger_id", id, "the ids of triggers, UUIDs")?;
-    let kind = |name: &str| Kinds::ALL.into_iter().find(|kinds| kinds.name() == name);
-    let kinds = query.one_of("kind", kind, "firing, attempt, all")?.unwrap_or(Kinds::Firing);
-    let (tenant, access) = (caller.tenant, caller.access.clone());
-    let trigger = trigger.map(|id| id.to_string());
-    let (events, next) = app
-        .read(move |reader| {
-            let wanted = |event: &Event| {
-                let of = trigger.as_ref().is_none_or(|id| event.details.first() == Some(id));
-                kinds.hold(event.kind) && of && access.allows(&event.namespace)
-            };
-            let mut found = Vec::new();
-            for _ in 0..HISTORY_LOOKS_MAX {
-                let left = limit - found.len();
-                let EventPage { events, next } =
-                    reader.trigger_journal(tenant, before, left, wanted)?;
-                found.extend(events);
-                before = next;
-                if next.is_none() || found.len() == limit {
-                    break;
-                }
-            }
-            Ok((found, before))
-        })
-        .await?;
-    let items = events.iter().map(firing).collect();
-    let body = History { items, next_cursor: next.map(named) };
-    Ok((freshness, Json(body)).into_response())
-}
-
-/// Say which triggers would fire if something happened to a memory now, and why the others
-/// would not. For what ticks find: if one came now. Nothing fires.
+/// Evaluate which triggers would fire if an event happened to a memory now, and why the others
+/// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
 #[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(Fresh),
-    request_body = requests::Evaluate,
-    responses((status = OK, body = Evaluation), Asking, Missing))]
+    request_body = Evaluate,
+    responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
 pub(crate) async fn trigger_evaluate(
     State(app): State<App>,
     ReaderCaller(caller): ReaderCaller,
-    freshness: Freshness,
-    body: Body,
-) -> ApiResult<Response> {
-    let on = body.fields.one_of("event", event, EVENTS)?;
-    let on: TriggerEvent = on.ok_or_else(|| ApiError::invalid("event", "is required"))?;
-    let id = body.fields.memory_id("node_id")?;
-    let tenant = caller.tenant;
-    let (memory, evaluations) = app
-        .read(move |reader| {
-            Ok((reader.get(tenant, id)?, storage::evaluate(reader, tenant, on, id)?))
-        })
-        .await?;
-    let (Some(record), Some(evaluations)) = (memory, evaluations) else {
-        return Err(storage::Rejection::NotFound.into());
-    };
-    may_read(&caller, &record.memory.namespace)?;
-    let evaluations = evaluations.iter().filter(|(_, trigger, _)| may_see(&caller, trigger));
-    let items = evaluations.map(|(id, trigger, evaluation): &TriggerEvaluation| Evaluated {
+    FreshRead(freshness): FreshRead,
+    ValidJson(request): ValidJson<Evaluate>,
+) -> ApiResult<Respond<Evaluation>> {
+    let (event, id) = (request.event.0, request.node_id.0);
+    let evaluations = app.service().evaluate_triggers(&caller, event, id).await?;
+    let items = evaluations.iter().map(|(id, trigger, evaluation)| Evaluated {
         trigger_id: id.to_string(),
         trigger_name: trigger.name.clone(),
-        action: trigger.action.name(),
+        action: trigger.action.kind().name(),
         would_fire: evaluation.is_ok(),
-        reason: evaluation.err().map(|why| why.name()),
+        reason: evaluation.err().map(|reason| reason.name()),
     });
-    let (event, node_id) = (on.name(), id.to_string());
-    let body = Evaluation { event, node_id, items: items.collect() };
-    Ok((freshness, Json(body)).into_response())
+    let items = items.collect();
+    Ok(Respond::ok(freshness, Evaluation { event: event.name(), node_id: id.to_string(), items }))
 }
 
-/// Keys for which a namespace is closed know of their own triggers only.
-fn may_see(caller: &Caller, trigger: &Trigger) -> bool {
-    caller.access.is_whole() || trigger.owner == Some(caller.key)
+/// The trigger of a request; the decision sets its number, owner and times.
+fn new_trigger(service: &Service, id: TriggerId, request: NewTrigger) -> ApiResult<Trigger> {
+    let (event, kind) = (request.event.0, request.action.0);
+    let input = action_input(&request.action_config.unwrap_or_default().0);
+    let action = input.and_then(|input| service.trigger_action(id, kind, input));
+    let name = request.name.map(|name| name.0).filter(|name| !name.trim().is_empty());
+    Ok(Trigger {
+        number: 0,
+        name: name.unwrap_or_else(|| format!("{} {}", event.name(), kind.name())),
+        description: request.description.map(|text| text.0).unwrap_or_default(),
+        event,
+        action: action.map_err(|error| error.within("action_config"))?,
+        namespace: request.namespace.and_then(bound_namespace),
+        filter: TriggerFilter {
+            memory_type: request.filter_memory_type.and_then(|it| it.0),
+            namespace: request.filter_namespace.and_then(bound_namespace),
+            label_pattern: request.filter_label_pattern.and_then(pattern),
+            heat_below: request.filter_heat_below.map(|heat| rounded(heat.0)),
+            heat_above: request.filter_heat_above.map(|heat| rounded(heat.0)),
+        },
+        max_fires: request.max_fires.map(|it| it.0),
+        cooldown_seconds: request.cooldown_seconds.map_or(0, |it| it.0 as u32),
+        enabled: request.enabled.unwrap_or(true),
+        owner: None,
+        created_at: Timestamp::default(),
+        updated_at: Timestamp::default(),
+    })
 }
 
-fn no_trigger() -> ApiError {
-    storage::Rejection::NoSuch("trigger".into()).into()
-}
-
-/// Which entries of the history.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kinds {
-    Firing,
-    Attempt,
-    All,
-}
-
-impl Kinds {
-    const ALL: [Self; 3] = [Self::Firing, Self::Attempt, Self::All];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Firing => "firing",
-            Self::Attempt => "attempt",
-            Self::All => "all",
+/// The changes of a request to `trigger`.
+fn patch(
+    service: &Service,
+    id: TriggerId,
+    trigger: &Trigger,
+    request: TriggerChanges,
+) -> ApiResult<TriggerPatch> {
+    let kind = trigger.action.kind();
+    for (name, sent, kept) in
+        [("event", &request.event, trigger.event.name()), ("action", &request.action, kind.name())]
+    {
+        if sent.as_ref().is_some_and(|sent| sent.0 != kept) {
+            let message = format!("is {kept} and cannot change: create another trigger");
+            return Err(ApiError::invalid(name, message));
         }
     }
-
-    fn hold(self, kind: EventKind) -> bool {
-        match kind {
-            EventKind::Fired => self != Self::Attempt,
-            EventKind::Delivered | EventKind::DeliveryFailed => self != Self::Firing,
-            _ => false,
+    let config = request.action_config.map(|config| config.0);
+    let keep_url = config.as_ref().is_some_and(|config| config.url.is_none());
+    let drop_secret = config.as_ref().is_some_and(ActionConfig::drops_secret);
+    let action = config.as_ref().map(|config| {
+        let mut input = action_input(config)?;
+        // The decision keeps the present address; this one only passes the check.
+        if let storage::model::trigger::TriggerAction::Webhook { url, .. } = &trigger.action {
+            input.url.get_or_insert_with(|| url.clone());
         }
-    }
-}
-
-/// An entry of the journal as an entry of the history.
-fn firing((cursor, event): &(Cursor, Event)) -> Firing {
-    let detail = |at: usize| event.details.get(at).cloned().unwrap_or_default();
-    let is_firing = event.kind == EventKind::Fired;
-    let webhook = "webhook".to_owned();
-    let (action, result) = match is_firing {
-        true => (detail(3), detail(5)),
-        false => (webhook.clone(), format!("{}, {}", detail(3), detail(4))),
-    };
-    let delivery = match is_firing {
-        true => Some(detail(5)).filter(|result| action == webhook && result.starts_with("msg_")),
-        false => Some(detail(1)),
-    };
-    Firing {
-        id: named(*cursor),
-        kind: if is_firing { "firing" } else { "attempt" },
-        trigger_id: detail(0),
-        trigger_name: is_firing.then(|| detail(1)),
-        event: is_firing.then(|| detail(2)),
-        action_taken: action.clone(),
+        service.trigger_action(id, kind, input)
+    });
+    let action = action.transpose().map_err(|error| error.within("action_config"))?;
+    Ok(TriggerPatch {
+        name: request.name.map(|name| name.0),
+        description: request.description.map(|text| text.0),
         action,
-        node_id: event.subject.map(|id| id.to_string()),
-        node_label: is_firing.then(|| detail(4)),
-        result,
-        delivery_id: delivery,
-        attempt: detail(2).parse().ok().filter(|_| !is_firing),
-        fired_at: wire::timestamp(event.at),
-    }
+        drop_secret,
+        keep_url,
+        namespace: request.namespace.map(|it| it.and_then(bound_namespace)),
+        memory_type: request.filter_memory_type.map(|it| it.and_then(|it| it.0)),
+        filter_namespace: request.filter_namespace.map(|it| it.and_then(bound_namespace)),
+        label_pattern: request.filter_label_pattern.map(|it| it.and_then(pattern)),
+        heat_below: request.filter_heat_below.map(|it| it.map(|heat| rounded(heat.0))),
+        heat_above: request.filter_heat_above.map(|it| it.map(|heat| rounded(heat.0))),
+        max_fires: request.max_fires.map(|it| it.map(|it| it.0)),
+        cooldown_seconds: request.cooldown_seconds.map(|it| it.0 as u32),
+        enabled: request.enabled,
+        reset_count: request.reset_count.or(request.reset_fire_count).unwrap_or(false),
+    })
+}
+
+fn action_input(config: &ActionConfig) -> ApiResult<ActionInput> {
+    Ok(ActionInput {
+        template: config.template(),
+        strength: config.strength(),
+        tag: config.tag()?,
+        url: config.url.as_ref().map(|url| url.0.clone()),
+        secret: config.secret()?,
+    })
+}
+
+/// Published clients send an empty namespace, or `*`, for none.
+fn bound_namespace<const MAX: usize>(namespace: Text<MAX>) -> Option<String> {
+    Some(namespace.0).filter(|name| !name.trim().is_empty() && name != "*")
+}
+
+fn pattern<const MAX: usize>(pattern: Text<MAX>) -> Option<String> {
+    Some(pattern.0).filter(|pattern| !pattern.is_empty())
 }

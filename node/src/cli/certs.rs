@@ -1,43 +1,43 @@
-//! `hearth certs`: an authority of the cluster's own, and its nodes' certificates.
+//! `hearth certs`: the certificate authority of a cluster, and certificates of its nodes.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::tls::Certificates;
+use crate::certificates::Certificates;
 
 /// Arguments of `hearth certs`.
 #[derive(Args)]
 pub(crate) struct Certs {
-    /// Folder of the authority (ca.pem, ca.key) and of what it signs. An authority
-    /// that is there already signs again.
+    /// Folder of the authority (ca.pem, ca.key) and of the certificates. An existing authority
+    /// is used again
     #[arg(long)]
     folder: PathBuf,
-    /// Id of the node that gets a certificate.
+    /// Id of the node
     #[arg(long)]
     node: u64,
-    /// Names and addresses by which agents and other nodes reach it.
+    /// Name or address of the node, for clients and other nodes; can be repeated
     #[arg(long, required = true)]
     host: Vec<String>,
 }
 
 impl Certs {
-    #[expect(clippy::print_stdout, reason = "it tells what it made")]
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) fn run(self) -> Result<(), String> {
         std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
         let certificates =
             Certificates::in_folder(&self.folder).map_err(|error| error.to_string())?;
         if certificates.has(self.node) {
             let folder = self.folder.display();
-            return Err(format!("{folder} has a certificate of node {} already", self.node));
+            return Err(format!("{folder} already has a certificate of node {}", self.node));
         }
         let files = certificates.of_node(self.node, &self.host).map_err(|e| e.to_string())?;
         println!("authority    {}", certificates.authority().display());
         println!("certificate  {}", files.certificate.display());
         println!("key          {}", files.key.display());
         println!("cluster key  {}", certificates.cluster_key().display());
-        println!("\nEvery node needs the same cluster key: it seals the secrets of webhooks.");
-        println!("Keep ca.key where only operators reach it; nodes do not need it.");
+        println!("\nAll nodes need the same cluster key. It seals the secrets of webhooks.");
+        println!("Keep ca.key where only operators have access. Nodes do not need it.");
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! `hearth cluster`: an operator's view of a cluster and hand on it, through the
-//! operator's listener of any node.
+//! `hearth cluster`: shows and changes a running cluster, through the operator's listener of any
+//! node.
 
 use std::time::{Duration, Instant};
 
@@ -7,17 +7,17 @@ use clap::{Args, Subcommand};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
-/// How long an answer may take; the node itself gives up before.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(70);
-/// How often to look how far a new node has come.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// How long to watch it; it goes on without a watcher.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(3_600);
+/// Time limit of a response. The time limit of the node itself is shorter.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
+/// Interval at which the progress of a new node is checked.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+/// Time for which progress is shown. The node continues afterwards.
+const PROGRESS_TIMEOUT: Duration = Duration::from_secs(3_600);
 
 /// Arguments of `hearth cluster`.
 #[derive(Args)]
 pub(crate) struct Cluster {
-    /// Operator's listener of any node of the cluster.
+    /// Operator's listener of any node
     #[arg(long, global = true, default_value = "http://127.0.0.1:4281")]
     ops: String,
     #[command(subcommand)]
@@ -26,135 +26,153 @@ pub(crate) struct Cluster {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show who belongs to the cluster, who leads, and how far the others are.
+    /// Show the members, the leader, and how far the others are behind
     Status,
-    /// Let a pristine node in, and watch it until it votes.
+    /// Add a new node, and show its progress until it votes
     Add {
-        /// Its id, as in its own configuration; one that nobody ever had.
+        /// Its id, as in its own configuration; never used in this cluster before
         #[arg(long)]
         id: u64,
-        /// Host and port of its peer listener.
+        /// Host and port of its peer listener
         #[arg(long)]
         address: String,
     },
-    /// Let a node go for good. Its id is not given again.
+    /// Remove a node for good. Its id cannot be used again
     Remove {
-        /// Its id.
+        /// Its id
         #[arg(long)]
         id: u64,
     },
-    /// Have another voter lead.
+    /// Transfer leadership to another voter
     Transfer {
-        /// Its id.
+        /// Its id
         #[arg(long)]
         to: u64,
     },
-    /// Compare the states of all nodes as of one index.
+    /// Compare the states of all nodes at one log index
     Verify,
 }
 
 impl Cluster {
-    #[expect(clippy::print_stdout, reason = "it answers its user")]
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) async fn run(self) -> Result<(), String> {
-        let client = Client::builder().no_proxy().timeout(ANSWER_TIMEOUT).build();
+        let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
         let operator = Operator { client: client.map_err(|e| e.to_string())?, ops: self.ops };
         match self.command {
-            Command::Status => println!("{}", shown(&operator.status().await?)),
+            Command::Status => println!("{}", status_text(&operator.status().await?)),
             Command::Add { id, address } => {
                 let body = json!({ "id": id, "address": address });
-                operator.ask(Method::POST, "/cluster/members", Some(body)).await?;
-                operator.watch(id).await?;
+                operator.request(Method::POST, "/cluster/members", Some(body)).await?;
+                operator.show_progress(id).await?;
             }
             Command::Remove { id } => {
-                operator.ask(Method::DELETE, &format!("/cluster/members/{id}"), None).await?;
+                let path = format!("/cluster/members/{id}");
+                operator.request(Method::DELETE, &path, None).await?;
                 println!("Node {id} is removed. Stop it, and delete its data folder.");
             }
             Command::Transfer { to } => {
-                operator.ask(Method::POST, "/cluster/transfer", Some(json!({ "to": to }))).await?;
+                let body = json!({ "to": to });
+                operator.request(Method::POST, "/cluster/transfer", Some(body)).await?;
                 println!("Node {to} leads.");
             }
-            Command::Verify => {
-                let found = operator.ask(Method::POST, "/cluster/verify", Some(json!({}))).await?;
-                println!("As of index {}:", found["index"]);
-                for node in found["nodes"].as_array().into_iter().flatten() {
-                    let hash = node["sha256"].as_str().unwrap_or("has not said");
-                    println!("  node {}  {hash}", node["id"]);
-                }
-                for node in found["quarantined"].as_array().into_iter().flatten() {
-                    println!("Node {node} is kept out for good: remove it, and add another.");
-                }
-                match (found["equal"] == true, found["differ"] == true) {
-                    (true, _) => println!("All nodes hold the same."),
-                    (_, true) => return Err("the nodes do not all hold the same".into()),
-                    _ => return Err("not all nodes said what they hold: ask again".into()),
-                }
-            }
+            Command::Verify => operator.verify().await?,
         }
         Ok(())
     }
 }
 
+/// A client of the operator's listener.
 struct Operator {
     client: Client,
     ops: String,
 }
 
 impl Operator {
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, String> {
+    /// Sends a request and returns the JSON of its response.
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, String> {
         let request = self.client.request(method, format!("{}{path}", self.ops));
         let request = match body {
             Some(body) => request.json(&body),
             None => request,
         };
-        let answer = request.send().await.map_err(|_| {
-            format!("no answer from {}: is it a node's operator listener?", self.ops)
+        let response = request.send().await.map_err(|_| {
+            format!("no response from {}: is it the operator's listener of a node?", self.ops)
         })?;
-        let status = answer.status();
-        let value: Value = answer.json().await.map_err(|error| error.to_string())?;
-        match status.is_success() {
-            true => Ok(value),
-            false => Err(value["message"].as_str().unwrap_or("refused").to_owned()),
+        let status = response.status();
+        let value: Value = response.json().await.map_err(|error| error.to_string())?;
+        if status.is_success() {
+            return Ok(value);
         }
+        let message = value["message"].as_str();
+        Err(message.map_or_else(|| format!("the node responded {status}"), str::to_owned))
     }
 
     async fn status(&self) -> Result<Value, String> {
-        self.ask(Method::GET, "/cluster", None).await
+        self.request(Method::GET, "/cluster", None).await
     }
 
-    /// Shows how a new node catches up, until it votes.
-    #[expect(clippy::print_stdout, reason = "it shows progress")]
-    async fn watch(&self, id: u64) -> Result<(), String> {
+    /// Shows the progress of a new node until it votes.
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    async fn show_progress(&self, id: u64) -> Result<(), String> {
         let started = Instant::now();
-        let mut before = Value::Null;
-        while started.elapsed() < WATCH_TIMEOUT {
-            // Nobody may lead for a moment.
+        let mut shown = Value::Null;
+        while started.elapsed() < PROGRESS_TIMEOUT {
+            // Without a leader, as during an election, there is no status.
             let Ok(status) = self.status().await else {
-                tokio::time::sleep(LOOK_INTERVAL).await;
+                tokio::time::sleep(PROGRESS_INTERVAL).await;
                 continue;
             };
             let members = status["members"].as_array();
             let member = members.and_then(|all| all.iter().find(|one| one["id"] == id));
-            let member = member.ok_or("it is no longer a member")?;
+            let member = member.ok_or("the node is no longer a member")?;
             if member["role"] != "learner" {
                 println!("Node {id} votes.");
                 return Ok(());
             }
-            if member["lag"] != before {
+            if member["lag"] != shown {
                 match member["lag"].as_u64() {
                     Some(lag) => println!("Node {id} is {lag} entries behind."),
-                    None => println!("Node {id} is being sent a copy of the state."),
+                    None => println!("Node {id} receives a copy of the state."),
                 }
-                before = member["lag"].clone();
+                shown = member["lag"].clone();
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(PROGRESS_INTERVAL).await;
         }
-        Err(format!("node {id} has not caught up; it goes on trying"))
+        Err(format!("node {id} has not caught up yet; it continues in the background"))
+    }
+
+    /// Compares the states of all nodes, and shows their hashes.
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    async fn verify(&self) -> Result<(), String> {
+        let result = self.request(Method::POST, "/cluster/verify", Some(json!({}))).await?;
+        println!("At log index {}:", result["index"]);
+        for node in result["nodes"].as_array().into_iter().flatten() {
+            let hash = node["sha256"].as_str().unwrap_or("no response");
+            println!("  node {}  {hash}", node["id"]);
+        }
+        for node in result["quarantined"].as_array().into_iter().flatten() {
+            println!("Node {node} is quarantined for good. Remove it, and add another one.");
+        }
+        if result["equal"] == true {
+            println!("All nodes hold the same state.");
+            return Ok(());
+        }
+        if result["differ"] == true {
+            return Err("the states of the nodes differ".into());
+        }
+        Err("some nodes did not report their state: run the command again".into())
     }
 }
 
-fn shown(status: &Value) -> String {
+/// The status of a cluster as a table.
+fn status_text(status: &Value) -> String {
     let mut text = format!(
-        "Node {} leads in term {}; its log ends at {}.\n  id  role     behind  last contact  address",
+        "Node {} leads in term {}. Its log ends at index {}.\n  id  role     behind  last contact  address",
         status["leader"], status["term"], status["last_log_index"]
     );
     for member in status["members"].as_array().into_iter().flatten() {

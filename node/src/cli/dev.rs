@@ -1,5 +1,5 @@
-//! `hearth dev`: a cluster on this machine for development, told of in one line of
-//! JSON or a few of text. A node that dies stays down; `hearth serve` brings it back.
+//! `hearth dev`: a development cluster on this machine. A node that crashes stays down;
+//! `hearth serve` starts it again.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::children::{Cluster, Node, Wanted};
+use crate::cli::dev_cluster::{Cluster, ClusterOptions};
+use crate::cli::dev_node::Node;
 
 /// Most nodes of a development cluster.
 const NODES_MAX: i64 = 7;
@@ -15,19 +16,19 @@ const NODES_MAX: i64 = 7;
 /// Arguments of `hearth dev`.
 #[derive(Args)]
 pub(crate) struct Dev {
-    /// Nodes of the cluster.
+    /// Number of nodes
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=NODES_MAX as u64))]
     nodes: u64,
-    /// Folder of the cluster; a temporary one if absent.
+    /// Folder of the cluster; a temporary one if absent
     #[arg(long)]
     data: Option<PathBuf>,
-    /// First port; each node takes three. 0 keeps the ones it had, or takes free ones.
+    /// First port; each node has three. 0: existing nodes keep theirs, new nodes get free ones
     #[arg(long, default_value_t = 4200, value_parser = clap::value_parser!(u16).range(..65_500))]
     base_port: u16,
-    /// Print one line of JSON when ready, and nothing else.
+    /// Print one line of JSON when ready, and nothing else
     #[arg(long)]
     json: bool,
-    /// Embedder of the nodes.
+    /// Embedder of the nodes
     #[arg(long, default_value = "onnx", value_parser = ["onnx", "hashing"])]
     embedder: String,
 }
@@ -35,20 +36,20 @@ pub(crate) struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), String> {
         let Self { nodes, data, base_port, json, embedder } = self;
-        let cluster = Cluster::prepare(Wanted { nodes, data, base_port, embedder })?;
+        let cluster = Cluster::prepare(ClusterOptions { nodes, data, base_port, embedder })?;
         cluster
             .during(async |cluster: &mut Cluster| {
                 cluster.launch().await?;
                 let leader = cluster.leader().await?;
                 let text = if json { as_json(cluster, leader) } else { as_text(cluster) };
-                tell(&text).map_err(|error| error.to_string())?;
+                print(&text).map_err(|error| error.to_string())?;
                 std::future::pending().await
             })
             .await
     }
 }
 
-fn tell(text: &str) -> std::io::Result<()> {
+fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()
@@ -73,7 +74,7 @@ fn as_json(cluster: &Cluster, leader: u64) -> String {
     .to_string()
 }
 
-/// How to reach the cluster, for a person.
+/// The addresses of the cluster and an example, for people.
 pub(crate) fn as_text(cluster: &Cluster) -> String {
     let (ca, key) = (cluster.ca.display(), &cluster.key);
     let mut text = String::from("Hearth is ready.\n");
@@ -83,6 +84,6 @@ pub(crate) fn as_text(cluster: &Cluster) -> String {
     let first = &cluster.nodes[0].url;
     text + &format!(
         "  CA file   {ca}\n  API key   {key}\n\nTry:\n  curl --cacert {ca} \
-         -H 'Authorization: Bearer {key}' {first}/api/v1/agent/hot_nodes\n\nCtrl-C ends it."
+         -H 'Authorization: Bearer {key}' {first}/api/v1/agent/hot_nodes\n\nCtrl-C stops it."
     )
 }

@@ -1,10 +1,14 @@
-//! The command line.
+//! The command line: `hearth` and its subcommands.
 
 mod certs;
-mod children;
 mod cluster;
 mod demo;
 mod dev;
+mod dev_cluster;
+mod dev_config;
+mod dev_node;
+mod dev_ports;
+mod files;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -26,33 +30,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run one node.
+    /// Run one node
     Serve {
-        /// The node's configuration.
+        /// The node's configuration file
         #[arg(long)]
         config: PathBuf,
-        /// Found the cluster of the configured members, if there is none yet.
+        /// Create the cluster of the configured members, unless it exists
         #[arg(long)]
         bootstrap: bool,
-        /// Stop when standard input ends.
+        /// Stop when standard input ends
         #[arg(long, hide = true)]
         while_stdin_open: bool,
     },
-    /// Run a cluster on this machine, for development.
+    /// Run a development cluster on this machine
     Dev(dev::Dev),
-    /// Look at a running cluster, and change who belongs to it.
+    /// Show a running cluster, and change its members
     Cluster(cluster::Cluster),
-    /// Make a cluster's authority, and certificates for its nodes.
+    /// Create the certificate authority of a cluster, and certificates of its nodes
     Certs(certs::Certs),
-    /// Start a development cluster, show what it does, and leave it running.
+    /// Run a development cluster, show its features, and keep it running
     Demo,
-    /// Print the interface as OpenAPI 3.1.
+    /// Print the OpenAPI 3.1 document of the interface
     Openapi,
 }
 
-/// Does what the command line says.
+/// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
-    // Failpoints are compiled in for tests and benches only; FAILPOINTS names them.
+    // Failpoints exist in tests and benches only. The variable FAILPOINTS configures them.
     #[cfg(feature = "failpoints")]
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
@@ -61,36 +65,39 @@ pub fn run() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
-    let done = runtime.block_on(async {
-        match cli.command {
-            Command::Serve { config, bootstrap, while_stdin_open } => {
-                // Variables that are not UTF-8 are none of ours.
-                let environment = std::env::vars_os()
-                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-                    .map(|(name, value)| (name, value.to_string_lossy().into_owned()));
-                let config =
-                    Config::load(&config, environment).map_err(|error| error.to_string())?;
-                let served = serve(config, bootstrap, while_stdin_open).await;
-                served.map_err(|error| error.to_string())
-            }
-            Command::Cluster(cluster) => cluster.run().await,
-            Command::Certs(certs) => certs.run(),
-            Command::Dev(dev) => dev.run().await,
-            Command::Demo => demo::run().await,
-            Command::Openapi => print(&api::openapi()),
-        }
-    });
-    // Reading standard input cannot be interrupted: leave it behind.
+    let result = runtime.block_on(execute(cli.command));
+    // A read of standard input cannot be interrupted, so the runtime does not wait for it.
     runtime.shutdown_background();
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
     }
 }
 
+async fn execute(command: Command) -> Result<(), String> {
+    match command {
+        Command::Serve { config, bootstrap, while_stdin_open } => {
+            let config = Config::load(&config, environment()).map_err(|error| error.to_string())?;
+            serve(config, bootstrap, while_stdin_open).await.map_err(|error| error.to_string())
+        }
+        Command::Cluster(cluster) => cluster.run().await,
+        Command::Certs(certs) => certs.run(),
+        Command::Dev(dev) => dev.run().await,
+        Command::Demo => demo::run().await,
+        Command::Openapi => print(&api::openapi()),
+    }
+}
+
+/// The environment. Variables whose names are not UTF-8 are left out: no key has such a name.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+        .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+}
+
 fn print(text: &str) -> Result<(), String> {
     let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| format!("standard output: {error}"))
+    written.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {

@@ -1,5 +1,5 @@
-//! A deterministic embedder for tests: words hashed to components. Texts that
-//! share words are near each other; nothing else about it means anything.
+//! A deterministic embedder for tests: feature hashing of words. Texts that share words are near
+//! each other. The vectors have no other meaning.
 
 use api::Embedding;
 use sha2::{Digest, Sha256};
@@ -10,8 +10,8 @@ use storage::model::words::words;
 use crate::embed::pool::Worker;
 
 const DIMENSION: usize = 384;
-/// Components that one word adds to.
-const COMPONENTS_A_WORD: usize = 8;
+/// Components that one word changes.
+const COMPONENTS_PER_WORD: usize = 8;
 
 struct Hashing;
 
@@ -23,7 +23,7 @@ pub(crate) fn model() -> Model {
     }
 }
 
-/// One is enough: it costs microseconds a text.
+/// One worker suffices: a text takes microseconds.
 pub(crate) fn workers() -> Vec<Box<dyn Worker>> {
     vec![Box::new(Hashing)]
 }
@@ -31,11 +31,11 @@ pub(crate) fn workers() -> Vec<Box<dyn Worker>> {
 impl Worker for Hashing {
     fn embed(&mut self, text: &str) -> Result<Embedding, String> {
         let mut vector = vec![0.0; DIMENSION];
-        // Never the zero vector, also for a text without words.
+        // A text without words must not have the zero vector.
         vector[0] = 1e-3;
         for word in words(std::iter::once(text)) {
             let hash = Sha256::digest(&word);
-            for pair in hash.chunks_exact(4).take(COMPONENTS_A_WORD) {
+            for pair in hash.chunks_exact(4).take(COMPONENTS_PER_WORD) {
                 let component = u16::from_le_bytes([pair[0], pair[1]]) as usize % DIMENSION;
                 vector[component] += if pair[2] & 1 == 0 { 1.0 } else { -1.0 };
             }

@@ -1,5 +1,4 @@
-//! `manifest.json` of a model folder: what the model is, which files it has, and
-//! the hashes that they must have.
+//! `manifest.json` of a model folder: the model, its files, and their SHA-256.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,15 +9,15 @@ use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
 
-use crate::embed::onnx::OnnxError;
+use crate::embed::error::OnnxError;
 
-/// How token vectors become one.
+/// How the vectors of tokens become the vector of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pooling {
-    /// The model does it: output `sentence_embedding`.
+    /// By the model itself: output `sentence_embedding`.
     PooledOutput,
-    /// The mean over the tokens of output `last_hidden_state`.
+    /// By the mean over output `last_hidden_state`.
     Mean,
 }
 
@@ -32,14 +31,14 @@ struct Text {
     files: BTreeMap<String, String>,
 }
 
-/// A model folder whose files are what they should be.
+/// A model folder whose files have the expected hashes.
 #[derive(Debug, Clone)]
 pub struct Manifest {
     folder: PathBuf,
     model: Model,
-    /// Tokens of a text that the model reads.
+    /// Tokens per text; longer texts are truncated.
     pub max_tokens: usize,
-    /// How token vectors become one.
+    /// How the vectors of tokens become the vector of a text.
     pub pooling: Pooling,
 }
 
@@ -47,10 +46,10 @@ const MODEL_FILE: &str = "model.onnx";
 const TOKENIZER_FILE: &str = "tokenizer.json";
 
 impl Manifest {
-    /// Reads the manifest in `folder` and checks every file that it names.
+    /// Reads the manifest in `folder` and verifies all files that it names.
     ///
     /// # Errors
-    /// When one is missing or has another hash.
+    /// When a file is missing or has another hash.
     pub fn load(folder: &Path) -> Result<Self, OnnxError> {
         let path = folder.join("manifest.json");
         let bytes =
@@ -71,7 +70,7 @@ impl Manifest {
         }
         for needed in [MODEL_FILE, TOKENIZER_FILE] {
             if !text.files.contains_key(needed) {
-                return Err(OnnxError::missing(&path, &format!("names no {needed}")));
+                return Err(OnnxError::missing(&path, &format!("does not list {needed}")));
             }
         }
         let identity = identity.finalize();
@@ -85,7 +84,7 @@ impl Manifest {
         })
     }
 
-    /// What stands in the state about this model.
+    /// The model as stored in the cluster's state. Its id is a hash of all files.
     pub fn model(&self) -> Model {
         self.model.clone()
     }
@@ -102,5 +101,5 @@ impl Manifest {
 fn sha256(path: &Path) -> std::io::Result<String> {
     let mut hash = Sha256::new();
     std::io::copy(&mut File::open(path)?, &mut hash)?;
-    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex::encode(hash.finalize()))
 }

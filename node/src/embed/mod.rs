@@ -1,6 +1,7 @@
-//! Embedders: texts to vectors. Which one runs is configuration; the hashing one
-//! is for tests, since its vectors have no meaning.
+//! Embedders turn texts into vectors. The configuration selects the ONNX model, or a hashing
+//! embedder for tests.
 
+mod error;
 mod hashing;
 mod manifest;
 mod onnx;
@@ -10,14 +11,15 @@ use std::sync::Arc;
 
 use crate::config::{self, EmbedderKind};
 
+pub use error::OnnxError;
 pub use manifest::{Manifest, Pooling};
-pub use onnx::{OnnxError, OnnxRuntime, Session};
+pub use onnx::{OnnxRuntime, Session};
 pub use pool::{Counters, Pool};
 
-/// Starts the configured embedder on threads of its own.
+/// Starts the threads of the configured embedder.
 ///
 /// # Errors
-/// When a file is missing or wrong; the text names the command that fetches it.
+/// When a file is missing or invalid. The text names the command that fetches it.
 pub fn start(config: &config::Embedder) -> Result<Arc<Pool>, OnnxError> {
     match config.kind {
         EmbedderKind::Hashing => Ok(Arc::new(Pool::start(hashing::model(), hashing::workers()))),

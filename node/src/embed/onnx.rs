@@ -1,7 +1,7 @@
-//! A BERT-like model through ONNX Runtime, one text a run: on a CPU a batch of
-//! texts costs what its texts cost, and more where they differ in length.
+//! Runs a BERT-like model through ONNX Runtime, one text per run. On a CPU, batches do not reduce
+//! the cost per text; texts of different lengths even increase it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use api::Embedding;
 use ort::environment::Environment;
@@ -9,47 +9,23 @@ use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
+use crate::embed::error::OnnxError;
 use crate::embed::manifest::{Manifest, Pooling};
 use crate::embed::pool::Worker;
 
-/// Fewer tokens than this leave no room beside the model's own.
+/// Smallest token limit. The model's special tokens need a part of it.
 const TOKENS_MIN: usize = 8;
 
-/// Why there is no embedder.
-#[derive(Debug, thiserror::Error)]
-pub enum OnnxError {
-    /// A file is missing or not the right one.
-    #[error(
-        "cannot use {path}: {reason}. `make setup` in Hearth's repository fetches the model and \
-         ONNX Runtime; embedder.model and embedder.library say where they are"
-    )]
-    Missing {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// ONNX Runtime refused.
-    #[error("ONNX Runtime: {0}")]
-    Runtime(String),
-}
-
-impl OnnxError {
-    pub(crate) fn missing(path: &Path, reason: &str) -> Self {
-        Self::Missing { path: path.to_owned(), reason: reason.to_owned() }
-    }
-}
-
-/// The loaded library; one a process.
+/// The loaded library; one per process.
 pub struct OnnxRuntime(Environment);
 
 impl OnnxRuntime {
     /// Loads the library at `path`.
     ///
     /// # Errors
-    /// When it is missing, too old, or was loaded before.
+    /// When it is missing, too old, or already loaded.
     pub fn load(path: &Path) -> Result<Self, OnnxError> {
-        // Relative paths would be looked up beside the binary first.
+        // The loader would search for a relative path beside the binary first.
         let path = std::fs::canonicalize(path)
             .map_err(|error| OnnxError::missing(path, &error.to_string()))?;
         let environment = ort::init_from(&path)
@@ -63,7 +39,7 @@ impl OnnxRuntime {
     }
 }
 
-/// A loaded model with its tokenizer.
+/// A loaded model and its tokenizer.
 pub struct Session {
     session: ort::session::Session,
     tokenizer: Tokenizer,
@@ -72,10 +48,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// Loads a model; takes some 0.3 seconds and 215 MB.
+    /// Loads a model. This takes about 0.3 seconds and 215 MB.
     ///
     /// # Errors
-    /// When its files cannot be used.
+    /// When a file is invalid.
     pub fn open(runtime: &OnnxRuntime, manifest: &Manifest) -> Result<Self, OnnxError> {
         let session = open(&runtime.0, &manifest.model_file())
             .map_err(|error| OnnxError::missing(&manifest.model_file(), &error.to_string()))?;
@@ -86,19 +62,19 @@ impl Session {
         Ok(Self { session, tokenizer, pooling: manifest.pooling, dimension })
     }
 
-    /// Token ids of `text`, as the model reads them.
+    /// The token ids of `text`, truncated to the model's limit.
     ///
     /// # Errors
-    /// When the tokenizer refuses the text.
+    /// When the tokenizer fails.
     pub fn tokens(&self, text: &str) -> Result<Vec<i64>, String> {
         let encoding = self.tokenizer.encode_fast(text, true).map_err(|error| error.to_string())?;
         Ok(encoding.get_ids().iter().map(|id| i64::from(*id)).collect())
     }
 
-    /// The vector of tokens.
+    /// The vector of a tokenized text.
     ///
     /// # Errors
-    /// When the model fails or answers in another shape.
+    /// When the model fails, or its output has another shape than expected.
     pub fn run(&mut self, tokens: &[i64]) -> Result<Embedding, String> {
         let (output, count) = match self.pooling {
             Pooling::PooledOutput => ("sentence_embedding", 1),
@@ -130,7 +106,7 @@ fn open(environment: &Environment, model: &Path) -> ort::Result<ort::session::Se
         .with_intra_op_spinning(false)?
         .with_inter_op_spinning(false)?
         .with_optimization_level(GraphOptimizationLevel::All)?
-        // Texts differ in length, so no plan of memory fits twice.
+        // Texts differ in length, so a memory plan cannot be used again.
         .with_memory_pattern(false)?
         .commit_from_file(model)
 }
@@ -151,8 +127,8 @@ fn infer(
     Ok(value.try_extract_tensor::<f32>()?.1.to_vec())
 }
 
-/// Overrides what the shipped file says: it cuts at 128 tokens and pads every
-/// text to that length, eight times the cost for short ones.
+/// Loads the tokenizer without the padding and the limit of its file. The file truncates at 128
+/// tokens and pads every text to that length: eight times the cost for short texts.
 fn tokenizer(file: &Path, max_tokens: usize) -> tokenizers::Result<Tokenizer> {
     tokenizers::parallelism::set_parallelism(false);
     let mut tokenizer = Tokenizer::from_file(file)?;

@@ -1,5 +1,4 @@
-//! Threads that embed: a bounded queue in front, a small cache of short texts
-//! beside it. Which model runs on them is not known here.
+//! A pool of embedder threads, with a bounded queue and a cache of vectors of short texts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -13,25 +12,25 @@ use moka::sync::Cache;
 use storage::model::cluster::Model;
 use tokio::sync::oneshot;
 
-/// Texts that may wait; more are turned away.
+/// Texts in the queue. Further ones are rejected.
 pub const QUEUE_MAX: usize = 512;
-/// Vectors that are kept.
+/// Vectors in the cache.
 const CACHE_ENTRIES: u64 = 2_048;
-/// Longer texts are not kept: queries are short, and it is those that repeat.
+/// Longest cached text. Queries are short, and queries repeat.
 const CACHE_TEXT_BYTES: usize = 512;
 
-/// Something that embeds, one text at a time, on a thread of its own.
+/// Embeds one text at a time, on its own thread.
 pub trait Worker: Send {
     /// The vector of `text`.
     ///
     /// # Errors
-    /// A text for the log.
+    /// The reason, for the log.
     fn embed(&mut self, text: &str) -> Result<Embedding, String>;
 }
 
 struct Task {
     text: String,
-    answer: oneshot::Sender<Result<Embedding, EmbedError>>,
+    reply: oneshot::Sender<Result<Embedding, EmbedError>>,
 }
 
 /// A running embedder.
@@ -42,7 +41,7 @@ pub struct Pool {
     counters: Arc<Counters>,
 }
 
-/// What a pool did since its start.
+/// Numbers of a pool since its start.
 #[derive(Debug, Default)]
 pub struct Counters {
     texts: AtomicU64,
@@ -62,44 +61,45 @@ impl Counters {
         self.cached.load(Ordering::Relaxed)
     }
 
-    /// Texts turned away.
+    /// Texts rejected because the queue was full.
     pub fn busy(&self) -> u64 {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Seconds spent embedding, all threads together.
+    /// Seconds spent embedding, summed over all threads.
     pub fn seconds(&self) -> f64 {
         self.micros.load(Ordering::Relaxed) as f64 / 1e6
     }
 }
 
 impl Pool {
-    /// Starts one thread a worker.
+    /// Starts one thread per worker.
     pub fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
-        let (queue, waiting) = sync_channel(QUEUE_MAX);
-        let waiting = Arc::new(Mutex::new(waiting));
+        let (queue, tasks) = sync_channel(QUEUE_MAX);
+        let tasks = Arc::new(Mutex::new(tasks));
         let counters = Arc::new(Counters::default());
         for worker in workers {
-            let (waiting, counters) = (Arc::clone(&waiting), Arc::clone(&counters));
+            let (tasks, counters) = (Arc::clone(&tasks), Arc::clone(&counters));
             std::thread::Builder::new()
                 .name("embedder".into())
-                .spawn(move || work(worker, &waiting, &counters))
-                .expect("the system refuses a thread at start-up: nothing can run then");
+                .spawn(move || run_worker(worker, &tasks, &counters))
+                .expect("the system starts a thread: without one, no node can run");
         }
         Self { model, queue, cache: Cache::new(CACHE_ENTRIES), counters }
     }
 
-    /// What the pool did.
+    /// The numbers of this pool.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 }
 
-fn work(mut worker: Box<dyn Worker>, waiting: &Mutex<Receiver<Task>>, counters: &Counters) {
+/// Embeds texts of the queue until the pool is dropped.
+fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counters: &Counters) {
     loop {
-        let next = waiting.lock().expect("no code panics while it holds the queue").recv();
+        let next = tasks.lock().expect("no code panics while it holds the lock").recv();
         let Ok(task) = next else { return };
-        if task.answer.is_closed() {
+        if task.reply.is_closed() {
             continue;
         }
         let started = Instant::now();
@@ -110,22 +110,22 @@ fn work(mut worker: Box<dyn Worker>, waiting: &Mutex<Receiver<Task>>, counters: 
             tracing::error!(error, "embedding failed");
             EmbedError::Failed
         });
-        // A caller that went away needs no answer.
-        let _: Result<(), _> = task.answer.send(embedded);
+        // An error means that the caller no longer waits.
+        let _: Result<(), _> = task.reply.send(embedded);
     }
 }
 
 impl Embedder for Pool {
     fn embed(&self, text: String) -> BoxFuture<'_, Result<Embedding, EmbedError>> {
         async move {
-            let keep = text.len() <= CACHE_TEXT_BYTES;
-            if keep && let Some(vector) = self.cache.get(&text) {
+            let is_cacheable = text.len() <= CACHE_TEXT_BYTES;
+            if is_cacheable && let Some(vector) = self.cache.get(&text) {
                 self.counters.cached.fetch_add(1, Ordering::Relaxed);
                 return Ok(vector.to_vec());
             }
-            let key = keep.then(|| text.clone());
-            let (answer, embedded) = oneshot::channel();
-            self.queue.try_send(Task { text, answer }).map_err(|error| match error {
+            let key = is_cacheable.then(|| text.clone());
+            let (reply, embedded) = oneshot::channel();
+            self.queue.try_send(Task { text, reply }).map_err(|error| match error {
                 TrySendError::Full(_) => {
                     self.counters.busy.fetch_add(1, Ordering::Relaxed);
                     EmbedError::Busy

@@ -1,57 +1,72 @@
-//! Where webhooks may go: to the public internet, and where the operator allows it. Looked at
-//! when a trigger is made as far as its text tells, and at each connection by the address that
-//! is connected to, so that no name leads inside by changing what it stands for.
+//! Address restrictions of webhooks: the public internet, and networks that the operator allows.
+//!
+//! A URL is checked twice. When a trigger is created, its text is checked. At each connection,
+//! the resolved addresses are checked, so a host name that later resolves to an internal
+//! address is not connected to (DNS rebinding).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// What may be connected to besides public addresses.
+/// Which addresses webhooks may reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Policy {
-    /// Networks of the operator's that webhooks may reach, without TLS too.
+    /// Networks besides the public internet. Plain HTTP is possible to these only.
     pub(crate) allowed: Vec<IpNet>,
 }
 
-/// Networks that are not the public internet, or lead out of it: IANA's special-purpose
-/// registries of IPv4 and of what lies in 2000::/3, the global unicast part of IPv6.
-const SPECIAL: [&str; 20] = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.31.196.0/24",
-    "192.52.193.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/3",
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-    "3fff::/20",
+/// IPv4 networks that are not part of the public internet, or lead out of it: the IANA
+/// special-purpose address registry, and 224.0.0.0/3 (multicast, reserved, broadcast).
+const SPECIAL_V4: [Ipv4Net; 16] = [
+    v4([0, 0, 0, 0], 8),
+    v4([10, 0, 0, 0], 8),
+    v4([100, 64, 0, 0], 10),
+    v4([127, 0, 0, 0], 8),
+    v4([169, 254, 0, 0], 16),
+    v4([172, 16, 0, 0], 12),
+    v4([192, 0, 0, 0], 24),
+    v4([192, 0, 2, 0], 24),
+    v4([192, 31, 196, 0], 24),
+    v4([192, 52, 193, 0], 24),
+    v4([192, 88, 99, 0], 24),
+    v4([192, 168, 0, 0], 16),
+    v4([198, 18, 0, 0], 15),
+    v4([198, 51, 100, 0], 24),
+    v4([203, 0, 113, 0], 24),
+    v4([224, 0, 0, 0], 3),
 ];
 
+/// The global unicast part of IPv6. Addresses outside of it are local, mapped or translated:
+/// 64:ff9b::/96 of NAT64 leads to any IPv4 address.
+const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
+
+/// Special-purpose networks within [`GLOBAL_V6`], of IANA's registry.
+const SPECIAL_V6: [Ipv6Net; 4] =
+    [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
+
+const fn v4([a, b, c, d]: [u8; 4], prefix_length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_length)
+}
+
+/// A network by the first two segments of its address.
+const fn v6([first, second]: [u16; 2], prefix_length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix_length)
+}
+
 impl Policy {
-    /// A URL that a webhook may have, as far as its text tells.
+    /// Parses the URL of a webhook, and checks its text.
     pub(crate) fn check(&self, url: &str) -> Result<Url, String> {
         let parsed = Url::parse(url).map_err(|_| "must be a URL, with https".to_owned())?;
         if !parsed.username().is_empty() || parsed.password().is_some() {
-            return Err("must hold no name and no password".into());
+            return Err("must contain no user name and no password".into());
         }
         let Some(host) = parsed.host_str() else { return Err("must name a host".into()) };
         let literal = literal(host);
         match parsed.scheme() {
             "https" => {}
-            // Without TLS, only where the operator vouches for the network.
+            // Plain HTTP: only to networks that the operator allows.
             "http" if literal.map_or(!self.allowed.is_empty(), |ip| self.is_allowed(ip)) => {}
             _ => return Err("must be a URL with https".into()),
         }
@@ -60,13 +75,13 @@ impl Policy {
         let local = is_local.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         match literal.or(local) {
             Some(ip) if !self.may_reach(ip) => {
-                Err("must not lead inside this service's own network".into())
+                Err("must not lead to an internal network of this service".into())
             }
             _ => Ok(parsed),
         }
     }
 
-    /// Whether a connection to `ip` may be made.
+    /// Whether webhooks may connect to `ip`.
     pub(crate) fn may_reach(&self, ip: IpAddr) -> bool {
         is_public(ip) || self.is_allowed(ip)
     }
@@ -77,12 +92,12 @@ impl Policy {
     }
 }
 
-/// The address that a host of a URL is, if it is none of a name.
+/// The IP address in the host part of a URL; `None` for a name.
 fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// An IPv4 address in the dress of IPv6 is what it is.
+/// The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged.
 fn unmapped(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V6(ip) => ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4),
@@ -91,34 +106,24 @@ fn unmapped(ip: IpAddr) -> IpAddr {
 }
 
 fn is_public(ip: IpAddr) -> bool {
-    let ip = unmapped(ip);
-    let special = || {
-        let networks = SPECIAL.iter().filter_map(|network| network.parse::<IpNet>().ok());
-        networks.into_iter().any(|network| network.contains(&ip))
-    };
-    let is_global = match ip {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(ip) => is_global_unicast(ip),
-    };
-    is_global && !special()
+    match unmapped(ip) {
+        IpAddr::V4(ip) => !SPECIAL_V4.iter().any(|network| network.contains(&ip)),
+        IpAddr::V6(ip) => {
+            GLOBAL_V6.contains(&ip) && !SPECIAL_V6.iter().any(|network| network.contains(&ip))
+        }
+    }
 }
 
-/// Whether it is of 2000::/3. What lies outside is local, mapped or translated (64:ff9b::/96
-/// of NAT64 leads to any IPv4 address).
-fn is_global_unicast(ip: Ipv6Addr) -> bool {
-    ip.segments()[0] >> 13 == 1
-}
-
-/// Names looked up by the system, of which only what may be reached is handed on.
+/// Resolves host names by the system, and removes the addresses that webhooks must not reach.
 pub(crate) struct Resolver {
     policy: Policy,
-    /// What the operator allows, and no public address: for requests without TLS.
+    /// Public addresses are removed as well: for plain HTTP.
     only_allowed: bool,
 }
 
-/// WithNotifications when a name leads nowhere that may be reached.
+/// No address of a host name may be reached.
 #[derive(Debug, thiserror::Error)]
-#[error("the name leads to no address that webhooks may reach")]
+#[error("the host name resolves to no address that webhooks may reach")]
 pub(crate) struct NotAllowed;
 
 impl Resolver {
@@ -131,12 +136,12 @@ impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (policy, only_allowed) = (self.policy.clone(), self.only_allowed);
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let may = |address: &SocketAddr| match only_allowed {
+            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let may_reach = |address: &SocketAddr| match only_allowed {
                 true => policy.is_allowed(address.ip()),
                 false => policy.may_reach(address.ip()),
             };
-            let reachable: Vec<SocketAddr> = found.filter(may).collect();
+            let reachable: Vec<SocketAddr> = resolved.filter(may_reach).collect();
             if reachable.is_empty() {
                 return Err(NotAllowed.into());
             }
@@ -159,12 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn the_networks_are_written_right() {
-        assert!(SPECIAL.iter().all(|network| network.parse::<IpNet>().is_ok()));
+    fn special_networks_have_no_host_bits() {
+        assert!(SPECIAL_V4.iter().all(|network| *network == network.trunc()));
+        assert!(SPECIAL_V6.iter().all(|network| *network == network.trunc()));
     }
 
     #[test]
-    fn public_addresses_may_be_reached_and_no_other() {
+    fn only_public_addresses_are_reachable() {
         let may = |ip: &str| strict().may_reach(ip.parse().unwrap());
         for ip in
             ["1.1.1.1", "8.8.8.8", "192.0.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:1.1.1.1"]
@@ -203,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plainly_inside_is_refused_by_its_text() {
+    fn internal_urls_are_rejected_by_their_text() {
         let may = |url: &str| strict().check(url).is_ok();
         assert!(may("https://hooks.example/1") && may("https://1.1.1.1:8443/a?b=c"));
         for url in [
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_may_allow_networks_and_there_plain_http() {
+    fn allowed_networks_are_reachable_without_tls() {
         let may = |url: &str| loopback().check(url).is_ok();
         assert!(
             may("http://127.0.0.1:8080/") && may("http://localhost:8080/") && may("https://[::1]/")
@@ -241,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_leads_inside_is_not_connected_to() {
+    async fn names_of_internal_addresses_do_not_resolve() {
         let resolve = |policy: Policy| async move {
             Resolver::new(policy, true)
                 .resolve("localhost".parse().unwrap())

@@ -1,6 +1,8 @@
-//! What a webhook's request says and how it is signed: by Standard Webhooks
-//! (<https://www.standardwebhooks.com>, `webhook-*` headers), and in the form that published
-//! receivers know (`X-Sulcus-*`).
+//! The body and the signatures of a webhook's request.
+//!
+//! Each request has two signatures. One follows Standard Webhooks
+//! (<https://www.standardwebhooks.com>, headers `webhook-*`). The other has the form that
+//! published receivers verify (headers `X-Sulcus-*`).
 
 use std::time::SystemTime;
 
@@ -13,17 +15,17 @@ use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::Timestamp;
 use storage::model::score::rounded;
 
-/// What a secret of Standard Webhooks begins with; base64 follows.
+/// Prefix of a secret of Standard Webhooks. The key follows in base64.
 const STANDARD_PREFIX: &str = "whsec_";
 
-/// A request's body and headers.
+/// The body and headers of a request.
 pub(crate) struct Message {
     pub(crate) body: String,
     pub(crate) headers: HeaderMap,
 }
 
 impl Message {
-    /// The request of an attempt at `now`, signed by each of `secrets`, the newest first.
+    /// The request of an attempt at `now`. All `secrets` sign it; the newest is first.
     pub(crate) fn new(
         id: DeliveryId,
         delivery: &Delivery,
@@ -44,10 +46,7 @@ impl Message {
         });
         let standard = standard.collect::<Vec<_>>().join(" ");
         if let Some(secret) = secrets.first() {
-            let hex: String = hmac(secret.as_bytes(), body.as_bytes())
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let hex = hex::encode(hmac(secret.as_bytes(), body.as_bytes()));
             headers.push(("webhook-signature", standard));
             headers.push(("x-sulcus-signature", format!("sha256={hex}")));
         }
@@ -59,19 +58,19 @@ impl Message {
     }
 }
 
-/// Bytes of the key that a standard secret stands for.
+/// Permitted lengths of the key in a standard secret, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Whether requests can be signed with a secret: what begins as a standard one must be one.
+/// Checks whether `secret` can sign. Text with the standard prefix must be a standard secret.
 pub(crate) fn check_secret(secret: &str) -> Result<(), String> {
     let Some(text) = secret.strip_prefix(STANDARD_PREFIX) else { return Ok(()) };
     match STANDARD.decode(text) {
         Ok(key) if KEY_BYTES.contains(&key.len()) => Ok(()),
-        _ => Err("after whsec_ must stand the base64 of 24 to 64 bytes".into()),
+        _ => Err("must have the base64 of 24 to 64 bytes after whsec_".into()),
     }
 }
 
-/// The key that a secret stands for: what follows `whsec_` in base64, or its own bytes.
+/// The key of a secret: the decoded base64 after `whsec_`, or the bytes of any other text.
 fn key_of(secret: &str) -> Vec<u8> {
     let standard = secret.strip_prefix(STANDARD_PREFIX);
     let key = standard.and_then(|text| STANDARD.decode(text).ok());
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_is_the_published_one() {
+    fn body_has_the_published_form() {
         let body: serde_json::Value = serde_json::from_str(&message(&[]).body).unwrap();
         let node = json!({
             "id": "01010101-0101-0101-0101-010101010101", "label": "one #two #",
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_secret_there_is_no_signature() {
+    fn no_secret_means_no_signature() {
         let headers = message(&[]).headers;
         let id = format!("msg_{}_3", "02".repeat(16));
         assert_eq!(headers["webhook-id"], id.as_str());
@@ -161,18 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn each_secret_signs_and_the_newest_alone_in_the_published_form() {
+    fn every_secret_signs_the_request() {
         let headers = message(&["whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "plain secret"]).headers;
         let signatures = headers["webhook-signature"].to_str().unwrap();
         assert_eq!(signatures.split(' ').count(), 2);
         assert!(signatures.split(' ').all(|signature| signature.starts_with("v1,")));
-        // Made of the body and the secret's text by another implementation.
+        // Computed from the body and the secret's text by another implementation.
         let expected = "sha256=d0865171e34fcbde0e436f49da68360a0174036b144cd875160da2774d76650c";
         assert_eq!(headers["x-sulcus-signature"], expected);
     }
 
     #[test]
-    fn what_begins_as_a_standard_secret_must_be_one() {
+    fn malformed_standard_secrets_are_rejected() {
         assert!(check_secret("plain secret").is_ok());
         assert!(check_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").is_ok());
         for wrong in
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_secret_is_base64_and_the_signature_that_of_the_specification() {
+    fn signature_matches_the_specification() {
         // The example of the specification's reference libraries.
         let (secret, id) =
             ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek");

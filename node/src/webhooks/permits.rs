@@ -1,5 +1,5 @@
-//! How many requests may be under way, and which ones are. Each takes a permit until what became
-//! of it is recorded; a permit is free again however its request ends.
+//! Permits that bound concurrent requests, per node, tenant and host. A request holds its permit
+//! until its outcome is recorded; dropping the permit frees it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -9,10 +9,12 @@ use storage::model::delivery::DeliveryId;
 use storage::model::id::TenantId;
 use tokio::sync::Notify;
 
-/// Requests at once: of a node, of a tenant, to a host. A tenant with none under way may always
-/// begin one, so that no tenant's receivers that hang keep another's waiting.
+/// Concurrent requests per node. A tenant without requests may exceed it by one, so that slow
+/// receivers of other tenants do not delay it.
 const NODE_MAX: usize = 64;
+/// Concurrent requests per tenant.
 const TENANT_MAX: usize = 32;
+/// Concurrent requests per host.
 const HOST_MAX: usize = 8;
 
 /// All permits of a node.
@@ -29,7 +31,7 @@ struct Taken {
     hosts: HashMap<String, usize>,
 }
 
-/// A permit that is taken, until this is dropped.
+/// A taken permit; dropping it frees it.
 pub(super) struct Permit {
     permits: Arc<HostPermits>,
     tenant: TenantId,
@@ -46,15 +48,16 @@ impl Taken {
 
 impl HostPermits {
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().expect("no code panics while it holds what is under way")
+        self.taken.lock().expect("no code panics while it holds the lock")
     }
 
-    /// Whether a tenant may begin another request.
+    /// Whether a tenant may start another request.
     pub(super) fn has_room(&self, tenant: TenantId) -> bool {
         self.taken().has_room(tenant)
     }
 
-    /// Takes a permit for a delivery that is not under way; no host bounds what is sent nowhere.
+    /// Takes a permit. `None` if a limit is reached or the delivery is already in progress. The
+    /// empty host has no limit: its deliveries send no request.
     pub(super) fn take(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -72,7 +75,7 @@ impl HostPermits {
         Some(Permit { permits: Arc::clone(self), tenant, id, host: host.to_owned() })
     }
 
-    /// Waits until a permit is free again.
+    /// Waits until a permit is freed.
     pub(super) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -82,18 +85,18 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut taken = self.permits.taken();
         taken.deliveries.remove(&(self.tenant, self.id));
-        leave(&mut taken.tenants, &self.tenant);
-        leave(&mut taken.hosts, &self.host);
+        decrement(&mut taken.tenants, &self.tenant);
+        decrement(&mut taken.hosts, &self.host);
         drop(taken);
         self.permits.freed.notify_one();
     }
 }
 
-fn leave<K: Hash + Eq>(counts: &mut HashMap<K, usize>, of: &K) {
-    if let Some(count) = counts.get_mut(of) {
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(of);
+            counts.remove(key);
         }
     }
 }
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delivery_is_under_way_once_and_its_place_is_free_again() {
+    fn delivery_has_one_permit_until_it_ends() {
         let permits = Arc::new(HostPermits::default());
         let permit = permits.take(TenantId(1), id(1), "a").unwrap();
         assert!(permits.take(TenantId(1), id(1), "a").is_none());
@@ -118,22 +121,22 @@ mod tests {
     }
 
     #[test]
-    fn hosts_tenants_and_the_node_have_bounds_and_nobody_is_shut_out() {
+    fn limits_leave_every_tenant_one_request() {
         let permits = Arc::new(HostPermits::default());
-        let mut held = Vec::new();
+        let mut taken = Vec::new();
         let mut fill = |tenant: u32| {
             let hosts = ["a", "b", "c", "d", "e"].map(|host| format!("{host}{tenant}"));
             for number in 0..100 {
                 let host = &hosts[number as usize % hosts.len()];
-                held.extend(permits.take(TenantId(tenant), id(number), host));
+                taken.extend(permits.take(TenantId(tenant), id(number), host));
             }
-            held.len()
+            taken.len()
         };
         assert_eq!(fill(1), 32);
         assert_eq!(fill(2), 64);
-        assert_eq!(fill(3), 65, "one of a tenant that has none");
+        assert_eq!(fill(3), 65, "a tenant without requests gets one");
         let crowded = Arc::new(HostPermits::default());
-        let one: Vec<_> = (0..20).map(|n| crowded.take(TenantId(1), id(n), "a")).collect();
-        assert_eq!(one.iter().flatten().count(), 8);
+        let one_host: Vec<_> = (0..20).map(|n| crowded.take(TenantId(1), id(n), "a")).collect();
+        assert_eq!(one_host.iter().flatten().count(), 8);
     }
 }

@@ -1,58 +1,50 @@
-//! Secrets that only this cluster can read: ChaCha20-Poly1305 with the key of a file that all
-//! nodes share. Who may use them is not known here.
+//! Secret sealing: encrypts the secrets of triggers with a key that all nodes share.
+//!
+//! The cipher is ChaCha20-Poly1305 with a synthetic nonce (as in RFC 5297): equal secrets of one
+//! trigger have equal ciphertexts. The state machine has no key, and yet detects whether a
+//! rotation repeats the current secret.
 
 use std::path::Path;
 
+use api::random_bytes;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 use storage::model::id::TriggerId;
 use storage::model::trigger::SealedSecret;
-use uuid::Uuid;
 
-/// Bytes of the key.
+/// Length of the cluster key.
 const KEY_BYTES: usize = 32;
-/// What is authenticated along: a sealed secret is of no use as anything else.
+/// Authenticated with each secret: a ciphertext of another purpose cannot be opened as a secret.
 const PURPOSE: &[u8] = b"hearth webhook secret 1";
-/// What the keys of nonces and of blinded digests are derived from the cluster's key by.
+/// Derives the key of nonces from the cluster key.
 const NONCES: &[u8] = b"hearth webhook nonce 1";
+/// Derives the key of blinded digests from the cluster key.
 const BLINDING: &[u8] = b"hearth blinded digest 1";
 
-/// The cluster's key, ready to be used.
+/// The keys derived from the cluster key.
 pub(crate) struct SecretSealer {
     key: LessSafeKey,
     nonces: hmac::Key,
     blinding: hmac::Key,
 }
 
-/// The text of a new key file.
-pub(crate) fn new_key() -> String {
-    let random: [u8; KEY_BYTES] = random();
-    random.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n"
-}
-
-/// Random bytes of the system, by way of UUIDs: 122 bits in each 16 bytes.
-fn random<const N: usize>() -> [u8; N] {
-    let mut random = [0; N];
-    for part in random.chunks_mut(16) {
-        part.copy_from_slice(&Uuid::new_v4().as_bytes()[..part.len()]);
-    }
-    random
+/// The text of a new cluster key file.
+pub(crate) fn new_cluster_key() -> String {
+    hex::encode(random_bytes::<KEY_BYTES>()) + "\n"
 }
 
 impl SecretSealer {
-    /// The key in the file at `path`: 32 bytes in hex.
+    /// Reads the key in the file at `path`: 32 bytes in hexadecimal digits.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let told = |why: &dyn std::fmt::Display| format!("webhooks.key {}: {why}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| told(&error))?;
-        Self::of(text.trim()).ok_or_else(|| told(&"must hold 64 hexadecimal digits"))
+        let unusable =
+            |why: &dyn std::fmt::Display| format!("webhooks.key {}: {why}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| unusable(&error))?;
+        Self::from_hex(text.trim()).ok_or_else(|| unusable(&"must contain 64 hexadecimal digits"))
     }
 
-    fn of(text: &str) -> Option<Self> {
-        if text.len() != 2 * KEY_BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        let bytes = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
-        let key: Vec<u8> = bytes.collect::<Result<_, _>>().ok()?;
+    fn from_hex(text: &str) -> Option<Self> {
+        let mut key = [0; KEY_BYTES];
+        hex::decode_to_slice(text, &mut key).ok()?;
         let derived = |purpose| {
             let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), purpose);
             hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref())
@@ -62,10 +54,9 @@ impl SecretSealer {
         Some(Self { key, nonces, blinding })
     }
 
-    /// Nonce, ciphertext and tag of a trigger's `secret`: always the same, so that rules, which
-    /// cannot read it, see whether it is another one.
+    /// Seals the secret of a trigger: nonce, ciphertext and tag. Deterministic.
     pub(crate) fn seal(&self, of: TriggerId, secret: &str) -> SealedSecret {
-        // A synthetic nonce (as in RFC 5297): it comes again with the same message only.
+        // The nonce is a MAC of the message, so it repeats for the same message only.
         let nonce = hmac::sign(&self.nonces, &[&of.0[..], secret.as_bytes()].concat());
         let mut nonce_bytes = [0; NONCE_LEN];
         nonce_bytes.copy_from_slice(&nonce.as_ref()[..NONCE_LEN]);
@@ -77,11 +68,11 @@ impl SecretSealer {
                 Aad::from(PURPOSE),
                 &mut sealed,
             )
-            .expect("a secret is far shorter than what can be sealed at once");
+            .expect("a secret is far shorter than the limit of the cipher");
         SealedSecret([&nonce_bytes[..], &sealed, tag.as_ref()].concat())
     }
 
-    /// The secret that was sealed; `None` if another key sealed it, or it was changed.
+    /// Opens a sealed secret. `None` if another key sealed it, or its bytes were changed.
     pub(crate) fn open(&self, sealed: &SealedSecret) -> Option<String> {
         let (nonce, rest) = sealed.0.split_first_chunk::<NONCE_LEN>()?;
         let (nonce, mut rest) = (Nonce::assume_unique_for_key(*nonce), rest.to_vec());
@@ -89,7 +80,7 @@ impl SecretSealer {
         String::from_utf8(opened.to_vec()).ok()
     }
 
-    /// A digest of a digest that nobody without the key can guess anything by.
+    /// A keyed hash of a digest. Without the key, it reveals nothing about the digested text.
     pub(crate) fn blind(&self, digest: [u8; 32]) -> [u8; 32] {
         let mut blinded = [0; 32];
         blinded.copy_from_slice(hmac::sign(&self.blinding, &digest).as_ref());
@@ -102,10 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sealed_is_opened_by_the_same_key_only() {
+    fn only_the_same_key_opens_a_secret() {
         let (sealer, other) = (
-            SecretSealer::of(new_key().trim()).unwrap(),
-            SecretSealer::of(new_key().trim()).unwrap(),
+            SecretSealer::from_hex(new_cluster_key().trim()).unwrap(),
+            SecretSealer::from_hex(new_cluster_key().trim()).unwrap(),
         );
         let (one, two) = (TriggerId([1; 16]), TriggerId([2; 16]));
         let sealed = sealer.seal(one, "whsec_c2VjcmV0");
@@ -116,7 +107,11 @@ mod tests {
         assert_eq!(sealer.open(&changed), None);
         assert_eq!(sealer.open(&SealedSecret(vec![1; 5])), None);
         assert_eq!(sealer.seal(one, "same"), sealer.seal(one, "same"));
-        assert_ne!(sealer.seal(one, "same"), sealer.seal(two, "same"), "others do not tell");
+        assert_ne!(
+            sealer.seal(one, "same"),
+            sealer.seal(two, "same"),
+            "the ciphertext depends on the trigger"
+        );
         assert_ne!(
             sealer.seal(one, "same").0[..NONCE_LEN],
             sealer.seal(one, "else").0[..NONCE_LEN]
@@ -126,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn a_key_file_holds_64_digits() {
+    fn key_file_has_64_digits() {
         for wrong in ["", "ab", "zz", &"+1".repeat(32), &"a".repeat(63), &"ab".repeat(33)] {
-            assert!(SecretSealer::of(wrong).is_none(), "{wrong}");
+            assert!(SecretSealer::from_hex(wrong).is_none(), "{wrong}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The leader's duty of sending what the outbox owes. Only a node that a majority confirmed as
-//! leader of late sends; what became of an attempt goes through the log. So a receiver may see
-//! a delivery twice, under the same `webhook-id`, when a leader dies between the two, and never
-//! misses one.
+//! Sends pending deliveries while this node leads, and records their outcomes through the log.
+//!
+//! A node sends only if a majority has recently confirmed it as leader. Delivery is at least
+//! once: if the leader crashes between a request and the record of its outcome, the receiver
+//! gets the delivery again, with the same `webhook-id`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,25 +15,29 @@ use storage::model::id::{TenantId, Timestamp};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
-use super::Webhooks;
 use super::attempt::Target;
+use super::clients::Webhooks;
 use super::permits::{HostPermits, Permit};
 
-/// How often the leader looks what is due, how often at most when permits become free, and how
-/// long it pauses at most after looks that took their time.
-const INTERVAL: Duration = Duration::from_millis(50);
-const INTERVAL_MIN: Duration = Duration::from_millis(5);
+/// Interval of scans for due deliveries.
+const SCAN_INTERVAL: Duration = Duration::from_millis(50);
+/// Shortest pause between scans, when permits are freed.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// Longest pause after a slow scan.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A leader that no majority confirmed for so long sends nothing.
-const CONFIRMED: Duration = Duration::from_secs(1);
-/// Deliveries of a tenant that one look goes through: as many as it may owe, so that a receiver
-/// that hangs keeps no other of its tenant waiting.
-const LOOK_MAX: usize = 10_000;
-/// How long recording an attempt may take before that is tried again, and the pause before.
+/// A pause is this many times the duration of the scan before it.
+const PAUSE_PER_SCAN: u32 = 4;
+/// A leader without confirmation by a majority for this long sends nothing.
+const CONFIRMATION_MAX: Duration = Duration::from_secs(1);
+/// Deliveries per tenant and scan: the most that can be pending, so that a receiver that does
+/// not respond delays no other receiver of its tenant.
+const SCAN_MAX: usize = 10_000;
+/// Time limit of recording an outcome, per try.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause between tries to record an outcome.
 const RECORD_PAUSE: Duration = Duration::from_millis(200);
 
-/// Sends; cheap to clone.
+/// Sends deliveries; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Sender {
     raft: Handle,
@@ -42,7 +47,7 @@ pub(crate) struct Sender {
     counters: Arc<Counters>,
 }
 
-/// What was sent, since start.
+/// Numbers of attempts of this node since its start.
 #[derive(Default)]
 pub(crate) struct Counters {
     delivered: AtomicU64,
@@ -50,7 +55,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Requests that receivers took.
+    /// Attempts that the receiver accepted.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
     }
@@ -61,19 +66,19 @@ impl Counters {
     }
 }
 
-/// The clock of the state, moved on by the time that has passed since it moved.
-struct Clock {
-    seen: Timestamp,
-    at: Instant,
+/// The clock of the state, advanced by the time since its last change.
+struct StateClock {
+    last: Timestamp,
+    changed_at: Instant,
 }
 
-impl Clock {
-    fn now(&mut self, seen: Timestamp) -> Timestamp {
-        if seen != self.seen {
-            *self = Self { seen, at: Instant::now() };
+impl StateClock {
+    fn now(&mut self, current: Timestamp) -> Timestamp {
+        if current != self.last {
+            *self = Self { last: current, changed_at: Instant::now() };
         }
-        let passed = i64::try_from(self.at.elapsed().as_micros()).unwrap_or(i64::MAX);
-        Timestamp(self.seen.0.saturating_add(passed))
+        let elapsed = i64::try_from(self.changed_at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp(self.last.0.saturating_add(elapsed))
     }
 }
 
@@ -87,48 +92,49 @@ impl Sender {
         Arc::clone(&self.counters)
     }
 
-    /// Sends what is due while this node leads, for as long as the node runs.
-    pub(crate) async fn run(self) {
-        let mut clock = Clock { seen: Timestamp::default(), at: Instant::now() };
-        let mut pause = INTERVAL_MIN;
-        for turn in 0.. {
+    /// Sends due deliveries while this node leads, until the process ends.
+    pub(crate) async fn webhook_task(self) {
+        let mut clock = StateClock { last: Timestamp::default(), changed_at: Instant::now() };
+        let mut pause = PAUSE_MIN;
+        for round in 0.. {
             tokio::time::sleep(pause).await;
             tokio::select! {
-                () = tokio::time::sleep(INTERVAL) => {}
+                () = tokio::time::sleep(SCAN_INTERVAL) => {}
                 () = self.permits.freed() => {}
             }
-            if self.raft.leader_staleness().is_none_or(|staleness| staleness >= CONFIRMED) {
+            let staleness = self.raft.leader_staleness();
+            if staleness.is_none_or(|staleness| staleness >= CONFIRMATION_MAX) {
                 continue;
             }
             let now = clock.now(self.reader.position().clock);
             let this = self.clone();
-            let looked = tokio::task::spawn_blocking(move || {
-                let began = Instant::now();
-                this.look(turn, now).map(|()| began.elapsed())
+            let scan = tokio::task::spawn_blocking(move || {
+                let started = Instant::now();
+                this.scan(round, now).map(|()| started.elapsed())
             });
-            match looked.await {
-                // Much that waits for a crowded host is looked through: a fifth of the time.
-                Ok(Ok(took)) => pause = (4 * took).clamp(INTERVAL_MIN, PAUSE_MAX),
-                Ok(Err(error)) => self.raft.fault().storage(&error),
-                Err(panic) => tracing::error!(%panic, "looking for what is pending panicked"),
+            match scan.await {
+                // Scans take a fifth of the time at most, however many deliveries wait for a host.
+                Ok(Ok(took)) => pause = (PAUSE_PER_SCAN * took).clamp(PAUSE_MIN, PAUSE_MAX),
+                Ok(Err(error)) => self.raft.fault().report_storage(&error),
+                Err(panic) => tracing::error!(%panic, "the scan for due deliveries panicked"),
             }
         }
     }
 
-    /// Begins what is due and has a permit, each time with another tenant.
-    fn look(&self, turn: usize, now: Timestamp) -> storage::Result<()> {
+    /// Starts all due deliveries that get a permit. Each round begins with another tenant.
+    fn scan(&self, round: usize, now: Timestamp) -> storage::Result<()> {
         let mut tenants = self.reader.tenants();
-        let first = turn % tenants.len().max(1);
+        let first = round % tenants.len().max(1);
         tenants.rotate_left(first);
-        tenants.into_iter().try_for_each(|tenant| self.look_at(tenant, now))
+        tenants.into_iter().try_for_each(|tenant| self.scan_tenant(tenant, now))
     }
 
-    fn look_at(&self, tenant: TenantId, now: Timestamp) -> storage::Result<()> {
+    fn scan_tenant(&self, tenant: TenantId, now: Timestamp) -> storage::Result<()> {
         if !self.permits.has_room(tenant) {
             return Ok(());
         }
         let mut targets = HashMap::new();
-        for id in self.reader.due(tenant, now, LOOK_MAX)? {
+        for id in self.reader.due(tenant, now, SCAN_MAX)? {
             let target = match targets.get(&id.trigger) {
                 Some(known) => known,
                 None => {
@@ -137,7 +143,7 @@ impl Sender {
                     &*targets.entry(id.trigger).or_insert(target)
                 }
             };
-            // Deleted since it was found due, and its deliveries with it.
+            // The trigger and its deliveries were deleted since `due` returned.
             let Some(target) = target else { continue };
             let Some(permit) = self.permits.take(tenant, id, target.host()) else {
                 if self.permits.has_room(tenant) {
@@ -145,20 +151,20 @@ impl Sender {
                 }
                 return Ok(());
             };
-            // Read after its permit was taken: what was recorded before that shows.
+            // Read with the permit held: the outcome of an earlier attempt is visible.
             let delivery = self.reader.delivery(tenant, id)?;
-            let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
-            if let Some(delivery) = delivery.filter(is_due) {
-                self.begin(tenant, (id, delivery), target.clone(), permit);
+            if let Some(delivery) = delivery.filter(|delivery| is_due(delivery, now)) {
+                self.start(tenant, id, delivery, target.clone(), permit);
             }
         }
         Ok(())
     }
 
-    fn begin(
+    fn start(
         &self,
         tenant: TenantId,
-        (id, delivery): (DeliveryId, Delivery),
+        id: DeliveryId,
+        delivery: Delivery,
         target: Target,
         permit: Permit,
     ) {
@@ -175,8 +181,8 @@ impl Sender {
         });
     }
 
-    /// Has the cluster know what became of an attempt, for as long as this node leads: it is
-    /// recorded once, however often it is said. Once another leads, that one sends it again.
+    /// Records the outcome of an attempt, for as long as this node leads. Repeats count once. If
+    /// another node takes over, it makes the attempt again.
     async fn record(&self, tenant: TenantId, attempt: Attempt) {
         let action = Action::RecordAttempts(vec![attempt]);
         let command = Command { tenant: Some(tenant), ..Command::background(action) };
@@ -184,7 +190,7 @@ impl Sender {
             let deadline = Instant::now() + RECORD_TIMEOUT;
             match self.raft.submit_here(command.clone(), deadline).await {
                 Ok(_) => return,
-                Err(error) => tracing::debug!(%error, "an attempt waits to be recorded"),
+                Err(error) => tracing::debug!(%error, "attempt not recorded, retrying"),
             }
             if self.raft.status().role != "leader" {
                 return;
@@ -192,4 +198,8 @@ impl Sender {
             tokio::time::sleep(RECORD_PAUSE).await;
         }
     }
+}
+
+fn is_due(delivery: &Delivery, now: Timestamp) -> bool {
+    matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now)
 }

@@ -1,18 +1,19 @@
-//! The file that keeps a node out of its cluster for good: its state was found to differ
-//! from what most others hold. Nothing is wiped; an operator replaces the node.
+//! The quarantine file: a data folder that holds it never takes part in a cluster again. It is
+//! written when the node's state differs from the majority's. No data is removed; an operator
+//! replaces the node.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use storage::Error;
 
-/// Name of the file within the data folder.
+/// File name in the data folder.
 const FILE: &str = "quarantine";
 
-/// Why the folder `data` is kept out, if it is.
+/// Why the data folder is quarantined; `None` if it is not.
 ///
 /// # Errors
-/// When that cannot be told.
+/// When the file cannot be read.
 pub(crate) fn reason(data: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(data.join(FILE)) {
         Ok(reason) => Ok(Some(reason.trim_end().to_owned())),
@@ -21,7 +22,7 @@ pub(crate) fn reason(data: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// A data folder that may have to be kept out.
+/// The quarantine file of one data folder, which may not exist.
 pub(crate) struct Quarantine(PathBuf);
 
 impl Quarantine {
@@ -29,7 +30,7 @@ impl Quarantine {
         Self(data.join(FILE))
     }
 
-    /// Keeps the folder out from its next start on, durably. An earlier reason stays.
+    /// Writes the file durably. It takes effect at the next start. An existing file is kept.
     pub(crate) fn enter(&self, reason: &str) -> Result<(), Error> {
         if self.0.exists() { Ok(()) } else { storage::file::replace(&self.0, reason.as_bytes()) }
     }

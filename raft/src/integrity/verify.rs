@@ -1,5 +1,6 @@
-//! Whether all nodes hold the same: the leader has each hash its state at one index,
-//! compares, and keeps out who is alone with its answer. On demand, and at an interval.
+//! State comparison: every node hashes its state at the same log index (the verify mark), and
+//! the leader compares the hashes. A node whose hash differs from the majority's is quarantined.
+//! It runs at an interval and on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,54 +15,45 @@ use crate::network::message::{Rpc, RpcResponse};
 use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
 use crate::shared::Shared;
 
-/// How often to look whether something has come about.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a node may take for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Calls in a row that a node may leave without an answer.
-const SILENCES_MAX: usize = 5;
-/// How often to look whether a comparison is due.
+/// Interval at which a hash is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Timeout of one call to a member.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Consecutive failed calls after which a member counts as unreachable.
+const FAILURES_MAX: usize = 5;
+/// Interval at which the next periodic comparison is checked for.
 const DUE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long one that was not asked for may take: hashing reads all that there is.
+/// Timeout of a periodic comparison. Hashing reads the whole state.
 const TIMEOUT: Duration = Duration::from_secs(3_600);
-
-/// How soon one is repeated that came to nothing.
+/// Time after which an incomplete comparison is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_secs(600);
 
-/// The hash that more than half of all voters gave, silent ones counted among them.
-/// Whoever disagrees with it is too few to be missed.
-fn agreed(voters: &[Option<Hash>]) -> Option<Hash> {
-    let holding = |hash: &Hash| voters.iter().filter(|voter| **voter == Some(*hash)).count();
-    voters.iter().flatten().copied().find(|hash| holding(hash) > voters.len() / 2)
+/// The hash that more than half of all voters returned. Voters without a hash count as voters.
+/// So the nodes that differ from it are a minority, and the cluster can lose them.
+fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
+    let count = |hash: &Hash| voters.iter().filter(|voter| **voter == Some(*hash)).count();
+    voters.iter().flatten().copied().find(|hash| count(hash) > voters.len() / 2)
 }
 
 impl Operator<'_> {
+    /// Compares the states of all members.
     pub(crate) async fn verify(&self) -> Operate<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
-        let Reply::VerifyMark(number) = reply else { return Err(OperateError::Unknown) };
+        let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
         let status = self.status()?;
-        let local = &self.shared.local;
-        // Earlier than the caller gives up, so that it hears of those that are silent.
-        let until = self.deadline.checked_sub(ANSWER_TIMEOUT).unwrap_or(self.deadline);
-        let hashes = futures::future::join_all(status.members.iter().map(|member| async {
-            let status = match member.node == local.node {
-                true => hash_status(local, number, until).await,
-                false => self.hash_status_of(member, number, until).await,
-            };
-            match status {
-                HashStatus::Ready(hash) => Some(hash),
-                HashStatus::Pending | HashStatus::Skipped => None,
-            }
-        }));
-        let hashes: Vec<_> = status.members.iter().zip(hashes.await).collect();
+        // Ends before the caller's deadline, so that the result can list unreachable members.
+        let until = self.deadline.checked_sub(CALL_TIMEOUT).unwrap_or(self.deadline);
+        let requests = status.members.iter().map(|member| self.hash_of(member, mark, until));
+        let hashes = futures::future::join_all(requests).await;
+        let hashes: Vec<_> = status.members.iter().zip(hashes).collect();
         let voters = hashes.iter().filter(|(member, _)| member.role != "learner");
-        let agreed = agreed(&voters.map(|(_, hash)| *hash).collect::<Vec<_>>());
+        let majority = majority_hash(&voters.map(|(_, hash)| *hash).collect::<Vec<_>>());
         let mut quarantined = Vec::new();
-        // Not while voters change: there are two majorities then.
-        if let Some(agreed) = agreed.filter(|_| !status.changing) {
+        // A joint configuration has two majorities, so nothing is quarantined in it.
+        if let Some(majority) = majority.filter(|_| !status.changing) {
             for (member, hash) in &hashes {
-                if hash.is_some_and(|hash| hash != agreed)
-                    && self.quarantine_member(member, number, agreed).await
+                if hash.is_some_and(|hash| hash != majority)
+                    && self.quarantine_member(member, mark, majority).await
                 {
                     quarantined.push(member.node);
                 }
@@ -71,109 +63,121 @@ impl Operator<'_> {
         Ok(Verification { index, hashes, quarantined })
     }
 
-    async fn hash_status_of(
+    async fn hash_of(&self, member: &MemberStatus, mark: u64, until: Instant) -> Option<Hash> {
+        let local = &self.shared.local;
+        let status = match member.node == local.node {
+            true => hash_status(local, mark, until).await,
+            false => self.remote_hash_status(member, mark, until).await,
+        };
+        match status {
+            HashStatus::Ready(hash) => Some(hash),
+            HashStatus::Pending | HashStatus::Skipped => None,
+        }
+    }
+
+    async fn remote_hash_status(
         &self,
         member: &MemberStatus,
-        number: u64,
+        mark: u64,
         until: Instant,
     ) -> HashStatus {
-        let mut silences = 0;
-        while Instant::now() < until && silences < SILENCES_MAX {
-            match self.ask(member, Rpc::Verified { number }).await {
-                Some(RpcResponse::Verified(HashStatus::Pending)) => silences = 0,
-                Some(RpcResponse::Verified(status)) => return status,
-                _ => silences += 1,
+        let mut failures = 0;
+        while Instant::now() < until && failures < FAILURES_MAX {
+            match self.call(member, Rpc::StateHash { mark }).await {
+                Some(RpcResponse::StateHash(HashStatus::Pending)) => failures = 0,
+                Some(RpcResponse::StateHash(status)) => return status,
+                _ => failures += 1,
             }
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         HashStatus::Pending
     }
 
-    async fn quarantine_member(&self, member: &MemberStatus, number: u64, agreed: Hash) -> bool {
-        tracing::error!(node = member.node, "its state is not that of most others");
+    async fn quarantine_member(&self, member: &MemberStatus, mark: u64, majority: Hash) -> bool {
+        tracing::error!(node = member.node, "state differs from the majority's");
         if member.node == self.peers.local.node {
-            return quarantine_if_diverged(&self.shared.local, number, agreed);
+            return quarantine_if_diverged(&self.shared.local, mark, majority);
         }
-        let answer = self.ask(member, Rpc::Diverged { number, agreed }).await;
-        matches!(answer, Some(RpcResponse::Quarantined { accepted: true }))
+        let response = self.call(member, Rpc::Quarantine { mark, majority }).await;
+        matches!(response, Some(RpcResponse::Quarantined { accepted: true }))
     }
 
-    async fn ask(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
+    async fn call(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
         let (node, address) = (member.node, &member.address);
-        self.peers.call(Channel::Forward, node, address, call, ANSWER_TIMEOUT).await.ok()
+        self.peers.call(Channel::Forward, node, address, call, CALL_TIMEOUT).await.ok()
     }
 }
 
-/// What this node says of its state at a mark; waits until it can say, or until `until`.
-pub(crate) async fn hash_status(local: &LocalNode, number: u64, until: Instant) -> HashStatus {
+/// This node's hash at a verify mark. Waits for it until `until`.
+pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) -> HashStatus {
     loop {
         let results = local.reader.verifier().results();
-        match results.iter().find(|result| result.number == number) {
+        match results.iter().find(|result| result.number == mark) {
             Some(result) => return result.hash.map_or(HashStatus::Skipped, HashStatus::Ready),
             None if Instant::now() >= until => return HashStatus::Pending,
-            None => tokio::time::sleep(LOOK_INTERVAL).await,
+            None => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-/// Takes the leader's status that most voters hold what hashes to `agreed` at a mark. If
-/// this node does not, it is kept out from now on, and stops. Says whether it is.
-pub(crate) fn quarantine_if_diverged(local: &LocalNode, number: u64, agreed: Hash) -> bool {
+/// Quarantines and stops this node if its hash at the mark is not `majority`, the hash that the
+/// leader reports. Returns whether it is quarantined.
+pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Hash) -> bool {
     let results = local.reader.verifier().results();
-    let Some(own) = results.iter().find(|result| result.number == number) else { return false };
-    if own.hash.is_none_or(|hash| hash == agreed) {
+    let Some(own) = results.iter().find(|result| result.number == mark) else { return false };
+    if own.hash.is_none_or(|hash| hash == majority) {
         return false;
     }
     let reason = format!(
-        "the state of node {} as of index {} is not that of most other nodes: remove it from \
-         the cluster, keep its data folder for whoever looks into this, and add a node with an \
-         empty one and a new id",
+        "the state of node {} as of index {} is not that of most other nodes: remove the node \
+         from the cluster, keep its data folder for analysis, and add a node with an empty data \
+         folder and a new id",
         local.node, own.index
     );
     let entered = local.quarantine.enter(&reason);
     match &entered {
         Ok(()) => local.fault.report(&reason),
-        Err(error) => local.fault.storage(error),
+        Err(error) => local.fault.report_storage(error),
     }
     entered.is_ok()
 }
 
-/// Compares once in `every` of the time that the process runs, as long as this node
-/// leads; sooner again if that came to nothing. Runs until raft stops.
-pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, every: Duration) {
+/// Compares the states once per `interval` while this node leads. An incomplete comparison is
+/// repeated earlier. Runs until the runtime stops.
+pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, interval: Duration) {
     let newest = || shared.local.reader.verifier().results().last().map(|result| result.number);
-    let (mut last, mut due) = (newest(), Instant::now() + every);
+    let (mut last, mut due) = (newest(), Instant::now() + interval);
     loop {
         tokio::time::sleep(DUE_INTERVAL).await;
-        // Every node hashes whoever asked, and so knows when that last was.
+        // Every node hashes at every mark, so each notices comparisons that others started.
         if newest() != last {
-            (last, due) = (newest(), Instant::now() + every);
+            (last, due) = (newest(), Instant::now() + interval);
         }
-        if Instant::now() < due || !shared.serves() {
+        if Instant::now() < due || !shared.is_serving() {
             continue;
         }
         let deadline = Instant::now() + TIMEOUT;
         let operator = Operator { shared: &shared, peers: &peers, deadline };
         let pause = match operator.verify().await {
-            Ok(found) => {
-                told(&found);
-                if found.agrees() { every } else { every.min(RETRY_INTERVAL) }
+            Ok(verification) => {
+                log_result(&verification);
+                if verification.agrees() { interval } else { interval.min(RETRY_INTERVAL) }
             }
             Err(error) => {
-                tracing::warn!(%error, "the nodes' states were not compared");
-                every.min(RETRY_INTERVAL)
+                tracing::warn!(%error, "state comparison failed");
+                interval.min(RETRY_INTERVAL)
             }
         };
         (last, due) = (newest(), Instant::now() + pause);
     }
 }
 
-fn told(found: &Verification) {
-    let Verification { index, quarantined, .. } = found;
-    match (found.agrees(), found.differs()) {
-        (true, _) => tracing::info!(index, "all nodes hold the same"),
-        (_, true) => tracing::error!(index, ?quarantined, "the nodes do not all hold the same"),
-        _ => tracing::warn!(index, "not all nodes said what they hold"),
+fn log_result(verification: &Verification) {
+    let Verification { index, quarantined, .. } = verification;
+    match (verification.agrees(), verification.differs()) {
+        (true, _) => tracing::info!(index, "all states are equal"),
+        (_, true) => tracing::error!(index, ?quarantined, "states differ"),
+        _ => tracing::warn!(index, "state comparison incomplete: not all nodes returned a hash"),
     }
 }
 
@@ -182,25 +186,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_most_voters_hold_counts_silent_ones_among_them() {
+    fn majority_hash_needs_most_of_all_voters() {
         let (a, b) = ([1; 32], [2; 32]);
-        assert_eq!(agreed(&[Some(a), Some(a), Some(b)]), Some(a));
-        assert_eq!(agreed(&[Some(b), Some(a), Some(a)]), Some(a));
-        assert_eq!(agreed(&[Some(a), None, Some(b)]), None);
-        assert_eq!(agreed(&[Some(a), None, None]), None);
-        assert_eq!(agreed(&[Some(a), Some(b)]), None);
-        assert_eq!(agreed(&[Some(a), Some(a), Some(b), Some(b)]), None);
+        assert_eq!(majority_hash(&[Some(a), Some(a), Some(b)]), Some(a));
+        assert_eq!(majority_hash(&[Some(b), Some(a), Some(a)]), Some(a));
+        assert_eq!(majority_hash(&[Some(a), None, Some(b)]), None);
+        assert_eq!(majority_hash(&[Some(a), None, None]), None);
+        assert_eq!(majority_hash(&[Some(a), Some(b)]), None);
+        assert_eq!(majority_hash(&[Some(a), Some(a), Some(b), Some(b)]), None);
     }
 
     #[test]
-    fn a_node_that_said_nothing_neither_agrees_nor_differs() {
-        let of = |hashes: &[Option<Hash>]| {
+    fn missing_hash_neither_agrees_nor_differs() {
+        let verification = |hashes: &[Option<Hash>]| {
             let hashes = (1..).zip(hashes.iter().copied()).collect();
             Verification { index: 1, hashes, quarantined: Vec::new() }
         };
         let (a, b) = (Some([1; 32]), Some([2; 32]));
-        assert!(of(&[a, a]).agrees() && !of(&[a, a]).differs());
-        assert!(!of(&[a, None]).agrees() && !of(&[a, None]).differs());
-        assert!(!of(&[a, None, b]).agrees() && of(&[a, None, b]).differs());
+        assert!(verification(&[a, a]).agrees() && !verification(&[a, a]).differs());
+        assert!(!verification(&[a, None]).agrees() && !verification(&[a, None]).differs());
+        assert!(!verification(&[a, None, b]).agrees() && verification(&[a, None, b]).differs());
     }
 }

@@ -1,22 +1,26 @@
-//! The cluster clock: one time for all nodes, that no single bad clock can move.
-//! A pure rule, and the wall_clock clocks that are handed to it.
+//! The cluster clock: stamps of one time line for all nodes. A single bad wall clock cannot
+//! move it. This file holds the rule, as a pure function, and the wall-clock trait.
 //!
-//! `stamp = max(last + 1 µs, min(own wall_clock clock, median of the voters' + 500 ms))`
+//! `stamp = max(last + 1 µs, min(own wall clock, median of the voters' wall clocks + 500 ms))`
+//!
+//! Stamps are strictly ascending, also across leaders: a new leader continues from the last
+//! stamp in the replicated state. Without fresh samples of a quorum, the clock advances by the
+//! elapsed monotonic time only.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use storage::model::id::Timestamp;
 
-/// How far above the voters' median a leader's own clock may lead.
+/// Maximum lead of the leader's wall clock over the voters' median.
 pub const LEAD_MAX: Duration = Duration::from_millis(500);
 
-/// A source of wall_clock-clock time; injected, so that tests own it.
+/// A source of wall-clock time. It is injected, so that tests control it.
 pub trait WallClock: Send + Sync {
-    /// Present wall_clock-clock time.
+    /// The present wall-clock time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The wall clock of the machine.
 pub struct SystemClock;
 
 impl WallClock for SystemClock {
@@ -29,20 +33,20 @@ impl WallClock for SystemClock {
     }
 }
 
-/// Stamps batches of one term.
+/// Stamps the batches of one term.
 pub(crate) struct ClusterClock {
     last: Timestamp,
     last_at: Instant,
 }
 
 impl ClusterClock {
-    /// Goes on from the last stamp in the state.
+    /// Continues from `last`, the last stamp in the state.
     pub(crate) fn new(last: Timestamp) -> Self {
         Self { last, last_at: Instant::now() }
     }
 
-    /// The next stamp. `median` is that of the voters' wall_clock clocks, own one
-    /// included; without fresh samples of a quorum only elapsed time is trusted.
+    /// The next stamp. `own` is this node's wall clock. `median` is the median of the voters'
+    /// wall clocks; `None` without fresh samples of a quorum.
     pub(crate) fn stamp(&mut self, own: Timestamp, median: Option<Timestamp>) -> Timestamp {
         let stamp = next(self.last, self.last_at.elapsed(), own, median);
         (self.last, self.last_at) = (stamp, Instant::now());
@@ -50,7 +54,6 @@ impl ClusterClock {
     }
 }
 
-/// The rule itself.
 fn next(
     last: Timestamp,
     elapsed: Duration,
@@ -71,7 +74,7 @@ mod tests {
     const SECOND: i64 = Timestamp::SECOND_MICROS;
 
     #[test]
-    fn stamps_follow_the_own_clock_within_half_a_second_of_the_median() {
+    fn stamps_stay_within_lead_of_median() {
         let stamp = |own, median| {
             next(Timestamp(0), Duration::ZERO, Timestamp(own), Some(Timestamp(median)))
         };
@@ -81,13 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn stamps_never_stand_or_go_back() {
+    fn stamps_are_strictly_ascending() {
         let behind = Some(Timestamp(5));
         assert_eq!(next(Timestamp(100), Duration::ZERO, Timestamp(5), behind), Timestamp(101));
     }
 
     #[test]
-    fn without_a_quorum_of_clocks_only_elapsed_time_counts() {
+    fn clock_without_quorum_follows_elapsed_time() {
         let elapsed = Duration::from_secs(2);
         let stamp = next(Timestamp(SECOND), elapsed, Timestamp(99 * SECOND), None);
         assert_eq!(stamp, Timestamp(3 * SECOND));

@@ -1,10 +1,35 @@
-//! The executor: one task that, while this node leads, takes waiting commands,
-//! decides them together, and puts what was decided through the log. It knows
-//! commands by tenant, size and class only, and batches as bytes.
+//! The executor: the single task on the leader that turns commands into log entries.
 //!
-//! Outcomes have one meaning each. *ApplyOutcome*: answer. *Stale*: decide again.
-//! *ForwardToLeader*: nothing happened. *Everything else*: unknown, and never
-//! decided again.
+//! # Problem
+//! A command is a request, such as "delete this memory unless it is locked". Replicas must apply
+//! identical changes. So the leader evaluates each command once, and the log holds the
+//! resulting changes. CockroachDB calls this proposer-evaluated KV. The leader must
+//! then evaluate on a state that contains every acknowledged write.
+//!
+//! # Algorithm
+//! Commands are decided in rounds. One round is one log entry, with one sync on each node
+//! (group commit):
+//!
+//! 1. Stamp: take the next time of the cluster clock.
+//! 2. Decide: take queued commands and decide them one after the other on a draft of the state.
+//!    Later commands of the round include the changes of earlier ones.
+//! 3. Propose: write the draft as one batch. It holds the id of the batch that it was decided
+//!    on. The write is bound to this leader's term.
+//! 4. Apply: a replica applies the batch only if its last batch is the one that this batch was
+//!    decided on. Otherwise the batch is stale and changes nothing. This is optimistic
+//!    concurrency control.
+//! 5. Reply: send each command its decision.
+//!
+//! A round that changes nothing writes no entry. A ReadIndex confirms instead that its decisions
+//! were made on the newest state.
+//!
+//! # Invariants
+//! - A term opens only after a linearizable read barrier. By then the state contains every entry
+//!   that an earlier leader acknowledged.
+//! - Only a stale batch is decided again, because a stale batch had no effect.
+//! - A write that returns neither an outcome nor `ForwardToLeader` has an unknown outcome. It is
+//!   reported as such and never decided again.
+//! - A batch id is used once: the counter continues when the same term opens again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +39,8 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
-use storage::{Action, ApplyOutcome, Command, Decision, Draft, Reader, Room, codec, decide};
+use storage::model::id::Timestamp;
+use storage::{ApplyOutcome, DecideError, Draft, Reader, Rejection, Reply, Room, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -23,130 +49,119 @@ use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
 
-/// Most commands of a batch.
+/// Maximum commands per batch.
 pub const BATCH_COMMANDS_MAX: usize = 256;
-/// When nothing was stamped for this long the leader writes a bare stamp, so
-/// that heat and expiry stay true in an idle cluster.
+/// Time without a stamp after which the leader writes a batch that holds only a stamp. Heat and
+/// expiry depend on it in an idle cluster.
 const STAMP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Pause before a term is opened again that did not open.
+/// Pause after a failed attempt to open a term.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// The task's own state.
+/// State of the task.
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
     pub(crate) reader: Reader,
 }
 
-/// One term of leading.
+/// A term in which this node leads.
 struct Term {
     term: u64,
     /// Batches of this term so far.
     counter: u64,
     clock: ClusterClock,
-    /// When a stamp last went through the log.
+    /// Time of the last batch, and so of the last stamp in the log.
     stamped_at: Instant,
 }
 
-/// A batch put through the log, or not.
+/// Outcome of a batch that was proposed or confirmed.
 enum WriteOutcome {
-    ApplyOutcome,
+    Applied,
     Stale,
     NotLeader,
     Unknown,
 }
 
-type Decided = Vec<(QueuedCommand, Decision)>;
+type Decided = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
 
 impl Executor {
+    /// Runs until raft stops.
     pub(crate) async fn run(self) {
-        // Across everything that happens in one term, so that no batch id names two.
+        // Term and batch counter, kept for the case that the same term opens again.
         let mut counter = (0, 0);
         while let Some(term) = self.shared.next_term().await {
-            // Confirms the leadership, and waits until all that was inherited is applied:
-            // decisions must start from everything that was ever acknowledged.
+            // Confirms the leadership, and waits until all inherited entries are applied.
             let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;
             if let Err(error) = ready {
-                tracing::info!(term, %error, "not leading after all");
-                // The metrics may say otherwise for a while yet.
+                tracing::info!(term, %error, "leadership not confirmed");
+                // The metrics may still report this node as the leader.
                 tokio::time::sleep(REOPEN_PAUSE).await;
                 continue;
             }
-            tracing::info!(term, "leading");
+            tracing::info!(term, "leadership confirmed");
             self.shared.open_term(term);
             if counter.0 != term {
                 counter = (term, 0);
             }
             let clock = ClusterClock::new(self.reader.position().clock);
-            let mut led = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
-            self.lead(&mut led).await;
-            counter.1 = led.counter;
+            let mut open = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
+            self.lead(&mut open).await;
+            counter.1 = open.counter;
             self.shared.close_term();
             self.fail_queued();
         }
         self.fail_queued();
     }
 
-    /// Serves commands until this node no longer leads `term`.
+    /// Runs rounds until this node no longer leads the term.
     async fn lead(&self, term: &mut Term) {
-        while self.shared.leads(term.term) {
+        while self.shared.is_leader_of(term.term) {
             tokio::select! {
-                () = self.shared.queued() => {}
+                () = self.shared.wait_queued() => {}
                 () = tokio::time::sleep_until(term.stamped_at + STAMP_INTERVAL) => {}
                 () = self.shared.leadership_lost(term.term) => return,
             }
-            // Rounds that log nothing stamp nothing: they do not put the stamp off.
+            // Rounds without an entry do not stamp, so they do not postpone the stamp.
             if term.stamped_at.elapsed() >= STAMP_INTERVAL {
                 self.shared.push_stamp();
             }
-            if self.round(term).await.is_err() {
+            if self.run_round(term).await.is_err() {
                 return;
             }
         }
     }
 
-    /// Decides what waits and puts it through the log; decides the same commands
-    /// again as long as the state turns out to be another than the one decided on.
-    /// An error means that this node leads no more, or stops; everybody was told.
-    async fn round(&self, term: &mut Term) -> Result<(), ()> {
-        let mut again = Vec::new();
+    /// Runs one round. Decides the same commands again while their batch turns out stale. An
+    /// error means that the term is over for this node; every command has been completed.
+    async fn run_round(&self, term: &mut Term) -> Result<(), ()> {
+        let mut stale = Vec::new();
         loop {
-            let wall_clock = self.shared.local.wall_clock.now();
-            let (local, voters) = (&self.shared.local, self.shared.voters());
-            let now =
-                term.clock.stamp(wall_clock, local.contact.median(local.node, &voters, wall_clock));
-            let began = std::time::Instant::now();
+            let now = self.next_stamp(term);
+            let started_at = std::time::Instant::now();
             let mut draft = Draft::new(&self.reader, now);
-            let first = std::mem::take(&mut again);
-            // Reads the state: heartbeats and votes move away meanwhile.
-            let decided = tokio::task::block_in_place(|| self.decide_waiting(&mut draft, first))?;
+            let first = std::mem::take(&mut stale);
+            // Reads the state, which blocks: raft's other tasks move to another thread.
+            let decided = tokio::task::block_in_place(|| self.decide_queued(&mut draft, first))?;
             if decided.is_empty() {
                 return Ok(());
             }
-            let after = draft.after();
-            let logged = !draft.is_empty();
-            let written = if !logged {
-                self.confirm(after).await
-            } else {
-                term.counter += 1;
-                let id = BatchId { term: term.term, counter: term.counter };
-                let bytes = codec::encode(&draft.into_batch(id));
-                self.shared.counters.batch(decided.len(), bytes.len());
-                self.write(term.term, bytes).await
+            let is_logged = !draft.is_empty();
+            let outcome = match is_logged {
+                true => self.propose(term, draft, decided.len()).await,
+                false => self.confirm(draft.after()).await,
             };
-            match written {
-                WriteOutcome::ApplyOutcome => {
-                    if logged {
+            match outcome {
+                WriteOutcome::Applied => {
+                    if is_logged {
                         term.stamped_at = Instant::now();
                     }
-                    // A quorum confirmed since then that this node leads, and has all.
+                    // Since `started_at`, a quorum has confirmed this leader and its position.
                     let index = self.reader.position().index;
-                    local.contact.confirmed(index, began, index);
-                    self.answer(decided);
+                    self.shared.local.contact.record_commit(index, started_at, index);
+                    self.complete(decided);
                     return Ok(());
                 }
                 WriteOutcome::Stale => {
-                    again = decided.into_iter().map(|(waiting, _)| waiting).collect()
+                    stale = decided.into_iter().map(|(queued, _)| queued).collect();
                 }
                 WriteOutcome::NotLeader => return fail(decided, SubmitError::NoLeader),
                 WriteOutcome::Unknown => return fail(decided, SubmitError::Unknown),
@@ -154,93 +169,94 @@ impl Executor {
         }
     }
 
-    /// Decides commands until the batch is full: first those of `again`, then
-    /// those that wait. Faults of this machine end the node.
-    fn decide_waiting(
+    fn next_stamp(&self, term: &mut Term) -> Timestamp {
+        let local = &self.shared.local;
+        let own = local.wall_clock.now();
+        let median = local.contact.median(local.node, &self.shared.voters(), own);
+        term.clock.stamp(own, median)
+    }
+
+    /// Decides commands until the batch is full: first `stale`, then the queue. A storage
+    /// error stops the node.
+    fn decide_queued(
         &self,
         draft: &mut Draft<'_>,
-        again: Vec<QueuedCommand>,
+        stale: Vec<QueuedCommand>,
     ) -> Result<Decided, ()> {
-        let mut again = again.into_iter();
+        let mut stale = stale.into_iter();
         let mut decided = Vec::new();
         while decided.len() < BATCH_COMMANDS_MAX && draft.room() == Room::Free {
-            let Some(waiting) = again.next().or_else(|| self.shared.claim_next()) else { break };
-            match decide(draft, &waiting.command) {
-                Ok(decision) => decided.push((waiting, decision)),
-                Err(error) => {
-                    self.shared.local.fault.storage(&error);
-                    waiting.fail(SubmitError::Unknown);
+            let Some(queued) = stale.next().or_else(|| self.shared.claim_next()) else { break };
+            match decide(draft, &queued.command) {
+                Ok(reply) => decided.push((queued, Ok(reply))),
+                Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
+                Err(DecideError::Fault(error)) => {
+                    self.shared.local.fault.report_storage(&error);
+                    queued.fail(SubmitError::Unknown);
                     return fail(decided, SubmitError::Unknown);
                 }
             }
         }
-        // Decided again, the same commands may need more room than one batch has. They
-        // are the executor's already, and nothing of them was done.
-        again.for_each(|waiting| waiting.fail(SubmitError::Busy));
+        // On another state the same commands may exceed one batch. The claims of the rest are
+        // taken, so they cannot return to the queue. They had no effect.
+        stale.for_each(|queued| queued.fail(SubmitError::Busy));
         Ok(decided)
     }
 
+    /// Writes the draft to the log as the next batch of this term.
+    async fn propose(&self, term: &mut Term, draft: Draft<'_>, commands: usize) -> WriteOutcome {
+        term.counter += 1;
+        let id = BatchId { term: term.term, counter: term.counter };
+        let bytes = codec::encode(&draft.into_batch(id));
+        self.shared.counters.count_batch(commands, bytes.len());
+        self.write(term.term, bytes).await
+    }
+
     async fn write(&self, term: u64, bytes: Vec<u8>) -> WriteOutcome {
-        let (responder, answer) =
+        let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
         let write = self.shared.raft.write(Payload(bytes)).with_leader(term).responder(responder);
         if write.await.is_err() {
             return WriteOutcome::Unknown;
         }
-        match answer.await {
+        match response.await {
             Ok(Ok(response)) => match response.data {
-                ApplyOutcome::Done => WriteOutcome::ApplyOutcome,
+                ApplyOutcome::Done => WriteOutcome::Applied,
                 ApplyOutcome::Stale => WriteOutcome::Stale,
             },
-            // Matched by its name: other variants carry the same hint but another meaning.
+            // Only this variant means "no effect". Others carry the same hint.
             Ok(Err(ClientWriteError::ForwardToLeader(_))) => WriteOutcome::NotLeader,
             Ok(Err(_)) | Err(_) => WriteOutcome::Unknown,
         }
     }
 
-    /// A round without anything to log still answers only what is true of the
-    /// newest state: reads it linearizably and compares.
+    /// Confirms a round without an entry: its decisions are correct if `decided_on` is still
+    /// the last batch at a read index.
     async fn confirm(&self, decided_on: BatchId) -> WriteOutcome {
         match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) if self.reader.position().batch == decided_on => WriteOutcome::ApplyOutcome,
+            Ok(_) if self.reader.position().batch == decided_on => WriteOutcome::Applied,
             Ok(_) => WriteOutcome::Stale,
             Err(_) => WriteOutcome::NotLeader,
         }
     }
 
-    fn answer(&self, decided: Decided) {
+    fn complete(&self, decided: Decided) {
         let index = self.reader.position().index;
-        for (waiting, decision) in decided {
-            self.shared.counters.decided(decision.is_ok());
-            waiting.answer(Outcome { index, decision });
+        for (queued, reply) in decided {
+            self.shared.counters.count_decision(reply.is_ok());
+            queued.complete(Outcome { index, reply });
         }
     }
 
-    /// Tells everybody who waits that this node does not lead.
+    /// Completes all queued commands with `NoLeader`.
     fn fail_queued(&self) {
-        while let Some(waiting) = self.shared.claim_next() {
-            waiting.fail(SubmitError::NoLeader);
+        while let Some(queued) = self.shared.claim_next() {
+            queued.fail(SubmitError::NoLeader);
         }
     }
 }
 
 fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
-    decided.into_iter().for_each(|(waiting, _)| waiting.fail(error));
+    decided.into_iter().for_each(|(queued, _)| queued.fail(error));
     Err(())
-}
-
-impl QueuedCommand {
-    /// A bare stamp that nobody waits for.
-    pub(crate) fn stamp() -> Self {
-        Self::new(Command::background(Action::AdvanceClock)).0
-    }
-
-    // A waiter that went away needs no answer.
-    fn answer(self, outcome: Outcome) {
-        let _: Result<(), _> = self.answer.send(Ok(outcome));
-    }
-
-    fn fail(self, error: SubmitError) {
-        let _: Result<(), _> = self.answer.send(Err(error));
-    }
 }

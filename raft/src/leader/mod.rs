@@ -1,5 +1,5 @@
-//! What only the leader runs: the queue of commands, the executor that decides and proposes
-//! them, and the cluster clock that stamps them.
+//! Parts that run on the leader only: the queue of commands, the executor that decides and
+//! proposes them, and the cluster clock that stamps them.
 
 pub(crate) mod clock;
 pub(crate) mod executor;

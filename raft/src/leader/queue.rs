@@ -1,77 +1,100 @@
-//! Commands that wait for the executor: bounded, tenants in turn by bytes,
-//! clients before the service's own duties, which are never starved. Decides nothing.
+//! The queue of commands in front of the executor. It is bounded in commands and bytes, per
+//! tenant and in total, and fair between tenants.
+//!
+//! Tenants take turns by bytes with deficit round robin (Shreedhar and Varghese, 1995).
+//! Commands of clients go before commands of background tasks. One in
+//! [`CLIENTS_PER_BACKGROUND`] slots goes to a background command, so none of them starves.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
-use storage::{Command, Priority};
+use storage::{Action, Command, Priority};
 use tokio::sync::oneshot;
 
 use crate::error::{Outcome, SubmitError};
 
-/// Most commands of one tenant that wait.
+/// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
-/// Most bytes of one tenant that wait.
+/// Maximum queued bytes per tenant.
 pub const TENANT_BYTES_MAX: usize = 16 << 20;
-/// Most commands that wait in all.
+/// Maximum queued commands in total.
 pub const COMMANDS_MAX: usize = 8_192;
-/// Most bytes that wait in all.
+/// Maximum queued bytes in total.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Bytes that a tenant may send before it is the next one's turn.
+/// Credit in bytes that a tenant receives per turn.
 const QUANTUM_BYTES: usize = 64 << 10;
+/// Client commands after which a queued background command goes first.
+const CLIENTS_PER_BACKGROUND: usize = 64;
 
-/// Commands of clients after which a duty that waits goes first.
-const CLIENTS_A_DUTY: usize = 64;
-
-/// A command with whoever waits for it.
+/// A queued command, and the channel for its outcome.
 pub(crate) struct QueuedCommand {
     pub(crate) command: Command,
     pub(crate) claim: Claim,
-    pub(crate) answer: oneshot::Sender<Result<Outcome, SubmitError>>,
+    outcome: oneshot::Sender<Result<Outcome, SubmitError>>,
 }
 
 impl QueuedCommand {
-    /// A command with the end that its answer comes out of.
+    /// A queued command, and the receiver of its outcome.
     pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Outcome, SubmitError>>) {
-        let (answer, decided) = oneshot::channel();
-        (Self { command, claim: Claim::default(), answer }, decided)
+        let (outcome, receiver) = oneshot::channel();
+        (Self { command, claim: Claim::default(), outcome }, receiver)
+    }
+
+    /// A command that only advances the cluster clock. Its outcome has no receiver.
+    pub(crate) fn stamp() -> Self {
+        Self::new(Command::background(Action::AdvanceClock)).0
+    }
+
+    pub(crate) fn complete(self, outcome: Outcome) {
+        self.send(Ok(outcome));
+    }
+
+    pub(crate) fn fail(self, error: SubmitError) {
+        self.send(Err(error));
+    }
+
+    fn send(self, result: Result<Outcome, SubmitError>) {
+        // A submitter that passed its deadline has dropped the receiver.
+        let _: Result<(), _> = self.outcome.send(result);
     }
 }
 
-/// Whose a command is: taken once, by the executor that decides it or by the
-/// waiter that gives it up. So a waiter that goes first knows that nothing happened.
+/// The exclusive right to end a command: held by the executor, which decides it, or by the
+/// submitter, which cancels it. A submitter that takes the claim is sure that the command has
+/// no effect.
 #[derive(Clone, Default)]
 pub(crate) struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// True for the one that comes first.
+    /// True for the first caller only.
     pub(crate) fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 }
 
-/// The waiting commands.
+/// The queue.
 #[derive(Default)]
 pub(crate) struct Queue {
-    clients: Lanes,
-    duties: Lanes,
-    clients_since_duty: usize,
+    clients: FairQueue,
+    background: FairQueue,
+    clients_since_background: usize,
     count: usize,
     bytes: usize,
 }
 
+/// Commands of one priority, fair between tenants.
 #[derive(Default)]
-struct Lanes {
-    /// Whose turn it is, first one first; each has a lane that is not empty.
+struct FairQueue {
+    /// Tenants in the order of their turns. Each has a queue that is not empty.
     turns: VecDeque<Option<TenantId>>,
-    lanes: HashMap<Option<TenantId>, Channel>,
+    tenants: HashMap<Option<TenantId>, TenantQueue>,
 }
 
 #[derive(Default)]
-struct Channel {
-    waiting: VecDeque<QueuedCommand>,
+struct TenantQueue {
+    commands: VecDeque<QueuedCommand>,
     bytes: usize,
     credit: usize,
 }
@@ -81,72 +104,73 @@ impl Queue {
         self.count
     }
 
-    /// Takes a command in, or gives it back when there is no room.
-    pub(crate) fn push(&mut self, waiting: QueuedCommand) -> Result<(), Box<QueuedCommand>> {
-        let bytes = waiting.command.size_bytes();
+    /// Adds a command; returns it when the queue is full.
+    pub(crate) fn push(&mut self, queued: QueuedCommand) -> Result<(), Box<QueuedCommand>> {
+        let bytes = queued.command.size_bytes();
         if self.count >= COMMANDS_MAX || self.bytes + bytes > BYTES_MAX {
-            return Err(Box::new(waiting));
+            return Err(Box::new(queued));
         }
-        let lanes = match waiting.command.priority() {
+        let queue = match queued.command.priority() {
             Priority::Client => &mut self.clients,
-            Priority::Background => &mut self.duties,
+            Priority::Background => &mut self.background,
         };
-        lanes.push(waiting, bytes)?;
+        queue.push(queued, bytes)?;
         self.count += 1;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// The next command: clients before duties, but for one in [`CLIENTS_A_DUTY`].
+    /// Removes and returns the next command.
     pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
-        let due = if self.clients_since_duty >= CLIENTS_A_DUTY { self.duties.pop() } else { None };
+        let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
+        let due = if is_due { self.background.pop() } else { None };
         let client = if due.is_none() { self.clients.pop() } else { None };
-        self.clients_since_duty = match client {
-            Some(_) => self.clients_since_duty.saturating_add(1),
+        self.clients_since_background = match client {
+            Some(_) => self.clients_since_background.saturating_add(1),
             None => 0,
         };
-        let waiting = due.or(client).or_else(|| self.duties.pop())?;
+        let queued = due.or(client).or_else(|| self.background.pop())?;
         self.count -= 1;
-        self.bytes -= waiting.command.size_bytes();
-        Some(waiting)
+        self.bytes -= queued.command.size_bytes();
+        Some(queued)
     }
 }
 
-impl Lanes {
-    fn push(&mut self, waiting: QueuedCommand, bytes: usize) -> Result<(), Box<QueuedCommand>> {
-        let tenant = waiting.command.tenant;
-        let lane = self.lanes.entry(tenant).or_default();
-        if lane.waiting.len() >= TENANT_COMMANDS_MAX || lane.bytes + bytes > TENANT_BYTES_MAX {
-            return Err(Box::new(waiting));
+impl FairQueue {
+    fn push(&mut self, queued: QueuedCommand, bytes: usize) -> Result<(), Box<QueuedCommand>> {
+        let tenant = queued.command.tenant;
+        let queue = self.tenants.entry(tenant).or_default();
+        if queue.commands.len() >= TENANT_COMMANDS_MAX || queue.bytes + bytes > TENANT_BYTES_MAX {
+            return Err(Box::new(queued));
         }
-        if lane.waiting.is_empty() {
+        if queue.commands.is_empty() {
             self.turns.push_back(tenant);
         }
-        lane.waiting.push_back(waiting);
-        lane.bytes += bytes;
+        queue.commands.push_back(queued);
+        queue.bytes += bytes;
         Ok(())
     }
 
-    /// Deficit round robin (Shreedhar and Varghese, 1995): a lane sends what its
-    /// credit covers, then gets a quantum and goes to the end.
+    /// Deficit round robin: a tenant sends what its credit covers. Then it receives a quantum
+    /// and goes to the end.
     fn pop(&mut self) -> Option<QueuedCommand> {
         loop {
             let tenant = *self.turns.front()?;
-            let lane = self.lanes.get_mut(&tenant)?;
-            let bytes = lane.waiting.front()?.command.size_bytes();
-            if bytes > lane.credit {
-                lane.credit += QUANTUM_BYTES;
+            let queue = self.tenants.get_mut(&tenant)?;
+            let bytes = queue.commands.front()?.command.size_bytes();
+            if bytes > queue.credit {
+                queue.credit += QUANTUM_BYTES;
                 self.turns.rotate_left(1);
                 continue;
             }
-            lane.credit -= bytes;
-            lane.bytes -= bytes;
-            let waiting = lane.waiting.pop_front();
-            if lane.waiting.is_empty() {
+            queue.credit -= bytes;
+            queue.bytes -= bytes;
+            let queued = queue.commands.pop_front();
+            if queue.commands.is_empty() {
                 self.turns.pop_front();
-                self.lanes.remove(&tenant);
+                self.tenants.remove(&tenant);
             }
-            return waiting;
+            return queued;
         }
     }
 }
@@ -154,10 +178,9 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storage::Action;
     use storage::model::id::MemoryId;
 
-    fn waiting(tenant: u32) -> QueuedCommand {
+    fn client(tenant: u32) -> QueuedCommand {
         let command = Command {
             tenant: Some(TenantId(tenant)),
             actor: None,
@@ -167,58 +190,58 @@ mod tests {
         QueuedCommand::new(command).0
     }
 
-    fn duty() -> QueuedCommand {
+    fn background() -> QueuedCommand {
         QueuedCommand::new(Command::background(Action::AdvanceClock)).0
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop())
-            .map(|waiting| waiting.command.tenant.map_or(0, |tenant| tenant.0))
+            .map(|queued| queued.command.tenant.map_or(0, |tenant| tenant.0))
             .collect()
     }
 
     #[test]
-    fn clients_go_before_duties() {
+    fn clients_go_before_background_tasks() {
         let mut queue = Queue::default();
-        assert!(queue.push(duty()).is_ok());
-        assert!(queue.push(waiting(1)).is_ok());
+        assert!(queue.push(background()).is_ok());
+        assert!(queue.push(client(1)).is_ok());
         assert_eq!(order(&mut queue), [1, 0]);
         assert_eq!((queue.len(), queue.bytes), (0, 0));
     }
 
     #[test]
-    fn a_duty_waits_for_so_many_clients_and_no_more() {
+    fn background_commands_do_not_starve() {
         let mut queue = Queue::default();
-        assert!(queue.push(duty()).is_ok());
-        for _ in 0..2 * CLIENTS_A_DUTY {
-            assert!(queue.push(waiting(1)).is_ok());
+        assert!(queue.push(background()).is_ok());
+        for _ in 0..2 * CLIENTS_PER_BACKGROUND {
+            assert!(queue.push(client(1)).is_ok());
         }
         let order = order(&mut queue);
-        assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_A_DUTY));
-        assert_eq!(order.len(), 2 * CLIENTS_A_DUTY + 1);
+        assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_PER_BACKGROUND));
+        assert_eq!(order.len(), 2 * CLIENTS_PER_BACKGROUND + 1);
     }
 
     #[test]
-    fn a_busy_tenant_does_not_starve_a_quiet_one() {
+    fn busy_tenant_does_not_starve_others() {
         let mut queue = Queue::default();
         for _ in 0..TENANT_COMMANDS_MAX {
-            assert!(queue.push(waiting(1)).is_ok());
+            assert!(queue.push(client(1)).is_ok());
         }
-        assert!(queue.push(waiting(2)).is_ok());
-        let place = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
-        assert!(place <= QUANTUM_BYTES / 128, "the quiet tenant came after {place} commands");
+        assert!(queue.push(client(2)).is_ok());
+        let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
+        assert!(position <= QUANTUM_BYTES / 128, "the quiet tenant is at position {position}");
     }
 
     #[test]
-    fn a_full_queue_gives_the_command_back() {
+    fn full_queue_returns_the_command() {
         let mut queue = Queue::default();
         for tenant in 0..(COMMANDS_MAX / TENANT_COMMANDS_MAX) as u32 {
             for _ in 0..TENANT_COMMANDS_MAX {
-                assert!(queue.push(waiting(tenant)).is_ok());
+                assert!(queue.push(client(tenant)).is_ok());
             }
-            assert!(queue.push(waiting(tenant)).is_err(), "the tenant's share is full");
+            assert!(queue.push(client(tenant)).is_err(), "the tenant's limit is reached");
         }
-        assert!(queue.push(waiting(99)).is_err(), "the whole queue is full");
+        assert!(queue.push(client(99)).is_err(), "the total limit is reached");
         assert_eq!(queue.len(), COMMANDS_MAX);
     }
 }

@@ -1,5 +1,6 @@
-//! Hearth's own formats of what Raft keeps: entries, votes, log ids, memberships.
-//! openraft's types promise no format, so none of them is ever written as it is.
+//! Record formats of Raft's persistent data: log ids, votes, memberships, entries, and the
+//! high-water mark. openraft guarantees no stable encoding, so its types are converted to these
+//! records before they are stored or sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +12,7 @@ use storage::codec::Record;
 
 use crate::types::{Entry, LogId, NodeId, Payload, Peer, StoredMembership, Vote};
 
-/// Names a log entry.
+/// Id of a log entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct LogIdRecord {
     pub(crate) term: u64,
@@ -35,7 +36,7 @@ impl From<LogIdRecord> for LogId {
     }
 }
 
-/// A vote. Its order (term, then committed) is the order in which votes may follow each other.
+/// A vote. Votes of a node ascend by term, then from not committed to committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VoteRecord {
     pub(crate) term: u64,
@@ -49,6 +50,7 @@ impl Record for VoteRecord {
 }
 
 impl VoteRecord {
+    /// Whether a node that holds `other` has voted since this vote.
     pub(crate) fn is_older_than(&self, other: &Self) -> bool {
         (self.term, self.committed) < (other.term, other.committed)
     }
@@ -73,7 +75,8 @@ impl From<VoteRecord> for Vote {
     }
 }
 
-/// The members of the cluster: one set of voters, two while they change.
+/// The members of the cluster. There are two sets of voters during a change (joint
+/// consensus), else one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MembershipRecord {
     voters: Vec<BTreeSet<NodeId>>,
@@ -91,15 +94,14 @@ impl From<&Membership<NodeId, Peer>> for MembershipRecord {
 
 impl MembershipRecord {
     fn into_membership(self) -> storage::Result<Membership<NodeId, Peer>> {
-        let corrupt = |error: &dyn std::fmt::Display| storage::Error::Corrupt {
+        Membership::new(self.voters, self.nodes).map_err(|error| storage::Error::Corrupt {
             what: "membership",
             detail: error.to_string(),
-        };
-        Membership::new(self.voters, self.nodes).map_err(|error| corrupt(&error))
+        })
     }
 }
 
-/// A membership and the entry that it came with.
+/// A membership, and the log entry that holds it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredMembershipRecord {
     log_id: Option<LogIdRecord>,
@@ -121,7 +123,7 @@ impl From<&StoredMembership> for StoredMembershipRecord {
 }
 
 impl StoredMembershipRecord {
-    /// The membership that was stored.
+    /// Converts to openraft's type.
     pub(crate) fn into_stored(self) -> storage::Result<StoredMembership> {
         let membership = self.membership.into_membership()?;
         Ok(StoredMembership::new(self.log_id.map(LogId::from), membership))
@@ -159,7 +161,7 @@ impl From<Entry> for EntryRecord {
 }
 
 impl EntryRecord {
-    /// The entry that was stored.
+    /// Converts to openraft's type.
     pub(crate) fn into_entry(self) -> storage::Result<Entry> {
         let payload = match self.body {
             BodyRecord::Blank => EntryPayload::Blank,
@@ -172,8 +174,8 @@ impl EntryRecord {
     }
 }
 
-/// What the tail of the log is known to have been: kept beside the log, so that
-/// a log that lost its tail is noticed.
+/// The durable high-water mark: vote and last entry that the log has held durably. Kept outside
+/// the log, to detect a log that lost its tail. See `log/writer.rs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HighWaterMark {
     pub(crate) vote: Option<VoteRecord>,
@@ -182,7 +184,7 @@ pub(crate) struct HighWaterMark {
 
 impl Record for HighWaterMark {
     const FORMAT: u8 = 1;
-    const NAME: &'static str = "note of the log's tail";
+    const NAME: &'static str = "high-water mark of the log";
 }
 
 impl fmt::Display for HighWaterMark {
@@ -204,7 +206,7 @@ mod tests {
     use storage::codec::{decode, encode};
 
     #[test]
-    fn the_bytes_of_what_raft_keeps_are_fixed() {
+    fn encoded_bytes_are_pinned() {
         let id = LogIdRecord { term: 2, index: 300 };
         assert_eq!(encode(&id), [1, 2, 251, 44, 1]);
         let vote = VoteRecord { term: 2, voted_for: 3, committed: true };
@@ -221,12 +223,12 @@ mod tests {
         assert_eq!(encode(&batch), [1, 2, 251, 44, 1, 1, 2, 9, 8]);
         let member = EntryRecord { id, body: BodyRecord::Membership(membership) };
         assert_eq!(encode(&member), [1, 2, 251, 44, 1, 2, 1, 1, 1, 1, 1, 1, b'a']);
-        let note = HighWaterMark { vote: Some(vote), last: None };
-        assert_eq!(encode(&note), [1, 1, 2, 3, 1, 0]);
+        let mark = HighWaterMark { vote: Some(vote), last: None };
+        assert_eq!(encode(&mark), [1, 1, 2, 3, 1, 0]);
     }
 
     #[test]
-    fn entries_survive_the_way_to_disk_and_back() {
+    fn entries_survive_encode_and_decode() {
         let id = LogIdRecord { term: 4, index: 7 };
         let record = EntryRecord { id, body: BodyRecord::Batch(vec![1, 2, 3]) };
         let entry = record.clone().into_entry().unwrap();

@@ -1,5 +1,5 @@
-//! openraft's log over `storage::Log`: translates entries and votes, and hands
-//! every write to the log writer. Syncs nothing itself.
+//! openraft's log storage over `storage::Log`. Converts entries and votes to records, reads
+//! them directly, and sends every write to the log writer, which alone syncs.
 
 use std::fmt::Debug;
 use std::io;
@@ -20,14 +20,14 @@ use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Entries are read, sent and applied in pieces of this size, in bytes.
-const READ_BYTES: usize = 1 << 20;
-/// Most entries of such a piece.
-const READ_ENTRIES: usize = 1_024;
-/// Name of the note beside the log.
-const NOTE: &str = "log.note";
+/// Maximum bytes per chunk of entries that are read, sent or applied together.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Maximum entries per chunk.
+const CHUNK_ENTRIES_MAX: usize = 1_024;
+/// File name of the high-water mark in the data folder.
+const MARK_FILE: &str = "log.mark";
 
-/// The log, as openraft sees it.
+/// The log storage.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     log: Arc<Log>,
@@ -35,20 +35,21 @@ pub(crate) struct LogStore {
     fault: Fault,
 }
 
-/// A log that holds less than it is known to have held.
+/// The log ends below its durable high-water mark.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the log ends at {found}, but this node had synced {noted}: its disk lost acknowledged data. \
-     The node stays up but does not vote. Keep a copy of its data folder. If other nodes hold the \
-     data, remove this one from the cluster and add it again, empty, with a new id; never put an \
-     old copy of one node back beside them. A cluster of one can restore its folder from a backup"
+    "the log ends at {found}, but this node had synced {marked}: its disk lost acknowledged \
+     data. The node stays up but does not vote. Keep a copy of its data folder. If other nodes \
+     hold the data, remove this node from the cluster and add it again, empty, with a new id. \
+     Never restore an old copy of one node beside the others. A cluster of one can restore its \
+     data folder from a backup"
 )]
 pub struct BelowHighWaterMark {
     found: String,
-    noted: String,
+    marked: String,
 }
 
-/// Why a log cannot be used.
+/// Why the log cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     #[error(transparent)]
@@ -58,17 +59,17 @@ pub(crate) enum OpenError {
 }
 
 impl LogStore {
-    /// Takes the log into use, if it holds all that the note in folder `data` says.
+    /// Opens the log of the data folder `data`, after a check against its high-water mark.
     pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, OpenError> {
-        let path = data.join(NOTE);
+        let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: named(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
             Ok(bytes) => compare(&found, &codec::decode(&bytes)?)?,
-            // WriteOutcome before the first entry: without it there must be nothing yet.
+            // The mark is written before the first entry, so only an empty log may lack it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if found != HighWaterMark::default() {
                     let detail = format!("is missing beside a log that ends at {found}");
-                    return Err(storage::Error::Corrupt { what: NOTE, detail }.into());
+                    return Err(storage::Error::Corrupt { what: MARK_FILE, detail }.into());
                 }
                 storage::file::replace(&path, &codec::encode(&found))?;
             }
@@ -76,47 +77,48 @@ impl LogStore {
                 return Err(storage::Error::File { action: "read", path, source }.into());
             }
         }
-        // What was read from disk is as durable as it will get once synced again.
+        // The last process may have written without a sync. Make that durable before the
+        // writer starts with `found` as its mark.
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
         Ok(Self { log, writer, fault })
     }
 
-    /// The side that waits for syncs.
+    /// A handle of the log writer, for waiting on syncs.
     pub(crate) fn writer(&self) -> LogWriter {
         self.writer.clone()
     }
 
-    async fn write(&self, what: LogWrite, note: MarkUpdate) -> io::Result<()> {
-        self.send(what, None, note).await
+    async fn write(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
+        self.send(write, None, mark).await
     }
 
-    async fn write_durably(&self, what: LogWrite, note: MarkUpdate) -> io::Result<()> {
+    async fn write_durably(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
         let (sender, durable) = TypeConfig::oneshot();
-        self.send(what, Some(IOFlushed::signal(sender)), note).await?;
+        self.send(write, Some(IOFlushed::signal(sender)), mark).await?;
         durable.await.map_err(|_| stopped())?
     }
 
     async fn send(
         &self,
-        what: LogWrite,
+        write: LogWrite,
         durable: Option<IOFlushed<TypeConfig>>,
-        note: MarkUpdate,
+        mark: MarkUpdate,
     ) -> io::Result<()> {
-        let (written, readable) = oneshot::channel();
-        self.writer.send(Write { what, written, durable, note })?;
-        readable.await.map_err(|_| stopped())
+        let (readable, receiver) = oneshot::channel();
+        self.writer.send(Write { write, readable, durable, mark })?;
+        receiver.await.map_err(|_| stopped())
     }
 }
 
-fn compare(found: &HighWaterMark, noted: &HighWaterMark) -> Result<(), BelowHighWaterMark> {
-    let votes_back = match (&found.vote, &noted.vote) {
-        (Some(found), Some(noted)) => found.is_older_than(noted),
+fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), BelowHighWaterMark> {
+    let is_vote_lost = match (&found.vote, &mark.vote) {
+        (Some(found), Some(marked)) => found.is_older_than(marked),
         (None, Some(_)) => true,
         (_, None) => false,
     };
-    if votes_back || found.last < noted.last {
-        return Err(BelowHighWaterMark { found: found.to_string(), noted: noted.to_string() });
+    if is_vote_lost || found.last < mark.last {
+        return Err(BelowHighWaterMark { found: found.to_string(), marked: mark.to_string() });
     }
     Ok(())
 }
@@ -135,34 +137,36 @@ fn read(log: &Log, first: u64, end: u64, bytes_max: usize) -> storage::Result<Ve
     let count = usize::try_from(end.saturating_sub(first)).unwrap_or(usize::MAX);
     let rows = log.read(first, count, bytes_max)?;
     let mut entries = Vec::with_capacity(rows.len());
-    let mut before = None;
+    let mut previous = None;
     for (index, bytes) in rows.into_iter().take_while(|(index, _)| *index < end) {
-        if before.is_some_and(|before| index != before + 1) {
-            let detail = format!("entry {index} follows entry {before:?}");
+        if let Some(previous) = previous
+            && index != previous + 1
+        {
+            let detail = format!("entry {index} follows entry {previous}");
             return Err(storage::Error::Corrupt { what: "log", detail });
         }
-        before = Some(index);
+        previous = Some(index);
         entries.push(codec::decode::<EntryRecord>(&bytes)?.into_entry()?);
     }
     Ok(entries)
 }
 
-/// Some entries from `first` on; that one must be there if any is.
+/// One chunk of entries from `first` on. A chunk that is not empty must begin with `first`.
 fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
-    let entries = read(log, first, end, READ_BYTES)?;
+    let entries = read(log, first, end, CHUNK_BYTES_MAX)?;
     match entries.first().map(|entry| entry.log_id.index()) {
         Some(found) if found != first => {
-            let detail = format!("has no entry {first}, but {found}");
+            let detail = format!("entry {first} is missing before entry {found}");
             Err(storage::Error::Corrupt { what: "log", detail })
         }
         _ => Ok(entries),
     }
 }
 
-/// For `map_err`: a log that cannot be read ends the node.
-fn unread(fault: &Fault) -> impl Fn(storage::Error) -> io::Error {
+/// For `map_err`: a read error of the log is a fault of the node.
+fn read_fault(fault: &Fault) -> impl Fn(storage::Error) -> io::Error {
     |error| {
-        fault.storage(&error);
+        fault.report_storage(&error);
         io::Error::other(error.to_string())
     }
 }
@@ -187,11 +191,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        read(&self.log, first, end, usize::MAX).map_err(unread(&self.fault))
+        read(&self.log, first, end, usize::MAX).map_err(read_fault(&self.fault))
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read_from(&self.log, first, end).map_err(unread(&self.fault))
+        read_from(&self.log, first, end).map_err(read_fault(&self.fault))
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -200,28 +204,29 @@ impl RaftLogReader<TypeConfig> for LogStore {
     ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend {
         let (first, end) = bounds(&range);
         let (log, fault) = (Arc::clone(&self.log), self.fault.clone());
-        let pieces = futures::stream::try_unfold(first, move |next| {
-            let piece = if next < end {
-                let limit = end.min(next.saturating_add(READ_ENTRIES as u64));
-                read_from(&log, next, limit).map_err(unread(&fault))
+        let chunks = futures::stream::try_unfold(first, move |next| {
+            let chunk = if next < end {
+                let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
+                read_from(&log, next, limit).map_err(read_fault(&fault))
             } else {
                 Ok(Vec::new())
             };
             async move {
-                let piece = piece?;
-                let count = piece.len() as u64;
-                Ok::<_, io::Error>((count > 0).then_some((piece, next + count)))
+                let chunk = chunk?;
+                let count = chunk.len() as u64;
+                Ok::<_, io::Error>((count > 0).then_some((chunk, next + count)))
             }
         });
         use futures::{StreamExt, TryStreamExt};
-        pieces
-            .map_ok(|piece| futures::stream::iter(piece.into_iter().map(Ok)))
+        chunks
+            .map_ok(|chunk| futures::stream::iter(chunk.into_iter().map(Ok)))
             .try_flatten()
             .boxed()
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote = named::<VoteRecord>(&self.log, LogField::Vote).map_err(unread(&self.fault))?;
+        let vote =
+            named::<VoteRecord>(&self.log, LogField::Vote).map_err(read_fault(&self.fault))?;
         Ok(vote.map(Vote::from))
     }
 }
@@ -231,8 +236,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
         let purged =
-            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(unread(&self.fault))?;
-        let last = last(&self.log).map_err(unread(&self.fault))?;
+            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(read_fault(&self.fault))?;
+        let last = last(&self.log).map_err(read_fault(&self.fault))?;
         Ok(LogState {
             last_purged_log_id: purged.map(LogId::from),
             last_log_id: last.map(LogId::from),
@@ -251,15 +256,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
         let Some(committed) = committed else { return Ok(()) };
-        // Not synced by itself: it goes to disk after the entries it speaks of,
-        // and a lost one only means that the tail is committed anew.
+        // Needs no sync of its own. It is written after the entries that it covers, and if it
+        // is lost, the next leader commits them again.
         let bytes = codec::encode(&LogIdRecord::from(committed));
         self.write(LogWrite::Set(LogField::Committed, bytes), MarkUpdate::None).await
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let committed = named::<LogIdRecord>(&self.log, LogField::Committed);
-        Ok(committed.map_err(unread(&self.fault))?.map(LogId::from))
+        Ok(committed.map_err(read_fault(&self.fault))?.map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>
@@ -267,19 +272,19 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut note = MarkUpdate::None;
+        let mut mark = MarkUpdate::None;
         let rows = entries.into_iter().map(EntryRecord::from).map(|record| {
-            note = MarkUpdate::Last(record.id);
+            mark = MarkUpdate::Last(record.id);
             (record.id.index, codec::encode(&record))
         });
         let rows: Vec<_> = rows.collect();
-        self.send(LogWrite::Append(rows), Some(callback), note).await
+        self.send(LogWrite::Append(rows), Some(callback), mark).await
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |last| last.index() + 1);
-        let note = MarkUpdate::Lower(last.map(LogIdRecord::from));
-        self.write(LogWrite::TruncateFrom(first), note).await
+        let mark = MarkUpdate::Lower(last.map(LogIdRecord::from));
+        self.write(LogWrite::TruncateFrom(first), mark).await
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {

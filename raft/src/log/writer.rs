@@ -1,9 +1,26 @@
-//! The one thread that writes to the log, and the only place that syncs it: one
-//! sync for all appends that wait. What is written is the log store's business.
+//! The log writer: one thread that makes all writes to the log, syncs them, and keeps the
+//! durable high-water mark.
 //!
-//! It also keeps the note: the vote and the last synced entry, in a small file
-//! of its own, renewed each second and lowered before a truncate. RocksDB drops
-//! a damaged tail of its log without a status; the note is what notices.
+//! # Group commit
+//! A sync costs milliseconds, a write costs microseconds. The thread therefore takes all queued
+//! writes, writes them, and syncs once for all of them. Then it runs their callbacks.
+//!
+//! # High-water mark
+//! Raft is correct only if a node never loses a vote or an entry that it has acknowledged. A
+//! disk may lose synced data. RocksDB then drops the damaged tail of its write-ahead log and
+//! opens without an error, as after an ordinary crash. The node would vote twice in one term,
+//! or elect a leader without a committed entry.
+//!
+//! The mark detects this. It holds the vote and the last synced entry, in a small file outside
+//! RocksDB. `LogStore::open` compares it with the log; a log below its mark must not take part
+//! in the cluster.
+//!
+//! # Invariants
+//! - The mark on disk is never above the durable log. It is raised after a sync, and lowered
+//!   durably before a truncation is written.
+//! - The mark on disk is at most [`MARK_INTERVAL`] behind the log, also under load.
+//! - After a failed write or sync the thread stops. A failed sync is never repeated: the data
+//!   that it did not write may be gone although the next sync succeeds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,33 +35,33 @@ use crate::fault::Fault;
 use crate::log::record::{HighWaterMark, LogIdRecord, VoteRecord};
 use crate::types::TypeConfig;
 
-/// Writes that may wait; raft itself awaits each, so few ever do.
+/// Capacity of the queue of writes. openraft awaits each write, so it stays short.
 const QUEUE_MAX: usize = 1_024;
-/// How often the note follows the log.
-const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which the mark is written.
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Something to write, and whom to tell.
+/// A write and its notifications.
 pub(crate) struct Write {
-    pub(crate) what: LogWrite,
-    /// WithNotifications when the write is readable.
-    pub(crate) written: oneshot::Sender<()>,
-    /// WithNotifications when it is durable; without it the write waits for the next sync.
+    pub(crate) write: LogWrite,
+    /// Notified when the write is readable.
+    pub(crate) readable: oneshot::Sender<()>,
+    /// Notified when the write is durable. Without it the write does not cause a sync.
     pub(crate) durable: Option<IOFlushed<TypeConfig>>,
-    /// What the note says once the write is durable.
-    pub(crate) note: MarkUpdate,
+    /// Change of the mark once the write is durable.
+    pub(crate) mark: MarkUpdate,
 }
 
-/// What a write does to the note.
+/// Effect of a write on the mark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MarkUpdate {
     None,
     Last(LogIdRecord),
     Vote(VoteRecord),
-    /// The log is about to end here: the note must not say more, and first.
+    /// The write truncates the log to end at this entry. The mark is lowered before it.
     Lower(Option<LogIdRecord>),
 }
 
-/// The sending side; cloned freely.
+/// The sending side of the writer's queue; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct LogWriter {
     queue: SyncSender<Write>,
@@ -52,20 +69,28 @@ pub(crate) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Starts the thread. `note` is what the log was found to hold.
-    pub(crate) fn start(log: Arc<Log>, path: PathBuf, note: HighWaterMark, fault: Fault) -> Self {
-        let (queue, waiting) = sync_channel(QUEUE_MAX);
-        let (synced_sender, synced) = watch::channel(note.last);
-        let (noted, noted_at) = (HighWaterMark::default(), Instant::now());
-        let thread = Thread { log, path, note, noted, noted_at, synced: synced_sender, fault };
+    /// Starts the thread. `mark` describes the present content of the log; `path` is the
+    /// mark's file.
+    pub(crate) fn start(log: Arc<Log>, path: PathBuf, mark: HighWaterMark, fault: Fault) -> Self {
+        let (queue, receiver) = sync_channel(QUEUE_MAX);
+        let (synced_sender, synced) = watch::channel(mark.last);
+        let thread = Thread {
+            log,
+            path,
+            mark,
+            written_mark: HighWaterMark::default(),
+            mark_checked_at: Instant::now(),
+            synced: synced_sender,
+            fault,
+        };
         std::thread::Builder::new()
             .name("log-writer".into())
-            .spawn(move || thread.run(&waiting))
+            .spawn(move || thread.run(&receiver))
             .expect("the system refuses a thread at start-up: nothing can run then");
         Self { queue, synced }
     }
 
-    /// Hands a write over. An error means that the thread has stopped on a fault.
+    /// Queues a write. An error means that the thread has stopped on a fault.
     pub(crate) fn send(&self, write: Write) -> std::io::Result<()> {
         self.queue.send(write).map_err(|_| stopped())
     }
@@ -88,93 +113,105 @@ pub(crate) fn stopped() -> std::io::Error {
 struct Thread {
     log: Arc<Log>,
     path: PathBuf,
-    /// What the note should say.
-    note: HighWaterMark,
-    /// What it says on disk.
-    noted: HighWaterMark,
-    noted_at: Instant,
+    /// The mark of the log as it is synced now.
+    mark: HighWaterMark,
+    /// The mark on disk, as far as this thread has written it.
+    written_mark: HighWaterMark,
+    mark_checked_at: Instant,
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
 }
 
 impl Thread {
-    fn run(mut self, waiting: &Receiver<Write>) {
+    fn run(mut self, queue: &Receiver<Write>) {
         loop {
-            let first = match waiting.recv_timeout(NOTE_INTERVAL) {
+            let first = match queue.recv_timeout(MARK_INTERVAL) {
                 Ok(write) => Some(write),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let written = first.map_or(Ok(()), |first| self.write_all(first, waiting));
-            if let Err(error) = written.and_then(|()| self.follow()) {
-                // Dropping the queue and the watch fails everything that waits or comes.
-                self.fault.storage(&error);
+            let written = first.map_or(Ok(()), |first| self.write_all(first, queue));
+            if let Err(error) = written.and_then(|()| self.renew_mark()) {
+                // The drop of queue and watch fails all pending and future calls.
+                self.fault.report_storage(&error);
                 return;
             }
         }
     }
 
-    /// Writes everything that waits, then syncs once for all of it.
-    fn write_all(&mut self, first: Write, waiting: &Receiver<Write>) -> storage::Result<()> {
-        let mut durable: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
-        for write in std::iter::once(first).chain(waiting.try_iter()) {
-            if let MarkUpdate::Lower(last) = write.note {
-                // What stays of this pass's appends counts as synced from here on.
-                if !durable.is_empty() {
-                    self.log.sync()?;
-                }
-                // What this pass appended before is about to go again.
-                for (_, note) in &mut durable {
-                    *note = match *note {
-                        MarkUpdate::Last(_) => MarkUpdate::None,
-                        kept => kept,
-                    };
-                }
-                self.note.last = last;
-                self.keep_note()?;
-                self.synced.send_replace(last);
+    /// Writes all queued writes, then syncs once.
+    fn write_all(&mut self, first: Write, queue: &Receiver<Write>) -> storage::Result<()> {
+        let mut unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
+        for write in std::iter::once(first).chain(queue.try_iter()) {
+            if let MarkUpdate::Lower(last) = write.mark {
+                self.lower_mark(last, &mut unsynced)?;
             }
-            self.log.write(&write.what)?;
-            // A caller that went away needs no answer.
-            let _: Result<(), ()> = write.written.send(());
-            durable.extend(write.durable.map(|callback| (callback, write.note)));
+            self.log.write(&write.write)?;
+            // A cancelled caller has dropped the receiver.
+            let _: Result<(), ()> = write.readable.send(());
+            unsynced.extend(write.durable.map(|callback| (callback, write.mark)));
         }
-        if durable.is_empty() {
-            return Ok(());
+        if unsynced.is_empty() { Ok(()) } else { self.sync(unsynced) }
+    }
+
+    /// Lowers the mark durably to `last`, ahead of a truncation.
+    fn lower_mark(
+        &mut self,
+        last: Option<LogIdRecord>,
+        unsynced: &mut [(IOFlushed<TypeConfig>, MarkUpdate)],
+    ) -> storage::Result<()> {
+        // `synced` reports `last` below, so appends of this pass up to there must be durable.
+        if !unsynced.is_empty() {
+            self.log.sync()?;
         }
+        // The truncation removes appends of this pass: they must not raise the mark.
+        for (_, update) in unsynced {
+            if matches!(update, MarkUpdate::Last(_)) {
+                *update = MarkUpdate::None;
+            }
+        }
+        self.mark.last = last;
+        self.write_mark()?;
+        self.synced.send_replace(last);
+        Ok(())
+    }
+
+    /// Syncs the log, raises the mark in memory, and runs the callbacks.
+    fn sync(&mut self, unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>) -> storage::Result<()> {
         if let Err(error) = self.log.sync() {
-            // First: raft, told next, knows less of the cause.
-            self.fault.storage(&error);
-            for (callback, _) in durable {
+            // Before the callbacks: openraft's own report has less detail, and the first
+            // report is the one that is kept.
+            self.fault.report_storage(&error);
+            for (callback, _) in unsynced {
                 callback.io_completed(Err(std::io::Error::other(error.to_string())));
             }
             return Err(error);
         }
-        for (callback, note) in durable {
-            match note {
-                MarkUpdate::Last(last) => self.note.last = Some(last),
-                MarkUpdate::Vote(vote) => self.note.vote = Some(vote),
+        for (callback, update) in unsynced {
+            match update {
+                MarkUpdate::Last(last) => self.mark.last = Some(last),
+                MarkUpdate::Vote(vote) => self.mark.vote = Some(vote),
                 MarkUpdate::None | MarkUpdate::Lower(_) => {}
             }
             callback.io_completed(Ok(()));
         }
-        self.synced.send_replace(self.note.last);
+        self.synced.send_replace(self.mark.last);
         Ok(())
     }
 
-    /// Renews the note when its time has come, however busy the log is.
-    fn follow(&mut self) -> storage::Result<()> {
-        if self.noted_at.elapsed() < NOTE_INTERVAL {
+    /// Writes the mark once per interval.
+    fn renew_mark(&mut self) -> storage::Result<()> {
+        if self.mark_checked_at.elapsed() < MARK_INTERVAL {
             return Ok(());
         }
-        self.noted_at = Instant::now();
-        self.keep_note()
+        self.mark_checked_at = Instant::now();
+        self.write_mark()
     }
 
-    fn keep_note(&mut self) -> storage::Result<()> {
-        if self.noted != self.note {
-            storage::file::replace(&self.path, &codec::encode(&self.note))?;
-            self.noted = self.note;
+    fn write_mark(&mut self) -> storage::Result<()> {
+        if self.written_mark != self.mark {
+            storage::file::replace(&self.path, &codec::encode(&self.mark))?;
+            self.written_mark = self.mark;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Becoming a cluster, and changing who belongs to it.
+//! Bootstrap: makes the initial members one cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,49 +11,51 @@ use crate::handle::Handle;
 use crate::network::client::{Peers, RpcError};
 use crate::types::{NodeId, Peer};
 
-/// How long a node may take to say who it is.
-const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Pause before a node that is not up yet is asked again.
-const INTRODUCE_PAUSE: Duration = Duration::from_millis(100);
+/// Timeout of one request for a node's identity.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before the request is repeated to a node that is not up yet.
+const IDENTIFY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes the nodes at these addresses a cluster, this one among them; does nothing
-/// once this node belongs to one. Only the one with the lowest id may, and only if
-/// no other has ever belonged to a cluster: two founders would found two clusters.
+/// Makes the nodes at these addresses one cluster. `members` must include this node. Has no
+/// effect if this node already belongs to a cluster.
+///
+/// Only the member with the lowest id may bootstrap, and only if every other member is pristine.
+/// Otherwise two nodes could bootstrap two clusters from the same members.
 ///
 /// # Errors
-/// When a node is not reached by `deadline`, is not pristine, or raft refuses.
+/// When a member is not reached by `deadline` or is not pristine, or when raft fails.
 pub async fn bootstrap(
     handle: &Handle,
     members: &BTreeMap<NodeId, Peer>,
     deadline: Instant,
 ) -> Result<(), StartError> {
     let Some((raft, peers)) = handle.parts() else { return Ok(()) };
-    let refused = |error: String| StartError::Raft(error);
-    if raft.is_initialized().await.map_err(|fatal| refused(fatal.to_string()))? {
+    let failed = |error: String| StartError::Raft(error);
+    if raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
         return Ok(());
     }
     let local = peers.local.node;
     if members.keys().next() != Some(&local) {
-        return Err(refused(format!(
-            "a cluster is founded by its member with the lowest id, and this is node {local}"
+        return Err(failed(format!(
+            "only the member with the lowest id may bootstrap a cluster, and this is node {local}"
         )));
     }
     for (node, peer) in members.iter().filter(|(node, _)| **node != local) {
-        let (_, pristine) = introduced(peers, *node, peer, deadline).await?;
-        if !pristine {
-            return Err(refused(format!(
-                "node {node} at {} belongs to a cluster already: nothing was founded",
+        let (_, is_pristine) = identify(peers, *node, peer, deadline).await?;
+        if !is_pristine {
+            return Err(failed(format!(
+                "node {node} at {} already belongs to a cluster: no cluster was bootstrapped",
                 peer.address
             )));
         }
     }
-    raft.initialize(members.clone()).await.map_err(|error| refused(error.to_string()))
+    raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
 }
 
-/// The check_incarnation of the founders' data folders, as they say themselves.
+/// Incarnations of the initial members' data folders, requested from the members.
 ///
 /// # Errors
-/// When one of them is not reached by `deadline`.
+/// When a member is not reached by `deadline`.
 pub async fn founders(
     handle: &Handle,
     members: &BTreeMap<NodeId, Peer>,
@@ -64,38 +66,44 @@ pub async fn founders(
     for (node, peer) in members {
         let incarnation = match *node == peers.local.node {
             true => peers.local.incarnation,
-            false => introduced(peers, *node, peer, deadline).await?.0,
+            false => identify(peers, *node, peer, deadline).await?.0,
         };
         founders.push((*node, incarnation));
     }
     Ok(founders)
 }
 
-/// Asks a node who it is until it answers.
-async fn introduced(
+/// Requests a node's identity until it responds. Returns its incarnation, and whether it is
+/// pristine.
+async fn identify(
     peers: &Peers,
     node: NodeId,
     peer: &Peer,
     deadline: Instant,
 ) -> Result<(Incarnation, bool), StartError> {
-    let mut told = false;
+    let mut is_logged = false;
     loop {
-        let error = match peers.introduce(&peer.address, INTRODUCE_TIMEOUT).await {
-            Ok((from, pristine)) if from.node == node => return Ok((from.incarnation, pristine)),
+        let error = match peers.identify(&peer.address, IDENTIFY_TIMEOUT).await {
+            Ok((from, is_pristine)) if from.node == node => {
+                return Ok((from.incarnation, is_pristine));
+            }
             Ok((from, _)) => {
-                let error = format!("node {} answers at {}, not {node}", from.node, peer.address);
+                let error =
+                    format!("expected node {node} at {}: it is {}", peer.address, from.node);
                 return Err(StartError::Raft(error));
             }
-            Err(RpcError::Refused(refused)) => return Err(StartError::Raft(refused.to_string())),
+            Err(RpcError::Rejected(rejection)) => {
+                return Err(StartError::Raft(rejection.to_string()));
+            }
             Err(error) => error,
         };
         if Instant::now() >= deadline {
             let error = format!("node {node} at {}: {error}", peer.address);
             return Err(StartError::Raft(error));
         }
-        if !std::mem::replace(&mut told, true) {
-            tracing::info!(node, address = peer.address, "waiting for a founding member");
+        if !std::mem::replace(&mut is_logged, true) {
+            tracing::info!(node, address = peer.address, "waiting for an initial member");
         }
-        tokio::time::sleep(INTRODUCE_PAUSE).await;
+        tokio::time::sleep(IDENTIFY_PAUSE).await;
     }
 }

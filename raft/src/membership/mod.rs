@@ -1,4 +1,4 @@
-//! Members of the cluster: bootstrap, operator requests, and the leader's maintenance of
+//! Members of the cluster: bootstrap, operations of an operator, and the leader's maintenance of
 //! learners and voters.
 
 pub(crate) mod bootstrap;

@@ -1,5 +1,5 @@
-//! What operators do with a cluster: look at it, let nodes in and out, hand over
-//! leadership, compare states. Any node takes the wish to the leader.
+//! Operations of an operator, run on the leader: cluster status, adding and removing members,
+//! leadership transfer. `integrity/verify.rs` has the state comparison.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,23 +19,22 @@ use crate::operation::{
 use crate::shared::Shared;
 use crate::types::{NodeId, Peer, TypeConfig};
 
-/// How long a node that is to join may take to say who it is.
-const INTRODUCE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A voter that answered so recently is there to vote.
+/// Timeout of the request for the identity of a node that is to be added.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Age of the last response, in milliseconds, up to which a member counts as responsive.
 const CONTACT_AGE_MAX_MS: u64 = 1_000;
-/// How long a voter may take to take over.
+/// Wait for a new leader.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether a member is there to vote.
-fn is_there(member: &MemberStatus) -> bool {
+fn is_responsive(member: &MemberStatus) -> bool {
     member.last_contact_ms.is_some_and(|ms| ms <= CONTACT_AGE_MAX_MS)
 }
 
-fn refused<T>(reason: impl Into<String>) -> Operate<T> {
-    Err(OperateError::Refused(reason.into()))
+fn rejected<T>(reason: impl Into<String>) -> Operate<T> {
+    Err(OperateError::Rejected(reason.into()))
 }
 
-/// The leader, operated on.
+/// Runs operations on this node, which must be the leader.
 pub(crate) struct Operator<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) peers: &'a Peers,
@@ -43,9 +42,9 @@ pub(crate) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// Does what is wanted, as the leader.
+    /// Runs an operation.
     pub(crate) async fn operate(&self, operation: Operation) -> Operate<OperationResult> {
-        if !self.shared.serves() {
+        if !self.shared.is_serving() {
             return Err(OperateError::NoLeader);
         }
         match operation {
@@ -70,13 +69,13 @@ impl Operator<'_> {
                 (false, true) => "voter",
                 (false, false) => "learner",
             };
-            let silence = followers.silence(*node).map(|silence| silence.as_millis() as u64);
+            let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
             MemberStatus {
                 node: *node,
                 address: peer.address.clone(),
                 role: role.to_owned(),
                 lag: followers.lag(*node),
-                last_contact_ms: if role == "leader" { Some(0) } else { silence },
+                last_contact_ms: if role == "leader" { Some(0) } else { contact },
             }
         };
         Ok(ClusterStatus {
@@ -88,27 +87,27 @@ impl Operator<'_> {
         })
     }
 
-    /// Admitted first, so that its answers are believed; then a learner. Voting is
-    /// given by the leader's upkeep, once it has caught up.
+    /// Adds a node to the replicated members, so that peers accept its messages, then to raft as
+    /// a learner. `membership/maintenance.rs` promotes it once it has caught up.
     async fn add(&self, node: NodeId, address: String) -> Operate<OperationResult> {
-        let (from, pristine) = match self.peers.introduce(&address, INTRODUCE_TIMEOUT).await {
-            Ok(introduced) => introduced,
-            Err(error) => return refused(format!("node {node} at {address}: {error}")),
+        let (from, is_pristine) = match self.peers.identify(&address, IDENTIFY_TIMEOUT).await {
+            Ok(identity) => identity,
+            Err(error) => return rejected(format!("node {node} at {address}: {error}")),
         };
         if from.node != node {
-            return refused(format!("node {} answers at {address}, not {node}", from.node));
+            return rejected(format!("expected node {node} at {address}: it is {}", from.node));
         }
         let cluster = self.peers.local.peer_identity().cluster;
-        if !pristine && from.cluster.is_some() && from.cluster != cluster {
-            return refused(format!("node {node} at {address} belongs to another cluster"));
+        if !is_pristine && from.cluster.is_some() && from.cluster != cluster {
+            return rejected(format!("node {node} at {address} belongs to another cluster"));
         }
         let members = self.status()?.members;
         if let Some(member) = members.iter().find(|member| member.node == node)
             && member.address != address
         {
-            return refused(format!(
-                "node {node} is a member at {}: a node that moves is removed, and added, empty, \
-                 with a new id",
+            return rejected(format!(
+                "node {node} is already a member at {}: to move a node, remove it and add it again, \
+                 empty, with a new id",
                 member.address
             ));
         }
@@ -125,20 +124,20 @@ impl Operator<'_> {
         let voters = status.members.iter().filter(|member| member.role != "learner");
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
         let member = status.members.iter().find(|member| member.node == node);
-        let there = others.iter().filter(|member| is_there(member)).count();
+        let responsive = others.iter().filter(|member| is_responsive(member)).count();
         match member {
-            // Nothing to tell raft: an earlier removal may have got so far.
+            // Not in raft's membership: an earlier removal may have stopped here.
             None => {}
-            Some(member) if member.role != "learner" && there <= others.len() / 2 => {
-                return refused(format!(
-                    "without node {node} only {there} of {} voters answer, which cannot decide \
-                     anything: bring the others back, or add nodes, first",
+            Some(member) if member.role != "learner" && responsive <= others.len() / 2 => {
+                return rejected(format!(
+                    "without node {node} only {responsive} of {} voters are reachable, which is no \
+                     majority: restart the other voters or add nodes first",
                     others.len()
                 ));
             }
             Some(member) if member.role == "leader" => {
                 self.transfer_leadership().await?;
-                // The new leader is asked next, as by any node that does not lead.
+                // The caller repeats the operation on the new leader.
                 return Err(OperateError::NoLeader);
             }
             Some(member) => {
@@ -160,28 +159,28 @@ impl Operator<'_> {
 
     async fn transfer(&self, to: NodeId) -> Operate<OperationResult> {
         if !self.shared.voters().contains(&to) {
-            return refused(format!("node {to} is no voter"));
+            return rejected(format!("node {to} is not a voter"));
         }
         let raft = &self.shared.raft;
         if to == self.peers.local.node {
             return Ok(OperationResult::Done);
         }
         let status = self.status()?;
-        if !status.members.iter().any(|member| member.node == to && is_there(member)) {
-            return refused(format!("node {to} does not answer"));
+        if !status.members.iter().any(|member| member.node == to && is_responsive(member)) {
+            return rejected(format!("node {to} is not reachable"));
         }
         if raft.trigger().transfer_leader(to).await.is_err() {
             return Err(OperateError::Unknown);
         }
         let mut metrics = raft.server_metrics();
         let local = self.peers.local.node;
-        let decided = async {
+        let elected = async {
             loop {
                 let leader = metrics.borrow_watched().current_leader;
                 match leader {
                     Some(leader) if leader == to => return Ok(OperationResult::Done),
                     Some(other) if other != local => {
-                        return refused(format!("node {other} took over, not node {to}"));
+                        return rejected(format!("node {other} became the leader, not node {to}"));
                     }
                     _ => {}
                 }
@@ -191,33 +190,35 @@ impl Operator<'_> {
             }
         };
         let deadline = self.deadline.min(Instant::now() + TRANSFER_TIMEOUT);
-        let waited = tokio::time::timeout_at(deadline, decided).await;
-        waited.unwrap_or_else(|_| refused(format!("node {to} did not take over in time")))
+        let result = tokio::time::timeout_at(deadline, elected).await;
+        result.unwrap_or_else(|_| rejected(format!("node {to} did not become the leader in time")))
     }
 
-    /// Has the voter that is nearest lead, if there is one and this node leads.
+    /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None`
+    /// if there is none, or this node does not lead.
     pub(crate) async fn transfer_leadership(&self) -> Operate<Option<NodeId>> {
-        if !self.shared.serves() {
+        if !self.shared.is_serving() {
             return Ok(None);
         }
         let members = self.status()?.members;
-        let near = members.iter().filter(|member| member.role == "voter" && is_there(member));
-        let Some(next) = near.min_by_key(|member| member.lag.unwrap_or(u64::MAX)) else {
+        let candidates =
+            members.iter().filter(|member| member.role == "voter" && is_responsive(member));
+        let Some(next) = candidates.min_by_key(|member| member.lag.unwrap_or(u64::MAX)) else {
             return Ok(None);
         };
         self.transfer(next.node).await.map(|_| Some(next.node))
     }
 
-    /// Has the action decided; the index that shows it, and what the rules said.
+    /// Submits a command. Returns the index at which it is applied, and its reply.
     pub(crate) async fn submit(&self, action: Action) -> Operate<(u64, Reply)> {
         match self.shared.submit(Command::background(action), self.deadline).await {
-            Ok(outcome) => match outcome.decision {
+            Ok(outcome) => match outcome.reply {
                 Ok(reply) => Ok((outcome.index, reply)),
-                Err(rejection) => refused(rejection.to_string()),
+                Err(rejection) => rejected(rejection.to_string()),
             },
             Err(SubmitError::Unknown) => Err(OperateError::Unknown),
             Err(SubmitError::NoLeader) => Err(OperateError::NoLeader),
-            Err(error) => refused(error.to_string()),
+            Err(error) => rejected(error.to_string()),
         }
     }
 }
@@ -231,7 +232,7 @@ fn changed(
             Err(OperateError::NoLeader)
         }
         Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
-            refused(error.to_string())
+            rejected(error.to_string())
         }
         Err(_) => Err(OperateError::Unknown),
     }

@@ -1,11 +1,12 @@
-//! Calling peers: mutual TLS, HTTP/2, one connection a peer and purpose, so that
-//! a snapshot never holds up a heartbeat.
+//! The client for peers: HTTP/2 over mutual TLS, with one connection per peer and channel. A
+//! snapshot therefore never delays a heartbeat.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
 use storage::codec;
+use storage::model::cluster::GROUP;
 
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
@@ -13,15 +14,19 @@ use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
 use crate::network::message::{PeerIdentity, PeerRejection, Request, Response, Rpc, RpcResponse};
 use crate::types::NodeId;
 
-/// How long a peer may take to accept a connection.
+/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// How often a connection is checked, and how long the other side may take.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// Interval of HTTP/2 keep-alive pings.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
+/// Time without a response to a ping after which a connection is closed.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
+/// Maximum characters of a peer's error text that are kept.
+const REASON_CHARS_MAX: usize = 300;
 
-/// PEM texts with which a node shows itself to its peers.
+/// Certificates of a node for its connections to peers, as PEM texts.
 #[derive(Clone)]
 pub struct PeerTls {
-    /// The authority that signed all nodes of the cluster.
+    /// Certificate of the authority that signs all nodes' certificates.
     pub authority: Vec<u8>,
     /// This node's certificate chain.
     pub certificate: Vec<u8>,
@@ -29,7 +34,7 @@ pub struct PeerTls {
     pub key: Vec<u8>,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
     Raft,
@@ -47,18 +52,18 @@ impl Channel {
     }
 }
 
-/// Why a call brought no answer.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RpcError {
-    /// It never arrived: nothing happened.
-    #[error("not reached: {0}")]
+    /// The peer did not receive it; no effect.
+    #[error("not delivered: {0}")]
     NotSent(String),
-    /// It may have arrived.
-    #[error("no answer: {0}")]
+    /// The peer may have received it; the effect is unknown.
+    #[error("no response: {0}")]
     Lost(String),
-    /// One side does not deal with the other: nothing happened.
-    #[error("refused: {0}")]
-    Refused(#[from] PeerRejection),
+    /// The peer rejected it; no effect.
+    #[error("rejected: {0}")]
+    Rejected(#[from] PeerRejection),
 }
 
 /// Calls to all peers.
@@ -67,7 +72,7 @@ pub(crate) struct Peers {
     raft: Client,
     forward: Client,
     snapshot: Client,
-    /// What was last wrong with each peer.
+    /// The last problem with each peer.
     log_throttle: LogThrottle,
 }
 
@@ -77,53 +82,53 @@ impl Peers {
         Ok(Self { local, raft, forward, snapshot, log_throttle: LogThrottle::default() })
     }
 
-    /// Calls the node at `address`, which must be `to` if that is given.
+    /// Calls node `to` at `address`.
     pub(crate) async fn call(
         &self,
-        lane: Channel,
+        channel: Channel,
         to: NodeId,
         address: &str,
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RpcError> {
         if is_partitioned(to) {
-            return Err(RpcError::NotSent("cut off by a test".into()));
+            return Err(RpcError::NotSent("partitioned by a test".into()));
         }
         let request = self.request(Some(to), call);
-        let called = self.send(lane, address, codec::encode(&request).into());
+        let called = self.send(channel, address, codec::encode(&request).into());
         match tokio::time::timeout(timeout, called).await {
             Ok(Ok(response)) => self.accept(to, response),
             Ok(Err(error)) => {
                 if self.log_throttle.is_new(to, &error) {
-                    tracing::warn!(peer = to, address, %error, "a peer does not answer");
+                    tracing::warn!(peer = to, address, %error, "peer not reachable");
                 }
                 Err(error)
             }
-            // Slow is not gone.
-            Err(_) => Err(RpcError::Lost(format!("nothing within {} ms", timeout.as_millis()))),
+            // Not logged: the peer may be slow only.
+            Err(_) => Err(RpcError::Lost(format!("timeout after {} ms", timeout.as_millis()))),
         }
     }
 
-    /// Asks whoever is at `address` who they are, and whether they ever belonged to a
-    /// cluster.
-    pub(crate) async fn introduce(
+    /// Returns the identity of the node at `address`, and whether it is pristine.
+    pub(crate) async fn identify(
         &self,
         address: &str,
         timeout: Duration,
     ) -> Result<(PeerIdentity, bool), RpcError> {
-        let body = codec::encode(&self.request(None, Rpc::Introduce)).into();
+        let body = codec::encode(&self.request(None, Rpc::Identify)).into();
         let sent = tokio::time::timeout(timeout, self.send(Channel::Raft, address, body)).await;
-        let response = sent.map_err(|_| RpcError::Lost("nothing in time".into()))??;
+        let response = sent.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
-            RpcResponse::Introduced { pristine } => Ok((response.from, pristine)),
-            _ => Err(RpcError::Lost("the peer answered another question".into())),
+            RpcResponse::Identified { pristine } => Ok((response.from, pristine)),
+            _ => Err(RpcError::Lost("the response does not match the request".into())),
         }
     }
 
-    /// A request with everything that this node says of itself.
+    /// A request with the identity and the clocks of this node.
     pub(crate) fn request(&self, to: Option<NodeId>, call: Rpc) -> Request {
-        let incarnation = to.and_then(|node| self.local.known_incarnation(node));
+        let incarnation = to.and_then(|node| self.local.recorded_incarnation(node));
         Request {
+            group: GROUP,
             from: self.local.peer_identity(),
             to,
             incarnation,
@@ -132,74 +137,78 @@ impl Peers {
         }
     }
 
-    /// Sends a body and reads the answer.
+    /// Sends a body and reads the response.
     pub(crate) async fn send(
         &self,
-        lane: Channel,
+        channel: Channel,
         address: &str,
         body: Body,
     ) -> Result<Response, RpcError> {
-        let client = match lane {
+        let client = match channel {
             Channel::Raft => &self.raft,
             Channel::Forward => &self.forward,
             Channel::Snapshot => &self.snapshot,
         };
-        let sent = client.post(format!("https://{address}{}", lane.path())).body(body).send().await;
-        let answer = sent.map_err(|error| match error.is_connect() {
+        let sent =
+            client.post(format!("https://{address}{}", channel.path())).body(body).send().await;
+        let response = sent.map_err(|error| match error.is_connect() {
             true => RpcError::NotSent(causes(&error)),
             false => RpcError::Lost(causes(&error)),
         })?;
-        match answer.status() {
+        match response.status() {
             StatusCode::OK => {}
-            // Said before anything was done with the call.
+            // A client error means that the peer did not process the request.
             status if status.is_client_error() => {
-                return Err(RpcError::NotSent(format!("the peer answered {status}")));
+                let reason = read_reason(response).await;
+                return Err(RpcError::NotSent(format!("HTTP status {status}: {reason}")));
             }
-            status => return Err(RpcError::Lost(format!("the peer answered {status}"))),
+            status => return Err(RpcError::Lost(format!("HTTP status {status}"))),
         }
-        let bytes = bounded(answer).await?;
+        let bytes = read_bounded(response).await?;
         codec::decode(&bytes).map_err(|error| RpcError::Lost(error.to_string()))
     }
 
-    /// Checks who answered, and takes note of its clocks.
+    /// Checks the identity in a response, and records its clocks.
     pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<RpcResponse, RpcError> {
         let from = response.from;
-        let admitted = match from.node == to {
+        let checked = match from.node == to {
             true => self.local.check_peer(&from),
-            false => Err(PeerRejection::NotMe),
+            false => Err(PeerRejection::OtherNode),
         };
-        let note = |refused: PeerRejection| {
-            if self.log_throttle.is_new(to, &refused) {
-                tracing::error!(peer = to, reason = %refused, "a peer and this node refuse each other");
-            }
-        };
-        if let Err(refused) = admitted {
-            note(refused);
-            // It may have done what was asked before this node ceased to believe it.
-            return Err(RpcError::Lost(format!("the answer is not believed: {refused}")));
+        if let Err(rejection) = checked {
+            self.log_rejection(to, rejection);
+            // The peer may have processed the call, so its effect is unknown.
+            return Err(RpcError::Lost(format!("response from an invalid peer: {rejection}")));
         }
-        let returned = response.result.inspect_err(|refused| note(*refused))?;
+        let result = response.result.inspect_err(|rejection| self.log_rejection(to, *rejection))?;
         if self.log_throttle.clear(to) {
-            tracing::info!(peer = to, "a peer answers again");
+            tracing::info!(peer = to, "peer reachable again");
         }
-        self.local.contact.heard(from.node, response.clocks, self.local.wall_clock.now());
-        Ok(returned)
+        let own_wall_clock = self.local.wall_clock.now();
+        self.local.contact.record_clocks(from.node, response.clocks, own_wall_clock);
+        Ok(result)
+    }
+
+    fn log_rejection(&self, peer: NodeId, rejection: PeerRejection) {
+        if self.log_throttle.is_new(peer, &rejection) {
+            tracing::error!(peer, reason = %rejection, "call to peer rejected");
+        }
     }
 }
 
-/// Never, but in tests of networks that let only some nodes reach each other: a file
-/// names those that this one does not reach.
+/// Whether a test has partitioned this node from `node`. The failpoint names a file with the
+/// ids of unreachable nodes. Always false without failpoints.
 fn is_partitioned(node: NodeId) -> bool {
     fail::fail_point!("peer-cut", |file| {
-        let cut = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        cut.split_whitespace().any(|cut| cut == node.to_string())
+        let ids = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        ids.split_whitespace().any(|id| id == node.to_string())
     });
-    // The macro leaves nothing of it otherwise.
+    // Without failpoints the macro expands to nothing, and `node` would be unused.
     let _ = node;
     false
 }
 
-/// An HTTP client says only what it was doing; why it failed stands in the causes.
+/// The error with its causes. An error of the HTTP client itself names the step only.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -210,18 +219,24 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn bounded(mut answer: HttpResponse) -> Result<Vec<u8>, RpcError> {
+async fn read_bounded(mut response: HttpResponse) -> Result<Vec<u8>, RpcError> {
     let mut bytes = Vec::new();
     loop {
-        match answer.chunk().await {
+        match response.chunk().await {
             Ok(Some(chunk)) if bytes.len() + chunk.len() <= MESSAGE_BYTES_MAX => {
                 bytes.extend_from_slice(&chunk);
             }
-            Ok(Some(_)) => return Err(RpcError::Lost("the answer is too long".into())),
+            Ok(Some(_)) => return Err(RpcError::Lost("the response is too long".into())),
             Ok(None) => return Ok(bytes),
             Err(error) => return Err(RpcError::Lost(causes(&error))),
         }
     }
+}
+
+/// The text of an error response. It names the format if the peer could not read it.
+async fn read_reason(response: HttpResponse) -> String {
+    let bytes = read_bounded(response).await.unwrap_or_default();
+    String::from_utf8_lossy(&bytes).chars().take(REASON_CHARS_MAX).collect()
 }
 
 fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
@@ -237,8 +252,8 @@ fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
         .tcp_nodelay(true)
         .http2_initial_stream_window_size(WINDOW_BYTES)
         .http2_initial_connection_window_size(WINDOW_BYTES)
-        .http2_keep_alive_interval(KEEP_ALIVE.0)
-        .http2_keep_alive_timeout(KEEP_ALIVE.1)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .http2_keep_alive_while_idle(true)
         .build()
 }

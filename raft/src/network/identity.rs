@@ -1,5 +1,5 @@
-//! Who this node is to its peers, and whom it deals with: members of its own
-//! cluster, in the incarnation of their data folders that the cluster knows.
+//! The identity of this node, and the check of a peer's identity: a peer must be a member of the
+//! same cluster, with the incarnation of its data folder that the cluster has recorded.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::leader::clock::WallClock;
 use crate::network::message::{PeerIdentity, PeerRejection};
 use crate::types::NodeId;
 
-/// This node, as it speaks to others.
+/// This node: its identity and the parts that every peer call needs.
 pub(crate) struct LocalNode {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
@@ -34,15 +34,15 @@ impl LocalNode {
         self.contact.clocks(self.wall_clock.now())
     }
 
-    /// The incarnation of a member's data folder that its cluster knows.
-    pub(crate) fn known_incarnation(&self, node: NodeId) -> Option<Incarnation> {
+    /// The recorded incarnation of a member's data folder.
+    pub(crate) fn recorded_incarnation(&self, node: NodeId) -> Option<Incarnation> {
         let members = self.cluster().ok().flatten()?.members;
         members.iter().find(|member| member.node == node).map(|member| member.incarnation)
     }
 
-    /// Whether a call for that incarnation of this node's data folder is for this one. Lives of
-    /// an id never change: if it is not, this folder was emptied, and what the node
-    /// voted and acknowledged before is forgotten. It must not go on under its id.
+    /// Checks that a call is for this incarnation of the data folder. The incarnation of an id
+    /// never changes. If it differs, the folder was emptied, and its votes and acknowledged
+    /// entries are lost. The node must not continue under its id, so it stops.
     pub(crate) fn check_incarnation(
         &self,
         incarnation: Option<Incarnation>,
@@ -51,39 +51,39 @@ impl LocalNode {
             return Ok(());
         }
         self.fault.report(&format_args!(
-            "the cluster knows node {} by another data folder than this one: a node that lost its \
-             data is another node. Remove it from the cluster, and add it again, empty, with a new id",
+            "the data folder of node {} is not the one that its cluster has recorded: a node that \
+             lost its data cannot keep its id. Remove it from the cluster, and add it again, \
+             empty, with a new id",
             self.node
         ));
         Err(PeerRejection::NotAMember)
     }
 
-    /// Whether to deal with somebody who says to be `from`.
+    /// Checks the identity of a peer.
     pub(crate) fn check_peer(&self, from: &PeerIdentity) -> Result<(), PeerRejection> {
         check_peer(self.cluster()?.as_ref(), from)
     }
 
     fn cluster(&self) -> Result<Option<Cluster>, PeerRejection> {
         self.reader.cluster().map_err(|error| {
-            self.fault.storage(&error);
+            self.fault.report_storage(&error);
             PeerRejection::Unavailable
         })
     }
 }
 
-/// A node whose state knows no cluster yet deals with everybody who has a
-/// certificate of the same authority: it is being founded, or added.
+/// Without a cluster of its own, a node accepts every peer with a certificate of the authority:
+/// it is being bootstrapped or added.
 fn check_peer(own: Option<&Cluster>, from: &PeerIdentity) -> Result<(), PeerRejection> {
     let Some(own) = own else { return Ok(()) };
     if from.cluster.is_some_and(|cluster| cluster != own.id) {
         return Err(PeerRejection::OtherCluster);
     }
-    let known = own.members.iter().find(|member| member.node == from.node);
-    match (known, from.cluster) {
-        // One that says no cluster may be a member that has not applied so far yet.
+    let member = own.members.iter().find(|member| member.node == from.node);
+    match (member, from.cluster) {
+        // A member sends no cluster until it has applied the first batch.
         (Some(member), _) if *member == Member::new(from.node, from.incarnation) => Ok(()),
-        // Of this cluster, and not known here: it came while this node was away. If it leads,
-        // only it can tell.
+        // Added while this node was away. If it leads, only it can replicate that entry.
         (None, Some(_)) => Ok(()),
         _ => Err(PeerRejection::NotAMember),
     }
@@ -96,7 +96,7 @@ mod tests {
     use storage::model::vector::ModelId;
 
     #[test]
-    fn members_are_dealt_with_in_their_known_life_and_those_that_came_meanwhile() {
+    fn only_members_with_recorded_incarnation_pass() {
         let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
         let own = Cluster { id: [9; 16], members: vec![], model };
         let members = vec![
@@ -105,21 +105,21 @@ mod tests {
             Member { removed: true, ..Member::new(4, [4; 16]) },
         ];
         let own = Cluster { members, ..own };
-        let says = |cluster, node, incarnation| {
+        let check = |cluster, node, incarnation| {
             check_peer(Some(&own), &PeerIdentity { cluster, node, incarnation })
         };
-        assert_eq!(says(Some([9; 16]), 2, [2; 16]), Ok(()));
-        assert_eq!(says(None, 2, [2; 16]), Ok(()));
-        assert_eq!(says(Some([8; 16]), 2, [2; 16]), Err(PeerRejection::OtherCluster));
-        assert_eq!(says(None, 2, [5; 16]), Err(PeerRejection::NotAMember), "a wiped disk");
-        assert_eq!(says(Some([9; 16]), 3, [3; 16]), Ok(()), "came while this node was away");
-        assert_eq!(says(None, 3, [3; 16]), Err(PeerRejection::NotAMember), "a stranger");
+        assert_eq!(check(Some([9; 16]), 2, [2; 16]), Ok(()));
+        assert_eq!(check(None, 2, [2; 16]), Ok(()));
+        assert_eq!(check(Some([8; 16]), 2, [2; 16]), Err(PeerRejection::OtherCluster));
+        assert_eq!(check(None, 2, [5; 16]), Err(PeerRejection::NotAMember), "a wiped disk");
+        assert_eq!(check(Some([9; 16]), 3, [3; 16]), Ok(()), "added while this node was away");
+        assert_eq!(check(None, 3, [3; 16]), Err(PeerRejection::NotAMember), "not a member");
         assert_eq!(
-            says(Some([9; 16]), 4, [4; 16]),
+            check(Some([9; 16]), 4, [4; 16]),
             Err(PeerRejection::NotAMember),
-            "a removed one"
+            "a removed member"
         );
-        let anybody = PeerIdentity { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
-        assert_eq!(check_peer(None, &anybody), Ok(()));
+        let any = PeerIdentity { cluster: Some([8; 16]), node: 3, incarnation: [3; 16] };
+        assert_eq!(check_peer(None, &any), Ok(()));
     }
 }

@@ -1,5 +1,5 @@
-//! What was last wrong between this node and others, so that each trouble is logged once,
-//! and again only when it was over in between.
+//! Throttled logging of problems with peers: a problem is logged once, and again only after a
+//! successful call or another problem in between.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -7,27 +7,28 @@ use std::sync::Mutex;
 
 use crate::types::NodeId;
 
-/// Nodes whose log_throttle are remembered: any number may be claimed.
+/// Maximum nodes with a recorded problem. Node ids in messages are untrusted input.
 const NODES_MAX: usize = 64;
 
-/// The last trouble with each node.
+/// The last problem of each node.
 #[derive(Default)]
 pub(crate) struct LogThrottle(Mutex<HashMap<NodeId, String>>);
 
 impl LogThrottle {
-    /// Notes what is wrong with `node`; whether that is another trouble than the last one.
-    pub(crate) fn is_new(&self, node: NodeId, trouble: &impl Display) -> bool {
-        let mut known = self.0.lock().expect("no code panics while it holds them");
-        let trouble = trouble.to_string();
-        if known.len() >= NODES_MAX && !known.contains_key(&node) {
+    /// Records a problem of `node`. Returns whether it differs from the last one, and so must be
+    /// logged.
+    pub(crate) fn is_new(&self, node: NodeId, problem: &impl Display) -> bool {
+        let mut problems = self.0.lock().expect("no code panics while it holds this lock");
+        let problem = problem.to_string();
+        if problems.len() >= NODES_MAX && !problems.contains_key(&node) {
             return false;
         }
-        known.insert(node, trouble.clone()).is_none_or(|last| last != trouble)
+        problems.insert(node, problem.clone()).is_none_or(|last| last != problem)
     }
 
-    /// This node and `node` have dealt with each other; whether there was trouble before.
+    /// Records a successful call. Returns whether there was a problem before it.
     pub(crate) fn clear(&self, node: NodeId) -> bool {
-        self.0.lock().expect("no code panics while it holds them").remove(&node).is_some()
+        self.0.lock().expect("no code panics while it holds this lock").remove(&node).is_some()
     }
 }
 
@@ -36,13 +37,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_news_once_until_it_was_over() {
-        let log_throttle = LogThrottle::default();
-        assert!(log_throttle.is_new(1, &"cut off"));
-        assert!(!log_throttle.is_new(1, &"cut off"));
-        assert!(log_throttle.is_new(2, &"cut off"));
-        assert!(log_throttle.is_new(1, &"another cluster"));
-        assert!(log_throttle.clear(1) && !log_throttle.clear(1));
-        assert!(log_throttle.is_new(1, &"another cluster"));
+    fn problem_is_new_once_until_cleared() {
+        let throttle = LogThrottle::default();
+        assert!(throttle.is_new(1, &"timeout"));
+        assert!(!throttle.is_new(1, &"timeout"));
+        assert!(throttle.is_new(2, &"timeout"));
+        assert!(throttle.is_new(1, &"another cluster"));
+        assert!(throttle.clear(1) && !throttle.clear(1));
+        assert!(throttle.is_new(1, &"another cluster"));
     }
 }

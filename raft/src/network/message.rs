@@ -1,5 +1,9 @@
-//! What nodes say to each other, in formats of our own: openraft's types promise
-//! none. Not how it travels.
+//! Messages between nodes. openraft guarantees no stable encoding, so its requests and responses
+//! are converted to these records.
+//!
+//! Every message begins with a format byte. A node that cannot decode a request, for example
+//! because its format is newer, responds with HTTP status 400 and a plain text that names the
+//! format. Every version can read a plain text.
 
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
@@ -7,7 +11,7 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 use storage::Command;
 use storage::codec::Record;
-use storage::model::cluster::Incarnation;
+use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
 use crate::error::{Outcome, SubmitError};
@@ -15,28 +19,31 @@ use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteR
 use crate::operation::{Hash, HashStatus, OperateError, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
-/// Largest message that is read, in bytes; snapshots are streams of their own.
+/// Maximum bytes of a message. Snapshots are streamed and have no such limit.
 pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
-/// HTTP/2 flow-control window, both ways, in bytes.
+/// HTTP/2 flow-control window in both directions, in bytes.
 pub const WINDOW_BYTES: u32 = 4 << 20;
 
-/// Who speaks: stands in everything that a node sends.
+/// Identity of a sender; part of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeerIdentity {
-    /// Its cluster; none before its state says so.
+    /// Its cluster; `None` before its state holds one.
     pub(crate) cluster: Option<Incarnation>,
     pub(crate) node: NodeId,
-    /// This incarnation of its data folder.
+    /// Incarnation of its data folder.
     pub(crate) incarnation: Incarnation,
 }
 
-/// A call to a peer.
+/// A request to a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request {
+    /// The Raft group that it is for.
+    pub(crate) group: GroupId,
     pub(crate) from: PeerIdentity,
-    /// Whom it is for: an address may have changed hands.
+    /// The node that it is for: another node may use the address now. `None` for
+    /// [`Rpc::Identify`].
     pub(crate) to: Option<NodeId>,
-    /// The incarnation of that node's data folder, as the caller's cluster knows it.
+    /// The incarnation of that node's data folder that the sender's cluster has recorded.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) clocks: Clocks,
     pub(crate) call: Rpc,
@@ -47,11 +54,11 @@ impl Record for Request {
     const NAME: &'static str = "peer request";
 }
 
-/// What is asked of a peer.
+/// A remote procedure call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Rpc {
-    /// Who are you?
-    Introduce,
+    /// Returns the receiver's identity, and whether it is pristine.
+    Identify,
     Append(AppendRpc),
     Vote(VoteRpc),
     PreVote(VoteRpc),
@@ -60,49 +67,48 @@ pub(crate) enum Rpc {
         to: NodeId,
         last: Option<LogIdRecord>,
     },
-    /// Which index must be applied to read linearizably now?
+    /// Returns the leader's read index.
     ReadIndex,
-    /// Decide this as the leader; never passed on.
+    /// Submits a command to the receiver as the leader. It is never forwarded again.
     Submit {
         command: Command,
-        patience_micros: u64,
+        timeout_micros: u64,
     },
-    /// Announces the files of a snapshot, which follow.
+    /// Announces a snapshot. Its files follow in the same stream.
     Snapshot(SnapshotRpc),
-    /// Do this as the leader; never passed on.
+    /// Runs an operation on the receiver as the leader. It is never forwarded again.
     Operate {
         operation: Operation,
-        patience_micros: u64,
+        timeout_micros: u64,
     },
-    /// What did your state hash to at this mark?
-    Verified {
-        number: u64,
+    /// Returns the hash of the receiver's state at a verify mark.
+    StateHash {
+        mark: u64,
     },
-    /// Most voters hold what hashes to this at this mark: do you? The leader asks.
-    Diverged {
-        number: u64,
-        agreed: Hash,
+    /// From the leader: quarantines the receiver if its hash at the mark is not `majority`.
+    Quarantine {
+        mark: u64,
+        majority: Hash,
     },
 }
 
-/// openraft's AppendEntries, with what a follower needs to know how fresh it is.
+/// openraft's AppendEntries, with the data for the follower's freshness (`contact.rs`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AppendRpc {
     pub(crate) vote: VoteRecord,
     pub(crate) previous: Option<LogIdRecord>,
     pub(crate) entries: Vec<EntryRecord>,
     pub(crate) commit: Option<LogIdRecord>,
-    /// How the leader stood as it sent this.
+    /// `None` until the leader has committed an entry of its own term.
     pub(crate) quorum_status: Option<QuorumStatus>,
 }
 
-/// What a leader knows by which followers can tell how fresh they are.
+/// The leader's commit index and the age of its last quorum acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QuorumStatus {
-    /// Index up to which it knows entries to be committed, all that its predecessors
-    /// acknowledged among them.
+    /// Its commit index. It covers all entries that earlier leaders acknowledged.
     pub(crate) commit: u64,
-    /// Time since a quorum last acknowledged it.
+    /// Time since a quorum last acknowledged the leader, at the time of sending.
     pub(crate) quorum_age_micros: u64,
 }
 
@@ -114,17 +120,17 @@ pub(crate) struct VoteRpc {
     leadership_transfer: bool,
 }
 
-/// What a snapshot is, ahead of its files.
+/// Metadata of a snapshot and a list of its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SnapshotRpc {
     pub(crate) vote: VoteRecord,
     pub(crate) last: Option<LogIdRecord>,
     pub(crate) membership: StoredMembershipRecord,
-    /// Name and length of each file, in the order in which they follow.
+    /// Name and length in bytes of each file, in stream order.
     pub(crate) files: Vec<(String, u64)>,
 }
 
-/// The answer to a call.
+/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
     pub(crate) from: PeerIdentity,
@@ -137,11 +143,11 @@ impl Record for Response {
     const NAME: &'static str = "peer response";
 }
 
-/// What a peer answers.
+/// The result of an [`Rpc`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum RpcResponse {
-    /// Whether it belongs to a cluster, or ever did.
-    Introduced {
+    /// `pristine`: it has never belonged to a cluster.
+    Identified {
         pristine: bool,
     },
     Appended(Appended),
@@ -161,14 +167,14 @@ pub(crate) enum RpcResponse {
         vote: VoteRecord,
     },
     OperationResult(Result<OperationResult, OperateError>),
-    Verified(HashStatus),
-    /// Whether the node keeps out from now on.
+    StateHash(HashStatus),
+    /// `accepted`: the node is quarantined.
     Quarantined {
         accepted: bool,
     },
 }
 
-/// openraft's answer to AppendEntries.
+/// openraft's response to AppendEntries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Appended {
     All,
@@ -177,24 +183,26 @@ pub(crate) enum Appended {
     HigherVote(VoteRecord),
 }
 
-/// Why a peer does not deal with the caller.
+/// Why a peer rejects a call. The call has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum PeerRejection {
     #[error("it is another node than the one called")]
-    NotMe,
+    OtherNode,
     #[error("it belongs to another cluster")]
     OtherCluster,
     #[error(
-        "this node is no member, or has lost its data: remove it from the cluster, and add it \
+        "this node is not a member, or has lost its data: remove it from the cluster, and add it \
          again, empty, with a new id"
     )]
     NotAMember,
-    #[error("it takes no part in its cluster at present")]
+    #[error("it is unavailable at present")]
     Unavailable,
+    #[error("it does not hold the requested Raft group")]
+    OtherGroup,
 }
 
 impl AppendRpc {
-    pub(crate) fn of(
+    pub(crate) fn new(
         request: AppendEntriesRequest<TypeConfig>,
         quorum_status: Option<QuorumStatus>,
     ) -> Self {
@@ -290,5 +298,34 @@ impl SnapshotRpc {
             last_log_id: self.last.map(LogId::from),
             last_membership: self.membership.clone().into_stored()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::codec::encode;
+    use storage::model::cluster::GROUP;
+    use storage::model::id::Timestamp;
+
+    #[test]
+    fn encoded_bytes_are_pinned() {
+        let clocks = Clocks { wall_clock: Timestamp(-1), boot: 3, since_boot_micros: 4 };
+        let request = Request {
+            group: GROUP,
+            from: PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] },
+            to: Some(7),
+            incarnation: None,
+            clocks,
+            call: Rpc::ReadIndex,
+        };
+        let sender = [&[0, 5][..], &[6; 16]].concat();
+        let clock_bytes = [1, 3, 4];
+        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &clock_bytes, &[5]].concat();
+        assert_eq!(encode(&request), expected);
+        let response =
+            Response { from: request.from, clocks, result: Err(PeerRejection::OtherGroup) };
+        let expected = [&[1], &sender[..], &clock_bytes, &[1, 4]].concat();
+        assert_eq!(encode(&response), expected);
     }
 }

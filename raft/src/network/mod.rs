@@ -1,5 +1,5 @@
-//! The way between nodes, as openraft sees it: one link a peer. Formats are
-//! `message`'s, connections `client`'s, the other end is `server`'s.
+//! openraft's network: one link per peer. `message` has the message formats, `client` the
+//! connections, `server` the receiving side, and `transfer` the snapshot stream.
 
 pub(crate) mod client;
 pub(crate) mod identity;
@@ -28,17 +28,17 @@ use crate::state_machine::Raft;
 use crate::state_machine::snapshot::{Snapshot, SnapshotFolder};
 use crate::types::{LogId, NodeId, Peer, TypeConfig, Vote};
 
-/// How long a follower may take to append entries: its sync, on a slow disk.
+/// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often to ask whether a peer that a snapshot did not reach is there again.
+/// Interval at which an unreachable target of a snapshot is probed, and timeout of a probe.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
-/// Makes links to peers.
+/// Creates links to peers.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
-    /// Set once raft runs, which needs its network first.
+    /// Set once raft runs. Raft itself needs the network to start.
     pub(crate) raft: Arc<OnceLock<Raft>>,
 }
 
@@ -66,29 +66,39 @@ impl Link {
         let peers = &self.network.peers;
         let called = peers.call(Channel::Raft, self.target, &self.address, call, timeout).await;
         called.map_err(|error| match error {
-            // Both make openraft wait before it tries again.
-            RpcError::NotSent(_) | RpcError::Refused(_) => {
+            // `Unreachable` makes openraft wait before the next attempt.
+            RpcError::NotSent(_) | RpcError::Rejected(_) => {
                 RPCError::Unreachable(Unreachable::from_string(error.to_string()))
             }
             RpcError::Lost(_) => RPCError::Network(NetworkError::from_string(error.to_string())),
         })
     }
 
-    /// How this node stands as the leader of the term of `vote`. Nothing before an entry
-    /// of that term is committed: until then it does not know what its predecessors
-    /// acknowledged.
+    /// The quorum status of this node as the leader of the term of `vote`. `None` until it has
+    /// committed an entry of that term: its commit index may not yet cover all entries that
+    /// earlier leaders acknowledged.
     fn quorum_status(&self, vote: &Vote) -> Option<QuorumStatus> {
         let metrics = self.network.raft.get()?.metrics();
-        // Both from one look, so that they belong together.
+        // One consistent copy for both values.
         let metrics = metrics.borrow_watched();
         let commit = metrics.cluster_committed?;
         let acknowledged = metrics.last_quorum_acked?;
-        let own = commit.committed_leader_id().term == vote.leader_id.term;
+        let is_own_term = commit.committed_leader_id().term == vote.leader_id.term;
         let quorum_age_micros = u64::try_from(acknowledged.elapsed().as_micros()).ok()?;
-        own.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
+        is_own_term.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
     }
 
-    async fn voted(
+    /// Waits until the peer responds to a probe.
+    async fn wait_reachable(&self) {
+        loop {
+            tokio::time::sleep(SNAPSHOT_RETRY).await;
+            if self.network.peers.identify(&self.address, SNAPSHOT_RETRY).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    async fn call_vote(
         &self,
         call: Rpc,
         option: &RPCOption,
@@ -103,7 +113,7 @@ impl Link {
 }
 
 fn unexpected() -> RPCError<TypeConfig> {
-    RPCError::Network(NetworkError::from_string("the peer answered another question"))
+    RPCError::Network(NetworkError::from_string("the response does not match the request"))
 }
 
 impl RaftNetworkV2<TypeConfig> for Link {
@@ -115,7 +125,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
         let quorum_status = self.quorum_status(&request.vote);
-        let call = Rpc::Append(AppendRpc::of(request, quorum_status));
+        let call = Rpc::Append(AppendRpc::new(request, quorum_status));
         match self.call(call, APPEND_TIMEOUT).await? {
             RpcResponse::Appended(appended) => Ok(appended.into()),
             _ => Err(unexpected()),
@@ -127,7 +137,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.voted(Rpc::Vote(request.into()), &option).await
+        self.call_vote(Rpc::Vote(request.into()), &option).await
     }
 
     async fn pre_vote(
@@ -135,7 +145,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.voted(Rpc::PreVote(request.into()), &option).await
+        self.call_vote(Rpc::PreVote(request.into()), &option).await
     }
 
     async fn full_snapshot(
@@ -149,32 +159,22 @@ impl RaftNetworkV2<TypeConfig> for Link {
         let vote = VoteRecord::from(&vote);
         let sent = transfer::send(peers, self.target, &self.address, vote, &snapshot);
         let mut cancel = std::pin::pin!(cancel);
-        let returned = tokio::select! {
+        let response = tokio::select! {
             closed = &mut cancel => return Err(StreamingError::Closed(closed)),
-            returned = sent => returned,
+            response = sent => response,
         };
-        match returned {
-            Ok(RpcResponse::Installed { vote }) => Ok(SnapshotResponse::new(vote.into())),
-            Ok(_) => Err(unexpected().into()),
-            Err(error) => {
-                // The next attempt makes a new copy of the state: not before somebody is there.
-                drop(snapshot);
-                let there = async {
-                    loop {
-                        tokio::time::sleep(SNAPSHOT_RETRY).await;
-                        if peers.introduce(&self.address, SNAPSHOT_RETRY).await.is_ok() {
-                            return;
-                        }
-                    }
-                };
-                tokio::select! {
-                    closed = cancel => return Err(StreamingError::Closed(closed)),
-                    () = there => {}
-                }
-                let unreachable = Unreachable::from_string(error.to_string());
-                Err(StreamingError::Unreachable(unreachable))
-            }
+        let error = match response {
+            Ok(RpcResponse::Installed { vote }) => return Ok(SnapshotResponse::new(vote.into())),
+            Ok(_) => return Err(unexpected().into()),
+            Err(error) => error,
+        };
+        // Each attempt copies the state, so the next one waits until the peer is reachable.
+        drop(snapshot);
+        tokio::select! {
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+            () = self.wait_reachable() => {}
         }
+        Err(StreamingError::Unreachable(Unreachable::from_string(error.to_string())))
     }
 
     async fn transfer_leader(

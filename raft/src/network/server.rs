@@ -1,6 +1,5 @@
-//! The peer listener's routes: what other nodes may ask of this one. Whoever gets
-//! here has shown a certificate of the cluster's authority; who is dealt with is
-//! decided message by message.
+//! The routes of the peer listener. Callers have authenticated with a certificate of the
+//! cluster's authority. Each request is then checked for its sender and its receiver.
 
 use std::io;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use futures::TryStreamExt;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use storage::codec;
+use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::verify::{hash_status, quarantine_if_diverged};
@@ -34,75 +34,83 @@ use crate::shared::Shared;
 use crate::state_machine::snapshot::{Snapshot, SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId};
 
-/// Longest that a forwarded command waits here, whatever its sender says.
-const PATIENCE_MAX: Duration = Duration::from_secs(60);
-/// Longest that a question for a hash waits here; it is asked again.
-const HASH_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum timeout of a forwarded call, whatever its sender requests.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// Maximum wait for a state hash. The caller repeats the request.
+const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the routes need.
+/// State of the routes.
 pub(crate) struct Server {
     pub(crate) local: Arc<LocalNode>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
-    /// What was last wrong with whom.
+    /// The last problem with each peer.
     pub(crate) log_throttle: LogThrottle,
 }
 
-/// In the place of a sender's id: the message was not read so far.
-const NOBODY: NodeId = 0;
+/// Id in the throttled log for senders whose message could not be decoded.
+const UNKNOWN_SENDER: NodeId = 0;
 
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
 /// The routes of the peer listener.
 pub(crate) fn router(server: Server) -> Router {
-    let whole = Router::new()
+    let messages = Router::new()
         .route(Channel::Raft.path(), post(call))
         .route(Channel::Forward.path(), post(call))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX));
-    // A stream: its parts are bounded, its whole is as long as the state.
-    let streamed = Router::new()
+    // A snapshot is as large as the state. It is read as a stream with bounded buffers.
+    let streams = Router::new()
         .route(Channel::Snapshot.path(), post(snapshot))
         .layer(DefaultBodyLimit::disable());
-    whole.merge(streamed).with_state(Arc::new(server))
+    messages.merge(streams).with_state(Arc::new(server))
 }
 
 async fn call(
     State(server): State<Arc<Server>>,
     body: Result<Bytes, BytesRejection>,
 ) -> HttpResponse {
-    let arrived = Instant::now();
-    let unread = |error: String, status: StatusCode| {
-        if server.log_throttle.is_new(NOBODY, &error) {
-            tracing::error!(error, "a peer's message cannot be read");
+    let received_at = Instant::now();
+    let unreadable = |error: String, status: StatusCode| {
+        if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
+            tracing::error!(error, "unreadable message from a peer");
         }
-        status.into_response()
+        (status, error).into_response()
     };
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return unread(rejection.body_text(), rejection.status()),
+        Err(rejection) => return unreadable(rejection.body_text(), rejection.status()),
     };
     match codec::decode::<Request>(&body) {
         Ok(request) => {
             let result = match server.admit(&request) {
                 Ok(delay) => {
-                    let since = Since { arrived, delay };
-                    server.answer(request.from.node, request.call, since).await
+                    let timing = Timing { received_at, delay };
+                    server.run(request.from.node, request.call, timing).await
                 }
-                Err(refused) => Err(refused),
+                Err(rejection) => Err(rejection),
             };
             server.respond(result)
         }
-        Err(error) => unread(error.to_string(), StatusCode::BAD_REQUEST),
+        Err(error) => unreadable(error.to_string(), StatusCode::BAD_REQUEST),
     }
 }
 
-/// How long a call has been under way.
+/// When a request was received and sent.
 #[derive(Clone, Copy)]
-struct Since {
-    arrived: Instant,
-    /// How long it lay about before, as far as this node can tell.
+struct Timing {
+    received_at: Instant,
+    /// Delay of the message before that, beyond the usual. See `contact.rs`.
     delay: Duration,
+}
+
+impl Timing {
+    /// The caller's deadline. Its timeout began when it sent the request.
+    fn deadline(self, timeout_micros: u64) -> tokio::time::Instant {
+        let timeout = Duration::from_micros(timeout_micros).min(TIMEOUT_MAX);
+        (self.received_at + timeout.saturating_sub(self.delay)).into()
+    }
 }
 
 async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse {
@@ -112,13 +120,13 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
     let received = tokio::task::spawn_blocking(move || receiver.receive(input)).await;
     match received {
         Ok(Ok(Ok((call, folder)))) => server.respond(server.install(&call, folder).await),
-        Ok(Ok(Err(refused))) => server.respond(Err(refused)),
+        Ok(Ok(Err(rejection))) => server.respond(Err(rejection)),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "a snapshot did not arrive");
-            StatusCode::BAD_REQUEST.into_response()
+            tracing::warn!(%error, "snapshot not received");
+            (StatusCode::BAD_REQUEST, error.to_string()).into_response()
         }
         Err(panic) => {
-            tracing::error!(%panic, "receiving a snapshot panicked");
+            tracing::error!(%panic, "the receiver of a snapshot panicked");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -130,15 +138,15 @@ impl Server {
         codec::encode(&Response { from, clocks, result }).into_response()
     }
 
-    /// Checks whom a call is for and who sent it; says how long it lay about.
+    /// Checks a request. Returns the delay of its message.
     fn admit(&self, request: &Request) -> Result<Duration, PeerRejection> {
         let (checked, from) = (self.check(request), request.from.node);
         match &checked {
-            // Whoever wants to know who this is need not be a peer.
-            Ok(_) if request.call == Rpc::Introduce => {}
+            // The sender may be any node, so it does not clear a member's problem.
+            Ok(_) if request.call == Rpc::Identify => {}
             Ok(_) => drop(self.log_throttle.clear(from)),
-            Err(refused) if self.log_throttle.is_new(from, refused) => {
-                tracing::error!(peer = from, reason = %refused, "a call was refused");
+            Err(rejection) if self.log_throttle.is_new(from, rejection) => {
+                tracing::error!(peer = from, reason = %rejection, "call from peer rejected");
             }
             Err(_) => {}
         }
@@ -146,36 +154,38 @@ impl Server {
     }
 
     fn check(&self, request: &Request) -> Result<Duration, PeerRejection> {
-        if request.call == Rpc::Introduce {
+        if request.group != GROUP {
+            return Err(PeerRejection::OtherGroup);
+        }
+        if request.call == Rpc::Identify {
             return Ok(Duration::ZERO);
         }
         if request.to != Some(self.local.node) {
-            return Err(PeerRejection::NotMe);
+            return Err(PeerRejection::OtherNode);
         }
         self.local.check_peer(&request.from)?;
         self.local.check_incarnation(request.incarnation)?;
-        Ok(self.local.contact.heard(request.from.node, request.clocks, self.local.wall_clock.now()))
+        let own_wall_clock = self.local.wall_clock.now();
+        Ok(self.local.contact.record_clocks(request.from.node, request.clocks, own_wall_clock))
     }
 
-    async fn answer(&self, from: NodeId, call: Rpc, since: Since) -> RpcResult {
+    async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
         let raft = &self.shared.raft;
         match call {
-            Rpc::Introduce => {
+            Rpc::Identify => {
                 let initialized =
                     raft.is_initialized().await.map_err(|_| PeerRejection::Unavailable)?;
-                Ok(RpcResponse::Introduced { pristine: !initialized })
+                Ok(RpcResponse::Identified { pristine: !initialized })
             }
-            Rpc::Append(call) => self.append(call, since).await,
-            Rpc::Vote(call) => raft
-                .vote(call.into())
-                .await
-                .map(RpcResponse::from)
-                .map_err(|_| PeerRejection::Unavailable),
-            Rpc::PreVote(call) => raft
-                .pre_vote(call.into())
-                .await
-                .map(RpcResponse::from)
-                .map_err(|_| PeerRejection::Unavailable),
+            Rpc::Append(call) => self.append(call, timing).await,
+            Rpc::Vote(call) => {
+                let voted = raft.vote(call.into()).await;
+                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
+            }
+            Rpc::PreVote(call) => {
+                let voted = raft.pre_vote(call.into()).await;
+                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
+            }
             Rpc::Transfer { vote, to, last } => {
                 let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
                 let handled = raft.handle_transfer_leader(request).await;
@@ -183,85 +193,75 @@ impl Server {
                 Ok(RpcResponse::Transferred { accepted })
             }
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex { index: self.shared.read_index().await }),
-            Rpc::Submit { command, patience_micros } => {
-                let deadline = since.deadline(patience_micros);
-                let submitted = self.shared.submit(command, deadline).await;
-                Ok(RpcResponse::Submitted(submitted))
+            Rpc::Submit { command, timeout_micros } => {
+                let deadline = timing.deadline(timeout_micros);
+                Ok(RpcResponse::Submitted(self.shared.submit(command, deadline).await))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
-            Rpc::Operate { operation, patience_micros } => {
+            Rpc::Operate { operation, timeout_micros } => {
                 let (shared, peers) = (&*self.shared, &*self.peers);
-                let deadline = since.deadline(patience_micros);
-                let operator = Operator { shared, peers, deadline };
+                let operator =
+                    Operator { shared, peers, deadline: timing.deadline(timeout_micros) };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }
-            Rpc::Diverged { number, agreed } => {
+            Rpc::Quarantine { mark, majority } => {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
-                Ok(RpcResponse::Quarantined {
-                    accepted: leads && quarantine_if_diverged(&self.local, number, agreed),
-                })
+                let accepted = leads && quarantine_if_diverged(&self.local, mark, majority);
+                Ok(RpcResponse::Quarantined { accepted })
             }
-            Rpc::Verified { number } => {
-                let deadline = tokio::time::Instant::now() + HASH_PATIENCE;
-                Ok(RpcResponse::Verified(hash_status(&self.local, number, deadline).await))
+            Rpc::StateHash { mark } => {
+                let until = tokio::time::Instant::now() + HASH_TIMEOUT;
+                Ok(RpcResponse::StateHash(hash_status(&self.local, mark, until).await))
             }
         }
     }
 
-    async fn append(&self, call: AppendRpc, since: Since) -> RpcResult {
+    async fn append(&self, call: AppendRpc, timing: Timing) -> RpcResult {
         let quorum_status = call.quorum_status;
-        let unread = |error: storage::Error| {
-            tracing::warn!(%error, "a peer's entries cannot be read");
+        let unreadable = |error: storage::Error| {
+            tracing::warn!(%error, "unreadable entries from a peer");
             PeerRejection::Unavailable
         };
-        let request = call.into_raft().map_err(unread)?;
+        let request = call.into_raft().map_err(unreadable)?;
         let appended = self.shared.raft.append_entries(request).await;
         let appended = Appended::from(appended.map_err(|_| PeerRejection::Unavailable)?);
         if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
             (appended, quorum_status)
         {
-            let age = Duration::from_micros(quorum_age_micros).saturating_add(since.delay);
-            if let Some(as_of) = since.arrived.checked_sub(age) {
+            let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
+            if let Some(as_of) = timing.received_at.checked_sub(age) {
                 let applied = self.local.reader.position().index;
-                self.local.contact.confirmed(commit, as_of, applied);
+                self.local.contact.record_commit(commit, as_of, applied);
             }
         }
         Ok(RpcResponse::Appended(appended))
     }
 
-    /// Reads a snapshot into a folder of its own, which goes with its handle.
+    /// Reads a snapshot into a new folder. A drop of the handle removes the folder.
     fn receive(
         &self,
         mut input: impl io::Read,
     ) -> io::Result<Result<(SnapshotRpc, SnapshotFolder), PeerRejection>> {
         let request = read_announcement(&mut input)?;
-        if let Err(refused) = self.admit(&request) {
-            return Ok(Err(refused));
+        if let Err(rejection) = self.admit(&request) {
+            return Ok(Err(rejection));
         }
         let Rpc::Snapshot(call) = request.call else {
-            return Err(io::Error::other("the stream announces no snapshot"));
+            return Err(io::Error::other("the announcement is not one of a snapshot"));
         };
-        let folder = self.snapshots.folder();
+        let folder = self.snapshots.next_folder();
         read_files(&mut input, &call.files, folder.path())?;
         Ok(Ok((call, folder)))
     }
 
     async fn install(&self, call: &SnapshotRpc, folder: SnapshotFolder) -> RpcResult {
         let meta = call.meta().map_err(|error| {
-            tracing::warn!(%error, "a snapshot's announcement cannot be read");
+            tracing::warn!(%error, "unreadable announcement of a snapshot");
             PeerRejection::Unavailable
         })?;
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
         let installed = installed.map_err(|_| PeerRejection::Unavailable)?;
         Ok(RpcResponse::Installed { vote: (&installed.vote).into() })
-    }
-}
-
-impl Since {
-    /// When a caller gives up who has so much patience: it began to wait when it sent the call.
-    fn deadline(self, patience_micros: u64) -> tokio::time::Instant {
-        let patience = Duration::from_micros(patience_micros).min(PATIENCE_MAX);
-        (self.arrived + patience.saturating_sub(self.delay)).into()
     }
 }

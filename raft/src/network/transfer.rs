@@ -1,9 +1,8 @@
-//! Snapshots on their way: one stream of announcement and files, each file with
-//! its checksum, through bounded memory. What a snapshot is, is not known here.
+//! The snapshot stream: an announcement, then files, each with a checksum. Memory use is bounded.
 //!
 //! ```text
 //! length of the announcement (u32, big-endian) | announcement (a `Request`)
-//! for each file announced: its bytes | SHA-256 of them (32 bytes)
+//! per announced file: its bytes | SHA-256 of the bytes (32 bytes)
 //! ```
 
 use std::fs::File;
@@ -22,10 +21,10 @@ use crate::network::message::{Request, Rpc, RpcResponse, SnapshotRpc};
 use crate::state_machine::snapshot::Snapshot;
 use crate::types::NodeId;
 
-/// Bytes between the thread that reads files and the connection.
+/// Capacity of the pipe between the thread that reads files and the connection, in bytes.
 const PIPE_BYTES: usize = 1 << 20;
-/// Bytes read or written at a time.
-const PIECE_BYTES: usize = 256 << 10;
+/// Size of the copy buffer, in bytes.
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// Sends a snapshot, and waits until the peer has installed it.
 pub(crate) async fn send(
@@ -35,35 +34,36 @@ pub(crate) async fn send(
     vote: VoteRecord,
     snapshot: &Snapshot,
 ) -> Result<RpcResponse, RpcError> {
-    let unread = |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
+    let read_error =
+        |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
     let folder = snapshot.snapshot.path().to_owned();
-    let files = list(&folder).map_err(unread)?;
+    let files = list(&folder).map_err(read_error)?;
     let call = SnapshotRpc::new(vote, &snapshot.meta, files.clone());
     let request = codec::encode(&peers.request(Some(target), Rpc::Snapshot(call)));
-    let (near, far) = tokio::io::duplex(PIPE_BYTES);
+    let (input, output) = tokio::io::duplex(PIPE_BYTES);
     let writing = tokio::task::spawn_blocking(move || {
-        let mut out = SyncIoBridge::new(near);
+        let mut out = SyncIoBridge::new(input);
         write(&mut out, &request, &folder, &files)?;
         out.shutdown()
     });
-    let body = Body::wrap_stream(ReaderStream::with_capacity(far, PIECE_BYTES));
-    let answered = peers.send(Channel::Snapshot, address, body).await;
-    // A receiver that gave up has closed the pipe: the thread ends in any case.
+    let body = Body::wrap_stream(ReaderStream::with_capacity(output, BUFFER_BYTES));
+    let response = peers.send(Channel::Snapshot, address, body).await;
+    // The thread ends in any case: a receiver that stops early closes the pipe.
     match writing.await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, target, "a snapshot was not sent to its end"),
+        Ok(Err(error)) => tracing::warn!(%error, target, "snapshot not sent completely"),
         Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
     }
-    peers.accept(target, answered?)
+    peers.accept(target, response?)
 }
 
-/// Name and length of each file of a flat folder, by name.
+/// Name and length of each file in a flat folder, sorted by name.
 fn list(folder: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().into_string();
-        let name = name.map_err(|_| io::Error::other("a file has no readable name"))?;
+        let name = name.map_err(|_| io::Error::other("a file name is not UTF-8"))?;
         files.push((name, entry.metadata()?.len()));
     }
     files.sort();
@@ -86,7 +86,7 @@ fn write(
     out.flush()
 }
 
-/// Reads what comes before the files.
+/// Reads the announcement, which precedes the files.
 pub(crate) fn read_announcement(input: &mut impl Read) -> io::Result<Request> {
     let mut length = [0; 4];
     input.read_exact(&mut length)?;
@@ -99,8 +99,8 @@ pub(crate) fn read_announcement(input: &mut impl Read) -> io::Result<Request> {
     codec::decode(&bytes).map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Reads the announced files into `folder`, which must not exist yet. An error
-/// leaves part of them there.
+/// Reads the announced files into `folder`, which must not exist. After an error the folder
+/// holds a part of them.
 pub(crate) fn read_files(
     input: &mut impl Read,
     files: &[(String, u64)],
@@ -108,8 +108,8 @@ pub(crate) fn read_files(
 ) -> io::Result<()> {
     std::fs::create_dir(folder)?;
     for (name, length) in files {
-        if !is_plain(name) {
-            return Err(io::Error::other("a file's name is not a plain one"));
+        if !is_plain_name(name) {
+            return Err(io::Error::other("a file name has invalid characters"));
         }
         let mut file = File::create_new(folder.join(name))?;
         let sum = copy(input, &mut file, *length)?;
@@ -122,30 +122,30 @@ pub(crate) fn read_files(
     }
     match input.read(&mut [0])? {
         0 => Ok(()),
-        _ => Err(io::Error::other("more came than was announced")),
+        _ => Err(io::Error::other("the stream is longer than announced")),
     }
 }
 
-/// A name that stays within its folder.
-fn is_plain(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(allowed)
+/// Whether a name cannot leave its folder.
+fn is_plain_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
 }
 
 /// Copies exactly `length` bytes and returns their SHA-256.
 fn copy(from: &mut impl Read, to: &mut impl Write, length: u64) -> io::Result<[u8; 32]> {
     let mut sum = Sha256::new();
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut left = length;
-    while left > 0 {
-        let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
-        let read = from.read(&mut piece[..most])?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut remaining = length;
+    while remaining > 0 {
+        let limit = usize::try_from(remaining).unwrap_or(usize::MAX).min(BUFFER_BYTES);
+        let read = from.read(&mut buffer[..limit])?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        sum.update(&piece[..read]);
-        to.write_all(&piece[..read])?;
-        left -= read as u64;
+        sum.update(&buffer[..read]);
+        to.write_all(&buffer[..read])?;
+        remaining -= read as u64;
     }
     Ok(sum.finalize().into())
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_arrive_whole_or_not_at_all() {
+    fn damaged_streams_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         let (from, to) = (root.path().join("from"), root.path().join("to"));
         std::fs::create_dir(&from).unwrap();
@@ -170,17 +170,17 @@ mod tests {
         assert_eq!(std::fs::read(to.join("a.sst")).unwrap(), vec![7; 300_000]);
         assert_eq!(list(&to).unwrap(), files);
 
-        let refused = |bytes: &[u8], files: &[(String, u64)]| {
+        let is_rejected = |bytes: &[u8], files: &[(String, u64)]| {
             let folder = tempfile::tempdir().unwrap();
             read_files(&mut &bytes[..], files, &folder.path().join("x")).is_err()
         };
-        assert!(refused(&sent[..sent.len() - 1], &files), "cut off");
+        assert!(is_rejected(&sent[..sent.len() - 1], &files), "truncated");
         let mut flipped = sent.to_vec();
         flipped[1_000] ^= 1;
-        assert!(refused(&flipped, &files), "damaged");
-        assert!(refused(&[sent, b"x"].concat(), &files), "longer");
+        assert!(is_rejected(&flipped, &files), "damaged");
+        assert!(is_rejected(&[sent, b"x"].concat(), &files), "longer");
         for name in ["../evil", "", ".", "..", "/etc/passwd", "a/b"] {
-            assert!(refused(sent, &[(name.into(), 0)]), "{name}");
+            assert!(is_rejected(sent, &[(name.into(), 0)]), "{name}");
         }
     }
 }

@@ -1,6 +1,23 @@
-//! openraft's state machine over `storage::Writer`. It adds one rule of its own:
-//! an entry is applied only once the log is synced past it, so that after a
-//! power cut the state is never ahead of its log.
+//! openraft's state machine over `storage::Writer`.
+//!
+//! # Problem
+//! Raft commits an entry once a majority has synced it. This node may be in the minority: its
+//! own log may hold the entry unsynced. If it applied the entry then, a flush could make the
+//! state durable before the log. After a power failure the state would be ahead of its log, and
+//! the log would end before entries that this node has already applied.
+//!
+//! # Rule
+//! [`StateMachine::apply`] waits until the local log is synced up to the entry, then applies it.
+//!
+//! # Invariants
+//! - Durable state is never ahead of the durable log.
+//! - Entries are applied one by one, in log order. Each is one atomic write of its changes and
+//!   its position, so a restart continues after the last applied entry.
+//! - Readers see an entry before its submitter receives the response.
+//! - An error or a panic in apply stops the node. Otherwise it would diverge from the others.
+//!
+//! A snapshot has no copy at first: it only makes the state durable, so that the log below may
+//! be purged. A copy for a follower is made on request ([`StateMachine::get_current_snapshot`]).
 
 pub(crate) mod snapshot;
 
@@ -17,13 +34,15 @@ use tokio::sync::watch;
 use crate::fault::Fault;
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
-use crate::state_machine::snapshot::{Builder, Snapshot, SnapshotFolder, Snapshots, meta, names};
+use crate::state_machine::snapshot::{
+    Builder, Snapshot, SnapshotFolder, Snapshots, log_state, snapshot_meta,
+};
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 
-/// openraft over this state machine.
+/// openraft with this state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
-/// The state machine, as openraft sees it.
+/// The state machine.
 pub(crate) struct StateMachine {
     writer: Writer,
     log: Option<LogWriter>,
@@ -33,7 +52,7 @@ pub(crate) struct StateMachine {
 }
 
 impl StateMachine {
-    /// `log` is only absent in the conformance suite, which applies entries that no log holds.
+    /// `log` is `None` in the conformance suite only, which applies entries without a log.
     pub(crate) fn new(
         writer: Writer,
         log: Option<LogWriter>,
@@ -44,7 +63,7 @@ impl StateMachine {
         Self { writer, log, snapshots, applied, fault }
     }
 
-    /// Index of the last entry that readers see.
+    /// Index of the last applied entry.
     pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
@@ -63,8 +82,8 @@ impl StateMachine {
         self.writer.apply(storage::Entry { index, log_id, body })
     }
 
-    fn failed(&self, error: &storage::Error) -> io::Error {
-        self.fault.storage(error);
+    fn report(&self, error: &storage::Error) -> io::Error {
+        self.fault.report_storage(error);
         io::Error::other(error.to_string())
     }
 }
@@ -74,7 +93,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        names(&self.writer.reader().position()).map_err(|error| self.failed(&error))
+        log_state(&self.writer.reader().position()).map_err(|error| self.report(&error))
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
@@ -86,18 +105,17 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             if let Some(log) = &self.log {
                 log.synced_to(index).await?;
             }
-            // The engine may stall a write: heartbeats and votes move away meanwhile. A panic
-            // here would leave raft waiting for an answer for ever.
+            // The engine may block, so raft's other tasks move to another thread. A panic must
+            // become an error: openraft would wait for the result without end.
             let applied = catch_unwind(AssertUnwindSafe(|| {
                 tokio::task::block_in_place(|| self.apply_one(entry))
             }));
-            let answer = applied
+            let outcome = applied
                 .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
-                .map_err(|error| self.failed(&error))?;
+                .map_err(|error| self.report(&error))?;
             self.applied.send_replace(index);
-            // Last: who gets the answer must be able to read what it says.
             if let Some(responder) = responder {
-                responder.send(answer);
+                responder.send(outcome);
             }
         }
         Ok(())
@@ -112,12 +130,12 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotFolder,
     ) -> io::Result<()> {
-        let announced =
-            |position: &Position| self::meta(position).is_ok_and(|found| found == *meta);
-        // This blocks for as long as the state is large: other tasks move away.
+        let is_announced =
+            |position: &Position| snapshot_meta(position).is_ok_and(|found| found == *meta);
+        // Blocks in proportion to the size of the state.
         let installed =
-            tokio::task::block_in_place(|| self.writer.install(snapshot.path(), announced));
-        installed.map_err(|error| self.failed(&error))?;
+            tokio::task::block_in_place(|| self.writer.install(snapshot.path(), is_announced));
+        installed.map_err(|error| self.report(&error))?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
     }
@@ -126,10 +144,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         if self.writer.reader().position().log_id.is_empty() {
             return Ok(None);
         }
-        let folder = self.snapshots.folder();
+        let folder = self.snapshots.next_folder();
         let position = tokio::task::block_in_place(|| self.writer.checkpoint(folder.path()))
-            .map_err(|error| self.failed(&error))?;
-        let meta = meta(&position).map_err(|error| self.failed(&error))?;
+            .map_err(|error| self.report(&error))?;
+        let meta = snapshot_meta(&position).map_err(|error| self.report(&error))?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
     }
 }

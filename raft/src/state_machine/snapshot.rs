@@ -1,5 +1,5 @@
-//! Snapshots: what one is on disk, and how building one makes the state durable.
-//! Sending them is the transport's business.
+//! Snapshots: folders with copies of the state, their metadata, and the builder that makes the
+//! state durable. `network/transfer.rs` sends them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use storage::{Flusher, codec};
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig};
 
-/// openraft's snapshot, with its files.
+/// openraft's snapshot, with its folder.
 pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, SnapshotFolder>;
 
-/// A folder with a copy of a state. Removed when dropped, unless it was moved.
+/// A folder with a copy of a state. A drop removes the folder, unless the engine has moved it.
 #[derive(Debug)]
 pub struct SnapshotFolder {
     path: PathBuf,
@@ -32,15 +32,15 @@ impl Drop for SnapshotFolder {
     fn drop(&mut self) {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %self.path.display(), %error, "snapshot folder stays behind");
+                tracing::warn!(path = %self.path.display(), %error, "snapshot folder not removed");
             }
             _ => {}
         }
     }
 }
 
-/// Where snapshot folders are made. All of one process are distinct; what an
-/// earlier process left is removed at start.
+/// The parent of all snapshot folders. Folders of one process have distinct names. A start
+/// removes the folders of earlier processes.
 #[derive(Clone)]
 pub(crate) struct Snapshots {
     root: PathBuf,
@@ -57,21 +57,21 @@ impl Snapshots {
         Ok(Self { root, next: Arc::default() })
     }
 
-    /// A folder that does not exist yet.
-    pub(crate) fn folder(&self) -> SnapshotFolder {
+    /// A new folder name. The caller creates the folder.
+    pub(crate) fn next_folder(&self) -> SnapshotFolder {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         SnapshotFolder { path: self.root.join(number.to_string()) }
     }
 }
 
-/// Raft's names for where a state stands.
-pub(crate) fn meta(position: &Position) -> storage::Result<SnapshotMeta> {
-    let (last_log_id, last_membership) = names(position)?;
+/// The snapshot metadata of a state at `position`.
+pub(crate) fn snapshot_meta(position: &Position) -> storage::Result<SnapshotMeta> {
+    let (last_log_id, last_membership) = log_state(position)?;
     Ok(SnapshotMeta { last_log_id, last_membership })
 }
 
-/// Last applied entry and membership of a position.
-pub(crate) fn names(position: &Position) -> storage::Result<(Option<LogId>, StoredMembership)> {
+/// Last applied entry and membership of a state at `position`.
+pub(crate) fn log_state(position: &Position) -> storage::Result<(Option<LogId>, StoredMembership)> {
     let last = match &position.log_id[..] {
         [] => None,
         bytes => Some(codec::decode::<LogIdRecord>(bytes)?.into()),
@@ -83,8 +83,8 @@ pub(crate) fn names(position: &Position) -> storage::Result<(Option<LogId>, Stor
     Ok((last, membership))
 }
 
-/// Builds a snapshot by making the state durable up to where it is: the log
-/// below may then go. Nothing is copied; a copy is made when a peer needs one.
+/// Builds a snapshot: makes the state durable at its position, so that the log below may be
+/// purged. It copies nothing. A copy is made when a follower needs one.
 pub(crate) struct Builder {
     pub(crate) flusher: Flusher,
     pub(crate) snapshots: Snapshots,
@@ -96,7 +96,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let flushed = tokio::task::block_in_place(|| self.flusher.flush());
         let position = flushed.map_err(io::Error::other)?;
-        let meta = meta(&position).map_err(io::Error::other)?;
-        Ok(Snapshot { meta, snapshot: self.snapshots.folder() })
+        let meta = snapshot_meta(&position).map_err(io::Error::other)?;
+        Ok(Snapshot { meta, snapshot: self.snapshots.next_folder() })
     }
 }

@@ -1,6 +1,6 @@
-//! A batch in the making: the state as it would be once the facts decided so
-//! far are applied. An overlay of rows, filled by the same translation that
-//! `apply` uses, so a later command sees what an earlier one did.
+//! The draft of a batch: the changes decided so far, and the state as they leave it. An overlay
+//! of rows over the applied state, filled by the same translation that `apply` uses, so that a
+//! later command reads what an earlier one did.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,22 +8,20 @@ use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec;
-use crate::decide::fire::MemoryEvent;
-use crate::decide::tick::judge;
-use crate::engine::Reader;
 use crate::error::Result;
 use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
-use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, Event, EventKind};
-use crate::model::memory::{Memory, MemoryRecord};
+use crate::model::journal::{Cursor, EventKind};
+use crate::model::memory::MemoryRecord;
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
-use crate::model::trigger::{Firings, Notification};
+use crate::model::trigger::{Firings, Notification, TriggerEvent};
+use crate::model::trigger_match::HeatTransition;
+use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::view::View;
 
@@ -32,18 +30,19 @@ pub const BATCH_BYTES: usize = 1 << 20;
 /// Most bytes that one command may decide to.
 pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 
-/// Triggers that one command asks: some 50 ns each. Then it leaves further memories to the
-/// next one, and at most so many are asked for one memory after that.
+/// Triggers that one command evaluates, some 50 ns each, before it leaves further memories to
+/// the next command.
 const EVALUATIONS_SOFT_MAX: usize = 200_000;
+/// Most triggers that one command evaluates.
 const EVALUATIONS_MAX: usize = 1_000_000;
 
-/// More than one firing decides to: a label written anew, a delivery with it, a message.
+/// Upper bound of the bytes of one firing: a new label, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
 
 /// A drafted row: its bytes, or `None` when it is deleted.
 type RowState = Option<Vec<u8>>;
 
-/// Decided facts that are in no log yet.
+/// Decided changes that are not in the log yet.
 pub struct Draft<'a> {
     base: &'a Reader,
     position: Position,
@@ -51,44 +50,55 @@ pub struct Draft<'a> {
     changes: Vec<Change>,
     /// Rows as the changes leave them.
     rows: BTreeMap<Vec<u8>, RowState>,
-    /// What each write to `rows` replaced, so that a refused command can be undone.
+    /// What each write to `rows` replaced, so that a rejected command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
     stamp_requested: bool,
-    /// Triggers of tenants of which a command changed some.
+    /// Triggers of the tenants whose triggers a command changed.
     triggers: BTreeMap<TenantId, Arc<Triggers>>,
-    /// Configuration and tick of the tenant that was last asked about: read for each memory.
+    /// Cached settings and tick of the tenant read last: they are read for each memory.
     thermo: RefCell<Option<(TenantId, Arc<Thermo>)>>,
     last_tick: RefCell<Option<(TenantId, Arc<Tick>)>>,
-    /// What belongs to the present command.
+    /// State of the present command.
     pub(super) command: CommandState,
 }
 
-/// What a draft knows of the command that is being decided.
+/// The state of the command that is being decided.
 #[derive(Default)]
 pub(super) struct CommandState {
-    /// Where it began.
-    pub(super) mark: Mark,
-    /// What its actor may touch, once it was looked up.
+    /// Where the command began.
+    mark: Mark,
+    /// What its actor may access, once that was read.
     pub(super) access: Option<Access>,
-    /// What owners of triggers may know of, once that was looked up.
+    /// What owners of triggers may access, once that was read.
     pub(super) owners: BTreeMap<KeyId, Access>,
-    /// Triggers that were asked.
-    pub(super) asked: usize,
-    /// Bytes that firings decided to, and may where there is a bound of their own.
+    /// Triggers that were evaluated.
+    pub(super) evaluations: usize,
+    /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
-    /// What happened that triggers may wait for.
+    /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
-    /// What triggers said.
+    /// Notifications of the triggers that fired.
     pub(super) notifications: Vec<Notification>,
-    /// Firings that there was no room for, by tenant.
+    /// Firings per tenant that exceeded the command's limits.
     pub(super) skipped: BTreeMap<TenantId, u64>,
-    /// The tick that it takes a step of: the state has it as it was before.
+    /// The tick that the command takes a step of; the state holds it as it was before.
     pub(super) tick: Option<Arc<Tick>>,
 }
 
-/// A point of a draft to go back to.
+/// Something that happened to a memory, for which triggers may wait.
+pub(super) struct MemoryEvent {
+    pub(super) tenant: TenantId,
+    pub(super) event: TriggerEvent,
+    pub(super) id: MemoryId,
+    /// How often it happened.
+    pub(super) times: u32,
+    /// How the heat moved, for events of ticks.
+    pub(super) transition: Option<HeatTransition>,
+}
+
+/// A point of a draft that it can be rewound to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Mark {
     changes: usize,
@@ -124,12 +134,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether there is nothing to log: no change, and nobody asked for a stamp.
+    /// Whether there is nothing to log: no change, and no requested stamp.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && !self.stamp_requested
     }
 
-    /// Logs this draft even without a change, so that the clock moves.
+    /// Logs this draft even without a change, so that the cluster clock advances.
     pub(crate) fn request_stamp(&mut self) {
         self.stamp_requested = true;
     }
@@ -162,22 +172,22 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a command of this draft drops a tenant's receipts or events.
-    pub(crate) fn trims(&self, tenant: TenantId) -> bool {
+    pub(crate) fn has_expired(&self, tenant: TenantId) -> bool {
         self.changes.iter().any(|change| match change {
             Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
             _ => false,
         })
     }
 
-    /// Whether a command of this draft has every node hash its state.
-    pub(crate) fn marks(&self) -> bool {
+    /// Whether a command of this draft makes every node hash its state.
+    pub(crate) fn has_verify_mark(&self) -> bool {
         self.changes.iter().any(|change| matches!(change, Change::VerifyMark(_)))
     }
 
     pub(crate) fn push(&mut self, change: Change) {
-        // An event's cursor is only known when its entry is applied; no rule reads
-        // events back, and so the placeholder below is never asked for. Ranges are
-        // dropped by upkeep alone, which reads nothing that it dropped.
+        // An event's cursor is only known when its entry is applied. No rule reads events back,
+        // so the placeholder below is never read. Only expiry drops ranges, and it reads
+        // nothing that it dropped.
         for write in change.rows(Cursor::default()) {
             match write {
                 RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
@@ -185,13 +195,13 @@ impl<'a> Draft<'a> {
                 RowWrite::DeleteRange(..) => {}
             }
         }
-        self.watch(&change);
+        self.update_triggers(&change);
         self.bytes += change.size_bytes();
         self.changes.push(change);
     }
 
-    /// Has triggers be as a change leaves them.
-    fn watch(&mut self, change: &Change) {
+    /// Applies a change to the drafted triggers.
+    fn update_triggers(&mut self, change: &Change) {
         let (tenant, id, trigger) = match change {
             Change::TriggerPut(tenant, id, trigger) => (*tenant, *id, Some(trigger)),
             Change::TriggerRemoved(tenant, id) => (*tenant, *id, None),
@@ -214,25 +224,35 @@ impl<'a> Draft<'a> {
         self.undo.push((key, before));
     }
 
-    /// Begins with the next command.
+    /// Begins the next command.
     pub(super) fn begin(&mut self) -> Mark {
         let mark = self.mark();
         self.command = CommandState { mark, ..CommandState::default() };
         mark
     }
 
-    /// Whether the present command has no room for what one more firing may decide to, or has
-    /// kept others waiting for long enough.
-    pub(crate) fn is_full(&self) -> bool {
-        let CommandState { mark, asked, fired_bytes, fired_bytes_max, .. } = &self.command;
-        self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
-            || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
-            || *asked > EVALUATIONS_MAX
+    /// Bytes of changes of the present command.
+    pub(crate) fn command_bytes(&self) -> usize {
+        self.bytes_since(self.command.mark)
     }
 
-    /// Whether a command that goes on with the next memory should leave that to another one.
+    /// Emits an event of a memory, for which triggers may wait.
+    pub(super) fn emit(&mut self, tenant: TenantId, event: TriggerEvent, id: MemoryId, times: u32) {
+        self.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
+    }
+
+    /// Whether the present command has no room for one more firing, or has evaluated as many
+    /// triggers as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        let CommandState { mark, evaluations, fired_bytes, fired_bytes_max, .. } = &self.command;
+        self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
+            || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
+            || *evaluations > EVALUATIONS_MAX
+    }
+
+    /// Whether a command on several memories should leave the rest to another command.
     pub(crate) fn is_past_soft_limit(&self, mark: Mark) -> bool {
-        self.bytes_since(mark) > BATCH_BYTES || self.command.asked > EVALUATIONS_SOFT_MAX
+        self.bytes_since(mark) > BATCH_BYTES || self.command.evaluations > EVALUATIONS_SOFT_MAX
     }
 
     /// A tenant's triggers, earlier commands included.
@@ -241,7 +261,7 @@ impl<'a> Draft<'a> {
         changed.unwrap_or_else(|| self.base.trigger_set(tenant))
     }
 
-    /// What a trigger has done so far, earlier commands included.
+    /// The firings of a trigger, earlier commands included.
     pub(crate) fn firings(&self, tenant: TenantId, id: TriggerId) -> Result<Firings> {
         match self.rows.get(&Key::Firings(tenant, id).bytes()) {
             Some(Some(row)) => codec::decode(row),
@@ -258,7 +278,7 @@ impl<'a> Draft<'a> {
         self.bytes - mark.bytes
     }
 
-    /// Forgets everything pushed since `mark`.
+    /// Undoes everything pushed since `mark`.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         self.changes.truncate(mark.changes);
         self.bytes = mark.bytes;
@@ -266,7 +286,7 @@ impl<'a> Draft<'a> {
         if !self.triggers.is_empty() {
             self.triggers.clear();
             for change in std::mem::take(&mut self.changes) {
-                self.watch(&change);
+                self.update_triggers(&change);
                 self.changes.push(change);
             }
         }
@@ -295,9 +315,9 @@ impl<'a> Draft<'a> {
         Ok(thermo)
     }
 
-    /// The tick that anchors are written in view of: the one that this command takes a step of,
-    /// else the state's.
-    fn present_tick(&self, tenant: TenantId) -> Result<Option<Arc<Tick>>> {
+    /// The tick that new anchors refer to: the one that this command takes a step of, else the
+    /// state's.
+    pub(super) fn present_tick(&self, tenant: TenantId) -> Result<Option<Arc<Tick>>> {
         if let Some(tick) = &self.command.tick {
             return Ok(Some(Arc::clone(tick)));
         }
@@ -311,45 +331,9 @@ impl<'a> Draft<'a> {
         Ok(tick)
     }
 
-    /// Clock of the batch before this one: nothing in the state is younger.
+    /// Cluster clock of the batch before this one: nothing in the state is younger.
     pub(crate) fn clock(&self) -> Timestamp {
         self.position.clock
-    }
-
-    /// Has a memory anchored as of now. `before` is the memory as it is without that: a
-    /// tick that is under way judges it by that first.
-    pub(crate) fn anchor(
-        &mut self,
-        tenant: TenantId,
-        before: &MemoryRecord,
-        anchor: Anchor,
-    ) -> Result<()> {
-        let Some(tick) = self.present_tick(tenant)? else { return Ok(()) };
-        if tick.is_before(before.id) {
-            judge(self, tenant, &tick, before);
-        }
-        let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
-        self.push(Change::AnchorPut(
-            tenant,
-            before.id,
-            Anchor { at: self.now, tick_heat, ..anchor },
-        ));
-        Ok(())
-    }
-
-    /// Appends what happened to a memory.
-    pub(crate) fn append(
-        &mut self,
-        tenant: TenantId,
-        actor: Option<KeyId>,
-        kind: EventKind,
-        (subject, memory): (MemoryId, &Memory),
-        details: Vec<String>,
-    ) {
-        let namespace = memory.namespace.clone();
-        let subject = Some(subject);
-        let event = Event { at: self.now, kind, actor, subject, namespace, details };
-        self.push(Change::EventAppended(tenant, event));
     }
 
     /// A memory as it is now, earlier commands of this draft included.
@@ -358,7 +342,7 @@ impl<'a> Draft<'a> {
         self.memory_record(tenant, id, &thermo, self.now)
     }
 
-    /// Memories of a tenant, earlier commands included: each creation and each
+    /// Number of a tenant's memories, earlier commands included: each creation and each
     /// deletion appends its event.
     pub(crate) fn memories(&self, tenant: TenantId) -> u64 {
         let mut memories = self.base.counts(tenant).memories;
@@ -366,7 +350,7 @@ impl<'a> Draft<'a> {
             match change {
                 Change::EventAppended(of, event) if *of == tenant => match event.kind {
                     EventKind::Created => memories += 1,
-                    EventKind::Deleted => memories = memories.saturating_sub(1),
+                    EventKind::Deleted { .. } => memories = memories.saturating_sub(1),
                     _ => {}
                 },
                 _ => {}

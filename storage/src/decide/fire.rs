@@ -1,87 +1,51 @@
-//! What happened to memories fires triggers: in the order of their creation, each on top of
-//! what the one before did, all in the batch of what happened. What they do raises nothing
-//! further, so no trigger sets off another, or itself.
+//! Firing of triggers. What a command does to memories emits events; each event evaluates the
+//! triggers that wait for it, in the order of their creation, each on top of what the one
+//! before changed. All of it is part of the command's batch. Actions emit no events, so a
+//! trigger cannot fire another one, or itself.
 
 use crate::change::Change;
-use crate::decide::tenant::access_of;
-use crate::decide::{Draft, memory, outbox};
-use crate::engine::Reader;
+use crate::decide::context::Context;
+use crate::decide::draft::{Draft, MemoryEvent};
+use crate::decide::memory::{MemoryUpdate, commit_update};
+use crate::decide::outbox;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
-use crate::model::journal::{Event, EventKind};
+use crate::model::journal::{Event, EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
-use crate::model::pattern::Folded;
-use crate::model::score::rounded;
-use crate::model::template::About;
+use crate::model::pattern::FoldedText;
+use crate::model::template::TemplateContext;
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{
-    Firings, HeatTransition, Notification, SkipReason, Subject, TAG_BYTES_MAX, Trigger,
-    TriggerAction, TriggerEvent,
+    Firings, Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent,
 };
+use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
+use crate::reader::Reader;
 use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
 const DEPRECATED_REST: f64 = 0.5;
-/// Words of a label that a tag is made of when nobody says.
+/// Words of a label that a derived tag consists of.
 const TAG_WORDS: usize = 3;
 /// Characters of a label that the journal keeps beside a firing.
 const FIRED_LABEL_CHARS: usize = 120;
 
-/// Something that triggers may wait for.
-pub(super) struct MemoryEvent {
-    tenant: TenantId,
-    event: TriggerEvent,
-    id: MemoryId,
-    /// How often it happened.
-    times: u32,
-    transition: Option<HeatTransition>,
-}
+/// Whether a trigger may fire, or what keeps it from firing.
+type Evaluated = std::result::Result<(), SkipReason>;
 
-pub(super) fn emit(draft: &mut Draft<'_>, tenant: TenantId, event: TriggerEvent, id: MemoryId) {
-    emit_times(draft, tenant, event, id, 1);
-}
-
-pub(super) fn emit_times(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    event: TriggerEvent,
-    id: MemoryId,
-    times: u32,
-) {
-    draft.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
-}
-
-/// Raises what a tick found.
-pub(super) fn emit_transition(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    event: TriggerEvent,
-    id: MemoryId,
-    transition: HeatTransition,
-) {
-    draft.command.events.push(MemoryEvent {
-        tenant,
-        event,
-        id,
-        times: 1,
-        transition: Some(transition),
-    });
-}
-
-/// Fires what waits for what was raised, and says how many triggers fired.
+/// Evaluates the triggers that wait for the emitted events. Returns how many fired.
 pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
     let mut fired = 0;
-    // What they change may have a tick judge a memory that it has not come to: once, since
-    // that is anchored anew then.
+    // An action may change a memory before the tick under way has evaluated it, which emits
+    // its heat transition: once, since the change anchors the memory.
     while !draft.command.events.is_empty() {
-        for raised in std::mem::take(&mut draft.command.events) {
-            for _ in 0..raised.times {
-                let now = fire_once(draft, &raised)?;
-                fired += now;
-                if now == 0 {
+        for event in std::mem::take(&mut draft.command.events) {
+            for _ in 0..event.times {
+                let count = fire_once(draft, &event)?;
+                fired += count;
+                if count == 0 {
                     break;
                 }
             }
@@ -90,205 +54,233 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
     Ok(fired)
 }
 
-/// Has the journal say what there was no room for.
+/// Records the firings that exceeded the limits of the command in the journal.
 pub(super) fn record_skipped(draft: &mut Draft<'_>) {
-    for (tenant, skipped) in std::mem::take(&mut draft.command.skipped) {
-        let (at, kind, details) =
-            (draft.now(), EventKind::FiringsSkipped, vec![skipped.to_string()]);
-        let (actor, subject, namespace) = (None, None, String::new());
-        let event = Event { at, kind, actor, subject, namespace, details };
+    for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
+        let event = Event {
+            at: draft.now(),
+            actor: None,
+            subject: None,
+            namespace: String::new(),
+            kind: EventKind::FiringsSkipped { count },
+        };
         draft.push(Change::EventAppended(tenant, event));
     }
 }
 
-fn fire_once(draft: &mut Draft<'_>, raised: &MemoryEvent) -> Result<u64> {
-    let (tenant, event) = (raised.tenant, raised.event);
-    let triggers = draft.triggers(tenant);
-    let waiting = triggers.on(event);
+fn fire_once(draft: &mut Draft<'_>, event: &MemoryEvent) -> Result<u64> {
+    let triggers = draft.triggers(event.tenant);
+    let waiting = triggers.on(event.event);
     if waiting.is_empty() {
         return Ok(0);
     }
-    // One that the same command deleted fires nothing.
-    let Some(mut present) = draft.present(tenant, raised.id)? else { return Ok(0) };
-    let mut label = Folded::new(&present.memory.label);
+    // A memory that the same command deleted fires nothing.
+    let Some(present) = draft.present(event.tenant, event.id)? else { return Ok(0) };
+    let mut subject = FiringSubject::new(present);
     let mut fired = 0;
     for compiled in waiting {
-        let subject = (&present, &label, raised.transition);
-        draft.command.asked += 1;
-        if judge(draft, tenant, event, compiled, subject)?.is_err() {
+        draft.command.evaluations += 1;
+        if evaluate_one(draft, event, compiled, &subject)?.is_err() {
             continue;
         }
         if draft.is_full() {
-            *draft.command.skipped.entry(tenant).or_default() += 1;
+            *draft.command.skipped.entry(event.tenant).or_default() += 1;
             continue;
         }
-        let began = draft.mark();
-        let has_changed = act(draft, tenant, raised, compiled, &present)?;
-        draft.command.fired_bytes += draft.bytes_since(began);
-        if has_changed {
-            let Some(after) = draft.present(tenant, raised.id)? else { return Ok(fired) };
-            if after.memory.label != present.memory.label {
-                label = Folded::new(&after.memory.label);
-            }
-            present = after;
+        let mark = draft.mark();
+        let has_changed = perform(draft, event, compiled, &subject.record)?;
+        draft.command.fired_bytes += draft.bytes_since(mark);
+        if has_changed && !subject.reload(draft, event)? {
+            return Ok(fired);
         }
         fired += 1;
     }
     Ok(fired)
 }
 
-/// Whether a trigger fires.
-fn judge(
+/// A memory for which triggers are evaluated, with its label folded for patterns.
+struct FiringSubject {
+    record: MemoryRecord,
+    label: FoldedText,
+}
+
+impl FiringSubject {
+    fn new(record: MemoryRecord) -> Self {
+        let label = FoldedText::new(&record.memory.label);
+        Self { record, label }
+    }
+
+    /// Reads the memory again after a change; false if it is gone. Folds the label only if it
+    /// changed.
+    fn reload(&mut self, draft: &Draft<'_>, event: &MemoryEvent) -> Result<bool> {
+        let Some(after) = draft.present(event.tenant, event.id)? else { return Ok(false) };
+        if after.memory.label != self.record.memory.label {
+            self.label = FoldedText::new(&after.memory.label);
+        }
+        self.record = after;
+        Ok(true)
+    }
+}
+
+fn evaluate_one(
     draft: &mut Draft<'_>,
-    tenant: TenantId,
-    event: TriggerEvent,
+    event: &MemoryEvent,
     compiled: &CompiledTrigger,
-    (present, label, transition): (&MemoryRecord, &Folded, Option<HeatTransition>),
-) -> Result<std::result::Result<(), SkipReason>> {
+    subject: &FiringSubject,
+) -> Result<Evaluated> {
     let CompiledTrigger { id, trigger, pattern } = compiled;
-    let subject = Subject { memory: &present.memory, label, heat: present.heat, transition };
-    if let Err(why) = trigger.holds(event, &subject, pattern.as_ref()) {
-        return Ok(Err(why));
+    let memory = &subject.record.memory;
+    let (label, heat, transition) = (&subject.label, subject.record.heat, event.transition);
+    let candidate = Subject { memory, label, heat, transition };
+    if let Err(reason) = trigger.matches(event.event, &candidate, pattern.as_ref()) {
+        return Ok(Err(reason));
     }
     let is_bounded = trigger.max_fires.is_some() || trigger.cooldown_seconds > 0;
-    if is_bounded && let Err(why) = trigger.may_fire(&draft.firings(tenant, *id)?, draft.now()) {
-        return Ok(Err(why));
+    if is_bounded
+        && let Err(reason) = trigger.may_fire(&draft.firings(event.tenant, *id)?, draft.now())
+    {
+        return Ok(Err(reason));
     }
     match trigger.owner {
-        Some(owner) if !may_know(draft, tenant, owner, &present.memory.namespace)? => {
+        Some(owner) if !owner_has_access(draft, event.tenant, owner, &memory.namespace)? => {
             Ok(Err(SkipReason::Access))
         }
         _ => Ok(Ok(())),
     }
 }
 
-/// Whether the owner of a trigger may know of what lies in a namespace: not if its key is gone.
-fn may_know(
+/// Whether a trigger's owner may access a namespace; not if its key was deleted.
+fn owner_has_access(
     draft: &mut Draft<'_>,
     tenant: TenantId,
     owner: KeyId,
     namespace: &str,
 ) -> Result<bool> {
     if !draft.command.owners.contains_key(&owner) {
-        let is_there = draft.bytes(&Key::ApiKey(tenant, owner))?.is_some();
-        let access = if is_there { access_of(draft, tenant, owner)? } else { Access::nothing() };
+        let exists = draft.bytes(&Key::ApiKey(tenant, owner))?.is_some();
+        let access = if exists { draft.access_of_key(tenant, owner)? } else { Access::none() };
         draft.command.owners.insert(owner, access);
     }
     Ok(draft.command.owners[&owner].allows(namespace))
 }
 
-/// Does what a trigger does, and says whether that changed the memory.
-fn act(
+/// Performs a trigger's action and records the firing. Returns whether the memory changed.
+fn perform(
     draft: &mut Draft<'_>,
-    tenant: TenantId,
-    raised: &MemoryEvent,
+    event: &MemoryEvent,
     compiled: &CompiledTrigger,
     present: &MemoryRecord,
 ) -> Result<bool> {
-    let event = raised.event;
+    let tenant = event.tenant;
     let CompiledTrigger { id, trigger, .. } = compiled;
     let firings = draft.firings(tenant, *id)?;
     let (count, total) = (firings.count + 1, firings.total + 1);
     let firings = Firings { count, total, last_at: Some(draft.now()) };
     draft.push(Change::FiringsPut(tenant, *id, firings));
-    let memory = &present.memory;
-    let (change, result) = match &trigger.action {
+    let mut context = Context { draft, tenant, actor: None };
+    let (update, result) = match &trigger.action {
         TriggerAction::Webhook { .. } => {
-            (None, outbox::enqueue(draft, tenant, (*id, trigger), total, event, present)?)
+            let firing = outbox::Firing { id: *id, trigger, number: total, event: event.event };
+            (None, outbox::enqueue(&mut context, &firing, present)?)
         }
         TriggerAction::Notify { template } => {
-            let heat = present.heat;
-            let about = About { event, id: present.id, memory, heat };
-            let message = about.message(template.as_deref());
-            // What a tick found is nothing that the caller did.
-            if raised.transition.is_none() {
-                draft.command.notifications.push(Notification {
-                    trigger: *id,
-                    trigger_name: trigger.name.clone(),
-                    event,
-                    memory: present.id,
-                    message: message.clone(),
-                });
-            }
-            (None, message)
+            (None, notify(&mut context, event, compiled, template.as_deref(), present))
         }
-        action => changed(action, present),
+        action => effect(action, present),
     };
-    let label = memory.label.chars().take(FIRED_LABEL_CHARS).collect();
-    let said = vec![
-        id.to_string(),
-        trigger.name.clone(),
-        event.name().to_owned(),
-        trigger.action.name().to_owned(),
-        label,
+    let fired = FiredTrigger {
+        trigger: *id,
+        trigger_name: trigger.name.clone(),
+        event: event.event,
+        action: trigger.action.kind(),
+        label: present.memory.label.chars().take(FIRED_LABEL_CHARS).collect(),
         result,
-    ];
-    draft.append(tenant, None, EventKind::Fired, (present.id, memory), said);
-    let Some(Changed { memory, heat, fields }) = change else { return Ok(false) };
-    let fields = fields.iter().map(|field| (*field).to_owned()).collect();
-    memory::settle(draft, tenant, None, present, memory, heat, fields)?;
+    };
+    context.append(present.id, &present.memory, EventKind::TriggerFired(Box::new(fired)));
+    let Some(update) = update else { return Ok(false) };
+    commit_update(&mut context, present, update)?;
     Ok(true)
 }
 
-/// What an action makes of a memory.
-struct Changed {
-    memory: Memory,
-    heat: Option<f32>,
-    fields: &'static [&'static str],
+fn notify(
+    context: &mut Context<'_, '_>,
+    event: &MemoryEvent,
+    compiled: &CompiledTrigger,
+    template: Option<&str>,
+    present: &MemoryRecord,
+) -> FiringResult {
+    let (memory, heat) = (&present.memory, present.heat);
+    let values = TemplateContext { event: event.event, id: present.id, memory, heat };
+    let message = values.render(template);
+    // The caller did not cause what a tick finds.
+    if event.transition.is_none() {
+        context.draft.command.notifications.push(Notification {
+            trigger: compiled.id,
+            trigger_name: compiled.trigger.name.clone(),
+            event: event.event,
+            memory: present.id,
+            message: message.clone(),
+        });
+    }
+    FiringResult::Notified { message }
 }
 
-/// What an action changes, and what the journal says of it.
-fn changed(action: &TriggerAction, present: &MemoryRecord) -> (Option<Changed>, String) {
+/// The update that an action makes to a memory, if any, and its result.
+fn effect(action: &TriggerAction, present: &MemoryRecord) -> (Option<MemoryUpdate>, FiringResult) {
     let memory = present.memory.clone();
-    let transition = |after: f64| format!("heat {} to {}", rounded(present.heat), rounded(after));
+    let heat_changed = |to: f64| FiringResult::HeatChanged { from: present.heat, to };
     match action {
         TriggerAction::Boost { strength } => {
             let heat = (present.heat + strength).min(1.0);
-            // Whoever sets its heat wants it at hand.
+            // Setting the heat restores a memory to the hot tier.
             let memory = Memory { archived_at: None, ..memory };
-            let changed = Changed { memory, heat: Some(heat as f32), fields: &["current_heat"] };
-            (Some(changed), transition(heat))
+            let fields = vec![MemoryField::CurrentHeat];
+            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
         }
-        TriggerAction::Pin if memory.is_pinned => (None, "was pinned already".into()),
+        TriggerAction::Pin if memory.is_pinned => (None, FiringResult::AlreadyPinned),
         TriggerAction::Pin => {
             let memory = Memory { is_pinned: true, archived_at: None, ..memory };
-            (Some(Changed { memory, heat: None, fields: &["is_pinned"] }), "pinned".into())
+            let fields = vec![MemoryField::IsPinned];
+            (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Pinned)
         }
         TriggerAction::Deprecate => {
             let heat = present.heat * DEPRECATED_REST;
             let memory = Memory { decay_class: DecayClass::Volatile, ..memory };
-            let fields = &["current_heat", "decay_class"];
-            (Some(Changed { memory, heat: Some(heat as f32), fields }), transition(heat))
+            let fields = vec![MemoryField::CurrentHeat, MemoryField::DecayClass];
+            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
         }
         TriggerAction::Tag { tag } => match tagged(&memory.label, tag.as_deref()) {
             Ok((label, tag)) => {
                 let memory = Memory { label, ..memory };
-                (Some(Changed { memory, heat: None, fields: &["label"] }), tag)
+                let fields = vec![MemoryField::Label];
+                (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Tagged { tag })
             }
-            Err(why) => (None, why.into()),
+            Err(result) => (None, result),
         },
-        TriggerAction::Notify { .. } | TriggerAction::Webhook { .. } => (None, String::new()),
+        TriggerAction::Notify { .. } | TriggerAction::Webhook { .. } => {
+            (None, FiringResult::Dropped)
+        }
     }
 }
 
-/// A label with its tag appended, and the tag; or why it stays as it is.
-fn tagged(label: &str, tag: Option<&str>) -> std::result::Result<(String, String), &'static str> {
-    let tag = tag.map_or_else(|| tag_of(label), str::to_owned);
+/// A label with its tag appended, and the tag; or why the label stays as it is.
+fn tagged(label: &str, tag: Option<&str>) -> std::result::Result<(String, String), FiringResult> {
+    let tag = tag.map_or_else(|| derived_tag(label), str::to_owned);
     if tag.is_empty() {
-        return Err("the label has no words to make a tag of");
+        return Err(FiringResult::NoTagWords);
     }
     let tag = format!("#{tag}");
     if label.split_whitespace().any(|word| word == tag) {
-        return Err("has the tag already");
+        return Err(FiringResult::AlreadyTagged);
     }
     if label.len() + 1 + tag.len() > LABEL_BYTES_MAX {
-        return Err("the label has no room for a tag");
+        return Err(FiringResult::NoTagRoom);
     }
     Ok((format!("{} {tag}", label.trim_end()), tag))
 }
 
-/// A tag made of the first words of a label.
-fn tag_of(label: &str) -> String {
+/// A tag derived from the first words of a label.
+fn derived_tag(label: &str) -> String {
     let word = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let words = label.split_whitespace().map(word).filter(|word| !word.is_empty());
     let mut tag = words.take(TAG_WORDS).collect::<Vec<_>>().join("-").to_lowercase();
@@ -300,8 +292,8 @@ fn tag_of(label: &str) -> String {
 pub type TriggerEvaluation = (TriggerId, Trigger, std::result::Result<(), SkipReason>);
 
 /// What each trigger of a tenant would do if `event` happened to a memory now, each on top of
-/// what the one before would do; for what ticks find, if one came now. `None` when there is no
-/// such memory. Fires nothing.
+/// what the one before would do. For `Decay` and `Threshold`: if a tick came now. `None` when
+/// there is no such memory. Nothing fires.
 ///
 /// # Errors
 /// When the state cannot be read.
@@ -311,35 +303,36 @@ pub fn evaluate(
     event: TriggerEvent,
     id: MemoryId,
 ) -> Result<Option<Vec<TriggerEvaluation>>> {
-    let now = reader.position().clock;
-    let mut draft = Draft::new(reader, now);
-    let Some(mut present) = draft.present(tenant, id)? else { return Ok(None) };
-    let transition = match draft.tick(tenant)? {
-        Some(tick) => {
-            let thermo = draft.thermo(tenant)?;
-            let next = tick.next(now, &thermo);
-            next.transition(&present.memory, &present.anchor)
-        }
-        None => None,
-    };
-    let by_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
-    let transition = transition.filter(|_| by_tick && present.memory.archived_at.is_none());
-    let raised = MemoryEvent { tenant, event, id, times: 1, transition };
-    let (mut evaluations, mut label) = (Vec::new(), Folded::new(&present.memory.label));
+    let mut draft = Draft::new(reader, reader.position().clock);
+    let Some(present) = draft.present(tenant, id)? else { return Ok(None) };
+    let transition = next_transition(&draft, tenant, event, &present)?;
+    let event = MemoryEvent { tenant, event, id, times: 1, transition };
+    let (mut evaluations, mut subject) = (Vec::new(), FiringSubject::new(present));
     for compiled in draft.triggers(tenant).all() {
-        let evaluation =
-            judge(&mut draft, tenant, event, &compiled, (&present, &label, transition))?;
+        let evaluation = evaluate_one(&mut draft, &event, &compiled, &subject)?;
         let evaluation = evaluation
             .and_then(|()| if draft.is_full() { Err(SkipReason::NoRoom) } else { Ok(()) });
-        // Nobody ever applies this draft.
-        if evaluation.is_ok()
-            && act(&mut draft, tenant, &raised, &compiled, &present)?
-            && let Some(after) = draft.present(tenant, id)?
-        {
-            label = Folded::new(&after.memory.label);
-            present = after;
+        // This draft is never applied.
+        if evaluation.is_ok() && perform(&mut draft, &event, &compiled, &subject.record)? {
+            subject.reload(&draft, &event)?;
         }
         evaluations.push((compiled.id, compiled.trigger.clone(), evaluation));
     }
     Ok(Some(evaluations))
+}
+
+/// The heat transition that a tick would find now, for events of ticks.
+fn next_transition(
+    draft: &Draft<'_>,
+    tenant: TenantId,
+    event: TriggerEvent,
+    present: &MemoryRecord,
+) -> Result<Option<HeatTransition>> {
+    let is_of_tick = matches!(event, TriggerEvent::Decay | TriggerEvent::Threshold);
+    if !is_of_tick || present.memory.archived_at.is_some() {
+        return Ok(None);
+    }
+    let Some(tick) = draft.tick(tenant)? else { return Ok(None) };
+    let next = tick.next(draft.now(), &*draft.thermo(tenant)?);
+    Ok(next.transition(&present.memory, &present.anchor))
 }

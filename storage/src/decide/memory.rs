@@ -1,61 +1,49 @@
-//! Rules for creating, changing and deleting memories.
+//! Rules for creating, updating, deleting and restoring memories.
 
 use crate::change::Change;
-use crate::command::{Decision, MemoryPatch, NewMemory, Rejection, Reply};
-use crate::decide::fire::emit;
-use crate::decide::tenant::check_access;
-use crate::decide::{Draft, edge};
+use crate::command::{BulkFilter, MemoryPatch, NewMemory};
+use crate::decide::context::Context;
+use crate::decide::edge;
+use crate::decide::error::Decided;
 use crate::error::Result;
-use crate::model::heat::{Anchor, cools_differently};
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::journal::EventKind;
+use crate::model::decay::decay_differs;
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
+use crate::model::journal::{EventKind, MemoryField};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
-use crate::model::tenant::KeyId;
 use crate::model::trigger::TriggerEvent;
 use crate::model::vector::Vector;
+use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Heat that a memory has at least when it is brought back from the cold tier.
+/// Lowest heat of a memory that was restored from the cold tier.
 const RESTORED_HEAT: f64 = 0.3;
 /// Characters of a deleted memory's label that the journal keeps.
 const DELETED_LABEL_CHARS: usize = 120;
 
-pub(super) fn create(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    memories: &[NewMemory],
-) -> Result<Decision> {
-    let limit = draft.tenant(tenant)?.and_then(|row| row.memories_max);
+/// Creates memories, all or none.
+pub(super) fn create(context: &mut Context<'_, '_>, memories: &[NewMemory]) -> Decided<Reply> {
+    let limit = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max);
     if let Some(max) = limit
-        && draft.memories(tenant) + memories.len() as u64 > max
+        && context.draft.memories(context.tenant) + memories.len() as u64 > max
     {
-        return Ok(Err(Rejection::StorageLimitReached { max }));
+        return Err(Rejection::StorageLimitReached { max }.into());
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
-        if let Err(rejection) = check_access(draft, tenant, actor, &new.namespace)? {
-            return Ok(Err(rejection));
+        context.check_access(&new.namespace)?;
+        if context.memory(new.id)?.is_some() {
+            return Err(Rejection::IdTaken.into());
         }
-        if draft.memory(tenant, new.id)?.is_some() {
-            return Ok(Err(Rejection::IdTaken));
-        }
-        if !is_current_model(draft, &new.vector)? {
-            return Ok(Err(Rejection::ModelMismatch));
-        }
-        created.push(create_one(draft, tenant, actor, new)?);
+        check_model(context, &new.vector)?;
+        created.push(create_one(context, new)?);
     }
-    Ok(Ok(Reply::Memories(created)))
+    Ok(Reply::Memories(created))
 }
 
-fn create_one(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    new: &NewMemory,
-) -> Result<MemoryRecord> {
-    let now = draft.now();
+fn create_one(context: &mut Context<'_, '_>, new: &NewMemory) -> Decided<MemoryRecord> {
+    let (tenant, now) = (context.tenant, context.now());
     let memory = Memory {
         label: new.label.clone(),
         memory_type: new.memory_type,
@@ -71,118 +59,114 @@ fn create_one(
         archived_at: None,
     };
     let anchor = Anchor::fresh(new.initial_heat, now);
-    draft.push(Change::MemoryPut(tenant, new.id, memory.clone()));
-    draft.push(Change::AnchorPut(tenant, new.id, anchor));
-    draft.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
-    draft.append(tenant, actor, EventKind::Created, (new.id, &memory), Vec::new());
-    emit(draft, tenant, TriggerEvent::Store, new.id);
-    edge::suggested(draft, tenant, actor, new)?;
+    context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
+    context.push(Change::AnchorPut(tenant, new.id, anchor));
+    context.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
+    context.append(new.id, &memory, EventKind::Created);
+    context.emit(TriggerEvent::Store, new.id);
+    edge::create_suggested(context, new)?;
     Ok(MemoryRecord { id: new.id, memory, anchor, heat: f64::from(anchor.heat) })
 }
 
 pub(super) fn update(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
+    context: &mut Context<'_, '_>,
     id: MemoryId,
     patch: &MemoryPatch,
-) -> Result<Decision> {
-    let Some(present) = draft.present(tenant, id)? else {
-        return Ok(Err(Rejection::NotFound));
-    };
-    let moved = patch.namespace.as_ref();
-    for namespace in [Some(&present.memory.namespace), moved].into_iter().flatten() {
-        if let Err(rejection) = check_access(draft, tenant, actor, namespace)? {
-            return Ok(Err(rejection));
-        }
+) -> Decided<Reply> {
+    let present = context.existing(id)?;
+    context.check_access(&present.memory.namespace)?;
+    if let Some(namespace) = &patch.namespace {
+        context.check_access(namespace)?;
     }
-    if let Some((_, vector)) = &patch.label
-        && !is_current_model(draft, vector)?
-    {
-        return Ok(Err(Rejection::ModelMismatch));
+    if let Some((_, vector)) = &patch.label {
+        check_model(context, vector)?;
     }
-    let changed = patched(&present.memory, patch);
-    let fields = changed_fields(&present.memory, &changed, patch);
+    let after = patched(&present.memory, patch);
+    let fields = changed_fields(&present.memory, &after, patch);
     if fields.is_empty() {
-        return Ok(Ok(Reply::Memories(vec![present])));
+        return Ok(Reply::Memories(vec![present]));
     }
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
-        emit(draft, tenant, TriggerEvent::Boost, id);
+        context.emit(TriggerEvent::Boost, id);
     }
-    settle(draft, tenant, actor, &present, changed, patch.current_heat, fields)?;
+    commit_update(
+        context,
+        &present,
+        MemoryUpdate { memory: after, heat: patch.current_heat, fields },
+    )?;
     if let Some((_, vector)) = &patch.label {
-        draft.push(Change::VectorPut(tenant, id, vector.clone()));
+        context.push(Change::VectorPut(context.tenant, id, vector.clone()));
     }
-    Ok(Ok(Reply::Memories(draft.present(tenant, id)?.into_iter().collect())))
+    Ok(Reply::Memories(context.present(id)?.into_iter().collect()))
 }
 
-/// Writes what became of a memory: its text row, and its heat if that is set.
-pub(super) fn settle(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
+/// An update of a memory: its row, its heat if that is set, and the fields that differ.
+pub(super) struct MemoryUpdate {
+    pub(super) memory: Memory,
+    pub(super) heat: Option<f32>,
+    pub(super) fields: Vec<MemoryField>,
+}
+
+/// Writes an update of `present`.
+pub(super) fn commit_update(
+    context: &mut Context<'_, '_>,
     present: &MemoryRecord,
-    changed: Memory,
-    heat: Option<f32>,
-    fields: Vec<String>,
+    update: MemoryUpdate,
 ) -> Result<()> {
-    let (id, memory) = (present.id, Memory { updated_at: draft.now(), ..changed });
+    let (id, memory) = (present.id, Memory { updated_at: context.now(), ..update.memory });
     if memory.archived_at != present.memory.archived_at {
-        draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
+        context.append(id, &memory, EventKind::Restored);
     }
-    // Whatever changes how a memory cools first anchors it at its present heat.
-    let differently = cools_differently(&present.memory, &memory);
-    if let Some(heat) = heat.or(differently.then_some(present.heat as f32)) {
-        draft.anchor(tenant, present, present.anchor.with_heat(heat))?;
+    // What changes the decay of a memory first anchors it at its present heat.
+    let decay_differs = decay_differs(&present.memory, &memory);
+    if let Some(heat) = update.heat.or(decay_differs.then_some(present.heat as f32)) {
+        context.anchor(present, present.anchor.with_heat(heat))?;
     }
-    draft.append(tenant, actor, EventKind::Updated, (id, &memory), fields);
-    draft.push(Change::MemoryPut(tenant, id, memory));
+    context.append(id, &memory, EventKind::Updated { fields: update.fields });
+    context.push(Change::MemoryPut(context.tenant, id, memory));
     Ok(())
 }
 
-pub(super) fn delete(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
+/// Deletes a memory and its edges, unless it is locked.
+pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+    let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
+    if memory.is_locked {
+        return Err(Rejection::Locked.into());
+    }
+    context.check_access(&memory.namespace)?;
+    edge::delete_all(context, id)?;
+    let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
+    context.append(id, &memory, EventKind::Deleted { label });
+    context.push(Change::MemoryRemoved(context.tenant, id));
+    Ok(Reply::Deleted(id))
+}
+
+/// Deletes a memory if it matches `filter`.
+pub(super) fn delete_matching(
+    context: &mut Context<'_, '_>,
     id: MemoryId,
-) -> Result<Decision> {
-    match draft.memory(tenant, id)? {
-        None => Ok(Err(Rejection::NotFound)),
-        Some(memory) if memory.is_locked => Ok(Err(Rejection::Locked)),
-        Some(memory) => {
-            if let Err(rejection) = check_access(draft, tenant, actor, &memory.namespace)? {
-                return Ok(Err(rejection));
-            }
-            edge::forget(draft, tenant, id)?;
-            let said = vec![memory.label.chars().take(DELETED_LABEL_CHARS).collect()];
-            draft.append(tenant, actor, EventKind::Deleted, (id, &memory), said);
-            draft.push(Change::MemoryRemoved(tenant, id));
-            Ok(Ok(Reply::Deleted(id)))
-        }
+    filter: &BulkFilter,
+) -> Decided<Reply> {
+    match context.memory(id)?.is_some_and(|memory| !filter.matches(&memory)) {
+        true => Err(Rejection::FilterMismatch.into()),
+        false => delete(context, id),
     }
 }
 
-/// Brings a memory back from the cold tier, warm enough to be found; one of the hot tier
-/// stays as it is.
-pub(super) fn restore(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: MemoryId,
-) -> Result<Decision> {
-    let Some(present) = draft.present(tenant, id)? else { return Ok(Err(Rejection::NotFound)) };
-    if let Err(rejection) = check_access(draft, tenant, actor, &present.memory.namespace)? {
-        return Ok(Err(rejection));
-    }
+/// Moves a memory back to the hot tier, with at least [`RESTORED_HEAT`]. A memory of the hot
+/// tier stays as it is.
+pub(super) fn restore(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+    let present = context.existing(id)?;
+    context.check_access(&present.memory.namespace)?;
     if present.memory.archived_at.is_none() {
-        return Ok(Ok(Reply::Done));
+        return Ok(Reply::Done);
     }
-    let memory = Memory { archived_at: None, updated_at: draft.now(), ..present.memory.clone() };
+    let memory = Memory { archived_at: None, updated_at: context.now(), ..present.memory.clone() };
     let heat = present.heat.max(RESTORED_HEAT) as f32;
-    draft.anchor(tenant, &present, present.anchor.with_heat(heat))?;
-    draft.append(tenant, actor, EventKind::Restored, (id, &memory), Vec::new());
-    draft.push(Change::MemoryPut(tenant, id, memory));
-    Ok(Ok(Reply::Done))
+    context.anchor(&present, present.anchor.with_heat(heat))?;
+    context.append(id, &memory, EventKind::Restored);
+    context.push(Change::MemoryPut(context.tenant, id, memory));
+    Ok(Reply::Done)
 }
 
 fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
@@ -196,7 +180,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
         is_locked: patch.is_locked.unwrap_or(memory.is_locked),
         is_flagged: patch.is_flagged.unwrap_or(memory.is_flagged),
         min_heat: patch.min_heat.unwrap_or(memory.min_heat),
-        // Whoever sets its heat or pins it wants it at hand.
+        // Setting the heat of a memory, or pinning it, restores it to the hot tier.
         archived_at: match (patch.current_heat, patch.is_pinned) {
             (Some(_), _) | (_, Some(true)) => None,
             _ => memory.archived_at,
@@ -205,30 +189,31 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
     }
 }
 
-/// Names of the fields that a patch really changes. Setting heat always counts:
-/// it anchors, even at the same value.
-fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<String> {
+/// The fields that a patch changes. Setting heat always counts: it anchors the memory, even at
+/// the same value.
+fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<MemoryField> {
     [
-        ("label", before.label != after.label),
-        ("memory_type", before.memory_type != after.memory_type),
-        ("namespace", before.namespace != after.namespace),
-        ("decay_class", before.decay_class != after.decay_class),
-        ("is_pinned", before.is_pinned != after.is_pinned),
-        ("is_locked", before.is_locked != after.is_locked),
-        ("flagged_for_review", before.is_flagged != after.is_flagged),
-        ("min_heat", before.min_heat != after.min_heat),
-        ("current_heat", patch.current_heat.is_some()),
+        (MemoryField::Label, before.label != after.label),
+        (MemoryField::MemoryType, before.memory_type != after.memory_type),
+        (MemoryField::Namespace, before.namespace != after.namespace),
+        (MemoryField::DecayClass, before.decay_class != after.decay_class),
+        (MemoryField::IsPinned, before.is_pinned != after.is_pinned),
+        (MemoryField::IsLocked, before.is_locked != after.is_locked),
+        (MemoryField::FlaggedForReview, before.is_flagged != after.is_flagged),
+        (MemoryField::MinHeat, before.min_heat != after.min_heat),
+        (MemoryField::CurrentHeat, patch.current_heat.is_some()),
     ]
     .into_iter()
-    .filter(|(_, changed)| *changed)
-    .map(|(name, _)| name.to_owned())
+    .filter_map(|(field, is_changed)| is_changed.then_some(field))
     .collect()
 }
 
-/// Vectors of another model or dimension have no place beside those stored:
-/// their distances would mean nothing.
-fn is_current_model(draft: &Draft<'_>, vector: &Vector) -> Result<bool> {
-    Ok(draft.cluster()?.is_some_and(|cluster| {
+/// Rejects vectors of another model or dimension: their distances to stored ones have no
+/// meaning.
+fn check_model(context: &Context<'_, '_>, vector: &Vector) -> Decided<()> {
+    let cluster = context.draft.cluster()?;
+    let is_current = cluster.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
-    }))
+    });
+    if is_current { Ok(()) } else { Err(Rejection::ModelMismatch.into()) }
 }

@@ -1,49 +1,57 @@
-//! Rules of the outbox: what a firing owes, what becomes of attempts to deliver it. That an
-//! attempt is made at all is the leader's duty, and no rule.
+//! Rules of the outbox: webhook deliveries are enqueued in the batch of their firing, and every
+//! attempt is recorded. Sending is a background task of the leader.
 
 use crate::change::Change;
-use crate::command::{Decision, Rejection, Reply};
-use crate::decide::Draft;
-use crate::decide::tenant::check_access;
+use crate::decide::context::Context;
+use crate::decide::draft::COMMAND_BYTES_MAX;
+use crate::decide::error::{DecideError, Decided};
 use crate::error::Result;
 use crate::model::delivery::{
     Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
-    DeliveryStage, PENDING_MAX, REASON_BYTES_MAX,
+    DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
 };
-use crate::model::id::{TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Event, EventKind};
+use crate::model::id::{Timestamp, TriggerId};
+use crate::model::journal::{DeliveryNext, Event, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
-use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerEvent};
+use crate::reply::{Rejection, Reply};
 use crate::table::key::{Kind, delivery_of, due_of, prefix};
 use crate::table::view::View;
 
-/// Dead letters that one command looks at.
+/// Dead letters that one command replays.
 const REPLAYED_MAX: usize = 500;
 
-/// Owes what a firing has to deliver, and says its id; or that too much is pending already.
+/// A firing that a delivery reports.
+pub(super) struct Firing<'a> {
+    pub(super) id: TriggerId,
+    pub(super) trigger: &'a Trigger,
+    /// Which firing of the trigger, from 1.
+    pub(super) number: u64,
+    pub(super) event: TriggerEvent,
+}
+
+/// Enqueues the delivery of a firing, unless the tenant has too many pending ones.
 pub(super) fn enqueue(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    (id, trigger): (TriggerId, &Trigger),
-    number: u64,
-    event: TriggerEvent,
+    context: &mut Context<'_, '_>,
+    firing: &Firing<'_>,
     present: &MemoryRecord,
-) -> Result<String> {
-    let mut outbox = draft.outbox(tenant)?;
+) -> Result<FiringResult> {
+    let tenant = context.tenant;
+    let mut outbox = context.draft.outbox(tenant)?;
     if outbox.pending >= PENDING_MAX {
         outbox.dropped += 1;
-        draft.push(Change::OutboxPut(tenant, outbox));
-        return Ok("dropped".into());
+        context.push(Change::OutboxPut(tenant, outbox));
+        return Ok(FiringResult::Dropped);
     }
     outbox.pending += 1;
-    draft.push(Change::OutboxPut(tenant, outbox));
+    context.push(Change::OutboxPut(tenant, outbox));
     let memory = &present.memory;
     let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
+    let now = context.now();
     let delivery = Delivery {
-        event,
-        trigger_name: trigger.name.clone(),
-        fired_at: draft.now(),
+        event: firing.event,
+        trigger_name: firing.trigger.name.clone(),
+        fired_at: now,
         memory: present.id,
         namespace: memory.namespace.clone(),
         label: label.to_owned(),
@@ -52,222 +60,197 @@ pub(super) fn enqueue(
         attempts: 0,
         attempts_before: 0,
         reason: String::new(),
-        stage: DeliveryStage::Pending(draft.now()),
+        stage: DeliveryStage::Pending(now),
     };
-    let id = DeliveryId { trigger: id, number };
-    draft.push(Change::DeliveryPut(tenant, id, delivery, None));
-    Ok(id.to_string())
+    let id = DeliveryId { trigger: firing.id, number: firing.number };
+    context.push(Change::DeliveryPut(tenant, id, delivery, None));
+    Ok(FiringResult::Enqueued { delivery: id })
 }
 
-/// Records attempts, each once: what another leader recorded already is passed over.
-pub(super) fn attempted(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
+/// Records attempts, each once: an attempt that an earlier leader recorded is skipped.
+pub(super) fn record_attempts(
+    context: &mut Context<'_, '_>,
     attempts: &[Attempt],
-) -> Result<Decision> {
+) -> Decided<Reply> {
     for attempt in attempts {
-        if let Some(delivery) = draft.delivery(tenant, attempt.id)?
+        if let Some(delivery) = context.draft.delivery(context.tenant, attempt.id)?
             && matches!(delivery.stage, DeliveryStage::Pending(_))
             && delivery.attempts + 1 == attempt.number
         {
-            record(draft, tenant, attempt, delivery)?;
+            record(context, attempt, delivery)?;
         }
     }
-    Ok(Ok(Reply::Done))
+    Ok(Reply::Done)
 }
 
-fn record(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    attempt: &Attempt,
-    before: Delivery,
-) -> Result<()> {
-    let now = draft.now();
-    let after = |stage, reason: &str| {
-        let (attempts, reason) = (attempt.number, cut(reason));
-        Some(Delivery { attempts, reason, stage, ..before.clone() })
+fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) -> Result<()> {
+    let now = context.now();
+    let failed = |reason: &str, next: DeliveryNext| {
+        let stage = match next {
+            DeliveryNext::Retry { after_micros } => {
+                DeliveryStage::Pending(Timestamp(now.0.saturating_add(after_micros)))
+            }
+            DeliveryNext::DeadLettered | DeliveryNext::TriggerDisabled => {
+                DeliveryStage::DeadLettered(now)
+            }
+        };
+        let (delivery, number, reason) = (attempt.id, attempt.number, truncated(reason));
+        let after = Delivery { attempts: number, reason: reason.clone(), stage, ..before.clone() };
+        (EventKind::DeliveryFailed { delivery, attempt: number, reason, next }, Some(after))
     };
-    let (kind, said, next, delivery) = match &attempt.outcome {
+    let (kind, after) = match &attempt.outcome {
         AttemptOutcome::Delivered(status) => {
-            (EventKind::Delivered, status.to_string(), "delivered".to_owned(), None)
+            let (delivery, attempt, status) = (attempt.id, attempt.number, *status);
+            (EventKind::Delivered { delivery, attempt, status }, None)
         }
         AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
-            let due = Timestamp(now.0.saturating_add(*micros.max(&0)));
-            let next = format!("retried in {} s", micros / Timestamp::SECOND_MICROS);
-            let pending = after(DeliveryStage::Pending(due), reason);
-            (EventKind::DeliveryFailed, cut(reason), next, pending)
+            failed(reason, DeliveryNext::Retry { after_micros: (*micros).max(0) })
         }
         AttemptOutcome::Failed { reason, retry_in_micros: None } => {
-            let dead = after(DeliveryStage::DeadLettered(now), reason);
-            (EventKind::DeliveryFailed, cut(reason), "dead-lettered".to_owned(), dead)
+            failed(reason, DeliveryNext::DeadLettered)
         }
-        AttemptOutcome::Gone(changed_at) => {
-            disable(draft, tenant, attempt.id.trigger, *changed_at)?;
-            let (why, next) = ("410 Gone", "dead-lettered, the trigger is disabled");
-            let dead = after(DeliveryStage::DeadLettered(now), why);
-            (EventKind::DeliveryFailed, why.to_owned(), next.to_owned(), dead)
+        AttemptOutcome::Gone(updated_at) => {
+            disable(context, attempt.id.trigger, *updated_at)?;
+            failed("410 Gone", DeliveryNext::TriggerDisabled)
         }
-        AttemptOutcome::Disabled => {
-            let why = "the trigger is disabled";
-            let dead = after(DeliveryStage::DeadLettered(now), why);
-            (EventKind::DeliveryFailed, why.to_owned(), "dead-lettered".to_owned(), dead)
-        }
+        AttemptOutcome::Disabled => failed("the trigger is disabled", DeliveryNext::DeadLettered),
     };
-    let attempts = attempt.number.to_string();
-    let details =
-        vec![attempt.id.trigger.to_string(), attempt.id.to_string(), attempts, said, next];
     let (subject, namespace) = (Some(before.memory), before.namespace.clone());
-    let event = Event { at: now, kind, actor: None, subject, namespace, details };
-    draft.push(Change::EventAppended(tenant, event));
-    put(draft, tenant, attempt.id, before.stage, delivery)
+    let event = Event { at: now, actor: None, subject, namespace, kind };
+    context.push(Change::EventAppended(context.tenant, event));
+    put(context, attempt.id, before.stage, after)
 }
 
-/// Cancels all that a trigger owes.
-pub(super) fn cancel(draft: &mut Draft<'_>, tenant: TenantId, trigger: TriggerId) -> Result<()> {
-    let mut outbox = draft.outbox(tenant)?;
-    if outbox.pending == 0 || draft.firings(tenant, trigger)?.total == 0 {
+/// Cancels all pending deliveries of a trigger.
+pub(super) fn cancel(context: &mut Context<'_, '_>, trigger: TriggerId) -> Result<()> {
+    let tenant = context.tenant;
+    let mut outbox = context.draft.outbox(tenant)?;
+    if outbox.pending == 0 || context.draft.firings(tenant, trigger)?.total == 0 {
         return Ok(());
     }
-    // 64 bytes each: one command holds the removal of as many as may be pending.
-    const { assert!(64 * PENDING_MAX as usize <= crate::COMMAND_BYTES_MAX / 2) };
-    for (key, _) in draft.rows(&prefix(Kind::Due, tenant), PENDING_MAX as usize)? {
+    // 64 bytes each: one command holds the removal of all that may be pending.
+    const { assert!(64 * PENDING_MAX as usize <= COMMAND_BYTES_MAX / 2) };
+    for (key, _) in context.draft.rows(&prefix(Kind::Due, tenant), PENDING_MAX as usize)? {
         let (at, id) = due_of(&key)?;
         if id.trigger == trigger {
-            draft.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Pending(at)));
+            context.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Pending(at)));
             outbox.pending -= 1;
         }
     }
-    draft.push(Change::OutboxPut(tenant, outbox));
+    context.push(Change::OutboxPut(tenant, outbox));
     Ok(())
 }
 
-fn cut(reason: &str) -> String {
+fn truncated(reason: &str) -> String {
     reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
 }
 
-/// The receiver wants no more. A trigger that was changed since may have another one.
-fn disable(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    id: TriggerId,
-    changed_at: Timestamp,
-) -> Result<()> {
-    if let Some(trigger) = draft.trigger(tenant, id)?
+/// Disables a trigger whose receiver returned 410, unless the trigger changed since: it may
+/// have another receiver now.
+fn disable(context: &mut Context<'_, '_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
+    if let Some(trigger) = context.draft.trigger(context.tenant, id)?
         && trigger.enabled
-        && trigger.updated_at == changed_at
+        && trigger.updated_at == updated_at
     {
-        let trigger = Trigger { enabled: false, updated_at: draft.now(), ..trigger };
-        draft.push(Change::TriggerPut(tenant, id, trigger));
+        let trigger = Trigger { enabled: false, updated_at: context.now(), ..trigger };
+        context.push(Change::TriggerPut(context.tenant, id, trigger));
     }
     Ok(())
 }
 
-/// Moves a delivery to where it stands now, or out, and keeps count.
+/// Moves a delivery to its next stage, or removes it, and maintains the counts. The oldest dead
+/// letter is removed when there are too many.
 fn put(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
+    context: &mut Context<'_, '_>,
     id: DeliveryId,
     before: DeliveryStage,
     delivery: Option<Delivery>,
 ) -> Result<()> {
-    let mut outbox = draft.outbox(tenant)?;
+    let tenant = context.tenant;
+    let mut outbox = context.draft.outbox(tenant)?;
     let counted = outbox;
-    *count(&mut outbox, &before) -= 1;
+    *count_of(&mut outbox, &before) -= 1;
     if let Some(delivery) = &delivery {
-        *count(&mut outbox, &delivery.stage) += 1;
+        *count_of(&mut outbox, &delivery.stage) += 1;
     }
-    draft.push(match delivery {
+    context.push(match delivery {
         Some(delivery) => Change::DeliveryPut(tenant, id, delivery, Some(before)),
         None => Change::DeliveryRemoved(tenant, id, before),
     });
     if outbox.dead_letters > DEAD_LETTERS_MAX
-        && let Some((oldest, stage)) = oldest_dead(draft, tenant)?
+        && let Some((oldest, stage)) = oldest_dead_letter(context)?
     {
         outbox.dead_letters -= 1;
-        draft.push(Change::DeliveryRemoved(tenant, oldest, stage));
+        context.push(Change::DeliveryRemoved(tenant, oldest, stage));
     }
     if outbox != counted {
-        draft.push(Change::OutboxPut(tenant, outbox));
+        context.push(Change::OutboxPut(tenant, outbox));
     }
     Ok(())
 }
 
-fn count<'a>(outbox: &'a mut crate::model::delivery::Outbox, stage: &DeliveryStage) -> &'a mut u64 {
+fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     match stage {
         DeliveryStage::Pending(_) => &mut outbox.pending,
         DeliveryStage::DeadLettered(_) => &mut outbox.dead_letters,
     }
 }
 
-fn oldest_dead(draft: &Draft<'_>, tenant: TenantId) -> Result<Option<(DeliveryId, DeliveryStage)>> {
-    let rows = draft.rows(&prefix(Kind::Dead, tenant), 1)?;
+fn oldest_dead_letter(context: &Context<'_, '_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
+    let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), 1)?;
     let Some((key, _)) = rows.first() else { return Ok(None) };
     let id = delivery_of(key)?;
-    Ok(draft.delivery(tenant, id)?.map(|delivery| (id, delivery.stage)))
+    Ok(context.draft.delivery(context.tenant, id)?.map(|delivery| (id, delivery.stage)))
 }
 
-/// Owes anew what was dead-lettered: one delivery, or as many of all as one command may. What
-/// a trigger left that is gone has nowhere to go: it is dropped.
-pub(super) fn replay(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: Option<DeliveryId>,
-) -> Result<Decision> {
+/// Makes dead letters pending again: one, or as many of all as one command may. Dead letters of
+/// deleted triggers have no receiver and are removed.
+pub(super) fn replay(context: &mut Context<'_, '_>, id: Option<DeliveryId>) -> Decided<Reply> {
     if let Some(id) = id {
-        return match replay_one(draft, tenant, actor, id)? {
-            Ok(_) => Ok(Ok(Reply::ReplayedDeliveries { count: 1, has_more: false })),
-            Err(rejection) => Ok(Err(rejection)),
-        };
+        replay_one(context, id)?;
+        return Ok(Reply::ReplayedDeliveries { count: 1, has_more: false });
     }
-    let rows = draft.rows(&prefix(Kind::Dead, tenant), REPLAYED_MAX + 1)?;
+    let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), REPLAYED_MAX + 1)?;
     let (mut count, mut has_more) = (0, rows.len() > REPLAYED_MAX);
     for (key, _) in rows.iter().take(REPLAYED_MAX) {
         let id = delivery_of(key)?;
-        match replay_one(draft, tenant, actor, id)? {
+        match replay_one(context, id) {
             Ok(()) => count += 1,
-            Err(Rejection::NoSuch(_)) => drop_dead(draft, tenant, id)?,
-            Err(rejection @ Rejection::TooMany { .. }) if count == 0 => return Ok(Err(rejection)),
-            Err(Rejection::TooMany { .. }) => {
+            Err(DecideError::Rejected(Rejection::NoSuch(_))) => remove_dead_letter(context, id)?,
+            Err(DecideError::Rejected(Rejection::TooMany { .. })) if count > 0 => {
                 has_more = true;
                 break;
             }
-            // What is closed to who asks stays.
-            Err(_) => {}
+            // Dead letters that the key may not access stay.
+            Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
+            Err(error) => return Err(error),
         }
     }
-    Ok(Ok(Reply::ReplayedDeliveries { count, has_more }))
+    Ok(Reply::ReplayedDeliveries { count, has_more })
 }
 
-fn replay_one(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: DeliveryId,
-) -> Result<std::result::Result<(), Rejection>> {
-    let dead = draft.delivery(tenant, id)?;
-    let Some(dead) = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_))) else {
-        return Ok(Err(Rejection::NoSuch("dead letter".into())));
-    };
-    if let Err(rejection) = check_access(draft, tenant, actor, &dead.namespace)? {
-        return Ok(Err(rejection));
+fn replay_one(context: &mut Context<'_, '_>, id: DeliveryId) -> Decided<()> {
+    let tenant = context.tenant;
+    let dead = context.draft.delivery(tenant, id)?;
+    let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
+    let dead = dead.ok_or_else(|| Rejection::NoSuch("dead letter".into()))?;
+    context.check_access(&dead.namespace)?;
+    if context.draft.trigger(tenant, id.trigger)?.is_none() {
+        return Err(Rejection::NoSuch("trigger".into()).into());
     }
-    if draft.trigger(tenant, id.trigger)?.is_none() {
-        return Ok(Err(Rejection::NoSuch("trigger".into())));
-    }
-    if draft.outbox(tenant)?.pending >= PENDING_MAX {
+    if context.draft.outbox(tenant)?.pending >= PENDING_MAX {
         let (what, max) = ("pending deliveries".into(), PENDING_MAX as usize);
-        return Ok(Err(Rejection::TooMany { what, max }));
+        return Err(Rejection::TooMany { what, max }.into());
     }
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
-    let stage = DeliveryStage::Pending(draft.now());
-    put(draft, tenant, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
-    Ok(Ok(()))
+    let stage = DeliveryStage::Pending(context.now());
+    put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
+    Ok(())
 }
 
-fn drop_dead(draft: &mut Draft<'_>, tenant: TenantId, id: DeliveryId) -> Result<()> {
-    match draft.delivery(tenant, id)? {
-        Some(dead) => put(draft, tenant, id, dead.stage, None),
+fn remove_dead_letter(context: &mut Context<'_, '_>, id: DeliveryId) -> Result<()> {
+    match context.draft.delivery(context.tenant, id)? {
+        Some(dead) => put(context, id, dead.stage, None),
         None => Ok(()),
     }
 }

@@ -1,81 +1,80 @@
-//! Rules of the tick: what crossed `cold_threshold` since the last one, and what moves to
-//! the cold tier. Goes in steps; the state holds how far it has come.
+//! Rules of the decay tick: it finds the memories whose heat crossed a threshold since the last
+//! tick, and archives cold ones. A tick takes bounded steps; the state holds how far it is.
 
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::command::{Decision, Rejection, Reply};
-use crate::decide::Draft;
+use crate::decide::context::Context;
+use crate::decide::crossing;
 use crate::decide::draft::BATCH_BYTES;
-use crate::decide::fire::{emit_transition, fire};
+use crate::decide::error::Decided;
+use crate::decide::fire::fire;
 use crate::error::Result;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
 use crate::model::score::rounded;
-use crate::model::tick::{Crossing, Stage, Tick};
+use crate::model::tick::{Stage, Tick};
 use crate::model::trigger::TriggerEvent;
+use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Most memories that one step judges or archives.
+/// Most memories that one step evaluates or archives.
 const STEP_MAX: usize = 1_000;
 
-/// One step of a tenant's tick, if one is due or under way. Answers `Unfinished` as long
-/// as it is not done.
-pub(super) fn tick(draft: &mut Draft<'_>, tenant: TenantId) -> Result<Decision> {
-    let (Some(row), Some(last)) = (draft.tenant(tenant)?, draft.tick(tenant)?) else {
-        return Ok(Err(Rejection::WrongState("there is no such tenant".into())));
+/// Takes one step of the tenant's tick, if one is due or under way. Replies `Partial` until it
+/// is done.
+pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
+    let tenant = context.tenant;
+    let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
+    else {
+        return Err(Rejection::WrongState("there is no such tenant".into()).into());
     };
     let mut tick = match last.stage {
         Stage::Done => {
-            // As of the state that is looked at: what this batch anchors is younger.
-            let until = draft.clock();
+            // As of the state that is read: what this batch anchors is younger.
+            let until = context.draft.clock();
             if !last.is_due(until, row.thermo.tick_interval_seconds) {
-                return Ok(Ok(Reply::Done));
+                return Ok(Reply::Done);
             }
             last.next(until, &row.thermo)
         }
         _ => last,
     };
-    draft.command.tick = Some(Arc::new(tick.clone()));
+    context.draft.command.tick = Some(Arc::new(tick.clone()));
     tick.stage = match tick.stage {
-        Stage::Judging(reached) => judge_some(draft, tenant, &tick, reached)?,
-        Stage::Archiving(reached) => archive_some(draft, tenant, &tick, reached)?,
+        Stage::Evaluating(reached) => evaluate_step(context, &tick, reached)?,
+        Stage::Archiving(reached) => archive_step(context, &tick, reached)?,
         Stage::Done => Stage::Done,
     };
     let reply = if tick.stage == Stage::Done { Reply::Done } else { Reply::Partial };
-    draft.push(Change::TickPut(tenant, tick));
-    Ok(Ok(reply))
+    context.push(Change::TickPut(tenant, tick));
+    Ok(reply)
 }
 
-fn judge_some(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
+fn evaluate_step(
+    context: &mut Context<'_, '_>,
     tick: &Tick,
     reached: Option<MemoryId>,
-) -> Result<Stage> {
-    let found = draft.base().tick_candidates(
-        tenant,
-        tick,
-        &thresholds(draft, tenant, tick),
-        reached,
-        STEP_MAX,
-    );
-    let mark = draft.mark();
+) -> Decided<Stage> {
+    let thresholds = thresholds(context, tick);
+    let tenant = context.tenant;
+    let found = context.draft.base().tick_candidates(tenant, tick, &thresholds, reached, STEP_MAX);
+    let mark = context.draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
-        if let Some(present) = draft.present(tenant, *id)? {
-            judge(draft, tenant, tick, &present);
-            let reached = Stage::Judging(Some(*id));
-            draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
-            fire(draft)?;
+        if let Some(present) = context.present(*id)? {
+            crossing::evaluate(context.draft, tenant, tick, &present);
+            let reached = Stage::Evaluating(Some(*id));
+            context.draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
+            fire(context.draft)?;
         }
-        if draft.is_past_soft_limit(mark) {
-            return Ok(Stage::Judging(Some(*id)));
+        if context.draft.is_past_soft_limit(mark) {
+            return Ok(Stage::Evaluating(Some(*id)));
         }
     }
     Ok(match found.crossed.last() {
-        Some(last) if found.crossed.len() == STEP_MAX => Stage::Judging(Some(*last)),
+        Some(last) if found.crossed.len() == STEP_MAX => Stage::Evaluating(Some(*last)),
         _ if found.cold_count >= u64::from(tick.thermo.consolidation.cold_count_trigger) => {
             Stage::Archiving(None)
         }
@@ -83,53 +82,35 @@ fn judge_some(
     })
 }
 
-/// Heats that triggers ask a tick about, in order.
-fn thresholds(draft: &Draft<'_>, tenant: TenantId, tick: &Tick) -> Vec<f64> {
-    let triggers = draft.triggers(tenant);
-    let waits = |event: &TriggerEvent| triggers.has_event(*event);
-    if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(waits) {
+/// The heats at which triggers may begin or cease to hold, in order.
+fn thresholds(context: &Context<'_, '_>, tick: &Tick) -> Vec<f64> {
+    let triggers = context.draft.triggers(context.tenant);
+    let is_waited_for = |event: &TriggerEvent| triggers.has_event(*event);
+    if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(is_waited_for) {
         return Vec::new();
     }
     let mut thresholds = triggers.thresholds().to_vec();
-    // The bound of those that name none.
+    // The bound of triggers that name none.
     thresholds.push(rounded(tick.thermo.consolidation.cold_threshold));
     thresholds.sort_by(f64::total_cmp);
     thresholds
 }
 
-/// Appends what a tick has to say of one memory, and has triggers asked.
-pub(super) fn judge(draft: &mut Draft<'_>, tenant: TenantId, tick: &Tick, present: &MemoryRecord) {
-    if present.memory.archived_at.is_some() {
-        return;
-    }
-    let Some(transition) = tick.transition(&present.memory, &present.anchor) else { return };
-    for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
-        emit_transition(draft, tenant, event, present.id, transition);
-    }
-    let kind = match tick.crossing(&present.memory, &present.anchor) {
-        Some(Crossing::Cooled) => EventKind::Cooled,
-        Some(Crossing::Warmed) => EventKind::Warmed,
-        None => return,
-    };
-    draft.append(tenant, None, kind, (present.id, &present.memory), Vec::new());
-}
-
-fn archive_some(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
+fn archive_step(
+    context: &mut Context<'_, '_>,
     tick: &Tick,
     reached: Option<MemoryId>,
-) -> Result<Stage> {
-    let found = draft.base().tick_candidates(tenant, tick, &[], reached, STEP_MAX);
-    let mark = draft.mark();
+) -> Decided<Stage> {
+    let found = context.draft.base().tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
+    let mark = context.draft.mark();
     for id in &found.cold {
-        if let Some(present) = draft.present(tenant, *id)?
+        if let Some(present) = context.present(*id)?
             && may_be_archived(&present.memory)
             && tick.thermo.is_cold(present.heat)
         {
-            archive(draft, tenant, &present)?;
+            archive(context, &present)?;
         }
-        if draft.bytes_since(mark) > BATCH_BYTES {
+        if context.draft.bytes_since(mark) > BATCH_BYTES {
             return Ok(Stage::Archiving(Some(*id)));
         }
     }
@@ -139,18 +120,18 @@ fn archive_some(
     })
 }
 
-/// Decay takes neither what is pinned nor how something is done.
+/// Pinned and procedural memories are never archived by decay.
 fn may_be_archived(memory: &Memory) -> bool {
     !memory.is_pinned
         && memory.memory_type != MemoryType::Procedural
         && memory.archived_at.is_none()
 }
 
-/// Moves a memory to the cold tier, where it keeps the heat that it has.
-fn archive(draft: &mut Draft<'_>, tenant: TenantId, present: &MemoryRecord) -> Result<()> {
-    let memory = Memory { archived_at: Some(draft.now()), ..present.memory.clone() };
-    draft.anchor(tenant, present, present.anchor.with_heat(present.heat as f32))?;
-    draft.append(tenant, None, EventKind::Archived, (present.id, &memory), Vec::new());
-    draft.push(Change::MemoryPut(tenant, present.id, memory));
+/// Moves a memory to the cold tier, where it keeps its heat.
+fn archive(context: &mut Context<'_, '_>, present: &MemoryRecord) -> Result<()> {
+    let memory = Memory { archived_at: Some(context.now()), ..present.memory.clone() };
+    context.anchor(present, present.anchor.with_heat(present.heat as f32))?;
+    context.append(present.id, &memory, EventKind::Archived);
+    context.push(Change::MemoryPut(context.tenant, present.id, memory));
     Ok(())
 }

@@ -1,134 +1,105 @@
-//! Rules for making, changing and taking away triggers. When they fire is not decided here.
+//! Rules for creating, updating and deleting triggers. Firing is in `fire.rs`.
 
 use crate::change::Change;
-use crate::command::{Decision, Rejection, Reply, TriggerPatch};
-use crate::decide::tenant::access_of;
-use crate::decide::{Draft, outbox};
-use crate::error::Result;
-use crate::model::id::{TenantId, Timestamp, TriggerId};
-use crate::model::tenant::KeyId;
+use crate::command::TriggerPatch;
+use crate::decide::context::Context;
+use crate::decide::error::Decided;
+use crate::decide::outbox;
+use crate::model::id::{Timestamp, TriggerId};
 use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
+use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
-/// For how long a secret signs beside the one that took its place.
+/// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 
 pub(super) fn create(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
+    context: &mut Context<'_, '_>,
     id: TriggerId,
     new: &Trigger,
-) -> Result<Decision> {
-    let triggers = draft.triggers(tenant);
+) -> Decided<Reply> {
+    let triggers = context.draft.triggers(context.tenant);
     if triggers.len() >= TRIGGERS_MAX {
-        return Ok(Err(Rejection::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }));
+        return Err(Rejection::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }.into());
     }
-    if draft.trigger(tenant, id)?.is_some() {
-        return Ok(Err(Rejection::IdTaken));
+    if context.draft.trigger(context.tenant, id)?.is_some() {
+        return Err(Rejection::IdTaken.into());
     }
     let trigger = Trigger {
         number: triggers.next_number(),
-        owner: actor,
-        created_at: draft.now(),
-        updated_at: draft.now(),
+        owner: context.actor,
+        created_at: context.now(),
+        updated_at: context.now(),
         ..new.clone()
     };
-    draft.push(Change::TriggerPut(tenant, id, trigger.clone()));
-    Ok(Ok(Reply::Trigger(id, Box::new(trigger), Firings::default())))
+    context.push(Change::TriggerPut(context.tenant, id, trigger.clone()));
+    Ok(Reply::Trigger(id, Box::new(trigger), Firings::default()))
 }
 
 pub(super) fn update(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
+    context: &mut Context<'_, '_>,
     id: TriggerId,
     patch: &TriggerPatch,
-) -> Result<Decision> {
-    let trigger = match mine(draft, tenant, actor, id)? {
-        Ok(trigger) => trigger,
-        Err(rejection) => return Ok(Err(rejection)),
-    };
+) -> Decided<Reply> {
+    let tenant = context.tenant;
+    let trigger = modifiable(context, id)?;
     if let Some(action) = &patch.action
-        && action.name() != trigger.action.name()
+        && action.kind() != trigger.action.kind()
     {
-        let rejection = format!("the trigger is one to {}, and stays so", trigger.action.name());
-        return Ok(Err(Rejection::WrongState(rejection)));
+        let kind = trigger.action.kind().name();
+        let reason = format!("the action of this trigger is {kind} and cannot change");
+        return Err(Rejection::WrongState(reason).into());
     }
-    let mut firings = draft.firings(tenant, id)?;
+    let mut firings = context.draft.firings(tenant, id)?;
     if patch.reset_count && firings.count > 0 {
         firings.count = 0;
-        draft.push(Change::FiringsPut(tenant, id, firings));
+        context.push(Change::FiringsPut(tenant, id, firings));
     }
-    let mut changed = patched(&trigger, patch, draft.now());
-    // A trigger without an owner rests: whoever may change it takes it over.
+    let mut after = patched(&trigger, patch, context.now());
+    // A trigger whose owner's key was deleted does not fire: a key that updates it becomes its
+    // owner.
     if let Some(owner) = trigger.owner
-        && draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
+        && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
     {
-        changed.owner = actor;
+        after.owner = context.actor;
     }
-    if changed != trigger {
-        let trigger = Trigger { updated_at: draft.now(), ..changed };
-        draft.push(Change::TriggerPut(tenant, id, trigger.clone()));
-        return Ok(Ok(Reply::Trigger(id, Box::new(trigger), firings)));
+    if after != trigger {
+        after.updated_at = context.now();
+        context.push(Change::TriggerPut(tenant, id, after.clone()));
     }
-    Ok(Ok(Reply::Trigger(id, Box::new(trigger), firings)))
+    Ok(Reply::Trigger(id, Box::new(after), firings))
 }
 
-/// A trigger as it is now, if there is one.
-pub(super) fn shown(
-    draft: &Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: TriggerId,
-) -> Result<Option<Decision>> {
-    Ok(match mine(draft, tenant, actor, id)? {
-        Ok(trigger) => {
-            let firings = draft.firings(tenant, id)?;
-            Some(Ok(Reply::Trigger(id, Box::new(trigger), firings)))
-        }
-        Err(Rejection::NoSuch(_)) => None,
-        Err(rejection) => Some(Err(rejection)),
-    })
+/// A trigger as it is now.
+pub(super) fn reply(context: &Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+    let trigger = modifiable(context, id)?;
+    let firings = context.draft.firings(context.tenant, id)?;
+    Ok(Reply::Trigger(id, Box::new(trigger), firings))
 }
 
-/// What it did stays in the journal; what it owes is cancelled.
-pub(super) fn delete(
-    draft: &mut Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: TriggerId,
-) -> Result<Decision> {
-    let trigger = match mine(draft, tenant, actor, id)? {
-        Ok(trigger) => trigger,
-        Err(rejection) => return Ok(Err(rejection)),
-    };
+/// Deletes a trigger and its pending deliveries. Its history stays in the journal.
+pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+    let trigger = modifiable(context, id)?;
     if matches!(trigger.action, TriggerAction::Webhook { .. }) {
-        outbox::cancel(draft, tenant, id)?;
+        outbox::cancel(context, id)?;
     }
-    draft.push(Change::TriggerRemoved(tenant, id));
-    Ok(Ok(Reply::Done))
+    context.push(Change::TriggerRemoved(context.tenant, id));
+    Ok(Reply::Done)
 }
 
-/// A trigger that `actor` may change: its own, or any for whom no namespace is closed.
-/// Otherwise it could have what it may not know sent to itself.
-fn mine(
-    draft: &Draft<'_>,
-    tenant: TenantId,
-    actor: Option<KeyId>,
-    id: TriggerId,
-) -> Result<std::result::Result<Trigger, Rejection>> {
-    let Some(trigger) = draft.trigger(tenant, id)? else {
-        return Ok(Err(Rejection::NoSuch("trigger".into())));
-    };
-    if let Some(key) = actor
-        && trigger.owner != actor
-        && !access_of(draft, tenant, key)?.is_whole()
+/// A trigger that the acting key may change: its own, or any if it may access all namespaces.
+/// Otherwise a key could redirect notifications about memories that it may not access.
+fn modifiable(context: &Context<'_, '_>, id: TriggerId) -> Decided<Trigger> {
+    let trigger = context.draft.trigger(context.tenant, id)?;
+    let trigger = trigger.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
+    if let Some(key) = context.actor
+        && trigger.owner != context.actor
+        && !context.draft.access_of_key(context.tenant, key)?.is_unrestricted()
     {
-        return Ok(Err(Rejection::NotOwner));
+        return Err(Rejection::NotOwner.into());
     }
-    Ok(Ok(trigger))
+    Ok(trigger)
 }
 
 fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {
@@ -155,7 +126,8 @@ fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {
     }
 }
 
-/// A new secret takes the old one's place, which signs beside it for a while.
+/// The action after the patch. A new secret replaces the old one, which signs beside it for a
+/// while.
 fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> TriggerAction {
     let mut after = patch.action.clone().unwrap_or_else(|| before.clone());
     if let (

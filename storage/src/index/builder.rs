@@ -1,5 +1,6 @@
-//! The one thread that builds graphs, below the priority of everything that somebody
-//! waits for. While it lags, searches scan what it has not come to.
+//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU
+//! priority. Tenants take turns. While a graph is incomplete, searches scan the slots that it
+//! does not cover.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -15,84 +16,88 @@ use crate::index::graph::Graph;
 use crate::index::registry::Registry;
 use crate::model::id::TenantId;
 
-/// Added to the thread's niceness: a third of the share of a thread that is not nice. No
-/// less, since searches may wait for a lock that it holds.
+/// Added to the thread's niceness: about a third of the CPU share of other threads. A higher
+/// value could starve it while searches wait for a lock that it holds.
 const NICENESS: i32 = 5;
-/// Tasks of one tenant before it is another's turn.
+/// Tasks of one tenant before the next tenant's turn.
 const TURN_TASKS: usize = 100;
-/// How often to look whether the last search has let go of a graph.
+/// Interval of checks whether the last search has released a graph.
 const RETIRE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The engine in use, as long as there is one.
+/// The current engine, while it exists.
 type Current = Weak<RwLock<Arc<Engine>>>;
 
-/// Wakes the builder; dropping it ends the thread, at the end of a task.
+/// Handle of the thread. Drop it to stop the thread after its current task.
 pub(crate) struct Builder {
-    wake: Option<SyncSender<()>>,
+    wake_sender: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Builder {
-    /// Starts the thread, for whatever engine is the current one.
+    /// Starts the thread.
     pub(crate) fn start(current: Current) -> Result<Self> {
-        let (wake, woken) = sync_channel(1);
+        let (wake_sender, wake_receiver) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("graphs".into())
-            .spawn(move || Work { current, woken }.run())
-            .map_err(|error| Error::Misuse(format!("no thread for graphs: {error}")))?;
-        let builder = Self { wake: Some(wake), thread: Some(thread) };
+            .spawn(move || Worker { current, wake_receiver }.run())
+            .map_err(|error| Error::Misuse(format!("cannot start the graph builder: {error}")))?;
+        let builder = Self { wake_sender: Some(wake_sender), thread: Some(thread) };
         builder.wake();
         Ok(builder)
     }
 
-    /// Has it look for tenants that are behind.
+    /// Wakes the thread to look for tenants with a stale graph.
     pub(crate) fn wake(&self) {
-        // Full: it will look anyway. Gone: it has said why.
-        let _ = self.wake.as_ref().map(|wake| wake.try_send(()));
+        // If the channel is full, a wake-up is pending. If it is closed, the thread has failed
+        // and logged the reason.
+        let _ = self.wake_sender.as_ref().map(|sender| sender.try_send(()));
     }
 }
 
 impl Drop for Builder {
     fn drop(&mut self) {
-        drop(self.wake.take());
-        // It holds nothing of the engine when this returns. It logged its own panic.
+        drop(self.wake_sender.take());
+        // After the join the thread holds no reference to the engine.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-struct Work {
+struct Worker {
     current: Current,
-    woken: Receiver<()>,
+    wake_receiver: Receiver<()>,
 }
 
-impl Work {
+impl Worker {
     fn run(self) {
         if let Err(error) = rustix::process::nice(NICENESS) {
-            tracing::warn!(%error, "the thread that builds graphs is not nice");
+            tracing::warn!(%error, "cannot lower the priority of the graph builder");
         }
         let mut last = TenantId(0);
-        while self.woken.recv().is_ok() {
-            let next = |last| self.registry(|registry| registry.take_behind(last)).flatten();
+        while self.wake_receiver.recv().is_ok() {
+            let next = |last| self.registry(|registry| registry.take_stale(last)).flatten();
             while let Some(tenant) = next(last) {
                 last = tenant;
-                // The graph's crate panics on what it did not expect. A tenant without a
-                // graph loses nothing but time.
-                if catch_unwind(AssertUnwindSafe(|| self.turn(tenant))).is_err() {
-                    tracing::error!(tenant = tenant.0, "a graph failed: its tenant is scanned");
+                // The graph library panics on unexpected input. A tenant without a graph is
+                // slower, but its results stay complete.
+                if catch_unwind(AssertUnwindSafe(|| self.run_turn(tenant))).is_err() {
+                    tracing::error!(
+                        tenant = tenant.0,
+                        "graph failed, searches of the tenant use scans"
+                    );
                     let index = self.registry(|registry| registry.tenant(tenant)).flatten();
-                    drop(index.map(|index| index.abandon_graph()));
+                    drop(index.map(|index| index.disable_graph()));
                 }
-                if self.woken.try_recv() == Err(TryRecvError::Disconnected) {
+                if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                     return;
                 }
             }
         }
     }
 
-    /// Works on the graph of a tenant for a while, and has it wait for its next turn if
-    /// that did not bring it up to date.
-    fn turn(&self, tenant: TenantId) {
-        // Looked up anew for each task: the engine may have been replaced, or be gone.
+    /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again if its graph is still
+    /// stale.
+    fn run_turn(&self, tenant: TenantId) {
+        // Looked up for each task, since the engine may be replaced or closed.
         let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max()));
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
@@ -100,26 +105,26 @@ impl Work {
             task.run();
             let retired = index.finish_task(&task);
             task.into_retired().into_iter().chain(retired).for_each(retire);
-            if self.woken.try_recv() == Err(TryRecvError::Disconnected) {
+            if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }
         }
         self.registry(|registry| {
-            registry.tenant(tenant).map(|index| registry.note_if_behind(tenant, &index))
+            registry.tenant(tenant).map(|index| registry.mark_if_stale(tenant, &index))
         });
     }
 
-    fn registry<T>(&self, look: impl FnOnce(&Registry) -> T) -> Option<T> {
-        Some(look(&self.current.upgrade()?.read().registry))
+    fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> Option<T> {
+        Some(read(&self.current.upgrade()?.read().registry))
     }
 }
 
-/// Drops a graph that nothing names any more, once the searches under way are through:
-/// that takes time, which is this thread's to spend.
+/// Drops a replaced graph once the searches in progress have released it. Dropping a graph
+/// takes long, so this thread does it.
 fn retire(graph: Arc<Graph>) {
     while Arc::strong_count(&graph) > 1 {
         thread::sleep(RETIRE_INTERVAL);
     }
-    // The crate measures how long it takes, by a clock that may go back, and would panic.
+    // The library measures the duration and panics if the clock moves backwards.
     drop(catch_unwind(AssertUnwindSafe(|| drop(graph))));
 }

@@ -1,54 +1,55 @@
-//! One HNSW graph over 8-bit codes, by slot: who is near, roughly. Exact similarities
-//! are computed by those who ask; which slots a graph holds is `coverage`'s business.
+//! Approximate nearest neighbours: an HNSW graph (Malkov and Yashunin, "Efficient and robust
+//! approximate nearest neighbor search using Hierarchical Navigable Small World graphs",
+//! 2016) over 8-bit codes. Points are identified by slot.
 //!
-//! Built on `hnsw_rs`, which knows neither delete nor update, and is used with its own
-//! distance: the crate's panics on numbers that it did not expect, and works in f32,
-//! with four times the memory traffic.
+//! The graph uses the crate `hnsw_rs`, which has neither delete nor update
+//! ([`crate::index::coverage`] compensates). The distance is our own. The crate's distance
+//! panics on unexpected numbers, and works on f32, with four times the memory traffic.
 
 use hnsw_rs::anndists::dist::Distance;
 use hnsw_rs::hnsw::Hnsw;
 
-use crate::index::chunk::Slot;
+use crate::index::slot::Slot;
 use crate::model::sq8::{self, Code};
 
-/// Links of a point a layer, twice as many in the lowest one (`M`).
+/// `M`: links per point and layer, doubled in the lowest layer.
 const LINKS: usize = 16;
-/// Points looked at when one is linked (`efConstruction`).
+/// `efConstruction`: candidates visited when a point is inserted.
 const BUILD_WIDTH: usize = 200;
-/// Layers at most, as many as the crate allows.
+/// Maximum number of layers: the limit of the crate.
 const LAYERS: usize = 16;
-/// Points that the self-retrieval check looks at: a point that a search for itself of
-/// this width does not find is no use to any search.
+/// `ef` of the self-retrieval check. A point that a search for its own vector does not find
+/// with this width counts as unreachable.
 const CHECK_WIDTH: usize = 32;
 
-/// Bytes of the scale, behind those of the code.
+/// Bytes of the scale, appended to the code.
 const SCALE_BYTES: usize = size_of::<f32>();
 
-/// A graph. One thread inserts; any number search meanwhile.
+/// A graph. One thread inserts. Any number of threads search at the same time.
 pub(crate) struct Graph {
     points: Hnsw<'static, i8, CodeDistance>,
 }
 
 impl Graph {
-    /// An empty graph, with room for `expected` points set aside.
+    /// An empty graph with capacity for `expected` points.
     pub(crate) fn new(expected: usize) -> Self {
         Self { points: Hnsw::new(LINKS, expected, LAYERS, BUILD_WIDTH, CodeDistance) }
     }
 
-    /// Adds a point. An earlier one of the same slot stays, and is found as well.
+    /// Inserts a point. An earlier point of the same slot stays, and searches return it too.
     pub(crate) fn insert(&self, slot: Slot, code: &Code) {
         self.points.insert((&point(code), slot as usize));
     }
 
-    /// Up to `count` points near to `code`, nearest first, with their similarity by
-    /// code. A slot may be named more than once.
+    /// Up to `count` points close to `code`, nearest first, with the similarity of the codes.
+    /// A slot may occur more than once.
     pub(crate) fn nearest(&self, code: &Code, count: usize) -> Vec<(Slot, f32)> {
         let found = self.points.search(&point(code), count, count);
         found.iter().map(|point| (point.d_id as Slot, 1.0 - point.distance)).collect()
     }
 
-    /// Whether a search for the very `code` of `slot` finds it, or as many as it looks at
-    /// that are no further away: copies of one text hide each other.
+    /// Whether a search for `code` finds `slot`. Also true if all results are at least as
+    /// close: points of equal vectors hide each other.
     pub(crate) fn finds(&self, slot: Slot, code: &Code) -> bool {
         let found = self.nearest(code, CHECK_WIDTH);
         let own = 1.0 - CodeDistance.eval(&point(code), &point(code));
@@ -57,24 +58,24 @@ impl Graph {
     }
 }
 
-/// A code and its scale as the numbers of one point.
+/// The point of a code: its components, then the bytes of its scale.
 fn point(code: &Code) -> Vec<i8> {
     let scale = code.scale.to_le_bytes().map(|byte| byte as i8);
     code.values.iter().copied().chain(scale).collect()
 }
 
-/// `max(0, 1 − cosine)`, by codes: never negative nor NaN, for which the crate panics.
+/// `max(0, 1 − cosine)` of two codes. Never negative or NaN, on which the crate panics.
 #[derive(Clone, Copy)]
 struct CodeDistance;
 
 impl Distance<i8> for CodeDistance {
     fn eval(&self, left: &[i8], right: &[i8]) -> f32 {
-        let ((left, left_scale), (right, right_scale)) = (parts(left), parts(right));
+        let ((left, left_scale), (right, right_scale)) = (split_point(left), split_point(right));
         (1.0 - sq8::dot(left, right) as f32 * left_scale * right_scale).max(0.0)
     }
 }
 
-fn parts(point: &[i8]) -> (&[i8], f32) {
+fn split_point(point: &[i8]) -> (&[i8], f32) {
     let (values, scale) = point.split_at(point.len() - SCALE_BYTES);
     let mut bytes = [0; SCALE_BYTES];
     bytes.iter_mut().zip(scale).for_each(|(byte, part)| *byte = *part as u8);
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nearest_points_come_first_with_their_similarity() {
+    fn nearest_points_come_first() {
         let graph = Graph::new(10);
         for (slot, components) in
             [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [-1.0, 0.0, 0.0]]
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_opposite_points_do_no_harm() {
+    fn equal_and_opposite_points_are_found() {
         let graph = Graph::new(10);
         for slot in 0..200 {
             let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };

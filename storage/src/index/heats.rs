@@ -1,12 +1,17 @@
-//! The heats of a chunk's rows, and what bounds them from above: row by row in a pass of
-//! f32, and all at once. Which rows there are is the chunk's business.
+//! Heats of one chunk in columns, with two kinds of upper bounds for pruning.
+//!
+//! - [`HeatBounds`]: an upper bound per row, computed for all rows of a chunk in one
+//!   vectorised pass of f32.
+//! - [`MaxHeat`]: one upper bound for the whole chunk, the heat part of a block-max index
+//!   (Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011). Heats
+//!   decay continuously, so the bound is a function of time instead of a number.
 
-use crate::index::chunk::CHUNK_ROWS;
-use crate::model::heat::{cooled, upper_bound};
+use crate::index::slot::CHUNK_ROWS;
+use crate::model::heat::{decayed, upper_bound};
 use crate::model::id::Timestamp;
 use crate::simd::dispatch;
 
-/// The four numbers that a heat is read from.
+/// The numbers from which the heat of a row is computed, see [`decayed`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HeatCell {
     pub(crate) at: Timestamp,
@@ -15,71 +20,70 @@ pub(crate) struct HeatCell {
     pub(crate) floor: f32,
 }
 
-/// What bounds heats from above: the same numbers in f32, a column each, so that all
-/// rows of a chunk are bounded at once.
+/// The same numbers as f32 columns, rounded so that computed heats are upper bounds.
 pub(crate) struct HeatBounds {
-    /// Times in here count from this one: near to those of the chunk's anchors, since
-    /// f32 is coarse far from zero.
+    /// Origin of `anchored_seconds`: close to the chunk's anchors, since f32 is coarse for
+    /// large numbers.
     base: Option<Timestamp>,
     anchored_seconds: Vec<f32>,
-    half_lives_a_second: Vec<f32>,
+    half_lives_per_second: Vec<f32>,
     heats: Vec<f32>,
     floors: Vec<f32>,
-    /// Most seconds between the base and an anchor, and most half-lives a second, of all
-    /// rows that ever were.
-    farthest: f32,
-    fastest: f32,
+    /// Largest distance in seconds of an anchor from the base. Covers replaced anchors too.
+    distance_max: f32,
+    /// Largest rate. Covers replaced rows too.
+    rate_max: f32,
 }
 
-/// Relative error of a time in f32, with room to spare.
-const COARSE: f32 = 5e-7;
-/// Half-lives that a time may be wrong by for a upper_bound to be sharp: heats are 0.1 % lower.
-const SHARP: f32 = 1e-3;
+/// Upper bound of the relative error of a time in f32.
+const TIME_ERROR: f32 = 5e-7;
+/// Largest time error of tight bounds, in half-lives. It changes a heat by 0.1 %.
+const TIGHT_HALF_LIVES: f32 = 1e-3;
 
 impl HeatBounds {
     pub(crate) fn new() -> Self {
         let column = || vec![0.0; CHUNK_ROWS];
-        let (anchored_seconds, half_lives_a_second) = (column(), column());
         Self {
             base: None,
-            anchored_seconds,
-            half_lives_a_second,
+            anchored_seconds: column(),
+            half_lives_per_second: column(),
             heats: column(),
             floors: column(),
-            farthest: 0.0,
-            fastest: 0.0,
+            distance_max: 0.0,
+            rate_max: 0.0,
         }
     }
 
-    pub(crate) fn set(&mut self, at: usize, cell: &HeatCell) {
+    pub(crate) fn set(&mut self, row: usize, cell: &HeatCell) {
         let base = *self.base.get_or_insert(cell.at);
-        self.anchored_seconds[at] = seconds(cell.at, base);
-        self.half_lives_a_second[at] = (cell.rate * Timestamp::SECOND_MICROS as f64) as f32;
-        (self.heats[at], self.floors[at]) = (cell.heat, cell.floor);
-        self.farthest = self.farthest.max(self.anchored_seconds[at].abs());
-        self.fastest = self.fastest.max(self.half_lives_a_second[at]);
+        self.anchored_seconds[row] = seconds(cell.at, base);
+        self.half_lives_per_second[row] = (cell.rate * Timestamp::SECOND_MICROS as f64) as f32;
+        (self.heats[row], self.floors[row]) = (cell.heat, cell.floor);
+        self.distance_max = self.distance_max.max(self.anchored_seconds[row].abs());
+        self.rate_max = self.rate_max.max(self.half_lives_per_second[row]);
     }
 
-    /// Whether every heat at `now` is 99 % of its upper_bound at least: times are coarse far from
-    /// the base, which tells where heats fall fast.
-    pub(crate) fn are_sharp(&self, now: Timestamp) -> bool {
+    /// Whether every heat at `now` is at least 99 % of its upper bound. False where the time
+    /// error of f32 is large compared with the half-lives.
+    pub(crate) fn are_tight(&self, now: Timestamp) -> bool {
         let now = self.base.map_or(0.0, |base| seconds(now, base));
-        (now.abs() + self.farthest) * COARSE * self.fastest * 2.0 < SHARP
+        (now.abs() + self.distance_max) * TIME_ERROR * self.rate_max * 2.0 < TIGHT_HALF_LIVES
     }
 
-    /// What each row's heat is at most at `now`, into `upper_bounds`.
+    /// Writes the upper bound of each row's heat at `now` to `upper_bounds`.
     pub(crate) fn upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
         let now = self.base.map_or(0.0, |base| seconds(now, base));
-        let (anchored, rates) =
-            (&self.anchored_seconds[..CHUNK_ROWS], &self.half_lives_a_second[..CHUNK_ROWS]);
+        // Slices of known length, so that the loop has no bounds checks.
+        let anchored = &self.anchored_seconds[..CHUNK_ROWS];
+        let rates = &self.half_lives_per_second[..CHUNK_ROWS];
         let (heats, floors) = (&self.heats[..CHUNK_ROWS], &self.floors[..CHUNK_ROWS]);
         dispatch(
             #[inline(always)]
             || {
-                for at in 0..CHUNK_ROWS {
-                    let doubt = (now.abs() + anchored[at].abs()) * COARSE;
-                    let half_lives = (now - anchored[at] - doubt) * rates[at] * (1.0 - 1e-6);
-                    upper_bounds[at] = upper_bound(heats[at], floors[at], half_lives);
+                for row in 0..CHUNK_ROWS {
+                    let error = (now.abs() + anchored[row].abs()) * TIME_ERROR;
+                    let half_lives = (now - anchored[row] - error) * rates[row] * (1.0 - 1e-6);
+                    upper_bounds[row] = upper_bound(heats[row], floors[row], half_lives);
                 }
             },
         );
@@ -90,62 +94,70 @@ fn seconds(at: Timestamp, base: Timestamp) -> f32 {
     ((at.0 - base.0) as f64 / Timestamp::SECOND_MICROS as f64) as f32
 }
 
-/// For how long a limit is good enough: it cools with the row that cools most slowly, and
-/// knows nothing of a heat that was taken away.
-const LIMIT_MICROS: i64 = 60 * Timestamp::SECOND_MICROS;
+/// Age after which a [`MaxHeat`] is recomputed. It loosens with time: it decays with the
+/// slowest row, and does not follow heats that were lowered or removed.
+const MAX_HEAT_AGE_MICROS: i64 = 60 * Timestamp::SECOND_MICROS;
 
-/// What every heat of a chunk is at most, from an instant on: heats only fall unless their
-/// anchors are set, and then it takes those in.
+/// An upper bound of all heats of a chunk, as a function of time. Heats only fall between
+/// anchors, so the bound stays valid as long as every new anchor is included.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct HeatLimit {
-    found_at: Timestamp,
+pub(crate) struct MaxHeat {
+    computed_at: Timestamp,
     at: Timestamp,
-    /// Highest heat at `at` of rows that cool.
-    heat: f64,
-    /// Rate of the one that cools most slowly.
-    slowest: f64,
-    /// Highest heat of the others, and highest floor of all.
-    rest: f64,
+    /// Highest heat at `at` of the rows that decay.
+    decaying: f64,
+    /// Rate of the row that decays most slowly.
+    slowest_rate: f64,
+    /// Highest heat of the rows that do not decay, and highest floor of all rows.
+    constant: f64,
 }
 
-impl HeatLimit {
-    /// Of no row yet.
+impl MaxHeat {
+    /// The bound of a chunk without rows.
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { found_at: now, at: now, heat: 0.0, slowest: f64::INFINITY, rest: 0.0 }
+        Self {
+            computed_at: now,
+            at: now,
+            decaying: 0.0,
+            slowest_rate: f64::INFINITY,
+            constant: 0.0,
+        }
     }
 
+    /// Whether the bound was computed recently.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
-        now.since(self.found_at) < LIMIT_MICROS
+        now.since(self.computed_at) < MAX_HEAT_AGE_MICROS
     }
 
-    /// Whether it tells of `now`: of what was before its anchors it knows nothing.
-    pub(crate) fn holds_at(&self, now: Timestamp) -> bool {
+    /// Whether the bound is valid at `now`. It is not valid before its latest anchor.
+    pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
         self.at <= now
     }
 
+    /// The bound at `now`.
     pub(crate) fn heat(&self, now: Timestamp) -> f64 {
-        self.cooled(now).max(self.rest)
+        self.decayed(now).max(self.constant)
     }
 
-    /// What is left at `now` of the rows that cool.
-    fn cooled(&self, now: Timestamp) -> f64 {
-        if self.heat == 0.0 {
+    /// The bound of the decaying rows at `now`.
+    fn decayed(&self, now: Timestamp) -> f64 {
+        if self.decaying == 0.0 {
             return 0.0;
         }
-        self.heat * libm::exp2(-(now.since(self.at) as f64) * self.slowest)
+        self.decaying * libm::exp2(-(now.since(self.at) as f64) * self.slowest_rate)
     }
 
-    /// Makes it hold for one more row.
+    /// Extends the bound to one more row.
     pub(crate) fn include(&mut self, cell: &HeatCell) {
         let at = self.at.max(cell.at);
-        let heat = cooled(cell.heat, cell.at, cell.rate, cell.floor, at);
-        (self.heat, self.at) = (self.cooled(at), at);
-        self.rest = self.rest.max(f64::from(cell.floor.min(cell.heat)));
+        let heat = decayed(cell.heat, cell.at, cell.rate, cell.floor, at);
+        (self.decaying, self.at) = (self.decayed(at), at);
+        self.constant = self.constant.max(f64::from(cell.floor.min(cell.heat)));
         if cell.rate > 0.0 {
-            self.heat = self.heat.max(heat);
-            self.slowest = self.slowest.min(cell.rate);
+            self.decaying = self.decaying.max(heat);
+            self.slowest_rate = self.slowest_rate.min(cell.rate);
         } else {
-            self.rest = self.rest.max(heat);
+            self.constant = self.constant.max(heat);
         }
     }
 }

@@ -1,38 +1,38 @@
-//! A tenant's triggers by event, in the order in which they are asked, with their patterns
-//! made ready. Whether one fires is decided elsewhere.
+//! The triggers of one tenant, indexed by event in the order of evaluation, with compiled
+//! patterns. `decide::fire` evaluates them.
 
 use std::sync::Arc;
 
 use crate::model::id::TriggerId;
-use crate::model::pattern::Pattern;
+use crate::model::pattern::LabelPattern;
 use crate::model::trigger::{Trigger, TriggerEvent};
 
-/// A trigger that waits for its event.
+/// A trigger with its compiled pattern.
 #[derive(Debug)]
 pub struct CompiledTrigger {
     /// Its id.
     pub id: TriggerId,
-    /// What it waits for and does.
+    /// The stored trigger.
     pub trigger: Trigger,
-    pub(crate) pattern: Option<Pattern>,
+    pub(crate) pattern: Option<LabelPattern>,
 }
 
 /// The triggers of one tenant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Triggers {
-    /// By event, in the order of their numbers.
+    /// By event, in order of their numbers.
     events: [Vec<Arc<CompiledTrigger>>; TriggerEvent::ALL.len()],
-    /// Heats at which some of them may begin or cease to hold when a tick looks, in order.
+    /// Heat thresholds of the triggers on tick events, sorted. See [`Trigger::thresholds`].
     thresholds: Vec<f64>,
 }
 
 impl Triggers {
-    /// Those that wait for `event`.
+    /// Triggers for `event`, in order of their numbers.
     pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<CompiledTrigger>] {
         &self.events[event as usize]
     }
 
-    /// All, in the order of their numbers.
+    /// All triggers in order of their numbers.
     pub(crate) fn all(&self) -> Vec<Arc<CompiledTrigger>> {
         let mut all: Vec<_> = self.events.iter().flatten().cloned().collect();
         all.sort_by_key(|compiled| compiled.trigger.number);
@@ -43,59 +43,57 @@ impl Triggers {
         self.events.iter().map(Vec::len).sum()
     }
 
-    /// The number that the next one gets.
+    /// Number of the next trigger to be created.
     pub(crate) fn next_number(&self) -> u64 {
-        let last = self.events.iter().filter_map(|waiting| waiting.last());
+        let last = self.events.iter().filter_map(|triggers| triggers.last());
         last.map(|compiled| compiled.trigger.number).max().unwrap_or(0) + 1
     }
 
-    /// See [`Trigger::thresholds`].
+    /// Sorted thresholds, see [`Trigger::thresholds`].
     pub(crate) fn thresholds(&self) -> &[f64] {
         &self.thresholds
     }
 
-    /// Whether an enabled one waits for `event`.
+    /// Whether an enabled trigger for `event` exists.
     pub(crate) fn has_event(&self, event: TriggerEvent) -> bool {
         self.on(event).iter().any(|compiled| compiled.trigger.enabled)
     }
 
-    /// All of a tenant's at once.
+    /// Compiles all triggers of a tenant.
     pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
         let mut triggers = Self::default();
         for (id, trigger) in all {
-            let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
-            let waiting = &mut triggers.events[trigger.event as usize];
-            waiting.push(Arc::new(CompiledTrigger { id, trigger, pattern }));
+            let event = trigger.event as usize;
+            triggers.events[event].push(compile(id, trigger));
         }
-        for waiting in &mut triggers.events {
-            waiting.sort_by_key(|compiled| compiled.trigger.number);
+        for of_event in &mut triggers.events {
+            of_event.sort_by_key(|compiled| compiled.trigger.number);
         }
-        triggers.find_thresholds();
+        triggers.collect_thresholds();
         triggers
     }
 
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
-        let by_tick = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
+        let is_tick_event = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
         self.take(id);
-        let pattern = trigger.filter.label_pattern.as_deref().map(Pattern::new);
-        let waiting = &mut self.events[trigger.event as usize];
-        let at = waiting.partition_point(|other| other.trigger.number < trigger.number);
-        waiting.insert(at, Arc::new(CompiledTrigger { id, trigger, pattern }));
-        if by_tick {
-            self.find_thresholds();
+        let of_event = &mut self.events[trigger.event as usize];
+        let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
+        of_event.insert(at, compile(id, trigger));
+        if is_tick_event {
+            self.collect_thresholds();
         }
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
         self.take(id);
-        self.find_thresholds();
+        self.collect_thresholds();
     }
 
     fn take(&mut self, id: TriggerId) {
-        self.events.iter_mut().for_each(|waiting| waiting.retain(|other| other.id != id));
+        self.events.iter_mut().for_each(|of_event| of_event.retain(|other| other.id != id));
     }
 
-    fn find_thresholds(&mut self) {
+    fn collect_thresholds(&mut self) {
         let ticks = [TriggerEvent::Decay, TriggerEvent::Threshold];
         let compiled = ticks.into_iter().flat_map(|event| self.on(event));
         let mut thresholds: Vec<f64> =
@@ -104,4 +102,9 @@ impl Triggers {
         thresholds.dedup();
         self.thresholds = thresholds;
     }
+}
+
+fn compile(id: TriggerId, trigger: Trigger) -> Arc<CompiledTrigger> {
+    let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
+    Arc::new(CompiledTrigger { id, trigger, pattern })
 }

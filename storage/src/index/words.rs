@@ -1,30 +1,39 @@
-//! The inverted index of one tenant: which slots hold a word. How a text becomes
-//! words is the model's; how hits become scores is the search's.
+//! An inverted index: for each term, the slots that contain it, as a Roaring bitmap.
+//!
+//! It computes the keyword overlap of a query and a memory, from BM25's inverse document
+//! frequencies:
+//!
+//! ```text
+//! overlap = 10 · Σ idf(query terms that the memory contains) / Σ idf(all query terms)
+//! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories in all, n of them with the term
+//! ```
+//!
+//! `model::words` turns texts into terms.
 
 use std::collections::HashMap;
 
 use roaring::{MultiOps, RoaringBitmap};
 
-use crate::index::chunk::{CHUNK_ROWS, Slot};
+use crate::index::slot::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 
-/// Words of a query that are looked for: the first ones. Longer queries are
-/// texts, and are found by their meaning.
+/// Maximum number of terms per query. Further terms are ignored: long queries are found by
+/// their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
 
-/// Word → slots.
+/// Term → postings.
 #[derive(Default)]
-pub(crate) struct Words {
+pub(crate) struct InvertedIndex {
     postings: HashMap<Box<str>, RoaringBitmap>,
 }
 
-/// The words of a query with their weights, ready to be looked for.
-pub(crate) struct QueryWords {
-    /// Each word with its share of [`KEYWORD_OVERLAP_MAX`].
-    shares: Vec<(String, f64)>,
+/// The terms of a query with their weights.
+pub(crate) struct QueryTerms {
+    /// Each indexed term with its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
+    weights: Vec<(String, f64)>,
 }
 
-impl Words {
+impl InvertedIndex {
     pub(crate) fn insert(&mut self, slot: Slot, words: &[String]) {
         for word in words {
             match self.postings.get_mut(word.as_str()) {
@@ -49,13 +58,13 @@ impl Words {
         }
     }
 
-    /// Slots that hold a word.
-    pub(crate) fn holding(&self, word: &str) -> Option<&RoaringBitmap> {
+    /// Postings of a term. Their number is the document frequency.
+    pub(crate) fn postings(&self, word: &str) -> Option<&RoaringBitmap> {
         self.postings.get(word)
     }
 
-    /// Slots that hold every one of `words`.
-    pub(crate) fn holding_all(&self, words: &[String]) -> RoaringBitmap {
+    /// Slots that contain all of `words`.
+    pub(crate) fn intersection(&self, words: &[String]) -> RoaringBitmap {
         let mut found: Option<RoaringBitmap> = None;
         for word in words {
             let Some(slots) = self.postings.get(word.as_str()) else { return RoaringBitmap::new() };
@@ -64,21 +73,20 @@ impl Words {
         found.unwrap_or_default()
     }
 
-    /// Slots that hold any word of a query.
-    pub(crate) fn holding_any(&self, query: &QueryWords) -> RoaringBitmap {
-        let words = query.shares.iter().filter_map(|(word, _)| self.postings.get(word.as_str()));
-        words.union()
+    /// Slots that contain any term of a query.
+    pub(crate) fn union(&self, query: &QueryTerms) -> RoaringBitmap {
+        let terms = query.weights.iter().filter_map(|(term, _)| self.postings.get(term.as_str()));
+        terms.union()
     }
 
-    /// Weighs the words of a query: `overlap = 10 · Σidf(found) / Σidf(all)`,
-    /// with BM25's `idf = ln(1 + (N − n + ½) / (n + ½))`, N the tenant's live
-    /// memories and n those that hold the word.
-    pub(crate) fn weigh(&self, words: Vec<String>, live: usize) -> QueryWords {
+    /// Weights the words of a query by inverse document frequency. `live` is the number of
+    /// memories.
+    pub(crate) fn query_terms(&self, words: Vec<String>, live: usize) -> QueryTerms {
         let idf = |word: &str| {
-            let holding = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;
-            libm::log(1.0 + (live as f64 - holding + 0.5).max(0.0) / (holding + 0.5))
+            let frequency = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;
+            libm::log(1.0 + (live as f64 - frequency + 0.5).max(0.0) / (frequency + 0.5))
         };
-        let mut shares: Vec<(String, f64)> = words
+        let mut weights: Vec<(String, f64)> = words
             .into_iter()
             .take(QUERY_WORDS_MAX)
             .map(|word| {
@@ -86,24 +94,23 @@ impl Words {
                 (word, idf)
             })
             .collect();
-        let total: f64 = shares.iter().map(|(_, idf)| idf).sum();
+        let total: f64 = weights.iter().map(|(_, idf)| idf).sum();
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
-        // Words that nobody holds count in the total, and need not be looked for.
-        shares.retain(|(word, _)| self.postings.contains_key(word.as_str()));
-        shares.iter_mut().for_each(|(_, share)| *share *= scale);
-        QueryWords { shares }
+        // Words without postings count in the total, but need no lookup later.
+        weights.retain(|(word, _)| self.postings.contains_key(word.as_str()));
+        weights.iter_mut().for_each(|(_, weight)| *weight *= scale);
+        QueryTerms { weights }
     }
 
-    /// Keyword overlaps of the rows of chunk `chunk`, written to `overlaps`.
-    pub(crate) fn overlaps(&self, query: &QueryWords, chunk: usize, overlaps: &mut [f64]) {
+    /// Writes the keyword overlap of each row of a chunk to `overlaps`.
+    pub(crate) fn keyword_overlaps(&self, query: &QueryTerms, chunk: usize, overlaps: &mut [f64]) {
         overlaps.fill(0.0);
-        let first = (chunk * CHUNK_ROWS) as Slot;
-        let last = first + (CHUNK_ROWS as Slot - 1);
-        // In the order of the query's words, so that sums are the same bits on every node.
-        for (word, share) in &query.shares {
-            let Some(slots) = self.postings.get(word.as_str()) else { continue };
+        let (first, last) = (slot_at(chunk, 0), slot_at(chunk, CHUNK_ROWS - 1));
+        // Sums in the order of the query's terms have the same bits on every node.
+        for (term, weight) in &query.weights {
+            let Some(slots) = self.postings.get(term.as_str()) else { continue };
             for slot in slots.range(first..=last) {
-                overlaps[(slot - first) as usize] += share;
+                overlaps[(slot - first) as usize] += weight;
             }
         }
     }
@@ -117,23 +124,24 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
-    fn index(texts: &[&str]) -> Words {
-        let mut index = Words::default();
+    fn index(texts: &[&str]) -> InvertedIndex {
+        let mut index = InvertedIndex::default();
         for (slot, text) in texts.iter().enumerate() {
             index.insert(slot as Slot, &words(text));
         }
         index
     }
 
-    fn overlaps(index: &Words, query: &str, live: usize) -> Vec<f64> {
+    fn overlaps(index: &InvertedIndex, query: &str, live: usize) -> Vec<f64> {
         let mut overlaps = vec![0.0; CHUNK_ROWS];
-        index.overlaps(&index.weigh(words(query), live), 0, &mut overlaps);
+        let terms = index.query_terms(words(query), live);
+        index.keyword_overlaps(&terms, 0, &mut overlaps);
         overlaps.truncate(live);
         overlaps
     }
 
     #[test]
-    fn all_words_found_is_ten_and_rare_words_weigh_more() {
+    fn full_overlap_is_ten() {
         let index = index(&["red rare", "red", "red", "blue"]);
         let found = overlaps(&index, "red rare", 4);
         assert!((found[0] - 10.0).abs() < 1e-9);
@@ -142,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_lowers_every_overlap() {
+    fn unknown_word_lowers_every_overlap() {
         let index = index(&["red", "blue"]);
         assert!(overlaps(&index, "red unheard", 2)[0] < 10.0);
     }
 
     #[test]
-    fn removed_slots_are_found_no_more() {
+    fn removed_slots_are_not_found() {
         let mut index = index(&["red blue", "red"]);
         index.remove(0, &words("red blue"));
-        assert_eq!(index.holding_all(&words("red")).iter().collect::<Vec<_>>(), [1]);
-        assert!(index.holding_all(&words("red blue")).is_empty());
-        assert!(!index.postings.contains_key("blue"), "an empty posting is dropped");
+        assert_eq!(index.intersection(&words("red")).iter().collect::<Vec<_>>(), [1]);
+        assert!(index.intersection(&words("red blue")).is_empty());
+        assert!(!index.postings.contains_key("blue"), "empty postings are dropped");
     }
 }

@@ -1,5 +1,5 @@
-//! Which namespaces an agent may touch. The most telling rule decides; without one, all
-//! are open. Keys that administer their tenant are bound by none.
+//! Access rules: which namespaces an API key may use. The most specific rule wins. A
+//! namespace without a matching rule is allowed. Rules do not apply to admin keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,43 +7,43 @@ use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::tenant::{KeyId, Role};
 
-/// Most rules of a tenant.
+/// Maximum number of rules per tenant.
 pub const RULES_MAX: usize = 1_000;
 /// Longest name of an agent in a rule, in bytes.
 pub const AGENT_BYTES_MAX: usize = 128;
-/// Every agent, or every namespace.
+/// Wildcard for all agents, or for all namespaces.
 pub const ANY: &str = "*";
 
-/// What a rule says.
+/// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
-    /// The namespace is open.
+    /// Access is allowed.
     Allow,
-    /// The namespace is closed.
+    /// Access is denied.
     Deny,
 }
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// Its number within the tenant, never reused.
+    /// Number within the tenant, never reused.
     pub number: u64,
     /// Id or name of a key, or [`ANY`].
     pub agent: String,
     /// A namespace, or [`ANY`].
     pub namespace: String,
-    /// What holds.
+    /// Effect of the rule.
     pub policy: Policy,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// All rules of a tenant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Number of the last rule that was made.
+    /// Number of the newest rule ever created.
     pub last: u64,
-    /// In the order of their numbers; no two are for the same agent and namespace.
+    /// Rules in order of their numbers. At most one per agent and namespace.
     pub rules: Vec<Rule>,
 }
 
@@ -52,25 +52,25 @@ impl Record for Rules {
     const NAME: &'static str = "access rules";
 }
 
-/// What one key may touch.
+/// The namespaces that one key may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The rules for it, the most telling first; empty is everything.
+    /// Namespace and effect of the rules for the key, most specific first. Empty allows all.
     rules: Vec<(String, Policy)>,
 }
 
 impl Rules {
-    /// What a key of this name and role may touch.
-    pub fn of(&self, key: KeyId, name: &str, role: Role) -> Access {
+    /// Access of a key with this name and role.
+    pub fn access_of(&self, key: KeyId, name: &str, role: Role) -> Access {
         if role >= Role::Admin {
             return Access::default();
         }
         let id = key.to_string();
-        // An agent's own rules tell more than everybody's, a namespace's more than all's.
-        let telling = |rule: &&Rule| (rule.agent == ANY, rule.namespace == ANY);
-        let mine = |rule: &&Rule| rule.agent == ANY || rule.agent == id || rule.agent == name;
-        let mut rules: Vec<&Rule> = self.rules.iter().filter(mine).collect();
-        rules.sort_by_key(telling);
+        let applies = |rule: &&Rule| rule.agent == ANY || rule.agent == id || rule.agent == name;
+        let mut rules: Vec<&Rule> = self.rules.iter().filter(applies).collect();
+        // Most specific first: a named agent before all agents, then a named namespace
+        // before all namespaces. `false` sorts before `true`.
+        rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY));
         Access {
             rules: rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy)).collect(),
         }
@@ -78,19 +78,19 @@ impl Rules {
 }
 
 impl Access {
-    /// No namespace at all.
-    pub fn nothing() -> Self {
+    /// Access to no namespace.
+    pub fn none() -> Self {
         Self { rules: vec![(ANY.to_owned(), Policy::Deny)] }
     }
 
-    /// Whether every namespace is open.
-    pub fn is_whole(&self) -> bool {
+    /// Whether every namespace is allowed.
+    pub fn is_unrestricted(&self) -> bool {
         self.rules.iter().all(|(_, policy)| *policy == Policy::Allow)
     }
 
-    /// Whether a namespace is open.
+    /// Whether a namespace is allowed.
     pub fn allows(&self, namespace: &str) -> bool {
-        let rule = self.rules.iter().find(|(of, _)| of == ANY || of == namespace);
+        let rule = self.rules.iter().find(|(pattern, _)| pattern == ANY || pattern == namespace);
         rule.is_none_or(|(_, policy)| *policy == Policy::Allow)
     }
 }
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rule_all_is_open() {
-        let access = Rules::default().of(KEY, "helper", Role::Agent);
-        assert!(access.is_whole() && access.allows("anything"));
+    fn access_is_unrestricted_without_rules() {
+        let access = Rules::default().access_of(KEY, "helper", Role::Agent);
+        assert!(access.is_unrestricted() && access.allows("anything"));
     }
 
     #[test]
-    fn the_most_telling_rule_decides() {
+    fn most_specific_rule_wins() {
         use Policy::{Allow, Deny};
         let rules = rules(&[
             ("*", "*", Deny),
@@ -128,15 +128,15 @@ mod tests {
             ("helper", "secret", Deny),
             ("0000000000000007", "shared", Deny),
         ]);
-        let mine = rules.of(KEY, "helper", Role::Agent);
-        assert!(mine.allows("anything") && !mine.allows("secret") && !mine.allows("shared"));
-        let other = rules.of(KeyId([1; 8]), "other", Role::Reader);
-        assert!(!other.allows("anything") && other.allows("shared") && !other.is_whole());
+        let helper = rules.access_of(KEY, "helper", Role::Agent);
+        assert!(helper.allows("anything") && !helper.allows("secret") && !helper.allows("shared"));
+        let other = rules.access_of(KeyId([1; 8]), "other", Role::Reader);
+        assert!(!other.allows("anything") && other.allows("shared") && !other.is_unrestricted());
     }
 
     #[test]
-    fn who_administers_is_bound_by_none() {
+    fn rules_do_not_apply_to_admins() {
         let rules = rules(&[("*", "*", Policy::Deny)]);
-        assert!(rules.of(KEY, "root", Role::Admin).is_whole());
+        assert!(rules.access_of(KEY, "root", Role::Admin).is_unrestricted());
     }
 }

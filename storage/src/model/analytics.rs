@@ -1,5 +1,5 @@
-//! What is counted of a tenant's use: recalls and feedback by type, searches, requests.
-//! Sums ride in the replicated state, so that they survive and agree on every node.
+//! Usage statistics per tenant: recalls and feedback per type, searches, requests. Each
+//! node reports its counts to the leader. The sums are part of the replicated state.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
 
-/// Most memories whose recalls one report carries.
+/// Maximum number of memories with recalls per report.
 pub const REPORT_RECALLS_MAX: usize = 2_000;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TypeStats {
-    /// Times that memories were returned by a search.
+    /// Memories returned by searches.
     pub recalls: u64,
     /// Feedback `relevant`.
     pub relevant: u64,
@@ -24,22 +24,22 @@ pub struct TypeStats {
     pub outdated: u64,
     /// Feedback `wrong`.
     pub wrong: u64,
-    /// Recalls that warmed.
+    /// Recalls that raised the heat.
     pub warmings: u64,
-    /// Sum of heats before those.
+    /// Sum of the heats before those recalls.
     pub heat_before: f64,
-    /// Sum of heats after them.
+    /// Sum of the heats after them.
     pub heat_after: f64,
 }
 
-/// What is known of a tenant's recalls since it was created.
+/// Recall statistics of a tenant since its creation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecallStats {
-    /// By type, in the order of [`MemoryType::ALL`].
+    /// Per type, in the order of [`MemoryType::ALL`].
     pub types: Box<[TypeStats; MemoryType::ALL.len()]>,
-    /// SearchCounters.
+    /// Searches.
     pub searches: u64,
-    /// SearchCounters that found something.
+    /// Searches with at least one result.
     pub searches_with_results: u64,
 }
 
@@ -48,16 +48,16 @@ impl Record for RecallStats {
     const NAME: &'static str = "recall statistics";
 }
 
-/// What a tenant used in a calendar month.
+/// Usage of a tenant in one calendar month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Requests answered.
+    /// Completed requests.
     pub requests: u64,
-    /// Memories stored.
+    /// Created memories.
     pub nodes_added: u64,
-    /// Sum of the times that answers took, in microseconds.
+    /// Sum of all response times, in microseconds.
     pub latency_micros: u64,
-    /// The longest of them.
+    /// Longest response time, in microseconds.
     pub latency_max_micros: u64,
 }
 
@@ -67,7 +67,7 @@ impl Record for Usage {
 }
 
 impl Usage {
-    /// Adds what was used besides.
+    /// Adds further usage.
     pub fn add(&mut self, more: &Self) {
         self.requests += more.requests;
         self.nodes_added += more.nodes_added;
@@ -76,12 +76,12 @@ impl Usage {
     }
 }
 
-/// The last report of a node that is in the state.
+/// The last report of a node that the state includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastReport {
-    /// Random name of that life of its process.
+    /// Random id of the node's process incarnation.
     pub boot: u64,
-    /// Number of the report within that life.
+    /// Number of the report within that incarnation.
     pub number: u64,
 }
 
@@ -90,32 +90,32 @@ impl Record for LastReport {
     const NAME: &'static str = "last report";
 }
 
-/// What a node saw since its last report.
+/// Counts of one node since its previous report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The node.
+    /// Id of the node.
     pub node: u64,
-    /// Random name of this life of its process.
+    /// Random id of the node's process incarnation.
     pub boot: u64,
-    /// Number of this report, from 1: one that comes twice counts once.
+    /// Number of this report, from 1. A report that arrives twice counts once.
     pub number: u64,
-    /// What it saw of each tenant.
+    /// Counts per tenant.
     pub tenants: Vec<TenantReport>,
 }
 
-/// What a node saw of one tenant.
+/// Counts of one node for one tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
-    /// Which tenant.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Memories that searches returned, each with how often.
+    /// Memories returned by searches, with the number of times.
     pub recalls: Vec<(MemoryId, u32)>,
-    /// SearchCounters.
+    /// Searches.
     pub searches: u64,
-    /// SearchCounters that found something.
+    /// Searches with at least one result.
     pub searches_with_results: u64,
-    /// Requests.
+    /// Usage.
     pub usage: Usage,
-    /// Keys that were used, with when.
+    /// Used API keys, with the time of the last use.
     pub keys: Vec<(KeyId, Timestamp)>,
 }

@@ -1,4 +1,4 @@
-//! What the cluster is and where its state stands: identity, clock, position.
+//! The cluster's identity and members, and the position of a state in the log.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,33 +6,43 @@ use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::vector::ModelId;
 
-/// A random 16-byte name: of a cluster, or of one life of a data folder.
+/// Random id of a cluster, or of a data folder: an emptied folder gets another one.
 pub type Incarnation = [u8; 16];
 
-/// Who this cluster is, and of whom; written by its first batch.
+/// Number of a Raft group. It is part of log keys, event ids and peer requests, so that one node
+/// can hold several groups.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct GroupId(pub u32);
+
+/// The Raft group of all tenants. It is the only one.
+pub const GROUP: GroupId = GroupId(0);
+
+/// Identity and members of the cluster, written by its first batch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Random name of the cluster; peers of another one are refused.
+    /// Random id. Peers with another one are rejected.
     pub id: Incarnation,
-    /// Everybody who was ever admitted, by id: an id is never given twice.
+    /// Present and removed members, ordered by id. An id is never used again.
     pub members: Vec<Member>,
     /// The embedding model that all vectors come from.
     pub model: Model,
 }
 
-/// A node that was admitted to the cluster.
+/// A present or removed member of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its id.
     pub node: u64,
-    /// The life of its data folder: one that was emptied is another node.
+    /// Incarnation of its data folder: a node with an emptied folder is another node.
     pub incarnation: Incarnation,
-    /// It was removed, and is dealt with no more.
+    /// Whether it was removed. Its messages are rejected.
     pub removed: bool,
 }
 
 impl Member {
-    /// A node that belongs to the cluster.
+    /// A present member.
     pub fn new(node: u64, incarnation: Incarnation) -> Self {
         Self { node, incarnation, removed: false }
     }
@@ -46,15 +56,15 @@ impl Record for Cluster {
 /// An embedding model, as far as vectors depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
-    /// Stands in every vector row.
+    /// Hash of the model; part of every vector row.
     pub id: ModelId,
-    /// Name for people.
+    /// Its name.
     pub name: String,
     /// Components of its vectors.
     pub dimension: u32,
 }
 
-/// Names a batch: the term of its decider and a counter within it.
+/// Identifies a batch: the term in which it was decided, and a counter within the term.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BatchId {
     /// Raft term in which the batch was decided.
@@ -63,19 +73,21 @@ pub struct BatchId {
     pub counter: u64,
 }
 
-/// How far a state has come. Written in the same RocksDB write as the changes
-/// it counts, so it can never disagree with them.
+/// Position of a state in the log. It is part of the same RocksDB write as the changes, so both
+/// always agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
+    /// The Raft group whose log this state applies.
+    pub group: GroupId,
     /// Index of the last applied log entry, 0 before the first.
     pub index: u64,
-    /// Raft's own name of that entry; opaque here.
+    /// Raft's id of that entry; opaque here.
     #[serde(with = "serde_bytes")]
     pub log_id: Vec<u8>,
     /// Raft's last applied membership; opaque here.
     #[serde(with = "serde_bytes")]
     pub membership: Vec<u8>,
-    /// The last batch whose changes are in.
+    /// The last applied batch.
     pub batch: BatchId,
     /// The cluster clock: the stamp of that batch.
     pub clock: Timestamp,

@@ -1,5 +1,5 @@
-//! The outbox: requests that fired triggers owe to the world. Who sends them, when, and what
-//! they look like on the wire is not known here.
+//! The outbox: webhook requests of fired triggers, until they are delivered or dead-lettered.
+//! The node sends them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,26 +11,27 @@ use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
 use crate::model::trigger::TriggerEvent;
 
-/// Most deliveries that a tenant owes; what fires beyond it owes none, and says so.
+/// Most pending deliveries per tenant. Firings beyond it queue none and are counted.
 pub const PENDING_MAX: u64 = 10_000;
-/// Most deliveries that a tenant keeps after the last attempt; the oldest go first.
+/// Most dead letters per tenant. Beyond it, the oldest are removed.
 pub const DEAD_LETTERS_MAX: u64 = 10_000;
 /// Most bytes of a label that a delivery carries.
 pub const DELIVERED_LABEL_BYTES_MAX: usize = 16 << 10;
 /// Longest reason of a failed attempt, in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
 
-/// Names a delivery, over all attempts and leaders: the n-th firing of a trigger.
+/// Identifies a delivery over all attempts and leaders: the n-th firing of a trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeliveryId {
     /// The trigger that fired.
     pub trigger: TriggerId,
-    /// Which of its firings, from 1.
+    /// Number of the firing, from 1.
     pub number: u64,
 }
 
 impl fmt::Display for DeliveryId {
-    /// What receivers tell duplicates by: `msg_`, the trigger in hex, `_`, the number.
+    /// The id by which receivers recognise duplicates: `msg_`, the trigger in hex, `_`, the
+    /// number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trigger = uuid::Uuid::from_bytes(self.trigger.0);
         write!(out, "msg_{}_{}", trigger.simple(), self.number)
@@ -48,20 +49,20 @@ impl FromStr for DeliveryId {
     }
 }
 
-/// A request that is pending, or was given up: the firing as it was.
+/// A pending or dead-lettered request: the firing as it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// On what the trigger fired.
+    /// The event of the firing.
     pub event: TriggerEvent,
-    /// Its name then.
+    /// Name of the trigger at that time.
     pub trigger_name: String,
-    /// When it fired.
+    /// Time of the firing.
     pub fired_at: Timestamp,
-    /// For which memory.
+    /// The memory.
     pub memory: MemoryId,
-    /// Where that lay.
+    /// Namespace of the memory at that time, as for the fields below.
     pub namespace: String,
-    /// What it said: [`DELIVERED_LABEL_BYTES_MAX`] bytes of it at most.
+    /// Its label, cut to [`DELIVERED_LABEL_BYTES_MAX`] bytes.
     pub label: String,
     /// Its type.
     pub memory_type: MemoryType,
@@ -69,11 +70,11 @@ pub struct Delivery {
     pub heat: f64,
     /// Attempts so far.
     pub attempts: u32,
-    /// Attempts when somebody last had it sent anew; the schedule begins there.
+    /// Attempts before the last replay. The retry schedule starts anew there.
     pub attempts_before: u32,
-    /// Why the last attempt failed; empty before one did.
+    /// Reason of the last failed attempt; empty if none failed.
     pub reason: String,
-    /// Where it stands.
+    /// Its stage.
     pub stage: DeliveryStage,
 }
 
@@ -82,28 +83,28 @@ impl Record for Delivery {
     const NAME: &'static str = "delivery";
 }
 
-/// Where a delivery stands.
+/// Stage of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryStage {
-    /// The next attempt is due then.
+    /// Time of the next attempt.
     Pending(Timestamp),
-    /// Given up then.
+    /// Time of the last attempt.
     DeadLettered(Timestamp),
 }
 
-/// How many deliveries a tenant has.
+/// Numbers of deliveries of a tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outbox {
-    /// Those pending.
+    /// Pending deliveries.
     pub pending: u64,
-    /// Those given up and kept.
+    /// Dead letters.
     pub dead_letters: u64,
-    /// Firings that enqueued nothing because too many deliveries were pending, since the tenant was created.
+    /// Firings that queued no delivery because [`PENDING_MAX`] were pending, in total.
     pub dropped: u64,
 }
 
 impl Outbox {
-    /// Both together.
+    /// The sums.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -119,32 +120,33 @@ impl Record for Outbox {
     const NAME: &'static str = "outbox";
 }
 
-/// What became of an attempt to deliver.
+/// A delivery attempt and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Of which delivery.
+    /// The delivery.
     pub id: DeliveryId,
-    /// Which attempt, from 1: one that is recorded already counts once.
+    /// Number of the attempt, from 1. A repeated record of it counts once.
     pub number: u32,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: AttemptOutcome,
 }
 
-/// What became of an attempt to deliver.
+/// Outcome of a delivery attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttemptOutcome {
-    /// The receiver took it with this status.
+    /// The receiver accepted it with this HTTP status.
     Delivered(u16),
-    /// It did not arrive, or was not taken.
+    /// The receiver was not reached or did not accept it.
     Failed {
-        /// Why, for people.
+        /// The reason, for users.
         reason: String,
-        /// Microseconds until the next attempt; `None` gives it up.
+        /// Microseconds until the next attempt; `None` makes it a dead letter.
         retry_in_micros: Option<i64>,
     },
-    /// The receiver wants none of this trigger any more, as that was last changed then.
+    /// The receiver responded 410 Gone: the trigger is disabled, unless it changed after this
+    /// time.
     Gone(Timestamp),
-    /// The trigger rests: nothing was sent.
+    /// The trigger is disabled: nothing was sent.
     Disabled,
 }
 

@@ -1,5 +1,5 @@
-//! Edges between memories: what relates two of them, and how strongly. A pair has one
-//! edge a relation, whichever of the two was named first; warmth flows both ways.
+//! Weighted, labelled edges between memories. At most one edge exists per pair of memories
+//! and relation, in either direction. Heat spreads in both directions.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -9,20 +9,20 @@ use crate::model::id::{MemoryId, Timestamp};
 
 /// Longest relation in bytes.
 pub const RELATION_BYTES_MAX: usize = 64;
-/// Most edges of a memory.
+/// Maximum number of edges per memory.
 pub const EDGES_MAX: usize = 256;
-/// Most edges that a new memory gets by itself.
+/// Maximum number of edges that a new memory gets automatically.
 pub const SUGGESTIONS_MAX: usize = 8;
 /// Relation of memories that share a key point.
 pub const SHARES_KEY_POINT: &str = "shares_key_point";
-/// Weight of such an edge.
+/// Weight of an edge of this relation.
 pub const SHARED_KEY_POINT_WEIGHT: f32 = 0.5;
-/// Relation of memories that say nearly the same.
+/// Relation of memories with nearly the same vector.
 pub const SIMILAR_TO: &str = "similar_to";
-/// Lowest cosine of such memories; it is the weight of their edge.
+/// Lowest cosine of such memories. The cosine is the weight of the edge.
 pub const SIMILAR_COSINE: f32 = 0.92;
 
-/// Names a relation within a key.
+/// A relation within a key of the state.
 pub type RelationKey = [u8; 8];
 
 /// First 8 bytes of the SHA-256 of a relation's name.
@@ -34,15 +34,15 @@ pub fn relation_key(relation: &str) -> RelationKey {
 /// An edge.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Edge {
-    /// The memory that was named first.
+    /// The memory at which the edge starts.
     pub source: MemoryId,
-    /// The other one.
+    /// The memory at which the edge ends.
     pub target: MemoryId,
-    /// What relates them, 1 to [`RELATION_BYTES_MAX`] bytes.
+    /// Name of the relation, 1 to [`RELATION_BYTES_MAX`] bytes.
     pub relation: String,
-    /// 0 to 1; explicit edges have 1.
+    /// 0 to 1. Explicit edges have 1.
     pub weight: f32,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
@@ -52,16 +52,16 @@ impl Record for Edge {
 }
 
 impl Edge {
-    /// The memory at the other end than `end`.
+    /// The end of the edge that is not `end`.
     pub fn other(&self, end: MemoryId) -> MemoryId {
         if self.source == end { self.target } else { self.source }
     }
 }
 
-/// An edge that a new memory should get, found by the node that embedded it.
+/// An edge suggested for a new memory by the node that embedded it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Suggestion {
-    /// To which memory.
+    /// The existing memory.
     pub other: MemoryId,
     /// [`SHARES_KEY_POINT`] or [`SIMILAR_TO`].
     pub relation: String,

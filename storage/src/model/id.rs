@@ -1,16 +1,16 @@
-//! Names of things: tenants, memories, instants. Not their contents.
+//! Identifiers of tenants, memories and triggers, and timestamps.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A tenant, numbered by the state in order of creation; never reused.
+/// Number of a tenant, in order of creation. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
-/// A name that is a UUID: shown and read in its usual form.
-macro_rules! uuid_name {
+/// Defines an id type of 16 bytes that is displayed and parsed as a UUID.
+macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,13 +38,13 @@ macro_rules! uuid_name {
     };
 }
 
-uuid_name! {
-    /// A memory: the 16 bytes of a UUID (version 7 when made here, so ids sort by age).
+uuid_id! {
+    /// Id of a memory: a UUID. Generated ids are version 7, so they sort by age.
     MemoryId
 }
 
-uuid_name! {
-    /// A trigger: the 16 bytes of a UUID.
+uuid_id! {
+    /// Id of a trigger: a UUID.
     TriggerId
 }
 
@@ -60,8 +60,8 @@ impl Timestamp {
     /// Microseconds in a day.
     pub const DAY_MICROS: i64 = 86_400 * Self::SECOND_MICROS;
 
-    /// Microseconds from `earlier` to `self`, never negative: a clock set back
-    /// makes things look fresh, not older than themselves.
+    /// Microseconds from `earlier` to `self`, at least 0. After a clock moved backwards,
+    /// ages are 0, never negative.
     pub fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)
     }
@@ -73,7 +73,7 @@ impl Timestamp {
         u32::try_from(i32::from(date.year()) * 12 + i32::from(date.month()) - 1).unwrap_or(0)
     }
 
-    /// Days since 1970-01-01 UTC; names a generation of receipts.
+    /// Days since 1970-01-01 UTC. Receipts are grouped by day.
     pub fn day(self) -> u32 {
         u32::try_from(self.0.div_euclid(Self::DAY_MICROS).max(0)).unwrap_or(u32::MAX)
     }

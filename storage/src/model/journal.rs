@@ -1,24 +1,32 @@
-//! The journal: what happened to a tenant's memories, one append-only row an
-//! event. Activity, trigger history and the event stream are filters over it.
+//! The journal: one append-only row per event of a tenant. Activity, trigger history and the
+//! event stream are filters over it.
+//!
+//! Events hold typed values. Texts for people are rendered where events are shown.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::cluster::GroupId;
+use crate::model::delivery::DeliveryId;
+use crate::model::feedback::Signal;
+use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::tenant::KeyId;
+use crate::model::trigger::{TriggerActionKind, TriggerEvent};
 
 /// Days that events are kept.
 pub const JOURNAL_DAYS: i64 = 30;
-/// Most events a tenant keeps; older ones go first.
+/// Most events per tenant; the oldest are trimmed first.
 pub const JOURNAL_EVENTS_MAX: u64 = 1_000_000;
 
-/// Place of an event: log index and position within its batch. Ordered, never
-/// reused, the same on every node.
+/// Identifies an event: Raft group, log index, position within the entry. Ordered, never
+/// reused, equal on every node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cursor {
+    /// The Raft group whose log holds the entry.
+    pub group: GroupId,
     /// Index of the log entry.
     pub index: u64,
-    /// Position among the events of that entry.
+    /// Position among the events of that entry, from 0.
     pub ordinal: u32,
 }
 
@@ -28,96 +36,309 @@ impl Record for Cursor {
 }
 
 impl Cursor {
-    /// After every event of an entry.
-    pub fn after(index: u64) -> Self {
-        Self { index, ordinal: u32::MAX }
+    /// A cursor of the only Raft group that exists today.
+    pub fn new(index: u64, ordinal: u32) -> Self {
+        Self { group: GroupId::default(), index, ordinal }
     }
 
-    /// The place that follows.
+    /// The cursor after every event of the entry at `index`.
+    pub fn after(index: u64) -> Self {
+        Self::new(index, u32::MAX)
+    }
+
+    /// The next cursor in order.
     #[must_use]
     pub fn next(self) -> Self {
         match self.ordinal.checked_add(1) {
             Some(ordinal) => Self { ordinal, ..self },
-            None => Self { index: self.index.saturating_add(1), ordinal: 0 },
+            None => Self { index: self.index.saturating_add(1), ordinal: 0, ..self },
         }
     }
 
-    /// The place that this one follows.
+    /// The previous cursor in order.
     #[must_use]
     pub fn previous(self) -> Self {
         match self.ordinal.checked_sub(1) {
             Some(ordinal) => Self { ordinal, ..self },
-            None => Self::after(self.index.saturating_sub(1)),
+            None => Self { index: self.index.saturating_sub(1), ordinal: u32::MAX, ..self },
         }
     }
 }
 
-/// What can have happened. New kinds are appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EventKind {
-    /// A memory was stored.
-    Created,
-    /// A memory was changed by somebody.
-    Updated,
-    /// A memory was deleted.
-    Deleted,
-    /// A memory moved to the cold tier.
-    Archived,
-    /// A memory came back from it.
-    Restored,
-    /// A memory fell below `cold_threshold` between two ticks.
-    Cooled,
-    /// A memory rose to it.
-    Warmed,
-    /// Somebody said what a memory was worth.
-    Feedback,
-    /// Two memories were related.
-    Related,
-    /// They are no more.
-    Unrelated,
-    /// Something that an agent wants to be remembered as having happened.
-    Noted,
-    /// A trigger fired.
-    Fired,
-    /// What a firing pending was delivered.
-    Delivered,
-    /// An attempt to deliver it failed.
-    DeliveryFailed,
-    /// Triggers that held did not fire: one command fires no more than a batch can carry.
-    FiringsSkipped,
-}
-
-impl EventKind {
-    /// Whether it is what a trigger did, or what became of what it pending.
-    pub fn is_of_triggers(self) -> bool {
-        matches!(self, Self::Fired | Self::Delivered | Self::DeliveryFailed)
-    }
-}
-
 /// One row of the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, by the cluster clock.
+    /// Cluster clock when it happened.
     pub at: Timestamp,
-    /// What.
-    pub kind: EventKind,
-    /// By which key; `None` is the service itself.
+    /// The key that caused it; `None` for the service itself.
     pub actor: Option<KeyId>,
-    /// To which memory, if to one.
+    /// The memory concerned, if there is one.
     pub subject: Option<MemoryId>,
-    /// Where that one lay; empty without one.
+    /// Namespace of that memory at the time; empty without a subject.
     pub namespace: String,
-    /// The fields that changed, for [`EventKind::Updated`]; the signal, for
-    /// [`EventKind::Feedback`]; the other memory and the relation, for edges; the
-    /// beginning of what it said, for [`EventKind::Deleted`]; action, target, label and more
-    /// as JSON, for [`EventKind::Noted`]; trigger, its name, event, action, the beginning of
-    /// the label, what came of it, for [`EventKind::Fired`]; trigger, delivery, attempt, what
-    /// came of it, what is next, for deliveries; how many, for
-    /// [`EventKind::FiringsSkipped`].
-    pub details: Vec<String>,
+    /// What happened.
+    pub kind: EventKind,
 }
 
 impl Record for Event {
     const FORMAT: u8 = 1;
     const NAME: &'static str = "journal event";
+}
+
+/// What happened, with its details. New kinds are appended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum EventKind {
+    /// A memory was created.
+    Created,
+    /// Fields of a memory changed.
+    Updated {
+        /// The changed fields, in the order of the record.
+        fields: Vec<MemoryField>,
+    },
+    /// A memory was deleted.
+    Deleted {
+        /// The beginning of its label.
+        label: String,
+    },
+    /// A memory moved to the cold tier.
+    Archived,
+    /// A memory moved back to the hot tier.
+    Restored,
+    /// A memory's heat fell below `cold_threshold` between two ticks.
+    Cooled,
+    /// A memory's heat rose to `cold_threshold` between two ticks.
+    Warmed,
+    /// Feedback was given on a memory.
+    Feedback {
+        /// The signal.
+        signal: Signal,
+    },
+    /// An edge from the subject was created.
+    EdgeCreated {
+        /// Its other end.
+        other: MemoryId,
+        /// Its relation.
+        relation: String,
+    },
+    /// An edge from the subject was deleted.
+    EdgeDeleted {
+        /// Its other end.
+        other: MemoryId,
+        /// Its relation.
+        relation: String,
+    },
+    /// An agent recorded an activity of its own.
+    Activity(AgentActivity),
+    /// A trigger fired.
+    TriggerFired(Box<FiredTrigger>),
+    /// A webhook delivery succeeded.
+    Delivered {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Number of the attempt, from 1.
+        attempt: u32,
+        /// HTTP status of the response.
+        status: u16,
+    },
+    /// An attempt of a webhook delivery failed.
+    DeliveryFailed {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Number of the attempt, from 1.
+        attempt: u32,
+        /// Why it failed.
+        reason: String,
+        /// What happens next.
+        next: DeliveryNext,
+    },
+    /// Triggers matched and did not fire: the command had reached its limits.
+    FiringsSkipped {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl EventKind {
+    /// Whether the event belongs to the history of triggers.
+    pub fn is_trigger_history(&self) -> bool {
+        self.trigger().is_some()
+    }
+
+    /// The trigger concerned, for firings and deliveries.
+    pub fn trigger(&self) -> Option<TriggerId> {
+        match self {
+            Self::TriggerFired(fired) => Some(fired.trigger),
+            Self::Delivered { delivery, .. } | Self::DeliveryFailed { delivery, .. } => {
+                Some(delivery.trigger)
+            }
+            _ => None,
+        }
+    }
+
+    /// The other end of an edge event.
+    pub fn other_end(&self) -> Option<MemoryId> {
+        match self {
+            Self::EdgeCreated { other, .. } | Self::EdgeDeleted { other, .. } => Some(*other),
+            _ => None,
+        }
+    }
+
+    /// Bytes of variable-length parts.
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Deleted { label } => label.len(),
+            Self::EdgeCreated { relation, .. } | Self::EdgeDeleted { relation, .. } => {
+                relation.len()
+            }
+            Self::Activity(activity) => activity.size_bytes(),
+            Self::TriggerFired(fired) => fired.size_bytes(),
+            Self::DeliveryFailed { reason, .. } => reason.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// A field of a memory that an update can change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryField {
+    /// The text.
+    Label,
+    /// The type.
+    MemoryType,
+    /// The namespace.
+    Namespace,
+    /// The decay class.
+    DecayClass,
+    /// Whether it is pinned.
+    IsPinned,
+    /// Whether it is locked.
+    IsLocked,
+    /// Whether it is flagged for review.
+    FlaggedForReview,
+    /// The heat floor.
+    MinHeat,
+    /// The heat.
+    CurrentHeat,
+}
+
+impl MemoryField {
+    /// The name used in JSON and docs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Label => "label",
+            Self::MemoryType => "memory_type",
+            Self::Namespace => "namespace",
+            Self::DecayClass => "decay_class",
+            Self::IsPinned => "is_pinned",
+            Self::IsLocked => "is_locked",
+            Self::FlaggedForReview => "flagged_for_review",
+            Self::MinHeat => "min_heat",
+            Self::CurrentHeat => "current_heat",
+        }
+    }
+}
+
+/// An activity that an agent records.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentActivity {
+    /// What the agent did.
+    pub action: String,
+    /// To what; any id of the agent's own.
+    pub target_id: Option<String>,
+    /// A text for that.
+    pub target_label: Option<String>,
+    /// Any JSON, serialised.
+    pub metadata: String,
+}
+
+impl AgentActivity {
+    /// Bytes of its texts.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        self.action.len()
+            + optional(&self.target_id)
+            + optional(&self.target_label)
+            + self.metadata.len()
+    }
+}
+
+/// A firing as it is recorded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FiredTrigger {
+    /// The trigger.
+    pub trigger: TriggerId,
+    /// Its name at the time.
+    pub trigger_name: String,
+    /// The event that it fired on.
+    pub event: TriggerEvent,
+    /// The action that it performed.
+    pub action: TriggerActionKind,
+    /// The beginning of the memory's label at the time.
+    pub label: String,
+    /// The result of the action.
+    pub result: FiringResult,
+}
+
+impl FiredTrigger {
+    fn size_bytes(&self) -> usize {
+        let result = match &self.result {
+            FiringResult::Notified { message } => message.len(),
+            FiringResult::Tagged { tag } => tag.len(),
+            _ => 0,
+        };
+        self.trigger_name.len() + self.label.len() + result
+    }
+}
+
+/// The result of a trigger's action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum FiringResult {
+    /// The heat changed, 0 to 1.
+    HeatChanged {
+        /// Heat before.
+        from: f64,
+        /// Heat after.
+        to: f64,
+    },
+    /// The memory was pinned.
+    Pinned,
+    /// The memory was pinned already.
+    AlreadyPinned,
+    /// A tag was appended.
+    Tagged {
+        /// The tag, with its `#`.
+        tag: String,
+    },
+    /// The label has the tag already.
+    AlreadyTagged,
+    /// The label has no words to derive a tag from.
+    NoTagWords,
+    /// The label with the tag would exceed its limit.
+    NoTagRoom,
+    /// A notification was returned.
+    Notified {
+        /// Its message.
+        message: String,
+    },
+    /// A webhook delivery was enqueued.
+    Enqueued {
+        /// The delivery.
+        delivery: DeliveryId,
+    },
+    /// The tenant had too many pending deliveries: nothing was enqueued.
+    Dropped,
+}
+
+/// What happens after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliveryNext {
+    /// Another attempt follows.
+    Retry {
+        /// After this many microseconds.
+        after_micros: i64,
+    },
+    /// The delivery is a dead letter.
+    DeadLettered,
+    /// The delivery is a dead letter, and the trigger was disabled: the receiver returned 410.
+    TriggerDisabled,
 }

@@ -1,5 +1,5 @@
-//! A memory's text row: what it says and how it is kept. Its heat is in the
-//! anchor and its vector in the vector row, so that warming never rewrites text.
+//! The text row of a memory: content, type, namespace and flags. Heat and vector are in
+//! rows of their own, so a change of heat never rewrites the text.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,29 +7,30 @@ use crate::codec::Record;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 
-/// Longest label in bytes. The model reads the first 256 tokens; words index all of it.
+/// Longest label in bytes. The embedding model reads the first 256 tokens. The word index
+/// reads all of it.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
-/// Most key points of a memory.
+/// Maximum number of key points per memory.
 pub const KEY_POINTS_MAX: usize = 32;
 /// Longest key point in bytes.
 pub const KEY_POINT_BYTES_MAX: usize = 256;
 /// Longest namespace in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 128;
-/// Where a memory goes when nobody says.
+/// Namespace of memories created without one.
 pub const NAMESPACE_DEFAULT: &str = "default";
 
-/// What kind of knowledge a memory is; decides half-life, floor and gain.
+/// Kind of knowledge. It determines half-life, floor and stability gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum MemoryType {
-    /// Something that happened.
+    /// An event.
     Episodic,
     /// A concept or relation.
     Semantic,
-    /// What somebody likes.
+    /// A preference of a person.
     Preference,
-    /// How something is done.
+    /// A procedure.
     Procedural,
-    /// A durable truth.
+    /// A durable fact.
     Fact,
     /// A passing impression.
     Moment,
@@ -59,16 +60,16 @@ impl MemoryType {
     }
 }
 
-/// Multiplier class of the half-life.
+/// Decay class: a factor of the half-life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DecayClass {
-    /// Half the half-life.
+    /// Half the half-life of the type.
     Volatile,
     /// The half-life of the type.
     Normal,
-    /// Twice the half-life.
+    /// Twice the half-life of the type.
     Persistent,
-    /// Never cools.
+    /// No decay.
     Permanent,
 }
 
@@ -87,41 +88,41 @@ impl DecayClass {
     }
 }
 
-/// Where a memory is searched.
+/// Storage tier of a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tier {
     /// Not archived.
     Hot,
-    /// Archived: kept, findable on request, no longer cooling.
+    /// Archived: excluded from searches by default, and without decay.
     Cold,
 }
 
 /// The text row of a memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The content, Markdown allowed, 1 to [`LABEL_BYTES_MAX`] bytes.
+    /// Content, 1 to [`LABEL_BYTES_MAX`] bytes. Markdown is allowed.
     pub label: String,
     /// Kind of knowledge.
     pub memory_type: MemoryType,
-    /// Where it belongs, 1 to [`NAMESPACE_BYTES_MAX`] bytes.
+    /// Namespace, 1 to [`NAMESPACE_BYTES_MAX`] bytes.
     pub namespace: String,
-    /// Class of its half-life.
+    /// Decay class.
     pub decay_class: DecayClass,
-    /// Does not cool.
+    /// Pinned memories do not decay.
     pub is_pinned: bool,
-    /// Cannot be deleted.
+    /// Locked memories cannot be deleted.
     pub is_locked: bool,
-    /// Feedback `wrong` was given and not yet cleared.
+    /// Flagged for review by feedback `wrong`, until cleared.
     pub is_flagged: bool,
-    /// Its own floor, 0 to 1.
+    /// Floor of this memory, 0 to 1.
     pub min_heat: f32,
-    /// Extra words to be found by.
+    /// Additional texts under which the memory is indexed.
     pub key_points: Vec<String>,
-    /// When it was stored.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Last change by somebody; recalls and ticks do not count.
+    /// Last change by a client or trigger. Recalls and ticks do not count.
     pub updated_at: Timestamp,
-    /// When it moved to the cold tier, if it did.
+    /// When the memory moved to the cold tier. `None` in the hot tier.
     pub archived_at: Option<Timestamp>,
 }
 
@@ -131,17 +132,17 @@ impl Record for Memory {
 }
 
 impl Memory {
-    /// Hot or cold.
+    /// Tier of the memory.
     pub fn tier(&self) -> Tier {
         if self.archived_at.is_some() { Tier::Cold } else { Tier::Hot }
     }
 
-    /// Every text that the word index reads.
+    /// All texts that the word index reads.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.label.as_str()).chain(self.key_points.iter().map(String::as_str))
     }
 
-    /// Its key points as memories that share them are found by.
+    /// Key points in the normalised form of the key-point index.
     pub fn shared_key_points(&self) -> Vec<String> {
         self.key_points.iter().map(|key_point| shared_key_point(key_point)).collect()
     }
@@ -165,20 +166,20 @@ impl Memory {
     }
 }
 
-/// A key point as memories that share it are found by: case and space around do not count.
+/// Normalises a key point: lower case, without surrounding white space.
 pub fn shared_key_point(key_point: &str) -> String {
     key_point.trim().to_lowercase()
 }
 
-/// A memory as of an instant: its row, its anchor, and its heat then.
+/// A memory at one instant: text row, anchor, and heat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryRecord {
-    /// Which memory.
+    /// Id of the memory.
     pub id: MemoryId,
-    /// Its text row.
+    /// Text row.
     pub memory: Memory,
-    /// Its anchor.
+    /// Anchor.
     pub anchor: Anchor,
-    /// Its heat at the instant asked for, 0 to 1.
+    /// Heat at that instant, 0 to 1.
     pub heat: f64,
 }

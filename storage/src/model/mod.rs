@@ -1,11 +1,15 @@
-//! Pure values and rules: what a memory is, how it cools, how it scores.
+//! Domain types and pure functions: memories, heat and decay, scores, words, triggers.
 //! Nothing here reads a disk, a clock or the network.
 
 pub mod access;
 pub mod analytics;
+mod calendar;
+pub mod caller;
 pub mod cluster;
+pub mod decay;
 pub mod delivery;
 pub mod edge;
+pub mod feedback;
 pub mod heat;
 pub mod id;
 pub mod journal;
@@ -20,5 +24,6 @@ pub mod tenant;
 pub mod thermo;
 pub mod tick;
 pub mod trigger;
+pub mod trigger_match;
 pub mod vector;
 pub mod words;

@@ -1,42 +1,57 @@
-//! Receipts: what a write with an `Idempotency-Key` did, so that its repetition
-//! does nothing. Kept in two daily generations, 24 to 48 hours.
+//! Receipts: the results of writes with an `Idempotency-Key`, so that a repeated request
+//! changes nothing. Kept in two daily generations, 24 to 48 hours.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
-use crate::model::id::MemoryId;
+use crate::model::id::{MemoryId, TriggerId};
 
-/// Most receipts a tenant may have kept; beyond it writes with a key are refused.
+/// Most receipts per tenant; beyond it writes with a key are rejected.
 pub const RECEIPTS_MAX: u64 = 1_000_000;
-/// Most ids a receipt lists: the size of a batch create.
+/// Most memory ids per receipt: the size of a batch create.
 pub const RECEIPT_IDS_MAX: usize = 50;
 
-/// SHA-256 of a caller's `Idempotency-Key`.
+/// SHA-256 of an `Idempotency-Key`.
 pub type ReceiptKey = [u8; 32];
 
-/// What a caller asks to be remembered of a write.
+/// A request to keep a receipt of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptRequest {
-    /// Names the receipt within its tenant.
+    /// Identifies the receipt within its tenant.
     pub key: ReceiptKey,
-    /// A digest of method, path and body: the same key with another is refused.
+    /// Digest of method, path and body: the same key with another digest is rejected.
     pub body_hash: [u8; 32],
-    /// Status that the front answers on success; opaque here.
-    pub status: u16,
 }
 
 /// A kept receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
-    /// As requested.
+    /// Digest of the request.
     pub body_hash: [u8; 32],
-    /// As requested.
-    pub status: u16,
-    /// The memories that the write created, changed or deleted; or the trigger.
-    pub ids: Vec<MemoryId>,
+    /// What the write did.
+    pub effect: WriteEffect,
 }
 
 impl Record for Receipt {
     const FORMAT: u8 = 1;
     const NAME: &'static str = "receipt";
+}
+
+/// What a write did, as far as its repetition must return it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WriteEffect {
+    /// It created, changed or deleted these memories.
+    Memories(Vec<MemoryId>),
+    /// It created this trigger.
+    Trigger(TriggerId),
+}
+
+impl WriteEffect {
+    /// Roughly the bytes that it takes in the log.
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Memories(ids) => size_of_val(&ids[..]),
+            Self::Trigger(_) => size_of::<TriggerId>(),
+        }
+    }
 }

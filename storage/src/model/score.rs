@@ -1,22 +1,51 @@
-//! The composite score of a search result, exactly as the interface states it.
-//! Pure arithmetic; where the factors come from is `search`'s business.
+//! The composite score of a search result. The factors come from `search`.
 //!
 //! ```text
 //! base  = (1 − cosine_distance) · similarity_weight + heat · heat_weight
 //! fused = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
 //! ```
 
-use crate::model::thermo::RecallWeights;
+use serde::{Deserialize, Serialize};
 
-/// Overlap of a memory that holds every word of the query.
+/// Keyword overlap of a memory that contains every word of the query.
 pub const KEYWORD_OVERLAP_MAX: f64 = 10.0;
 
-/// What one result's score is made of; multiplied out they are the score returned.
+/// Weights of the search score (the interface's `recall.*`).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RecallWeights {
+    /// Weight of semantic similarity.
+    pub similarity_weight: f64,
+    /// Weight of heat.
+    pub heat_weight: f64,
+    /// Weight of the keyword-overlap boost.
+    pub keyword_weight: f64,
+    /// Largest boost for closeness in time.
+    pub temporal_max_boost: f64,
+    /// Days outside the window in which that boost halves.
+    pub temporal_decay_days: f64,
+    /// Boost for memories of the caller's namespace.
+    pub namespace_boost: f64,
+}
+
+impl Default for RecallWeights {
+    fn default() -> Self {
+        Self {
+            similarity_weight: 0.7,
+            heat_weight: 0.3,
+            keyword_weight: 0.15,
+            temporal_max_boost: 0.4,
+            temporal_decay_days: 7.0,
+            namespace_boost: 0.1,
+        }
+    }
+}
+
+/// The factors of one result's score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Factors {
     /// 1 − cosine distance, −1 to 1.
     pub similarity: f64,
-    /// Heat as of the search, 0 to 1.
+    /// Heat at the time of the search, 0 to 1.
     pub heat: f64,
     /// 0 to [`KEYWORD_OVERLAP_MAX`].
     pub keyword_overlap: f64,
@@ -32,7 +61,7 @@ impl Factors {
         self.similarity * weights.similarity_weight + self.heat * weights.heat_weight
     }
 
-    /// The score, rounded to 1e-6 so that no last bit decides an order.
+    /// The score, rounded to 1e-6 so that the last bit never decides an order.
     pub fn fused(&self, weights: &RecallWeights) -> f64 {
         let fused = self.base(weights)
             * (1.0 + weights.keyword_weight * self.keyword_overlap)
@@ -42,8 +71,8 @@ impl Factors {
     }
 }
 
-/// Rounded to 1e-6, the resolution of every heat and score that leaves the engine.
-/// Adding zero turns −0 into 0.
+/// Rounds to 1e-6, the resolution of every heat and score in responses. Adding zero turns
+/// −0 into 0.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6 + 0.0
 }
@@ -53,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_factors_multiply_to_the_score() {
+    fn factors_multiply_to_the_score() {
         let factors = Factors {
             similarity: 0.5,
             heat: 0.8,
@@ -67,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_words_time_or_namespace_the_score_is_the_base() {
+    fn score_without_boosts_is_the_base() {
         let factors = Factors {
             similarity: 0.25,
             heat: 1.0,

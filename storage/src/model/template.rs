@@ -1,27 +1,27 @@
-//! Messages with placeholders: what a trigger says of a memory.
+//! Message templates of `notify` triggers.
 //!
-//! `{node_id}`, `{label}`, `{heat}`, `{namespace}`, `{memory_type}` and `{event}` stand for
-//! what they name; `{heat:.2f}` is a heat with two digits, 0 to 6 of them. Anything else
-//! between braces stays as it is.
+//! Placeholders: `{node_id}`, `{label}`, `{heat}`, `{namespace}`, `{memory_type}` and
+//! `{event}`. `{heat:.2f}` is the heat with two decimals; 0 to 6 are allowed. Unknown
+//! placeholders stay as they are. Inserted values are not expanded again.
 
 use crate::model::id::MemoryId;
 use crate::model::memory::Memory;
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
 
-/// Longest message in bytes; a longer one is cut.
+/// Longest message in bytes. Longer messages are truncated.
 pub const MESSAGE_BYTES_MAX: usize = 4_096;
 /// Longest name of a placeholder, in bytes.
 const NAME_BYTES_MAX: usize = 16;
-/// What is said when nobody says what.
-const DEFAULT: &str = "{event}: {label}";
+/// Template of triggers without one.
+const DEFAULT_TEMPLATE: &str = "{event}: {label}";
 
-/// What a message is about.
+/// The values of the placeholders.
 #[derive(Clone, Copy)]
-pub struct About<'a> {
-    /// What happened.
+pub struct TemplateContext<'a> {
+    /// The event.
     pub event: TriggerEvent,
-    /// To which memory.
+    /// Id of the memory.
     pub id: MemoryId,
     /// Its text row.
     pub memory: &'a Memory,
@@ -29,10 +29,10 @@ pub struct About<'a> {
     pub heat: f64,
 }
 
-impl About<'_> {
-    /// The message that `template` makes; the default one without it.
-    pub fn message(&self, template: Option<&str>) -> String {
-        let mut rest = template.unwrap_or(DEFAULT);
+impl TemplateContext<'_> {
+    /// Renders `template`, or the default template.
+    pub fn render(&self, template: Option<&str>) -> String {
+        let mut rest = template.unwrap_or(DEFAULT_TEMPLATE);
         let mut message = String::new();
         while let Some((before, after)) = rest.split_once('{') {
             message.push_str(before);
@@ -84,13 +84,17 @@ mod tests {
 
     fn message(template: Option<&str>) -> String {
         let memory = Memory::example("Prefers {heat} tea");
-        let about =
-            About { event: TriggerEvent::Store, id: MemoryId([0; 16]), memory: &memory, heat: 0.5 };
-        about.message(template)
+        let context = TemplateContext {
+            event: TriggerEvent::Store,
+            id: MemoryId([0; 16]),
+            memory: &memory,
+            heat: 0.5,
+        };
+        context.render(template)
     }
 
     #[test]
-    fn placeholders_are_filled_in_once() {
+    fn placeholders_are_expanded_once() {
         let template = "{memory_type} {node_id} in {namespace} at {heat:.2f} ({heat}): {label}";
         let expected = "episodic 00000000-0000-0000-0000-000000000000 in default at 0.50 (0.5): Prefers {heat} tea";
         assert_eq!(message(Some(template)), expected);
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_placeholder_stays() {
+    fn unknown_placeholders_stay() {
         for text in ["{", "}{", "{unknown}", "{heat:.9f}", "{heat:.f}", "{{heat", "{}", "a {b"] {
             assert_eq!(message(Some(text)), text);
         }
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_at_its_bound_between_characters() {
+    fn message_is_truncated_between_characters() {
         let long = message(Some(&"é{label}".repeat(1_000)));
         assert!(long.len() <= MESSAGE_BYTES_MAX && long.len() > MESSAGE_BYTES_MAX - 4);
     }

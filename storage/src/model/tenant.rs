@@ -1,5 +1,5 @@
-//! Tenants and their API keys: who may ask, and for what. The check of a
-//! presented key is here; where keys are looked up is the index's business.
+//! Tenants and their API keys: rows, roles, the form of keys, and the check of a presented key.
+//! The index finds the key.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -10,20 +10,19 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::codec::Record;
-use crate::model::access::Access;
-use crate::model::id::{TenantId, Timestamp};
+use crate::model::id::Timestamp;
 use crate::model::thermo::Thermo;
 
 /// A tenant's row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// Name for people.
+    /// Its name.
     pub name: String,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Most memories it may hold; `None` is unlimited.
+    /// Most memories of the tenant; `None` is unlimited.
     pub memories_max: Option<u64>,
-    /// Its configuration.
+    /// Its settings.
     pub thermo: Box<Thermo>,
 }
 
@@ -47,26 +46,26 @@ impl Record for Tenant {
     const NAME: &'static str = "tenant";
 }
 
-/// What a key may do; each role may do all that the ones before it may.
+/// The rights of a key. Each role includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Role {
     /// Reads and searches.
     Reader,
     /// Writes memories.
     Agent,
-    /// Everything of its tenant.
+    /// Administers its tenant.
     Admin,
-    /// The cluster.
+    /// Administers the cluster.
     Operator,
 }
 
-/// The public half of an API key: names its row.
+/// The public part of an API key: the id of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyId(pub [u8; 8]);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+        out.write_str(&hex::encode(self.0))
     }
 }
 
@@ -83,20 +82,20 @@ pub const KEYS_MAX: usize = 1_000;
 /// Longest name of a key, in bytes.
 pub const KEY_NAME_BYTES_MAX: usize = 128;
 
-/// An API key's row. The secret itself is nowhere, only its hash.
+/// The row of an API key. It contains the hash of the secret, never the secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApiKey {
-    /// Name for people; also names the agent in the journal.
+    /// Name of the key, and of the agent in the journal.
     pub name: String,
-    /// What it may do.
+    /// Its role.
     pub role: Role,
     /// SHA-256 of the whole key text.
     pub hash: [u8; 32],
     /// Namespace whose memories searches of this key boost.
     pub namespace: Option<String>,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was last used, to some minutes.
+    /// Time of its last use, within some minutes.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -112,84 +111,144 @@ impl ApiKey {
     }
 }
 
-/// The text of an API key: `sk-`, 16 hex digits of its id, 48 of its secret.
+/// The text of an API key: `sk-hearth-`, then 72 lower-case hexadecimal digits.
+///
+/// | digits | content |
+/// |---|---|
+/// | 16 | the [`KeyId`] |
+/// | 48 | the secret, 24 random bytes |
+/// | 8 | CRC-32 (IEEE) of all text before them, prefix included |
+///
+/// Secret scanners find keys with the regular expression `sk-hearth-[0-9a-f]{72}` and verify the
+/// checksum. The server rejects a mistyped key by its checksum, without a lookup.
+///
+/// Keys of the older form, `sk-` and 64 digits without a checksum, remain valid.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyText(String);
 
 impl KeyText {
-    const PREFIX: &'static str = "sk-";
+    const PREFIX: &'static str = "sk-hearth-";
+    const UNCHECKED_PREFIX: &'static str = "sk-";
     const ID_DIGITS: usize = 16;
+    const RANDOM_BYTES: usize = 32;
+    const CHECKSUM_DIGITS: usize = 8;
 
-    /// A key from random bytes; the caller owns the randomness.
-    pub fn from_random(random: [u8; 32]) -> Self {
-        let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("{}{digits}", Self::PREFIX))
+    /// A key from random bytes: 8 of its id, then 24 of its secret. The caller provides the
+    /// randomness.
+    pub fn from_random(random: [u8; Self::RANDOM_BYTES]) -> Self {
+        let text = format!("{}{}", Self::PREFIX, hex::encode(random));
+        let checksum = Self::checksum(&text);
+        Self(text + &checksum)
     }
 
-    /// A key that was written down.
+    /// A key that was stored as text. `None` if the text has not the form of a key.
     pub fn parse(text: &str) -> Option<Self> {
         Self::id_of(text).map(|_| Self(text.to_owned()))
     }
 
-    /// The text to hand out, once.
+    /// The text, for its owner only.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The id in a presented text, if it has the form of a key at all.
+    /// The id in a presented text. `None` if the text has not the form of a key, or a wrong
+    /// checksum.
     pub fn id_of(text: &str) -> Option<KeyId> {
-        let digits = text.strip_prefix(Self::PREFIX)?.get(..Self::ID_DIGITS)?;
-        u64::from_str_radix(digits, 16).ok().map(|id| KeyId(id.to_be_bytes()))
+        let digits = match text.strip_prefix(Self::PREFIX) {
+            Some(digits) if Self::is_intact(text, digits) => digits,
+            Some(_) => return None,
+            None => text.strip_prefix(Self::UNCHECKED_PREFIX)?,
+        };
+        let id = u64::from_str_radix(digits.get(..Self::ID_DIGITS)?, 16).ok()?;
+        Some(KeyId(id.to_be_bytes()))
     }
 
-    /// What is stored of a key.
+    /// Whether `text`, with these `digits` after its prefix, has the right length and checksum.
+    fn is_intact(text: &str, digits: &str) -> bool {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        digits.len() == 2 * Self::RANDOM_BYTES + Self::CHECKSUM_DIGITS
+            && digits.bytes().all(is_digit)
+            && text
+                .split_at_checked(text.len() - Self::CHECKSUM_DIGITS)
+                .is_some_and(|(checked, checksum)| Self::checksum(checked) == checksum)
+    }
+
+    /// CRC-32 finds every single wrong digit, and every run of wrong digits up to eight.
+    fn checksum(text: &str) -> String {
+        hex::encode(crc32fast::hash(text.as_bytes()).to_be_bytes())
+    }
+
+    /// The hash that is stored in place of the key.
     pub fn hash(text: &str) -> [u8; 32] {
         Sha256::digest(text).into()
     }
-}
-
-/// Who a request is from, as its key says; the tenant comes from nowhere else.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// Whose memories.
-    pub tenant: TenantId,
-    /// Which key.
-    pub key: KeyId,
-    /// What it may do.
-    pub role: Role,
-    /// Name of the key.
-    pub name: String,
-    /// Namespace of the key, if it has one.
-    pub namespace: Option<String>,
-    /// What it may touch.
-    pub access: Access,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_key_names_its_row_and_matches_only_itself() {
+    const ID: KeyId = KeyId([0, 1, 2, 3, 4, 5, 6, 255]);
+
+    fn key() -> KeyText {
         let mut random = [7; 32];
-        random[..8].copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 255]);
-        let text = KeyText::from_random(random);
-        assert!(text.as_str().starts_with("sk-00010203040506ff0707"));
-        assert_eq!(KeyText::id_of(text.as_str()), Some(KeyId([0, 1, 2, 3, 4, 5, 6, 255])));
-        let row = ApiKey {
+        random[..8].copy_from_slice(&ID.0);
+        KeyText::from_random(random)
+    }
+
+    fn row(text: &str) -> ApiKey {
+        ApiKey {
             name: "test".into(),
             role: Role::Agent,
-            hash: KeyText::hash(text.as_str()),
+            hash: KeyText::hash(text),
             namespace: None,
             created_at: Timestamp(0),
             last_used_at: None,
-        };
-        assert!(row.matches(text.as_str()));
-        assert!(!row.matches(&format!("{}0", text.as_str())));
+        }
     }
 
     #[test]
-    fn texts_that_are_no_keys_name_no_row() {
+    fn key_contains_its_id_and_matches_only_itself() {
+        let key = key();
+        assert!(key.as_str().starts_with("sk-hearth-00010203040506ff0707"));
+        assert_eq!(key.as_str().len(), "sk-hearth-".len() + 72);
+        assert_eq!(KeyText::id_of(key.as_str()), Some(ID));
+        assert!(KeyText::parse(key.as_str()).is_some_and(|parsed| parsed == key));
+        assert!(row(key.as_str()).matches(key.as_str()));
+        assert!(!row(key.as_str()).matches(&format!("{}0", key.as_str())));
+    }
+
+    #[test]
+    fn keys_without_checksum_remain_valid() {
+        let text = format!("sk-00010203040506ff{}", "07".repeat(24));
+        assert_eq!(KeyText::id_of(&text), Some(ID));
+        assert!(KeyText::parse(&text).is_some_and(|parsed| parsed.as_str() == text));
+        assert!(row(&text).matches(&text));
+    }
+
+    #[test]
+    fn checksum_is_the_crc_32_of_the_rest() {
+        // Computed by another implementation: zlib.crc32 of Python.
+        assert!(key().as_str().ends_with("b8f0533e"), "{}", key().as_str());
+    }
+
+    #[test]
+    fn checksum_rejects_one_wrong_digit() {
+        let key = key();
+        for at in "sk-hearth-".len()..key.as_str().len() {
+            let mut bytes = key.as_str().as_bytes().to_vec();
+            bytes[at] = if bytes[at] == b'0' { b'1' } else { b'0' };
+            let wrong = String::from_utf8(bytes).unwrap();
+            assert_eq!(KeyText::id_of(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn texts_of_another_form_have_no_id() {
+        let (key, upper) =
+            (key(), key().as_str().to_uppercase().replace("SK-HEARTH-", "sk-hearth-"));
+        let cut = &key.as_str()[..key.as_str().len() - 1];
+        let longer = format!("{}0", key.as_str());
         for text in [
             "",
             "sk-",
@@ -197,6 +256,12 @@ mod tests {
             "pk-0001020304050607",
             "sk-000102030405060é",
             "sk-+00102030405060z",
+            "sk-hearth-",
+            "sk-hearth-0001020304050607",
+            "sk-hearth-é",
+            cut,
+            &longer,
+            &upper,
         ] {
             assert_eq!(KeyText::id_of(text), None, "{text}");
         }

@@ -1,103 +1,89 @@
-//! A tenant's thermodynamic configuration: half-lives, classes, warming, the cold tier,
-//! the weights of the score. Values, ranges and names; what they do stands in `heat`,
-//! `score` and `decide`.
+//! The configuration of one tenant: half-lives, decay classes, reinforcement, cold tier,
+//! and weights of the search score.
+//!
+//! [`Thermo::settings`] lists every setting once, with name and range. Reading, changing
+//! and validating settings all use this list. `model::decay`, `model::score` and `decide`
+//! apply the values.
 
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::memory::{DecayClass, MemoryType};
-use crate::model::score::rounded;
+use crate::model::score::{RecallWeights, rounded};
 
 const HOUR_SECONDS: f64 = 3_600.0;
 const DAY_SECONDS: f64 = 24.0 * HOUR_SECONDS;
 
-/// How the memories of one type cool and strengthen.
+/// Decay and reinforcement of the memories of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Time in which heat halves at stability 1 and class normal, in seconds.
+    /// Half-life in seconds at stability 1 and class normal.
     pub half_life_seconds: f64,
-    /// Cooling stops here, 0 to 1.
+    /// Decay stops at this heat, 0 to 1.
     pub floor: f64,
-    /// Factor of stability that a recall after full forgetting gives.
+    /// Factor by which a recall raises the stability of a memory with no heat left.
     pub stability_gain: f64,
-    /// Whether recalls warm and strengthen.
+    /// Whether recalls raise heat and stability.
     pub reinforce_on_recall: bool,
 }
 
-/// How a recall warms the neighbours of what was recalled.
+/// How a recall raises the heat of graph neighbours (spreading activation).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Resonance {
-    /// Share of the heat gained that a neighbour gets.
+    /// Share of the heat gain that a direct neighbour receives.
     pub spread_factor: f64,
-    /// Factor of each further hop.
+    /// Factor per further hop.
     pub damping: f64,
-    /// Hops.
+    /// Largest number of hops.
     pub depth: u32,
-    /// Neighbours colder than this neither receive nor pass on.
+    /// Neighbours below this heat neither receive nor pass on heat.
     pub thermal_gate: f64,
 }
 
-/// What a recall does to the memory itself.
+/// How a recall changes the recalled memory itself.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reinforcement {
-    /// Share of what is missing to heat 1 that a recall gives.
+    /// Share of the distance to heat 1 that a recall adds.
     pub on_recall: f64,
-    /// A memory is warmed once in so many seconds at most.
+    /// Minimum number of seconds between two recalls that raise the heat of one memory.
     pub recall_min_interval_seconds: u32,
 }
 
 /// When memories move to the cold tier.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Consolidation {
-    /// Below this heat a memory is cold.
+    /// A memory below this heat is cold.
     pub cold_threshold: f64,
-    /// So many cold ones are archived together.
+    /// Number of cold memories from which a tick archives them.
     pub cold_count_trigger: u32,
 }
 
-/// What hot context returns at most.
+/// Limits of a hot-context response.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ActiveIndex {
-    /// Memories.
+    /// Maximum number of memories.
     pub max_nodes: u32,
-    /// Characters of their labels.
+    /// Maximum number of characters of all labels together.
     pub context_budget_chars: u32,
 }
 
-/// Weights of the search score (the interface's `recall.*`).
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RecallWeights {
-    /// Weight of semantic similarity.
-    pub similarity_weight: f64,
-    /// Weight of heat.
-    pub heat_weight: f64,
-    /// Weight of the keyword-overlap boost.
-    pub keyword_weight: f64,
-    /// Largest boost for closeness in time.
-    pub temporal_max_boost: f64,
-    /// Days in which that boost halves outside the window.
-    pub temporal_decay_days: f64,
-    /// Boost for memories of the asking agent's namespace.
-    pub namespace_boost: f64,
-}
-
-/// Everything a tenant can tune.
+/// The whole configuration of one tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thermo {
-    /// One profile a type, in the order of [`MemoryType::ALL`].
+    /// One profile per type, in the order of [`MemoryType::ALL`].
     pub profiles: [Profile; 6],
-    /// Half-life factors of volatile, normal and persistent; permanent has none.
+    /// Half-life factors of volatile, normal and persistent. Permanent has none.
     pub class_factors: [f64; 3],
-    /// Warming of neighbours.
+    /// Heat spread to neighbours.
     pub resonance: Resonance,
     /// Seconds from one tick to the next.
     pub tick_interval_seconds: u32,
     /// The cold tier.
     pub consolidation: Consolidation,
-    /// Bounds of hot context.
+    /// Limits of hot context.
     pub active_index: ActiveIndex,
-    /// Warming by recall.
+    /// Reinforcement by recall.
     pub reinforcement: Reinforcement,
     /// Weights of the score.
     pub recall: RecallWeights,
@@ -109,84 +95,84 @@ impl Thermo {
         &self.profiles[memory_type as usize]
     }
 
-    /// Half-life factor of a class; `None` never cools.
+    /// Half-life factor of a class. `None` means no decay.
     pub fn class_factor(&self, class: DecayClass) -> Option<f64> {
         self.class_factors.get(class as usize).copied()
     }
 
-    /// Whether memories cool otherwise under it than under `other`.
-    pub fn cools_differently(&self, other: &Self) -> bool {
+    /// Whether memories decay differently under this configuration than under `other`.
+    pub fn decay_differs(&self, other: &Self) -> bool {
         self.profiles != other.profiles || self.class_factors != other.class_factors
     }
 
-    /// Whether a heat counts as cold, in the resolution in which heats are shown: what rests
-    /// on a floor at the threshold is not.
+    /// Whether a heat is cold. Compares rounded heats, so a memory that rests on a floor equal
+    /// to the threshold is not cold.
     pub fn is_cold(&self, heat: f64) -> bool {
         rounded(heat) < self.consolidation.cold_threshold
     }
 
-    /// Every setting by its name, with the values it may take: the one list that reading,
-    /// changing and checking go by.
+    /// Every setting with its name, value and range. Reading, changing and validating all use
+    /// this list.
     pub fn settings(&mut self) -> Vec<Setting<'_>> {
         let mut all = Vec::new();
-        let mut add = |name: String, place, range| all.push(Setting { name, place, range });
+        let mut add = |name: String, target, range| all.push(Setting { name, target, range });
         for (memory_type, profile) in MemoryType::ALL.into_iter().zip(&mut self.profiles) {
             let name = |field| format!("decay_profiles.{}.{field}", memory_type.name());
-            add(name("half_life"), Place::Number(&mut profile.half_life_seconds), 1.0..=1e10);
-            add(name("floor"), Place::Number(&mut profile.floor), 0.0..=1.0);
-            add(name("stability_gain"), Place::Number(&mut profile.stability_gain), 1.0..=10.0);
-            let reinforce = Place::Switch(&mut profile.reinforce_on_recall);
+            add(name("half_life"), Target::Number(&mut profile.half_life_seconds), 1.0..=1e10);
+            add(name("floor"), Target::Number(&mut profile.floor), 0.0..=1.0);
+            add(name("stability_gain"), Target::Number(&mut profile.stability_gain), 1.0..=10.0);
+            let reinforce = Target::Switch(&mut profile.reinforce_on_recall);
             add(name("reinforce_on_recall"), reinforce, 0.0..=1.0);
         }
         for (class, factor) in DecayClass::ALL.into_iter().zip(&mut self.class_factors) {
             let name = format!("decay_classes.{}", class.name());
-            add(name, Place::Number(factor), 0.01..=100.0);
+            add(name, Target::Number(factor), 0.01..=100.0);
         }
         let Resonance { spread_factor, damping, depth, thermal_gate } = &mut self.resonance;
         let Consolidation { cold_threshold, cold_count_trigger } = &mut self.consolidation;
         let ActiveIndex { max_nodes, context_budget_chars } = &mut self.active_index;
         let Reinforcement { on_recall, recall_min_interval_seconds } = &mut self.reinforcement;
         let recall = &mut self.recall;
-        for (name, place, range) in [
-            ("resonance.spread_factor", Place::Number(spread_factor), 0.0..=1.0),
-            ("resonance.damping", Place::Number(damping), 0.0..=1.0),
-            ("resonance.depth", Place::Whole(depth), 0.0..=4.0),
-            ("resonance.thermal_gate", Place::Number(thermal_gate), 0.0..=1.0),
-            ("tick.interval", Place::Whole(&mut self.tick_interval_seconds), 1.0..=86_400.0),
-            ("consolidation.cold_threshold", Place::Number(cold_threshold), 0.0..=1.0),
-            ("consolidation.cold_count_trigger", Place::Whole(cold_count_trigger), 1.0..=1e6),
-            ("active_index.max_nodes", Place::Whole(max_nodes), 1.0..=1_000.0),
-            ("active_index.context_budget_chars", Place::Whole(context_budget_chars), 1.0..=1e7),
-            ("reinforcement.on_recall", Place::Number(on_recall), 0.0..=1.0),
+        for (name, target, range) in [
+            ("resonance.spread_factor", Target::Number(spread_factor), 0.0..=1.0),
+            ("resonance.damping", Target::Number(damping), 0.0..=1.0),
+            ("resonance.depth", Target::Whole(depth), 0.0..=4.0),
+            ("resonance.thermal_gate", Target::Number(thermal_gate), 0.0..=1.0),
+            ("tick.interval", Target::Whole(&mut self.tick_interval_seconds), 1.0..=86_400.0),
+            ("consolidation.cold_threshold", Target::Number(cold_threshold), 0.0..=1.0),
+            ("consolidation.cold_count_trigger", Target::Whole(cold_count_trigger), 1.0..=1e6),
+            ("active_index.max_nodes", Target::Whole(max_nodes), 1.0..=1_000.0),
+            ("active_index.context_budget_chars", Target::Whole(context_budget_chars), 1.0..=1e7),
+            ("reinforcement.on_recall", Target::Number(on_recall), 0.0..=1.0),
             (
                 "reinforcement.recall_min_interval",
-                Place::Whole(recall_min_interval_seconds),
+                Target::Whole(recall_min_interval_seconds),
                 0.0..=86_400.0,
             ),
-            ("recall.similarity_weight", Place::Number(&mut recall.similarity_weight), 0.0..=10.0),
-            ("recall.heat_weight", Place::Number(&mut recall.heat_weight), 0.0..=10.0),
-            ("recall.keyword_weight", Place::Number(&mut recall.keyword_weight), 0.0..=10.0),
+            ("recall.similarity_weight", Target::Number(&mut recall.similarity_weight), 0.0..=10.0),
+            ("recall.heat_weight", Target::Number(&mut recall.heat_weight), 0.0..=10.0),
+            ("recall.keyword_weight", Target::Number(&mut recall.keyword_weight), 0.0..=10.0),
             (
                 "recall.temporal_max_boost",
-                Place::Number(&mut recall.temporal_max_boost),
+                Target::Number(&mut recall.temporal_max_boost),
                 0.0..=10.0,
             ),
             (
                 "recall.temporal_decay_days",
-                Place::Number(&mut recall.temporal_decay_days),
+                Target::Number(&mut recall.temporal_decay_days),
                 0.01..=3_650.0,
             ),
-            ("recall.namespace_boost", Place::Number(&mut recall.namespace_boost), 0.0..=10.0),
+            ("recall.namespace_boost", Target::Number(&mut recall.namespace_boost), 0.0..=10.0),
         ] {
-            add(name.to_owned(), place, range);
+            add(name.to_owned(), target, range);
         }
         all
     }
 
-    /// This configuration with `changes` made.
+    /// This configuration with `changes` applied in order.
     ///
     /// # Errors
-    /// [`SettingFault`] at the first change that cannot be made.
+    /// [`SettingFault`] for the first change with an unknown name or an invalid value.
     pub fn with(&self, changes: &[(String, SettingValue)]) -> Result<Self, SettingFault> {
         let mut changed = self.clone();
         for (name, value) in changes {
@@ -202,93 +188,80 @@ impl Thermo {
 
 /// One setting of a configuration.
 pub struct Setting<'a> {
-    /// Its name, sections first: `recall.heat_weight`.
+    /// Name, sections first: `recall.heat_weight`.
     pub name: String,
-    place: Place<'a>,
-    /// What it may be set to, if it is a number.
+    target: Target<'a>,
+    /// Allowed values, if it is a number.
     pub range: RangeInclusive<f64>,
 }
 
-enum Place<'a> {
+/// The configuration field behind a setting.
+enum Target<'a> {
     Number(&'a mut f64),
     Whole(&'a mut u32),
     Switch(&'a mut bool),
 }
 
-/// What a setting is set to.
+/// The value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum SettingValue {
-    /// A number, whole where the setting is.
+    /// A number, whole if the setting is whole.
     Number(f64),
     /// On or off.
     Switch(bool),
-    /// What it is by default.
+    /// The default value.
     Default,
 }
 
-/// Why a setting cannot be set.
+/// An invalid change of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingFault {
-    /// Which one.
+    /// Name of the setting.
     pub name: String,
-    /// What it must be.
+    /// What the value must be.
     pub message: String,
 }
 
 impl Setting<'_> {
     /// Whether it is a whole number.
-    pub fn is_whole(&self) -> bool {
-        matches!(self.place, Place::Whole(_))
+    pub fn is_integer(&self) -> bool {
+        matches!(self.target, Target::Whole(_))
     }
 
-    /// What it is set to.
+    /// Its value.
     pub fn value(&self) -> SettingValue {
-        match &self.place {
-            Place::Number(number) => SettingValue::Number(**number),
-            Place::Whole(number) => SettingValue::Number(f64::from(**number)),
-            Place::Switch(on) => SettingValue::Switch(**on),
+        match &self.target {
+            Target::Number(number) => SettingValue::Number(**number),
+            Target::Whole(number) => SettingValue::Number(f64::from(**number)),
+            Target::Switch(on) => SettingValue::Switch(**on),
         }
     }
 
     fn set(self, value: SettingValue) -> Result<(), String> {
-        let (least, most) = (self.range.start(), self.range.end());
-        match (self.place, value) {
-            (place, SettingValue::Default) => {
+        let (min, max) = (self.range.start(), self.range.end());
+        match (self.target, value) {
+            (target, SettingValue::Default) => {
                 let mut defaults = Thermo::default();
                 let defaults = defaults.settings();
                 let default = defaults.into_iter().find(|setting| setting.name == self.name);
-                let default = default.expect("a configuration has the same settings by default");
-                Setting { name: self.name, place, range: self.range }.set(default.value())
+                let default = default.expect("the default configuration has the same settings");
+                Setting { name: self.name, target, range: self.range }.set(default.value())
             }
-            (Place::Number(number), SettingValue::Number(value)) => {
+            (Target::Number(number), SettingValue::Number(value)) => {
                 let fits = self.range.contains(&value);
-                fits.then(|| *number = value)
-                    .ok_or(format!("must be a number from {least} to {most}"))
+                fits.then(|| *number = value).ok_or(format!("must be a number from {min} to {max}"))
             }
-            (Place::Whole(number), SettingValue::Number(value)) => {
+            (Target::Whole(number), SettingValue::Number(value)) => {
                 let fits = self.range.contains(&value) && value.fract() == 0.0;
-                let message = format!("must be a whole number from {least} to {most}");
+                let message = format!("must be a whole number from {min} to {max}");
                 fits.then(|| *number = value as u32).ok_or(message)
             }
-            (Place::Switch(on), SettingValue::Switch(value)) => {
+            (Target::Switch(on), SettingValue::Switch(value)) => {
                 *on = value;
                 Ok(())
             }
-            (Place::Switch(_), SettingValue::Number(_)) => Err("must be true or false".into()),
+            (Target::Switch(_), SettingValue::Number(_)) => Err("must be true or false".into()),
             (_, SettingValue::Switch(_)) => Err("must be a number".into()),
-        }
-    }
-}
-
-impl Default for RecallWeights {
-    fn default() -> Self {
-        Self {
-            similarity_weight: 0.7,
-            heat_weight: 0.3,
-            keyword_weight: 0.15,
-            temporal_max_boost: 0.4,
-            temporal_decay_days: 7.0,
-            namespace_boost: 0.1,
         }
     }
 }
@@ -335,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_is_changed_by_its_name_and_back_to_its_default() {
+    fn setting_changes_by_name_and_resets_to_default() {
         let hotter = with("recall.heat_weight", SettingValue::Number(0.5)).unwrap();
         assert_eq!(hotter.recall.heat_weight, 0.5);
         let back = hotter.with(&[("recall.heat_weight".into(), SettingValue::Default)]);
@@ -345,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_or_of_another_kind_is_refused_by_name() {
+    fn invalid_setting_is_rejected_by_name() {
         for (name, value) in [
             ("recall.heat_weight", SettingValue::Number(-0.1)),
             ("recall.heat_weight", SettingValue::Number(f64::NAN)),
@@ -360,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_is_within_its_range_and_every_name_is_its_own() {
+    fn defaults_are_in_range_and_names_unique() {
         let mut defaults = Thermo::default();
         let values: Vec<_> =
             defaults.settings().into_iter().map(|it| (it.name.clone(), it.value())).collect();

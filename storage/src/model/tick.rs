@@ -1,45 +1,47 @@
-//! The tick: what a tenant's state remembers of it, and how it judges a memory. When it
-//! comes and what it writes is `decide`'s business.
+//! The decay tick: a periodic pass over a tenant's memories that reports threshold
+//! crossings and archives cold memories. This file holds its replicated state and its
+//! rules per memory. `decide` schedules it and writes its changes.
 //!
-//! Tick n looks at heats as of the clock of tick n − 1 and as of its own, each by the
-//! configuration in force then, and reports what lies on another side of a bound. An
-//! anchor written in between carries the heat of the earlier instant with it
-//! ([`Anchor::tick_heat`]), so that what happened between two ticks is told by its outcome.
+//! Tick n compares two heats per memory: at the clock of tick n − 1 and at its own clock.
+//! Each uses the configuration in force at that time. The tick reports memories whose two
+//! heats lie on different sides of a threshold. An anchor written between the two ticks
+//! stores the heat at tick n − 1 ([`Anchor::tick_heat`]), so only the net change counts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
-use crate::model::heat::{Anchor, Cooling, heat};
+use crate::model::decay::{Decay, heat};
+use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
 use crate::model::thermo::Thermo;
-use crate::model::trigger::HeatTransition;
+use crate::model::trigger_match::HeatTransition;
 
-/// A tenant's last tick, done or under way: whoever leads next goes on with it.
+/// A tenant's last tick, complete or in progress. A new leader continues it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tick {
-    /// Its number, from 1; 0 before the first.
+    /// Number of the tick, from 1. 0 before the first tick.
     pub number: u64,
-    /// Clock of the tick before.
+    /// Clock of the previous tick.
     pub from: Timestamp,
-    /// Configuration in force then.
+    /// Configuration in force at `from`.
     pub thermo_from: Box<Thermo>,
-    /// Its own clock.
+    /// Clock of this tick.
     pub until: Timestamp,
-    /// Configuration in force as of its own clock.
+    /// Configuration in force at `until`.
     pub thermo: Box<Thermo>,
-    /// How far it has come.
+    /// Progress.
     pub stage: Stage,
 }
 
-/// How far a tick has come.
+/// Progress of a tick. Both passes visit memories in order of their ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// Memories up to this one, in order of their ids, are judged.
-    Judging(Option<MemoryId>),
-    /// All are judged; cold ones up to this one are archived.
+    /// Crossings are evaluated up to and including this memory.
+    Evaluating(Option<MemoryId>),
+    /// All crossings are evaluated. Cold memories are archived up to and including this one.
     Archiving(Option<MemoryId>),
-    /// It is done.
+    /// The tick is complete.
     Done,
 }
 
@@ -48,12 +50,12 @@ impl Record for Tick {
     const NAME: &'static str = "tick";
 }
 
-/// To which side of a bound a heat has gone.
+/// The direction in which a heat crossed `cold_threshold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Crossing {
-    /// It was below and is not any more.
+pub enum ThresholdCrossing {
+    /// From below the threshold to at or above it.
     Warmed,
-    /// It was not below and is now.
+    /// From at or above the threshold to below it.
     Cooled,
 }
 
@@ -74,57 +76,59 @@ impl Tick {
             thermo_from: self.thermo,
             until,
             thermo: Box::new(thermo.clone()),
-            stage: Stage::Judging(None),
+            stage: Stage::Evaluating(None),
         }
     }
 
-    /// Whether there is something to do at `now`: this tick is under way, or the next is due.
+    /// Whether a step is due at `now`: this tick is in progress, or the next one is due.
     pub fn is_due(&self, now: Timestamp, interval_seconds: u32) -> bool {
         let interval = i64::from(interval_seconds) * Timestamp::SECOND_MICROS;
         self.stage != Stage::Done || now.since(self.until) >= interval
     }
 
-    /// Whether this tick is under way and has not come to a memory yet.
-    pub fn is_before(&self, id: MemoryId) -> bool {
-        matches!(self.stage, Stage::Judging(reached) if reached.is_none_or(|reached| reached < id))
+    /// Whether this tick still has to evaluate memory `id`.
+    pub fn has_not_reached(&self, id: MemoryId) -> bool {
+        let Stage::Evaluating(reached) = self.stage else { return false };
+        reached.is_none_or(|reached| reached < id)
     }
 
-    /// Heats as of the tick before and as of this one; `None` for an anchor written since:
-    /// it was judged when it was written.
+    /// Heats at the previous tick and at this one. `None` for an anchor written after this
+    /// tick's clock: the memory was evaluated when that anchor was written.
     pub fn heats(&self, memory: &Memory, anchor: &Anchor) -> Option<(f64, f64)> {
         if anchor.at > self.until {
             return None;
         }
         let before = match anchor.at > self.from {
             true => f64::from(anchor.tick_heat),
-            false => heat(anchor, Cooling::of(memory, &self.thermo_from), self.from),
+            false => heat(anchor, Decay::of(memory, &self.thermo_from), self.from),
         };
-        Some((before, heat(anchor, Cooling::of(memory, &self.thermo), self.until)))
+        Some((before, heat(anchor, Decay::of(memory, &self.thermo), self.until)))
     }
 
-    /// Whether a memory crossed `cold_threshold`, and to which side. A threshold that was
-    /// moved past a heat was crossed as well.
-    pub fn crossing(&self, memory: &Memory, anchor: &Anchor) -> Option<Crossing> {
+    /// The direction in which a memory crossed `cold_threshold`, if it did. A configuration
+    /// change that moves the threshold past a heat counts as a crossing.
+    pub fn crossing(&self, memory: &Memory, anchor: &Anchor) -> Option<ThresholdCrossing> {
         let (before, now) = self.heats(memory, anchor)?;
         let was_cold = self.thermo_from.is_cold(before);
         let is_cold = self.thermo.is_cold(now);
         match (was_cold, is_cold) {
-            (false, true) => Some(Crossing::Cooled),
-            (true, false) => Some(Crossing::Warmed),
+            (false, true) => Some(ThresholdCrossing::Cooled),
+            (true, false) => Some(ThresholdCrossing::Warmed),
             _ => None,
         }
     }
 
-    /// How a memory's heat went since the tick before; `None` as for [`Tick::heats`].
+    /// Change of a memory's heat since the previous tick. `None` as for [`Tick::heats`].
     pub fn transition(&self, memory: &Memory, anchor: &Anchor) -> Option<HeatTransition> {
         let (before, now) = self.heats(memory, anchor)?;
         let start = if anchor.at > self.from { anchor.heat.into() } else { before };
-        let cold = (self.thermo_from.is_cold(before), self.thermo.is_cold(now));
+        let was_cold = self.thermo_from.is_cold(before);
+        let is_cold = self.thermo.is_cold(now);
         let cold_threshold = self.thermo.consolidation.cold_threshold;
-        Some(HeatTransition { before, start, now, cold, cold_threshold })
+        Some(HeatTransition { before, start, now, was_cold, is_cold, cold_threshold })
     }
 
-    /// What an anchor that replaces this one carries as its [`Anchor::tick_heat`].
+    /// The [`Anchor::tick_heat`] of an anchor that replaces `anchor`.
     pub fn tick_heat(&self, memory: &Memory, anchor: &Anchor) -> f32 {
         self.heats(memory, anchor).map_or(anchor.tick_heat, |(_, now)| now as f32)
     }

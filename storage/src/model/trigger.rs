@@ -1,16 +1,15 @@
-//! Triggers: what may stand in a rule, and when it holds for a memory. What firing changes
-//! is decided elsewhere; nothing here reads or writes the state.
+//! Triggers: rules that run an action when an event happens to a memory. This file defines
+//! the stored rows. `model::trigger_match` evaluates the conditions. `decide::fire` runs the
+//! actions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
 use crate::model::id::{MemoryId, Timestamp, TriggerId};
-use crate::model::memory::{Memory, MemoryType};
-use crate::model::pattern::{Folded, Pattern};
-use crate::model::score::rounded;
+use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
 
-/// Most triggers of a tenant.
+/// Maximum number of triggers per tenant.
 pub const TRIGGERS_MAX: usize = 10_000;
 /// Longest name in bytes.
 pub const TRIGGER_NAME_BYTES_MAX: usize = 256;
@@ -18,29 +17,29 @@ pub const TRIGGER_NAME_BYTES_MAX: usize = 256;
 pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
 /// Longest label pattern in bytes.
 pub const PATTERN_BYTES_MAX: usize = 1_024;
-/// Longest template of a message in bytes.
+/// Longest message template in bytes.
 pub const TEMPLATE_BYTES_MAX: usize = 4_096;
 /// Longest tag in bytes.
 pub const TAG_BYTES_MAX: usize = 64;
-/// Longest address of a webhook in bytes.
+/// Longest webhook URL in bytes.
 pub const URL_BYTES_MAX: usize = 2_048;
-/// What `boost` adds when nobody says.
+/// Default strength of a `boost` action.
 pub const STRENGTH_DEFAULT: f64 = 0.3;
 
-/// On what a trigger fires.
+/// The event on which a trigger fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TriggerEvent {
     /// A memory was created.
     Store,
-    /// A search returned it.
+    /// A search returned the memory.
     Recall,
-    /// Its heat fell below a bound between two ticks.
+    /// Its heat fell below a threshold between two ticks.
     Decay,
-    /// Somebody raised its heat.
+    /// A client raised its heat.
     Boost,
-    /// An edge was made of which it is the source.
+    /// An edge from the memory was created.
     Relate,
-    /// Its heat crossed a bound, up or down, between two ticks.
+    /// Its heat crossed a threshold between two ticks, in either direction.
     Threshold,
 }
 
@@ -62,7 +61,7 @@ impl TriggerEvent {
     }
 }
 
-/// A secret that only nodes with the cluster's key can open: nonce and ciphertext.
+/// A secret encrypted with the cluster's key: nonce and ciphertext.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedSecret(pub Vec<u8>);
 
@@ -72,84 +71,116 @@ impl std::fmt::Debug for SealedSecret {
     }
 }
 
-/// What a trigger does when it fires.
+/// The action of a trigger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TriggerAction {
-    /// Says something, see [`crate::model::template`].
+    /// Emits a message, see [`crate::model::template`].
     Notify {
-        /// The message, with placeholders; `None` is one that says what happened.
+        /// Message with placeholders. `None` is the default template.
         template: Option<String>,
     },
-    /// Raises the heat, to 1 at most.
+    /// Raises the heat, up to 1.
     Boost {
-        /// By so much, above 0 to 1.
+        /// Added heat, above 0 and at most 1.
         strength: f64,
     },
     /// Pins the memory.
     Pin,
     /// Appends a tag to the label, once.
     Tag {
-        /// The tag; `None` is one made of the label.
+        /// The tag. `None` derives one from the label.
         tag: Option<String>,
     },
-    /// Halves the heat, and has the memory cool faster.
+    /// Halves the heat and sets the decay class `volatile`.
     Deprecate,
-    /// Owes a request to an address.
+    /// Enqueues a delivery: an HTTP request to a URL.
     Webhook {
-        /// Where to.
+        /// Target URL.
         url: String,
-        /// What the request is signed with.
+        /// Secret that signs the request.
         secret: Option<SealedSecret>,
-        /// The secret before, which signs as well until then.
+        /// The previous secret, and the time until which it also signs.
         retiring: Option<(SealedSecret, Timestamp)>,
     },
 }
 
 impl TriggerAction {
-    /// Names of all actions.
-    pub const NAMES: [&str; 6] = ["notify", "boost", "pin", "tag", "deprecate", "webhook"];
-
-    /// The name used in JSON, metrics and docs.
-    pub fn name(&self) -> &'static str {
+    /// Its kind, without the settings.
+    pub fn kind(&self) -> TriggerActionKind {
         match self {
-            Self::Notify { .. } => "notify",
-            Self::Boost { .. } => "boost",
-            Self::Pin => "pin",
-            Self::Tag { .. } => "tag",
-            Self::Deprecate => "deprecate",
-            Self::Webhook { .. } => "webhook",
+            Self::Notify { .. } => TriggerActionKind::Notify,
+            Self::Boost { .. } => TriggerActionKind::Boost,
+            Self::Pin => TriggerActionKind::Pin,
+            Self::Tag { .. } => TriggerActionKind::Tag,
+            Self::Deprecate => TriggerActionKind::Deprecate,
+            Self::Webhook { .. } => TriggerActionKind::Webhook,
         }
     }
 }
 
-/// A rule. Its firings are counted in a row of their own.
+/// The kinds of actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TriggerActionKind {
+    /// See [`TriggerAction::Notify`], and so on.
+    Notify,
+    /// Raises the heat.
+    Boost,
+    /// Pins the memory.
+    Pin,
+    /// Appends a tag.
+    Tag,
+    /// Halves the heat.
+    Deprecate,
+    /// Enqueues a webhook delivery.
+    Webhook,
+}
+
+impl TriggerActionKind {
+    /// All kinds, in the order of their stored numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Notify, Self::Boost, Self::Pin, Self::Tag, Self::Deprecate, Self::Webhook];
+
+    /// The name used in JSON, metrics and docs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Notify => "notify",
+            Self::Boost => "boost",
+            Self::Pin => "pin",
+            Self::Tag => "tag",
+            Self::Deprecate => "deprecate",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// A trigger. Its firings are counted in a separate row, [`Firings`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
-    /// Triggers of a tenant are asked in this order: that of their creation.
+    /// Order of evaluation within the tenant: the order of creation.
     pub number: u64,
-    /// For people.
+    /// Display name.
     pub name: String,
-    /// For people.
+    /// Free text.
     pub description: String,
-    /// On what it fires.
+    /// Event on which it fires.
     pub event: TriggerEvent,
-    /// What it does.
+    /// Action that it runs.
     pub action: TriggerAction,
-    /// Its own namespace: it fires for no memory of another.
+    /// Namespace of the trigger. It fires only for memories in this namespace.
     pub namespace: Option<String>,
-    /// Which memories it fires for.
+    /// Conditions on the memory.
     pub filter: TriggerFilter,
-    /// Fires so often at most.
+    /// Maximum number of firings. `None` is unlimited.
     pub max_fires: Option<u64>,
-    /// Seconds between two firings at least.
+    /// Minimum number of seconds between two firings.
     pub cooldown_seconds: u32,
-    /// Fires at all.
+    /// Disabled triggers never fire.
     pub enabled: bool,
-    /// Whose it is: it fires for memories only that this key may know of.
+    /// Key that created it. It fires only for memories that this key may read.
     pub owner: Option<KeyId>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When it was changed last.
+    /// Last change.
     pub updated_at: Timestamp,
 }
 
@@ -158,216 +189,8 @@ impl Record for Trigger {
     const NAME: &'static str = "trigger";
 }
 
-/// Which memories a trigger fires for: all that is set must hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TriggerFilter {
-    /// Of this type.
-    pub memory_type: Option<MemoryType>,
-    /// In this namespace.
-    pub namespace: Option<String>,
-    /// Whose label holds this, in whatever case.
-    pub label_pattern: Option<String>,
-    /// Whose heat is below this.
-    pub heat_below: Option<f64>,
-    /// Whose heat is above this.
-    pub heat_above: Option<f64>,
-}
-
-/// What a trigger has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Firings {
-    /// Firings that count against `max_fires`.
-    pub count: u64,
-    /// All firings: names the next one.
-    pub total: u64,
-    /// The last one.
-    pub last_at: Option<Timestamp>,
-}
-
-impl Record for Firings {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "firings";
-}
-
-/// What a trigger said when it fired.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notification {
-    /// Which trigger.
-    pub trigger: TriggerId,
-    /// Its name.
-    pub trigger_name: String,
-    /// On what.
-    pub event: TriggerEvent,
-    /// For which memory.
-    pub memory: MemoryId,
-    /// The message.
-    pub message: String,
-}
-
-/// How a heat went from one tick to the next.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct HeatTransition {
-    /// As of the tick before.
-    pub before: f64,
-    /// Where its cooling began: as anchored since, else as before.
-    pub start: f64,
-    /// As of this tick.
-    pub now: f64,
-    /// Whether that before was below `cold_threshold` as it was then, and this is below it as
-    /// it is now: what triggers that name no bound ask.
-    pub cold: (bool, bool),
-    /// `cold_threshold` as of this tick.
-    pub cold_threshold: f64,
-}
-
-/// Why a trigger does not fire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SkipReason {
-    /// It is disabled.
-    Disabled,
-    /// It waits for another event.
-    Event,
-    /// The memory is not in its namespace.
-    Namespace,
-    /// Nor in the one that it filters by.
-    FilterNamespace,
-    /// The memory is of another type.
-    MemoryType,
-    /// The label does not hold the pattern.
-    LabelPattern,
-    /// The heat is not below the bound.
-    HeatBelow,
-    /// The heat is not above the bound.
-    HeatAbove,
-    /// The heat did not cross its bound.
-    NotCrossed,
-    /// Its owner may not know of the memory.
-    Access,
-    /// It has fired as often as it may.
-    MaxFires,
-    /// It fired too short a time ago.
-    Cooldown,
-    /// What fires before it leaves no room in one command.
-    NoRoom,
-}
-
-impl SkipReason {
-    /// The name used in JSON and docs: that of the field that keeps it from firing.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Disabled => "enabled",
-            Self::Event => "event",
-            Self::Namespace => "namespace",
-            Self::FilterNamespace => "filter_namespace",
-            Self::MemoryType => "filter_memory_type",
-            Self::LabelPattern => "filter_label_pattern",
-            Self::HeatBelow => "filter_heat_below",
-            Self::HeatAbove => "filter_heat_above",
-            Self::NotCrossed => "not_crossed",
-            Self::Access => "access",
-            Self::MaxFires => "max_fires",
-            Self::Cooldown => "cooldown_seconds",
-            Self::NoRoom => "no_room",
-        }
-    }
-}
-
-/// What a trigger is asked about.
-pub struct Subject<'a> {
-    /// The memory.
-    pub memory: &'a Memory,
-    /// Its label, made ready to be looked into.
-    pub label: &'a Folded,
-    /// Its heat now.
-    pub heat: f64,
-    /// How its heat went, for what ticks find.
-    pub transition: Option<HeatTransition>,
-}
-
 impl Trigger {
-    /// Whether it fires on `event` for `subject`, as far as its own row tells; its pattern
-    /// was compiled to `pattern`.
-    ///
-    /// # Errors
-    /// The first reason why it does not.
-    pub fn holds(
-        &self,
-        event: TriggerEvent,
-        subject: &Subject<'_>,
-        pattern: Option<&Pattern>,
-    ) -> Result<(), SkipReason> {
-        let filter = &self.filter;
-        let memory = subject.memory;
-        let is_in = |namespace: &Option<String>| {
-            namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
-        };
-        let of_type = filter.memory_type.is_none_or(|wanted| wanted == memory.memory_type);
-        for (holds, why) in [
-            (self.enabled, SkipReason::Disabled),
-            (self.event == event, SkipReason::Event),
-            (is_in(&self.namespace), SkipReason::Namespace),
-            (is_in(&filter.namespace), SkipReason::FilterNamespace),
-            (of_type, SkipReason::MemoryType),
-        ] {
-            if !holds {
-                return Err(why);
-            }
-        }
-        self.heat_holds(subject)?;
-        if pattern.is_some_and(|pattern| !pattern.is_in(subject.label)) {
-            return Err(SkipReason::LabelPattern);
-        }
-        Ok(())
-    }
-
-    fn heat_holds(&self, subject: &Subject<'_>) -> Result<(), SkipReason> {
-        let TriggerFilter { heat_below, heat_above, .. } = self.filter;
-        let (is_below, is_above) = (
-            |heat: f64| heat_below.is_none_or(|bound| rounded(heat) < bound),
-            |heat: f64| heat_above.is_none_or(|bound| rounded(heat) > bound),
-        );
-        match (self.event, subject.transition) {
-            (
-                TriggerEvent::Decay,
-                Some(HeatTransition { before, start, now, cold_threshold, .. }),
-            ) => {
-                let bound = heat_below.unwrap_or(cold_threshold);
-                let fell = [before, start].iter().all(|heat| rounded(*heat) >= bound);
-                if !fell || rounded(now) >= bound {
-                    return Err(SkipReason::NotCrossed);
-                }
-                if is_above(now) { Ok(()) } else { Err(SkipReason::HeatAbove) }
-            }
-            (TriggerEvent::Threshold, Some(HeatTransition { before, now, cold, .. })) => {
-                let crossed = match (heat_below, heat_above) {
-                    (None, None) => cold.0 != cold.1,
-                    _ => is_below(now) && is_above(now) && !(is_below(before) && is_above(before)),
-                };
-                if crossed { Ok(()) } else { Err(SkipReason::NotCrossed) }
-            }
-            (TriggerEvent::Decay | TriggerEvent::Threshold, None) => Err(SkipReason::NotCrossed),
-            _ if !is_below(subject.heat) => Err(SkipReason::HeatBelow),
-            _ if !is_above(subject.heat) => Err(SkipReason::HeatAbove),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether it may fire again at `now`.
-    ///
-    /// # Errors
-    /// Why it may not.
-    pub fn may_fire(&self, firings: &Firings, now: Timestamp) -> Result<(), SkipReason> {
-        if self.max_fires.is_some_and(|max| firings.count >= max) {
-            return Err(SkipReason::MaxFires);
-        }
-        let cooldown = i64::from(self.cooldown_seconds) * Timestamp::SECOND_MICROS;
-        match firings.last_at {
-            Some(last) if now.since(last) < cooldown => Err(SkipReason::Cooldown),
-            _ => Ok(()),
-        }
-    }
-
-    /// Roughly the bytes that it takes.
+    /// Approximate size in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         const FIXED: usize = 256;
         let action = match &self.action {
@@ -378,20 +201,50 @@ impl Trigger {
         let pattern = self.filter.label_pattern.as_ref().map_or(0, String::len);
         FIXED + self.name.len() + self.description.len() + action + pattern
     }
+}
 
-    /// Heats at which it may begin or cease to hold when a tick looks: whether a heat lies
-    /// below one of them is all that it asks. In steps of 1e-6, as heats are compared.
-    pub fn thresholds(&self) -> impl Iterator<Item = f64> {
-        let tells = match self.event {
-            _ if !self.enabled => (None, None),
-            TriggerEvent::Decay => (self.filter.heat_below, None),
-            // Above a bound is not below the step after it.
-            TriggerEvent::Threshold => {
-                let above = self.filter.heat_above;
-                (self.filter.heat_below, above.map(|bound| rounded(bound + 1e-6)))
-            }
-            _ => (None, None),
-        };
-        [tells.0, tells.1].into_iter().flatten()
-    }
+/// Conditions on the memory. All conditions that are set must hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TriggerFilter {
+    /// Memory type.
+    pub memory_type: Option<MemoryType>,
+    /// Namespace.
+    pub namespace: Option<String>,
+    /// Text that the label contains, ignoring case.
+    pub label_pattern: Option<String>,
+    /// The heat is below this.
+    pub heat_below: Option<f64>,
+    /// The heat is above this.
+    pub heat_above: Option<f64>,
+}
+
+/// Firing counts of a trigger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firings {
+    /// Firings that count against `max_fires`.
+    pub count: u64,
+    /// All firings. Numbers the deliveries.
+    pub total: u64,
+    /// Time of the last firing.
+    pub last_at: Option<Timestamp>,
+}
+
+impl Record for Firings {
+    const FORMAT: u8 = 1;
+    const NAME: &'static str = "firings";
+}
+
+/// The message of a trigger that fired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notification {
+    /// Id of the trigger.
+    pub trigger: TriggerId,
+    /// Name of the trigger.
+    pub trigger_name: String,
+    /// Event on which it fired.
+    pub event: TriggerEvent,
+    /// Memory for which it fired.
+    pub memory: MemoryId,
+    /// The message.
+    pub message: String,
 }

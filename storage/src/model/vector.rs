@@ -1,5 +1,5 @@
-//! Vectors: f16 at rest, f32 where they are scanned, and the distance between
-//! them. Which text they stand for is not known here.
+//! Embedding vectors: stored and replicated as f16, scanned as f32. Also the dot product,
+//! which is the cosine similarity of unit vectors.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::Record;
 
-/// First 8 bytes of the SHA-256 over everything that decides a model's output.
+/// Identifies an embedding model: the first 8 bytes of the SHA-256 over everything that
+/// determines its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelId(pub [u8; 8]);
 
-/// A unit vector as it is stored and replicated: little-endian f16, quantised
-/// once by the node that embedded the text, so that all nodes hold the same numbers.
+/// A unit vector in its stored and replicated form: little-endian f16. The node that embeds
+/// a text quantises once, so all nodes store the same bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Vector {
-    /// The model that made it.
+    /// The model that computed it.
     pub model: ModelId,
     #[serde(with = "serde_bytes")]
     halves: Vec<u8>,
@@ -26,13 +27,13 @@ impl Record for Vector {
     const NAME: &'static str = "vector";
 }
 
-/// Why numbers are not a usable vector.
+/// Numbers that are not a usable vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VectorFault {
-    /// Some number is NaN or infinite, also after rounding to f16.
+    /// A component is NaN or infinite, possibly after rounding to f16.
     #[error("a component is not finite")]
     NotFinite,
-    /// All numbers are zero: no direction.
+    /// All components are zero, so the vector has no direction.
     #[error("the vector is zero")]
     Zero,
 }
@@ -41,7 +42,7 @@ impl Vector {
     /// Normalises `components` to length 1 and quantises them.
     ///
     /// # Errors
-    /// [`VectorFault`] when they have no direction.
+    /// [`VectorFault`] when the components have no direction.
     pub fn quantise(model: ModelId, components: &[f32]) -> Result<Self, VectorFault> {
         let unit = normalised(components)?;
         let mut halves = vec![f16::ZERO; unit.len()];
@@ -55,13 +56,13 @@ impl Vector {
         self.halves.len() / 2
     }
 
-    /// Bytes in the log and in the state.
+    /// Bytes of the components in the log and in the state.
     pub fn size_bytes(&self) -> usize {
         self.halves.len()
     }
 
-    /// The components in f32, normalised again: rounding to f16 moves the length
-    /// by up to 0.001, and the scan takes a dot product for a cosine.
+    /// The components as f32, normalised again. Rounding to f16 changes the length by up to
+    /// 0.001, and scans use the dot product as the cosine.
     ///
     /// # Errors
     /// [`VectorFault`] when the stored numbers have no direction.
@@ -77,7 +78,7 @@ impl Vector {
     }
 }
 
-/// `components` scaled to length 1; sums in f64 in order, so the same bits everywhere.
+/// `components` scaled to length 1. Sums in f64 in a fixed order: the same bits on all nodes.
 fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
     let square: f64 = components.iter().map(|&c| f64::from(c) * f64::from(c)).sum();
     if !square.is_finite() {
@@ -92,8 +93,9 @@ fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
 
 const LANES: usize = 16;
 
-/// Dot product in 16 fixed lanes, each multiply rounded before its add, lanes
-/// summed pairwise: the same bits on every x86 and Arm, and vectorised by the compiler.
+/// Dot product with 16 accumulators, summed pairwise at the end. Each product is rounded
+/// before the addition (no FMA). So the compiler vectorises it, and the result has the same
+/// bits on every x86 and Arm CPU.
 #[inline]
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0_f32; LANES];
@@ -123,7 +125,7 @@ mod tests {
     const MODEL: ModelId = ModelId([1; 8]);
 
     #[test]
-    fn a_stored_vector_is_its_model_and_little_endian_halves() {
+    fn stored_vector_bytes_are_fixed() {
         let vector = Vector::quantise(MODEL, &[0.0, -2.0, 0.0]).unwrap();
         let bytes = crate::codec::encode(&vector);
         assert_eq!(bytes, [1, 1, 1, 1, 1, 1, 1, 1, 1, 6, 0, 0, 0x00, 0xbc, 0, 0]);
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_direction_are_refused() {
+    fn components_without_direction_are_rejected() {
         assert_eq!(Vector::quantise(MODEL, &[0.0; 4]), Err(VectorFault::Zero));
         assert_eq!(Vector::quantise(MODEL, &[]), Err(VectorFault::Zero));
         for bad in [f32::NAN, f32::INFINITY] {

@@ -1,241 +1,267 @@
-//! Lists and hot context: orders that ask for no meaning.
+//! Lists and hot context: memories in an order that needs no query.
+//!
+//! One scan with a top-k heap of `offset + limit` entries. Orders by heat are pruned with
+//! block-max bounds: a chunk is skipped if its highest heat ranks below the heap's threshold.
+//! Rows are skipped by their own heat bound.
 
-use crate::engine::{Reader, thermo};
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::index::chunk::CHUNK_ROWS;
+use crate::index::chunk::{Chunk, ChunkMax};
+use crate::index::slot::CHUNK_ROWS;
+use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
-use crate::search::scan::{ChunkCandidates, Filter, RowRef, each_chunk_passing, scan};
-use crate::search::top_k::{Rank, TopK, lowest_upper_bound, of_heat, of_i64};
+use crate::search::filter::Filter;
+use crate::search::scan::{ChunkCandidates, RowRef, scan, visit_matching_chunks};
+use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
 
-/// How often a page is looked for that comes back short, since what was found has
-/// gone in between.
+/// Maximum number of scans for one page. A page is scanned again if it came out short because
+/// memories were deleted between scan and read.
 const SCANS_MAX: usize = 3;
 
-/// What a list is ordered by.
+/// Sort key of a list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sort {
     /// Present heat.
     #[default]
     Heat,
-    /// Last change by somebody.
+    /// Last change by a client or trigger.
     UpdatedAt,
-    /// Creation.
+    /// Creation time.
     CreatedAt,
-    /// Name of the type, alphabetically.
+    /// Name of the type.
     MemoryType,
 }
 
 /// Direction of an order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Highest, newest or last in the alphabet first.
+    /// Highest, newest, or last in the alphabet first.
     #[default]
     Descending,
     /// The reverse.
     Ascending,
 }
 
-/// A page of a list.
+/// Request for a page of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListRequest {
     /// Which memories.
     pub filter: Filter,
-    /// Ordered by what.
+    /// Sort key.
     pub sort: Sort,
-    /// In which direction.
+    /// Direction.
     pub order: Order,
     /// Memories to skip.
     pub offset: usize,
-    /// Most memories to return.
+    /// Maximum number of memories to return.
     pub limit: usize,
 }
 
-/// A page of memories and how many there are in all.
-#[derive(Debug, Clone)]
+/// A page of memories.
+#[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// The memories asked for, in order.
+    /// The memories of the page, in order.
     pub memories: Vec<MemoryRecord>,
-    /// Memories that pass the filter.
+    /// Number of memories that match the filter.
     pub total: usize,
 }
 
-/// What the numbers of a rank are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// Zero, the heat, and the last change or less.
-    Heat,
-    /// Whether a memory is pinned, its heat, and its last change or less.
-    PinnedThenHeat,
-    /// Anything.
-    Other,
-}
-
-/// The hottest memories.
+/// Request for the hottest memories.
 #[derive(Debug, Clone, Default)]
 pub struct HotRequest {
     /// Which memories.
     pub filter: Filter,
-    /// Pinned ones first (hot context), or by heat alone (hot nodes).
+    /// Pinned memories first (hot context), or by heat only (hot nodes).
     pub pinned_first: bool,
-    /// Most memories to return.
+    /// Maximum number of memories to return.
     pub limit: usize,
-    /// Most characters of their labels together; the first is returned whatever it has.
+    /// Maximum number of characters of all labels together. The first memory is always returned.
     pub budget_chars: Option<usize>,
 }
 
-impl Reader {
-    /// A page of the memories of a tenant.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
-    pub fn list(&self, tenant: TenantId, request: &ListRequest) -> Result<Page> {
-        let key = |row: &RowRef<'_>, now| match request.sort {
-            Sort::Heat => of_heat(row.heat(now)),
-            Sort::UpdatedAt => of_i64(row.updated_at().0),
-            Sort::CreatedAt => of_i64(row.created_at().0),
-            Sort::MemoryType => alphabetical(row.properties().memory_type()),
-        };
-        let rank = |row: &RowRef<'_>, now| match request.order {
-            Order::Descending => [0, key(row, now), 0],
-            Order::Ascending => [0, !key(row, now), 0],
-        };
-        let by = match (request.sort, request.order) {
-            (Sort::Heat, Order::Descending) => By::Heat,
-            _ => By::Other,
-        };
-        self.ranked(tenant, &request.filter, request.offset, request.limit, by, rank)
-    }
+/// How heat bounds prune a scan: depends on the meaning of the rank's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pruning {
+    /// The rank is `[0, heat, last update or less]`.
+    ByHeat,
+    /// The rank is `[is pinned, heat, last update or less]`.
+    PinnedThenHeat,
+    /// Other ranks cannot be pruned.
+    None,
+}
 
-    /// The hottest memories of a tenant: ordered by heat, then by last change.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
-    pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
-        Ok(self.hottest_of(tenant, request)?.0)
-    }
+/// A page of memories in some order.
+struct RankedRequest<'a> {
+    filter: &'a Filter,
+    offset: usize,
+    limit: usize,
+    pruning: Pruning,
+}
 
-    /// The same, with how many pass the filter in all.
-    pub(crate) fn hottest_of(
-        &self,
-        tenant: TenantId,
-        request: &HotRequest,
-    ) -> Result<(Vec<MemoryRecord>, usize)> {
-        let rank = |row: &RowRef<'_>, now| {
-            let pinned = request.pinned_first && row.properties().is_pinned();
-            [u64::from(pinned), of_heat(row.heat(now)), of_i64(row.updated_at().0)]
-        };
-        let by = if request.pinned_first { By::PinnedThenHeat } else { By::Heat };
-        let mut page = self.ranked(tenant, &request.filter, 0, request.limit, by, rank)?;
-        if let Some(mut left) = request.budget_chars {
-            let mut kept = 0;
-            for record in &page.memories {
-                let chars = record.memory.label.chars().count();
-                if chars > left && kept > 0 {
-                    break;
-                }
-                (left, kept) = (left.saturating_sub(chars), kept + 1);
-            }
-            page.memories.truncate(kept);
+/// A page of a tenant's memories.
+pub(crate) fn list(engine: &Engine, tenant: TenantId, request: &ListRequest) -> Result<Page> {
+    let key = |row: &RowRef<'_>, now| match request.sort {
+        Sort::Heat => ordered_heat(row.heat(now)),
+        Sort::UpdatedAt => ordered_i64(row.updated_at().0),
+        Sort::CreatedAt => ordered_i64(row.created_at().0),
+        Sort::MemoryType => ordered_name(row.attributes().memory_type()),
+    };
+    let rank = |row: &RowRef<'_>, now| match request.order {
+        Order::Descending => [0, key(row, now), 0],
+        Order::Ascending => [0, !key(row, now), 0],
+    };
+    let pruning = match (request.sort, request.order) {
+        (Sort::Heat, Order::Descending) => Pruning::ByHeat,
+        _ => Pruning::None,
+    };
+    let ListRequest { filter, offset, limit, .. } = request;
+    ranked(engine, tenant, &RankedRequest { filter, offset: *offset, limit: *limit, pruning }, rank)
+}
+
+/// The hottest memories of a tenant by heat, then by last update, and the number of all
+/// matching memories.
+pub(crate) fn hottest(engine: &Engine, tenant: TenantId, request: &HotRequest) -> Result<Page> {
+    let rank = |row: &RowRef<'_>, now| {
+        let is_pinned = request.pinned_first && row.attributes().is_pinned();
+        [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
+    };
+    let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
+    let HotRequest { filter, limit, .. } = request;
+    let ranked_request = RankedRequest { filter, offset: 0, limit: *limit, pruning };
+    let mut page = ranked(engine, tenant, &ranked_request, rank)?;
+    if let Some(budget) = request.budget_chars {
+        page.memories.truncate(within_budget(&page.memories, budget));
+    }
+    Ok(page)
+}
+
+/// How many of the first memories fit into a budget of characters: at least one.
+fn within_budget(memories: &[MemoryRecord], budget: usize) -> usize {
+    let (mut remaining, mut count) = (budget, 0);
+    for record in memories {
+        let chars = record.memory.label.chars().count();
+        if chars > remaining && count > 0 {
+            break;
         }
-        Ok((page.memories, page.total))
+        (remaining, count) = (remaining.saturating_sub(chars), count + 1);
     }
+    count
+}
 
-    /// Ids of all memories that pass, in no order.
-    pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
-        let mut ids = Vec::new();
-        if let Some(index) = self.engine().registry.tenant(tenant) {
-            scan(&index, filter, None, None, Timestamp::default(), |candidates| {
-                ids.extend(candidates.each().map(|(_, row)| row.id()));
-            });
+/// Ids of all matching memories, in no particular order.
+pub(crate) fn ids(engine: &Engine, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
+    let mut ids = Vec::new();
+    if let Some(index) = engine.registry.tenant(tenant) {
+        scan(&index, filter, None, None, Timestamp::default(), |candidates| {
+            ids.extend(candidates.iter().map(|(_, row)| row.id()));
+        });
+    }
+    ids
+}
+
+/// A page of the matching memories, ordered by `rank`.
+fn ranked(
+    engine: &Engine,
+    tenant: TenantId,
+    request: &RankedRequest<'_>,
+    rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
+) -> Result<Page> {
+    let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
+    let thermo = engine.thermo(tenant);
+    let mut scans = 0;
+    loop {
+        let now = engine.clock();
+        let (best, total) = ranked_ids(&index, request, now, &rank);
+        let snapshot = engine.state.snapshot();
+        let mut memories = Vec::new();
+        for (id, ()) in best.into_sorted().skip(request.offset) {
+            // The memory may have been deleted or changed since the scan.
+            let record = snapshot.memory_record(tenant, id, &thermo, now)?;
+            memories.extend(record.filter(|record| request.filter.matches(&record.memory)));
         }
-        ids
-    }
-
-    /// A page of what passes, by `rank`.
-    fn ranked(
-        &self,
-        tenant: TenantId,
-        filter: &Filter,
-        offset: usize,
-        limit: usize,
-        by: By,
-        rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
-    ) -> Result<Page> {
-        let engine = self.engine();
-        let Some(index) = engine.registry.tenant(tenant) else {
-            return Ok(Page { memories: Vec::new(), total: 0 });
-        };
-        let thermo = thermo(&engine, tenant);
-        let mut scans = 0;
-        loop {
-            let now = engine.position.read().clock;
-            // A page beyond the last memory needs none: only their number.
-            let wanted =
-                if offset < index.read().live() { offset.saturating_add(limit) } else { 0 };
-            let (mut best, mut total) = (TopK::new(wanted), 0_usize);
-            let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
-            each_chunk_passing(&index, filter, None, |_, number, chunk, rows| {
-                total += rows.len();
-                if let Some(limit) = chunk.limit(now).filter(|_| by != By::Other) {
-                    let pinned = by == By::PinnedThenHeat && chunk.has_pinned();
-                    if best.refuses(highest(pinned, limit)) {
-                        return true;
-                    }
-                    if best.refuses(highest(false, limit)) {
-                        rows.retain(|at| chunk.properties(usize::from(*at)).is_pinned());
-                    }
-                }
-                chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
-                let heat_upper_bounds = &heat_upper_bounds;
-                let mut candidates =
-                    ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
-                if let Some(least) = least_heat(&best).filter(|_| by != By::Other) {
-                    candidates.keep_hotter_or_pinned(least);
-                }
-                // The next reader may pass over the chunk.
-                if by != By::Other {
-                    chunk.find_limit(now);
-                }
-                for (_, row) in candidates.each() {
-                    best.offer(rank(&row, now), row.id(), || ());
-                }
-                true
-            });
-            let rows = engine.state.at_once();
-            let mut memories = Vec::new();
-            for (id, ()) in best.into_sorted().skip(offset) {
-                // One deleted or moved away since the scan is in no answer of now.
-                let record = rows.memory_record(tenant, id, &thermo, now)?;
-                memories.extend(record.filter(|record| filter.still_passes(&record.memory)));
-            }
-            scans += 1;
-            // A page that is not full means the end to whoever reads page by page.
-            let whole = memories.len() >= limit.min(total.saturating_sub(offset));
-            if whole || scans == SCANS_MAX {
-                return Ok(Page { memories, total });
-            }
+        scans += 1;
+        // Clients take a short page for the last one.
+        let expected = request.limit.min(total.saturating_sub(request.offset));
+        if memories.len() >= expected || scans == SCANS_MAX {
+            return Ok(Page { memories, total });
         }
     }
 }
 
-/// The rank that no memory of a chunk exceeds with this highest heat and last change, if
-/// one is pinned where that comes first, or none is.
-fn highest(pinned: bool, (heat, updated_at): (f64, Timestamp)) -> Rank {
-    // A limit is computed in another way than a heat, and may differ from it in the last bits.
-    [u64::from(pinned), of_heat(heat + 1e-9), of_i64(updated_at.0)]
+/// The best `offset + limit` memories by `rank`, and the number of matching memories.
+fn ranked_ids(
+    index: &TenantIndex,
+    request: &RankedRequest<'_>,
+    now: Timestamp,
+    rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
+) -> (TopK<()>, usize) {
+    let RankedRequest { filter, offset, limit, pruning } = *request;
+    // A page beyond the last memory is empty and needs only the total.
+    let capacity = if offset < index.read().live() { offset.saturating_add(limit) } else { 0 };
+    let (mut best, mut total) = (TopK::new(capacity), 0_usize);
+    let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
+    visit_matching_chunks(index, filter, None, |_, number, chunk, rows| {
+        total += rows.len();
+        if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
+            return true;
+        }
+        chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+        let heat_upper_bounds = &heat_upper_bounds;
+        let mut candidates =
+            ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
+        if pruning != Pruning::None {
+            if let Some(lowest) = heat_threshold(&best) {
+                candidates.retain_hot_or_pinned(lowest);
+            }
+            // Later readers may then skip the chunk.
+            chunk.refresh_max_heat(now);
+        }
+        for (_, row) in candidates.iter() {
+            best.push(rank(&row, now), row.id(), || ());
+        }
+        true
+    });
+    (best, total)
 }
 
-/// The heat upper_bound below which no memory would be kept that is not pinned.
-fn least_heat<T>(best: &TopK<T>) -> Option<f32> {
-    best.worst().map(|[pinned, heat, _]| match pinned {
+/// Prunes a chunk by its maximum. Returns false if no row can enter `best`. If only pinned
+/// rows can, removes the others.
+fn retain_possible_rows<T>(
+    best: &TopK<T>,
+    pruning: Pruning,
+    chunk: &Chunk,
+    now: Timestamp,
+    rows: &mut Vec<u16>,
+) -> bool {
+    let Some(max) = chunk.max(now) else { return true };
+    let may_be_pinned = pruning == Pruning::PinnedThenHeat && chunk.has_pinned();
+    if best.rejects(highest_rank(may_be_pinned, max)) {
+        return false;
+    }
+    if best.rejects(highest_rank(false, max)) {
+        rows.retain(|row| chunk.attributes(usize::from(*row)).is_pinned());
+    }
+    true
+}
+
+/// The highest possible rank of a row in a chunk with this maximum.
+fn highest_rank(is_pinned: bool, max: ChunkMax) -> Rank {
+    // Maximum and heats are computed differently and may differ in the last bits.
+    [u64::from(is_pinned), ordered_heat(max.heat + 1e-9), ordered_i64(max.updated_at.0)]
+}
+
+/// The heat bound below which `best` rejects all rows that are not pinned.
+fn heat_threshold<T>(best: &TopK<T>) -> Option<f32> {
+    best.threshold().map(|[is_pinned, heat, _]| match is_pinned {
         0 => lowest_upper_bound(heat),
         _ => f32::INFINITY,
     })
 }
 
-fn alphabetical(memory_type: MemoryType) -> u64 {
+/// A number that orders types by name: the first eight bytes.
+fn ordered_name(memory_type: MemoryType) -> u64 {
     let name = memory_type.name().as_bytes();
     let mut first = [0; 8];
     let length = name.len().min(8);

@@ -1,69 +1,67 @@
-//! How the best results of a search are found. A score is never approximated: what is
-//! skipped is what could not be among the best at its highest.
+//! Finds the best results of a search. Every returned score is exact. Without the graph the
+//! results are exact too: a memory is skipped only if its score cannot be among the best.
 //!
-//! Without a graph, or where few enough memories pass the filter, all of them are scored
-//! exactly. Otherwise the graph is asked first, without the filter. Those it names are
-//! scored, and the most distant of them bounds the similarity of all others: one pass
-//! over the columns of heat and words then finds every memory that could still be among
-//! the best, and scores it exactly too; where heat alone can bring none in, over those that
-//! hold a word of the query only. So the only thing that the graph can make wrong is to
-//! overlook a near neighbour that neither its heat nor its words bring in.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
+//! # Pruning by upper bounds
+//!
+//! This is the idea of WAND and MaxScore, applied per row of a chunk (compare block-max WAND:
+//! Ding and Suel, 2011). The threshold is the lowest score in the top-k heap. A row whose
+//! upper bound is below the threshold is skipped. The bounds, from cheap to expensive:
+//!
+//! 1. heat bound and exact keyword overlap, with the largest possible similarity;
+//! 2. in addition a similarity bound from 8-bit codes (`model::sq8`);
+//! 3. the exact similarity, and last the exact heat.
+//!
+//! No weight is negative, so a score never falls when similarity or heat rises. Upper bounds
+//! of both therefore give an upper bound of the score. Boosts lower a score with a negative
+//! base, so its bound is taken without them.
+//!
+//! # The graph
+//!
+//! Up to `exact_max` matching memories are all scanned. With more, the HNSW graph returns the
+//! nearest memories first, ignoring the filter. They are scored, together with all memories
+//! that the graph does not cover. The most distant one that the graph returned, plus the
+//! quantisation error, bounds the similarity of the rest. A second pass scans the rest with
+//! this bound. If no memory of the rest can enter the
+//! results without a query term, the pass visits only memories that contain one. So the only
+//! possible error is a near neighbour that the graph misses and that neither heat nor keywords
+//! bring in.
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::{CHUNK_ROWS, Slot};
-use crate::index::graph::Graph;
+use crate::index::slot::CHUNK_ROWS;
 use crate::index::tenant::TenantIndex;
-use crate::index::words::QueryWords;
+use crate::index::words::QueryTerms;
 use crate::model::heat::upper_bound;
 use crate::model::id::Timestamp;
-use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights};
 use crate::model::sq8::Code;
 use crate::model::temporal::{Window, window};
-use crate::model::thermo::RecallWeights;
 use crate::model::vector::dot;
-use crate::model::words::subject_words;
+use crate::model::words::content_words;
 use crate::search::query::SearchRequest;
-use crate::search::scan::{ChunkCandidates, FEW_ROWS, highest_heat, more_pass, scan};
-use crate::search::top_k::{TopK, of_f64, to_f64};
+use crate::search::scan::{ChunkCandidates, FEW_ROWS, matches_exceed, max_heat, scan};
+use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
 use crate::simd::dispatch;
 
-/// Memories that the graph is asked for.
+/// Memories requested from the graph.
 const GRAPH_NEAREST: usize = 100;
 
-/// What a graph names; `None` if it failed, and is given up then: its crate panics on what
-/// it did not expect.
-pub(crate) fn nearest(
-    index: &TenantIndex,
-    graph: &Graph,
-    code: &Code,
-    count: usize,
-) -> Option<Vec<(Slot, f32)>> {
-    let nearest = catch_unwind(AssertUnwindSafe(|| graph.nearest(code, count)));
-    if nearest.is_err() {
-        tracing::error!("a graph failed: its tenant is scanned");
-        drop(index.abandon_graph());
-    }
-    nearest.ok()
-}
-
-/// A search with everything looked up once.
-pub(crate) struct Search<'a> {
+/// A search with everything prepared that does not depend on the row.
+pub(crate) struct SearchPlan<'a> {
     index: &'a TenantIndex,
     request: &'a SearchRequest,
     weights: RecallWeights,
     now: Timestamp,
-    words: QueryWords,
-    /// Number of the namespace whose memories are boosted.
+    terms: QueryTerms,
+    /// Number of the caller's namespace, if it contains memories.
     home: Option<u32>,
-    /// The time that the query names.
+    /// Time window of the query's temporal expression.
     window: Option<Window>,
+    /// The query vector, quantised.
     code: Option<Code>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> SearchPlan<'a> {
     pub(crate) fn new(
         index: &'a TenantIndex,
         request: &'a SearchRequest,
@@ -72,30 +70,31 @@ impl<'a> Search<'a> {
     ) -> Self {
         let window = window(&request.query, now);
         let subject = window.as_ref().map(|window| window.subject(&request.query));
-        let words = subject_words(subject.as_deref().unwrap_or(&request.query));
-        let (words, home) = {
-            let inner = index.read();
-            let home = request.home_namespace.as_deref().and_then(|name| inner.namespace(name));
-            (inner.weigh(words), home)
+        let words = content_words(subject.as_deref().unwrap_or(&request.query));
+        let (terms, home) = {
+            let data = index.read();
+            let home = request.home_namespace.as_deref().and_then(|name| data.namespace(name));
+            (data.query_terms(words), home)
         };
         let code = request.vector.as_deref().map(Code::of);
-        Self { index, request, weights, now, words, home, window, code }
+        Self { index, request, weights, now, terms, home, window, code }
     }
 
-    /// The time that the query names, if it names one.
+    /// Time window of the query's temporal expression, if it has one.
     pub(crate) fn window(&self) -> Option<&Window> {
         self.window.as_ref()
     }
 
-    /// The best, and whether the graph was asked for them: only where more than
-    /// `exact_max` pass.
-    pub(crate) fn best(&self, exact_max: usize) -> (TopK<Factors>, bool) {
+    /// The best memories, and whether the graph was used. It is used only if more than
+    /// `exact_max` memories match.
+    pub(crate) fn run(&self, exact_max: usize) -> (TopK<Factors>, bool) {
         let mut best = TopK::new(self.request.limit);
-        match self.ask_graph(exact_max) {
-            Some((named, rest_at_most)) => {
-                self.score(&mut best, Some(&named), None, 1.0);
-                let by_words = self.only_words_help(&best, rest_at_most);
-                self.score(&mut best, by_words.as_ref(), Some(&named), rest_at_most);
+        match self.graph_candidates(exact_max) {
+            Some((candidates, similarity_max)) => {
+                self.score(&mut best, Some(&candidates), None, 1.0);
+                let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
+                let with_terms = with_terms.then(|| self.index.read().slots_with_any(&self.terms));
+                self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
                 (best, true)
             }
             None => {
@@ -105,66 +104,63 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Slots that the graph names and those that it does not hold, and what the similarity
-    /// of all others is at most.
-    fn ask_graph(&self, exact_max: usize) -> Option<(RoaringBitmap, f32)> {
+    /// Slots that the graph returns and slots that it does not cover, and an upper bound of
+    /// the similarity of all other slots.
+    fn graph_candidates(&self, exact_max: usize) -> Option<(RoaringBitmap, f32)> {
         let code = self.code.as_ref()?;
-        // Read before the graph is asked: what leaves `unheld` from here on is in it.
-        let (graph, unheld, error_max) = {
-            let inner = self.index.read();
-            let (graph, unheld) = inner.graph()?;
-            (graph, unheld, inner.code_error_max())
+        // Read before the graph search: slots that become covered later are still in
+        // `uncovered`.
+        let (graph, uncovered, error_max) = {
+            let data = self.index.read();
+            let (graph, uncovered) = data.graph()?;
+            (graph, uncovered, data.code_error_max())
         };
-        if !more_pass(self.index, &self.request.filter, exact_max) {
+        if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
         }
-        let nearest = nearest(self.index, &graph, code, GRAPH_NEAREST)?;
-        // Fewer than asked for: what else there is may be anywhere.
+        let nearest = self.index.nearest(&graph, code, GRAPH_NEAREST)?;
+        // With fewer results than requested there is no bound for the others.
         let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
-        let rest_at_most = farthest
+        let similarity_max = farthest
             .map_or(1.0, |(_, similarity)| code.upper_bound_of(*similarity, error_max).min(1.0));
-        let named: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
-        Some((named | unheld, rest_at_most))
+        let nearest: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
+        Some((nearest | uncovered, similarity_max))
     }
 
-    /// Slots that hold a word of the query, if no other of this similarity at most would be
-    /// kept, hot as it may be.
-    fn only_words_help(&self, best: &TopK<Factors>, at_most: f32) -> Option<RoaringBitmap> {
-        let [worst, ..] = best.worst()?;
-        let wordless = Factors {
-            similarity: f64::from(at_most),
-            heat: highest_heat(self.index, self.now),
+    /// Whether a memory with at most this similarity and no query term cannot enter `best`,
+    /// whatever its heat.
+    fn only_term_matches_can_enter(&self, best: &TopK<Factors>, similarity_max: f32) -> bool {
+        let Some([threshold, ..]) = best.threshold() else { return false };
+        let factors = Factors {
+            similarity: f64::from(similarity_max),
+            heat: max_heat(self.index, self.now),
             keyword_overlap: 0.0,
-            temporal_boost: self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost),
-            namespace_boost: self.boost(true),
+            temporal_boost: self.temporal_boost_max(),
+            namespace_boost: self.namespace_boost(true),
         };
-        // A base below zero is highest without a boost: then it is left alone.
-        let highest = wordless.fused(&self.weights).max(0.0) + self.slack();
-        (highest < to_f64(worst)).then(|| self.index.read().holding_any(&self.words))
+        // For a negative base the highest score is the one without boosts, at most 0.
+        let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
+        highest < f64_from_ordered(threshold)
     }
 
-    /// Offers all that pass to `best`; of the slots in `within` only, if it is given, and
-    /// none in `done`, with similarities that are known to be at most `at_most`.
-    ///
-    /// No weight is negative, so a score only rises with similarity and with heat:
-    /// neither is computed for what cannot be kept at its highest.
+    /// Scores all matching memories and adds them to `best`. `slots` restricts the scan,
+    /// `done` excludes slots. All similarities are known to be at most `similarity_max`.
     fn score(
         &self,
         best: &mut TopK<Factors>,
-        within: Option<&RoaringBitmap>,
+        slots: Option<&RoaringBitmap>,
         done: Option<&RoaringBitmap>,
-        at_most: f32,
+        similarity_max: f32,
     ) {
-        let at_most = if self.code.is_some() { at_most } else { 0.0 };
-        let mut similarities = [at_most; CHUNK_ROWS];
+        let similarity_max = if self.code.is_some() { similarity_max } else { 0.0 };
+        let mut similarities = [similarity_max; CHUNK_ROWS];
         let mut dots = Vec::new();
         let filter = &self.request.filter;
-        scan(self.index, filter, within, Some(&self.words), self.now, |mut candidates| {
-            // Of few, each is scored at once.
-            let many = candidates.rows.len() > FEW_ROWS;
-            if many {
-                similarities.fill(at_most);
-                self.keep_possible(&mut candidates, &similarities, best);
+        scan(self.index, filter, slots, Some(&self.terms), self.now, |mut candidates| {
+            // Pruning computes all rows of a chunk. For few rows, scoring is cheaper.
+            if candidates.rows.len() > FEW_ROWS {
+                similarities.fill(similarity_max);
+                self.prune(&mut candidates, &similarities, best);
             }
             if let Some(done) = done {
                 candidates.exclude(done);
@@ -177,30 +173,31 @@ impl<'a> Search<'a> {
                     &mut similarities,
                 );
             } else {
-                similarities.fill(at_most);
+                similarities.fill(similarity_max);
             }
             if candidates.rows.len() > FEW_ROWS {
-                self.keep_possible(&mut candidates, &similarities, best);
+                self.prune(&mut candidates, &similarities, best);
             }
-            self.score_each(&candidates, &similarities, best);
+            self.score_rows(&candidates, &similarities, best);
         });
     }
 
-    /// Strikes off what would not be kept if it were as similar as `similarities` say.
-    fn keep_possible(
+    /// Removes rows whose score cannot reach the threshold. `similarities` are upper bounds.
+    fn prune(
         &self,
         candidates: &mut ChunkCandidates<'_>,
         similarities: &[f32; CHUNK_ROWS],
         best: &TopK<Factors>,
     ) {
-        let Some([worst, ..]) = best.worst() else { return };
+        let Some([threshold, ..]) = best.threshold() else { return };
         let mut upper_bounds = [0.0; CHUNK_ROWS];
         self.upper_bounds(candidates, similarities, &mut upper_bounds);
-        let lowest = (to_f64(worst) - self.slack()) as f32;
-        candidates.rows.retain(|at| upper_bounds[usize::from(*at)] >= lowest);
+        let lowest = (f64_from_ordered(threshold) - self.rounding_slack()) as f32;
+        candidates.rows.retain(|row| upper_bounds[usize::from(*row)] >= lowest);
     }
 
-    /// What the score of each row is at most, nearly: see [`slack`](Self::slack).
+    /// Writes an upper bound of the score of each row, up to
+    /// [`rounding_slack`](Self::rounding_slack).
     fn upper_bounds(
         &self,
         candidates: &ChunkCandidates<'_>,
@@ -210,83 +207,93 @@ impl<'a> Search<'a> {
         let similarity_weight = self.weights.similarity_weight as f32;
         let heat_weight = self.weights.heat_weight as f32;
         let keyword_weight = self.weights.keyword_weight as f32;
-        let mut boosts = [self.boost(true) as f32 + 1.0; CHUNK_ROWS];
-        self.boost_in_time(candidates, &mut boosts);
+        let mut boosts = [self.namespace_boost(true) as f32 + 1.0; CHUNK_ROWS];
+        self.multiply_temporal_boosts(candidates, &mut boosts);
         let (heats, overlaps) = (candidates.heat_upper_bounds, candidates.overlaps);
         dispatch(
             #[inline(always)]
             || {
-                for at in 0..CHUNK_ROWS {
-                    let base = similarities[at] * similarity_weight + heats[at] * heat_weight;
-                    let by_words = base * (1.0 + keyword_weight * overlaps[at] as f32);
-                    // A base below zero is highest without a boost.
-                    upper_bounds[at] = (by_words * boosts[at]).max(by_words);
+                for row in 0..CHUNK_ROWS {
+                    let base = similarities[row] * similarity_weight + heats[row] * heat_weight;
+                    let by_words = base * (1.0 + keyword_weight * overlaps[row] as f32);
+                    // A negative base is highest without a boost.
+                    upper_bounds[row] = (by_words * boosts[row]).max(by_words);
                 }
             },
         );
     }
 
-    /// Multiplies `boosts` by what closeness in time gives each row at most.
-    fn boost_in_time(&self, candidates: &ChunkCandidates<'_>, boosts: &mut [f32; CHUNK_ROWS]) {
+    /// Multiplies `boosts` by an upper bound of the temporal boost of each row.
+    fn multiply_temporal_boosts(
+        &self,
+        candidates: &ChunkCandidates<'_>,
+        boosts: &mut [f32; CHUNK_ROWS],
+    ) {
         let Some(window) = &self.window else { return };
-        let most = self.weights.temporal_max_boost as f32;
-        for (at, row) in candidates.each() {
+        let max = self.weights.temporal_max_boost as f32;
+        for (row, memory) in candidates.iter() {
             let half_lives =
-                window.days_outside(row.created_at()) / self.weights.temporal_decay_days;
-            boosts[at] *= 1.0 + upper_bound(most, 0.0, half_lives as f32);
+                window.days_outside(memory.created_at()) / self.weights.temporal_decay_days;
+            boosts[row] *= 1.0 + upper_bound(max, 0.0, half_lives as f32);
         }
     }
 
-    /// What closeness in time gives a memory: `max · 2^(−days outside / decay days)`.
+    /// Temporal boost of a memory: `max · 2^(−days outside the window / decay days)`.
     fn temporal_boost(&self, created_at: Timestamp) -> f64 {
         let Some(window) = &self.window else { return 0.0 };
         let half_lives = window.days_outside(created_at) / self.weights.temporal_decay_days;
         self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 
-    /// More than what computing in f32 and rounding can take from a score.
-    fn slack(&self) -> f64 {
-        let most = Factors {
+    fn temporal_boost_max(&self) -> f64 {
+        self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost)
+    }
+
+    fn namespace_boost(&self, is_home: bool) -> f64 {
+        if is_home && self.home.is_some() { self.weights.namespace_boost } else { 0.0 }
+    }
+
+    /// Exceeds the error of scores computed in f32 and of rounding.
+    fn rounding_slack(&self) -> f64 {
+        let max = Factors {
             similarity: 1.0,
             heat: 1.0,
             keyword_overlap: KEYWORD_OVERLAP_MAX,
-            temporal_boost: self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost),
-            namespace_boost: self.boost(true),
+            temporal_boost: self.temporal_boost_max(),
+            namespace_boost: self.namespace_boost(true),
         };
-        most.fused(&self.weights) * 1e-5 + 1e-6
+        max.fused(&self.weights) * 1e-5 + 1e-6
     }
 
-    fn boost(&self, at_home: bool) -> f64 {
-        if at_home && self.home.is_some() { self.weights.namespace_boost } else { 0.0 }
-    }
-
-    fn score_each(
+    /// Scores each row exactly, as far as its bounds reach the threshold.
+    fn score_rows(
         &self,
         candidates: &ChunkCandidates<'_>,
         similarities: &[f32; CHUNK_ROWS],
         best: &mut TopK<Factors>,
     ) {
-        let rank = |factors: &Factors| [of_f64(factors.fused(&self.weights)), 0, 0];
-        for (at, row) in candidates.each() {
-            let at_home = self.home == Some(row.properties().namespace());
+        let rank =
+            |factors: &Factors| -> Rank { [ordered_f64(factors.fused(&self.weights)), 0, 0] };
+        for (row, memory) in candidates.iter() {
+            let is_home = self.home == Some(memory.attributes().namespace());
             let mut factors = Factors {
-                similarity: f64::from(similarities[at]),
-                heat: candidates.heat_upper_bounds[at].into(),
-                keyword_overlap: candidates.overlaps[at],
-                temporal_boost: self.temporal_boost(row.created_at()),
-                namespace_boost: self.boost(at_home),
+                similarity: f64::from(similarities[row]),
+                heat: candidates.heat_upper_bounds[row].into(),
+                keyword_overlap: candidates.overlaps[row],
+                temporal_boost: self.temporal_boost(memory.created_at()),
+                namespace_boost: self.namespace_boost(is_home),
             };
-            if best.refuses(rank(&factors)) {
+            if best.rejects(rank(&factors)) {
                 continue;
             }
             if let Some(query) = &self.request.vector {
-                factors.similarity = f64::from(dot(query, row.vector()).clamp(-1.0, 1.0));
+                factors.similarity = f64::from(dot(query, memory.vector()).clamp(-1.0, 1.0));
             }
-            if best.refuses(rank(&factors)) {
+            if best.rejects(rank(&factors)) {
                 continue;
             }
-            factors.heat = row.heat(self.now);
-            best.offer(rank(&factors), row.id(), || factors);
+            factors.heat = memory.heat(self.now);
+            best.push(rank(&factors), memory.id(), || factors);
         }
     }
 }

@@ -1,229 +1,139 @@
-//! The one scan: every memory of a tenant that passes a filter, chunk by chunk.
-
-use std::collections::HashSet;
+//! The scan: visits all memories of a tenant that match a filter, chunk by chunk.
+//!
+//! For each chunk with matches it computes an upper bound of every heat and the keyword
+//! overlap of every row, each in one pass over a column or over postings. The visitor excludes
+//! rows by these numbers before it computes anything exact. Chunks are visited newest first,
+//! since new memories rank high under most orders. Thus the top-k threshold rises early, and
+//! later chunks are pruned.
 
 use roaring::RoaringBitmap;
 
-use crate::index::chunk::{CHUNK_ROWS, Chunk, Pattern, Properties, Slot};
-use crate::index::tenant::{Inner, TenantIndex};
-use crate::index::words::{QUERY_WORDS_MAX, QueryWords};
-use crate::model::access::Access;
+use crate::index::attributes::Attributes;
+use crate::index::chunk::Chunk;
+use crate::index::data::IndexData;
+use crate::index::slot::{CHUNK_ROWS, slot_at};
+use crate::index::tenant::TenantIndex;
+use crate::index::words::QueryTerms;
 use crate::model::id::{MemoryId, Timestamp};
-use crate::model::memory::{Memory, MemoryType, Tier};
 use crate::model::thermo::Thermo;
-use crate::model::words::held_words;
+use crate::search::filter::{CompiledFilter, Filter};
 
-/// Which tiers to look in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum TierFilter {
-    /// Not archived.
-    #[default]
-    Hot,
-    /// Archived.
-    Cold,
-    /// Both.
-    All,
-}
+/// Up to this many rows of a chunk are computed one by one. With more, all 1,024 rows are
+/// computed at once.
+pub(crate) const FEW_ROWS: usize = 32;
+/// Exceeds the relative error of rounding to f32.
+const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
 
-impl TierFilter {
-    fn holds(self, tier: Tier) -> bool {
-        match self {
-            Self::Hot => tier == Tier::Hot,
-            Self::Cold => tier == Tier::Cold,
-            Self::All => true,
-        }
-    }
-}
-
-/// Which memories to look at; `None` looks at all.
-#[derive(Debug, Clone, Default)]
-pub struct Filter {
-    /// Of this type only.
-    pub memory_type: Option<MemoryType>,
-    /// In this namespace only.
-    pub namespace: Option<String>,
-    /// In namespaces that are open to whoever asks.
-    pub access: Access,
-    /// Pinned ones only, or unpinned ones only.
-    pub pinned: Option<bool>,
-    /// Flagged for review only, or the others only.
-    pub flagged: Option<bool>,
-    /// Which tiers.
-    pub tier: TierFilter,
-    /// Holding all of these words only (as `model::words` reads them), the first
-    /// [`QUERY_WORDS_MAX`] of them.
-    pub words: Option<Vec<String>>,
-}
-
-/// A filter with its names looked up in one tenant's index.
-pub(crate) struct Resolved {
-    pattern: Pattern,
-    /// Nothing but these, if given.
-    within: Option<RoaringBitmap>,
-    /// Namespaces that are not open.
-    closed: Vec<u32>,
-}
-
-impl Filter {
-    /// Whether a memory that passed the scan passes as it is read now: it may have
-    /// been changed, or its row given to another, in between.
-    pub(crate) fn still_passes(&self, memory: &Memory) -> bool {
-        self.memory_type.is_none_or(|wanted| wanted == memory.memory_type)
-            && self.namespace.as_ref().is_none_or(|wanted| *wanted == memory.namespace)
-            && self.access.allows(&memory.namespace)
-            && self.pinned.is_none_or(|wanted| wanted == memory.is_pinned)
-            && self.flagged.is_none_or(|wanted| wanted == memory.is_flagged)
-            && self.tier.holds(memory.tier())
-            && self.words().is_none_or(|wanted| {
-                let held: HashSet<String> = held_words(memory.texts()).into_iter().collect();
-                wanted.iter().all(|word| held.contains(word))
-            })
-    }
-
-    fn words(&self) -> Option<&[String]> {
-        let words = self.words.as_ref()?;
-        Some(&words[..words.len().min(QUERY_WORDS_MAX)])
-    }
-
-    /// What the filter asks of rows, of those in `within` only if it is given. `None`
-    /// when no memory can pass: the namespace was never used.
-    fn resolve(&self, inner: &Inner, within: Option<&RoaringBitmap>) -> Option<Resolved> {
-        let mut pattern = Pattern::LIVE;
-        if let Some(name) = &self.namespace {
-            pattern = pattern.in_namespace(inner.namespace(name)?);
-        }
-        pattern = self.memory_type.map_or(pattern, |wanted| pattern.of_type(wanted));
-        pattern = self.pinned.map_or(pattern, |wanted| pattern.pinned(wanted));
-        pattern = self.flagged.map_or(pattern, |wanted| pattern.flagged(wanted));
-        pattern = match self.tier {
-            TierFilter::Hot => pattern.in_tier(Tier::Hot),
-            TierFilter::Cold => pattern.in_tier(Tier::Cold),
-            TierFilter::All => pattern,
-        };
-        let holding = self.words().map(|words| inner.holding_all(words));
-        let within = match (holding, within) {
-            (Some(holding), Some(within)) => Some(holding & within),
-            (holding, within) => holding.or_else(|| within.cloned()),
-        };
-        Some(Resolved { pattern, within, closed: inner.closed(&self.access) })
-    }
-}
-
-/// A memory under the scan.
+/// A row of a chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct RowRef<'a> {
     chunk: &'a Chunk,
-    at: usize,
+    row: usize,
 }
 
 impl RowRef<'_> {
     pub(crate) fn id(&self) -> MemoryId {
-        self.chunk.id(self.at)
+        self.chunk.id(self.row)
     }
 
-    pub(crate) fn properties(&self) -> Properties {
-        self.chunk.properties(self.at)
+    pub(crate) fn attributes(&self) -> Attributes {
+        self.chunk.attributes(self.row)
     }
 
     pub(crate) fn created_at(&self) -> Timestamp {
-        self.chunk.created_at(self.at)
+        self.chunk.created_at(self.row)
     }
 
     pub(crate) fn updated_at(&self) -> Timestamp {
-        self.chunk.updated_at(self.at)
+        self.chunk.updated_at(self.row)
     }
 
     #[inline]
     pub(crate) fn heat(&self, now: Timestamp) -> f64 {
-        self.chunk.heat(self.at, now)
+        self.chunk.heat(self.row, now)
     }
 
-    /// Bytes of its label and of its vector as it is stored.
+    /// See [`Chunk::bytes`].
     pub(crate) fn bytes(&self) -> u64 {
-        self.chunk.bytes(self.at)
+        self.chunk.bytes(self.row)
     }
 
     pub(crate) fn anchored_at(&self) -> Timestamp {
-        self.chunk.anchored_at(self.at)
+        self.chunk.anchored_at(self.row)
     }
 
     pub(crate) fn tick_heat(&self) -> f32 {
-        self.chunk.tick_heat(self.at)
+        self.chunk.tick_heat(self.row)
     }
 
-    /// Heat at `now` if `thermo` were the configuration.
+    /// Heat at `now` under another configuration.
     pub(crate) fn heat_under(&self, thermo: &Thermo, now: Timestamp) -> f64 {
-        self.chunk.heat_under(self.at, thermo, now)
+        self.chunk.heat_under(self.row, thermo, now)
     }
 
     #[inline]
     pub(crate) fn vector(&self) -> &[f32] {
-        self.chunk.vector(self.at)
+        self.chunk.vector(self.row)
     }
 }
 
-/// The memories of one chunk that pass, and what is known of them at a candidates.
+/// The matching rows of one chunk. Arrays are indexed by row.
 pub(crate) struct ChunkCandidates<'a> {
     pub(crate) chunk: &'a Chunk,
+    /// Number of the chunk.
     pub(crate) number: usize,
-    /// Rows of those that pass, the newest first; the visitor may exclude some off.
+    /// Matching rows, newest first. The visitor may remove rows.
     pub(crate) rows: &'a mut Vec<u16>,
-    /// Keyword overlap with the query by row, 0 without one.
+    /// Keyword overlap with the query, 0 without a query.
     pub(crate) overlaps: &'a [f64; CHUNK_ROWS],
-    /// What the heat is at most, by row.
+    /// Upper bound of the heat.
     pub(crate) heat_upper_bounds: &'a [f32; CHUNK_ROWS],
 }
 
 impl<'a> ChunkCandidates<'a> {
-    /// The memories in `rows`, with their rows.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (usize, RowRef<'a>)> {
+    /// The matching rows with their row numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, RowRef<'a>)> {
         let chunk = self.chunk;
-        self.rows.iter().map(|at| usize::from(*at)).map(move |at| (at, RowRef { chunk, at }))
+        self.rows.iter().map(|row| usize::from(*row)).map(move |row| (row, RowRef { chunk, row }))
     }
 
-    /// Strikes off what is neither pinned nor may be as hot as `lowest`: computing a
-    /// heat is what an order by heat costs.
-    pub(crate) fn keep_hotter_or_pinned(&mut self, lowest: f32) {
-        let hot = |at: usize| {
-            self.heat_upper_bounds[at] >= lowest || self.chunk.properties(at).is_pinned()
+    /// Removes rows that are not pinned and whose heat bound is below `lowest`. Exact heats
+    /// are the main cost of an order by heat.
+    pub(crate) fn retain_hot_or_pinned(&mut self, lowest: f32) {
+        let retains = |row: usize| {
+            self.heat_upper_bounds[row] >= lowest || self.chunk.attributes(row).is_pinned()
         };
-        self.rows.retain(|at| hot(usize::from(*at)));
+        self.rows.retain(|row| retains(usize::from(*row)));
     }
 
-    /// Strikes off what is in `slots`.
+    /// Removes the rows of `slots`.
     pub(crate) fn exclude(&mut self, slots: &RoaringBitmap) {
-        let first = self.number * CHUNK_ROWS;
-        self.rows.retain(|at| !slots.contains((first + usize::from(*at)) as Slot));
+        let number = self.number;
+        self.rows.retain(|row| !slots.contains(slot_at(number, usize::from(*row))));
     }
 }
 
-/// Rows of a chunk up to which each is looked at by itself rather than all 1,024 at once.
-pub(crate) const FEW_ROWS: usize = 32;
-/// More than what rounding to f32 takes away.
-const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
-
-/// Calls `visit` with each chunk that holds memories that pass, roughly the newest
-/// first: under most orders those rank high, and what follows is then dismissed at a
-/// candidates. Looks at the slots in `within` only, if it is given.
+/// Calls `visit` for each chunk with matching rows, newest first. `slots` restricts the scan.
+/// `terms` are the query terms for keyword overlaps.
 pub(crate) fn scan(
     index: &TenantIndex,
     filter: &Filter,
-    within: Option<&RoaringBitmap>,
-    words: Option<&QueryWords>,
+    slots: Option<&RoaringBitmap>,
+    terms: Option<&QueryTerms>,
     now: Timestamp,
     mut visit: impl FnMut(ChunkCandidates<'_>),
 ) {
     let (mut overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
-    each_chunk_passing(index, filter, within, |inner, number, chunk, rows| {
+    visit_matching_chunks(index, filter, slots, |data, number, chunk, rows| {
         if rows.len() > FEW_ROWS {
             chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
         } else {
-            for at in rows.iter().map(|at| usize::from(*at)) {
-                heat_upper_bounds[at] = chunk.heat(at, now) as f32 * ROUNDED_UP;
+            for row in rows.iter().map(|row| usize::from(*row)) {
+                heat_upper_bounds[row] = chunk.heat(row, now) as f32 * ROUNDED_UP;
             }
         }
-        if let Some(words) = words {
-            inner.overlaps(words, number, &mut overlaps);
+        if let Some(terms) = terms {
+            data.keyword_overlaps(terms, number, &mut overlaps);
         }
         let (overlaps, heat_upper_bounds) = (&overlaps, &heat_upper_bounds);
         visit(ChunkCandidates { chunk, number, rows, overlaps, heat_upper_bounds });
@@ -231,62 +141,64 @@ pub(crate) fn scan(
     });
 }
 
-/// Whether more than `most` memories pass.
-pub(crate) fn more_pass(index: &TenantIndex, filter: &Filter, most: usize) -> bool {
-    let mut passing = 0;
-    let resolved = filter.resolve(&index.read(), None);
-    match resolved {
-        // Counted without naming them, which takes longer.
-        Some(Resolved { pattern, within: None, closed }) if closed.is_empty() => {
-            index.each_chunk(|_, _, chunk| {
-                passing += chunk.count(pattern);
-                passing <= most
+/// Whether more than `count` memories match.
+pub(crate) fn matches_exceed(index: &TenantIndex, filter: &Filter, count: usize) -> bool {
+    let mut matches = 0;
+    let compiled = filter.compile(&index.read(), None);
+    match compiled {
+        // Counting is faster than listing rows.
+        Some(CompiledFilter { mask, slots: None, denied_namespaces })
+            if denied_namespaces.is_empty() =>
+        {
+            index.visit_chunks(|_, _, chunk| {
+                matches += chunk.count(mask);
+                matches <= count
             });
         }
-        _ => each_chunk_passing(index, filter, None, |_, _, _, rows| {
-            passing += rows.len();
-            passing <= most
+        _ => visit_matching_chunks(index, filter, None, |_, _, _, rows| {
+            matches += rows.len();
+            matches <= count
         }),
     }
-    passing > most
+    matches > count
 }
 
-/// What every heat of a tenant is at most.
-pub(crate) fn highest_heat(index: &TenantIndex, now: Timestamp) -> f64 {
+/// An upper bound of all heats of a tenant.
+pub(crate) fn max_heat(index: &TenantIndex, now: Timestamp) -> f64 {
     let mut highest = 0.0_f64;
-    index.each_chunk(|_, _, chunk| {
-        chunk.find_limit(now);
-        highest = highest.max(chunk.limit(now).map_or(1.0, |(heat, _)| heat));
+    index.visit_chunks(|_, _, chunk| {
+        chunk.refresh_max_heat(now);
+        highest = highest.max(chunk.max(now).map_or(1.0, |max| max.heat));
         highest < 1.0
     });
     highest
 }
 
-/// Calls `visit` with each chunk that holds memories that pass and their rows, until it
-/// says false.
-pub(crate) fn each_chunk_passing(
+/// Calls `visit` for each chunk with matching rows, newest first, with the rows, until it
+/// returns false.
+pub(crate) fn visit_matching_chunks(
     index: &TenantIndex,
     filter: &Filter,
-    within: Option<&RoaringBitmap>,
-    mut visit: impl FnMut(&Inner, usize, &Chunk, &mut Vec<u16>) -> bool,
+    slots: Option<&RoaringBitmap>,
+    mut visit: impl FnMut(&IndexData, usize, &Chunk, &mut Vec<u16>) -> bool,
 ) {
-    // Bound to a name first, so that the lock is released before the chunks' own.
-    let resolved = filter.resolve(&index.read(), within);
-    let Some(Resolved { pattern, within, closed }) = resolved else { return };
+    // A statement of its own releases the lock before `visit_chunks` takes it.
+    let compiled = filter.compile(&index.read(), slots);
+    let Some(CompiledFilter { mask, slots, denied_namespaces }) = compiled else { return };
     let mut rows = Vec::new();
-    // A memory that moves to another slot between two chunks was deleted and made
-    // anew, with another id: no id is met twice.
-    index.each_chunk(|inner, number, chunk| {
-        let first = (number * CHUNK_ROWS) as Slot;
-        let within = within.as_ref().map(|within| {
-            let slots = within.range(first..=first + (CHUNK_ROWS as Slot - 1)).rev();
+    // A memory never changes its slot, so no id is visited twice.
+    index.visit_chunks(|data, number, chunk| {
+        let first = slot_at(number, 0);
+        let candidates = slots.as_ref().map(|slots| {
+            let slots = slots.range(first..=slot_at(number, CHUNK_ROWS - 1)).rev();
             slots.map(move |slot| (slot - first) as usize)
         });
-        chunk.rows(pattern, within, &mut rows);
-        if !closed.is_empty() {
-            let is_open = |at: usize| closed.binary_search(&chunk.namespace(at)).is_err();
-            rows.retain(|at| is_open(usize::from(*at)));
+        chunk.matching_rows(mask, candidates, &mut rows);
+        if !denied_namespaces.is_empty() {
+            let is_allowed =
+                |row: usize| denied_namespaces.binary_search(&chunk.namespace(row)).is_err();
+            rows.retain(|row| is_allowed(usize::from(*row)));
         }
-        rows.is_empty() || visit(inner, number, chunk, &mut rows)
+        rows.is_empty() || visit(data, number, chunk, &mut rows)
     });
 }

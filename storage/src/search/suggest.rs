@@ -1,11 +1,12 @@
-//! What a new memory should be related to: those that share a key point, and those that
-//! say nearly the same. Looked for by words and by the graph, never by a scan.
+//! Suggests edges for a new memory: to memories that share a key point, and to memories with
+//! a similar vector. Candidates come from rare words and from the graph, never from a scan.
 
 use std::collections::HashMap;
 
-use crate::engine::Reader;
-use crate::index::chunk::Slot;
-use crate::index::tenant::{Inner, TenantIndex};
+use crate::engine::Engine;
+use crate::index::data::IndexData;
+use crate::index::slot::Slot;
+use crate::index::tenant::TenantIndex;
 use crate::model::edge::{
     SHARED_KEY_POINT_WEIGHT, SHARES_KEY_POINT, SIMILAR_COSINE, SIMILAR_TO, SUGGESTIONS_MAX,
     Suggestion,
@@ -14,85 +15,89 @@ use crate::model::id::TenantId;
 use crate::model::memory::shared_key_point;
 use crate::model::sq8::Code;
 use crate::model::vector::dot;
-use crate::model::words::subject_words;
-use crate::search::plan::nearest;
+use crate::model::words::content_words;
 
-/// Memories that may share a key point for it to relate them: beyond, it says little.
+/// Largest document frequency of a key point that relates memories. Frequent key points are
+/// too unspecific.
 const SHARING_MAX: u64 = 200;
-/// Memories that may hold a word for it to bring them in.
-const HOLDING_MAX: u64 = 1_000;
-/// Words that are looked at, the rarest ones.
+/// Largest document frequency of a word that yields candidates.
+const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
+/// Maximum number of words that yield candidates, rarest first.
 const WORDS_MAX: usize = 16;
-/// Memories whose vectors are compared.
-const COMPARED_MAX: usize = 64;
+/// Maximum number of candidates from words.
+const CANDIDATES_MAX: usize = 64;
 
-impl Reader {
-    /// Edges that a memory of this text, with these key points and this unit vector, should
-    /// get when it is stored: similar ones first.
-    pub fn suggestions(
-        &self,
-        tenant: TenantId,
-        label: &str,
-        key_points: &[String],
-        vector: &[f32],
-    ) -> Vec<Suggestion> {
-        let Some(index) = self.engine().registry.tenant(tenant) else { return Vec::new() };
-        let near = near(&index, vector);
-        let inner = index.read();
-        let mut compared = candidates(&inner, &subject_words(label));
-        compared.extend(near);
-        compared.sort_unstable();
-        compared.dedup();
-        let mut found = similar(&inner, &compared, vector);
-        for key_point in key_points {
-            let sharing = inner.few_sharing(&shared_key_point(key_point), SHARING_MAX);
-            // The newest first.
-            for slot in sharing.into_iter().flat_map(|slots| slots.iter().rev()) {
-                if found.len() >= SUGGESTIONS_MAX {
-                    break;
-                }
-                let (other, relation) = (inner.vector_of(slot).0, SHARES_KEY_POINT.to_owned());
-                let known =
-                    |known: &Suggestion| known.other == other && known.relation == SHARES_KEY_POINT;
-                if !found.iter().any(known) {
-                    found.push(Suggestion { other, relation, weight: SHARED_KEY_POINT_WEIGHT });
-                }
-            }
+/// Edges that a new memory with this text, key points and unit vector should get. Similar
+/// memories come first, then memories that share a key point.
+pub(crate) fn suggestions(
+    engine: &Engine,
+    tenant: TenantId,
+    label: &str,
+    key_points: &[String],
+    vector: &[f32],
+) -> Vec<Suggestion> {
+    let Some(index) = engine.registry.tenant(tenant) else { return Vec::new() };
+    let neighbours = graph_neighbours(&index, vector);
+    let data = index.read();
+    let mut candidates = keyword_candidates(&data, &content_words(label));
+    candidates.extend(neighbours);
+    candidates.sort_unstable();
+    candidates.dedup();
+    let mut suggestions = similar(&data, &candidates, vector);
+    for key_point in key_points {
+        suggest_sharing(&data, &shared_key_point(key_point), &mut suggestions);
+    }
+    suggestions
+}
+
+/// Adds the newest memories with a key point, up to [`SUGGESTIONS_MAX`] in all.
+fn suggest_sharing(data: &IndexData, key_point: &str, suggestions: &mut Vec<Suggestion>) {
+    let slots = data.rare_key_point_postings(key_point, SHARING_MAX);
+    for slot in slots.into_iter().flat_map(|slots| slots.iter().rev()) {
+        if suggestions.len() >= SUGGESTIONS_MAX {
+            break;
         }
-        found
+        let (other, relation) = (data.vector_of(slot).0, SHARES_KEY_POINT.to_owned());
+        let is_same =
+            |known: &Suggestion| known.other == other && known.relation == SHARES_KEY_POINT;
+        if !suggestions.iter().any(is_same) {
+            suggestions.push(Suggestion { other, relation, weight: SHARED_KEY_POINT_WEIGHT });
+        }
     }
 }
 
-/// The nearest that a graph names, if there is one.
-fn near(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
+/// The nearest memories by the graph, if the tenant has one.
+fn graph_neighbours(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
     let Some((graph, _)) = index.read().graph() else { return Vec::new() };
-    let named = nearest(index, &graph, &Code::of(vector), SUGGESTIONS_MAX);
-    named.into_iter().flatten().map(|(slot, _)| slot).collect()
+    let nearest = index.nearest(&graph, &Code::of(vector), SUGGESTIONS_MAX);
+    nearest.into_iter().flatten().map(|(slot, _)| slot).collect()
 }
 
-/// Memories that share the rarest words.
-fn candidates(inner: &Inner, words: &[String]) -> Vec<Slot> {
+/// The memories that share most of the rarest words.
+fn keyword_candidates(data: &IndexData, words: &[String]) -> Vec<Slot> {
     let mut rare: Vec<_> =
-        words.iter().filter_map(|word| inner.few_holding(word, HOLDING_MAX)).collect();
+        words.iter().filter_map(|word| data.rare_postings(word, DOCUMENT_FREQUENCY_MAX)).collect();
     rare.sort_by_key(|slots| slots.len());
-    let mut shared: HashMap<Slot, u32> = HashMap::new();
+    let mut counts: HashMap<Slot, u32> = HashMap::new();
     for slots in rare.into_iter().take(WORDS_MAX) {
-        slots.iter().for_each(|slot| *shared.entry(slot).or_default() += 1);
+        slots.iter().for_each(|slot| *counts.entry(slot).or_default() += 1);
     }
-    let mut slots: Vec<(u32, Slot)> = shared.into_iter().map(|(slot, n)| (n, slot)).collect();
+    let mut slots: Vec<(u32, Slot)> =
+        counts.into_iter().map(|(slot, count)| (count, slot)).collect();
     slots.sort_unstable_by(|left, right| right.cmp(left));
-    slots.into_iter().take(COMPARED_MAX).map(|(_, slot)| slot).collect()
+    slots.into_iter().take(CANDIDATES_MAX).map(|(_, slot)| slot).collect()
 }
 
-fn similar(inner: &Inner, slots: &[Slot], vector: &[f32]) -> Vec<Suggestion> {
+/// The most similar memories of `slots`, best first, ties by id.
+fn similar(data: &IndexData, slots: &[Slot], vector: &[f32]) -> Vec<Suggestion> {
     let cosine = |slot: &Slot| {
-        let (other, own) = inner.vector_of(*slot);
+        let (other, own) = data.vector_of(*slot);
         (dot(own, vector).clamp(-1.0, 1.0), other)
     };
-    let mut near: Vec<_> =
+    let mut similar: Vec<_> =
         slots.iter().map(cosine).filter(|(cosine, _)| *cosine >= SIMILAR_COSINE).collect();
-    near.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    similar.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
     let suggestion =
         |(weight, other)| Suggestion { other, relation: SIMILAR_TO.to_owned(), weight };
-    near.into_iter().take(SUGGESTIONS_MAX).map(suggestion).collect()
+    similar.into_iter().take(SUGGESTIONS_MAX).map(suggestion).collect()
 }

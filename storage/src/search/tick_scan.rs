@@ -1,99 +1,113 @@
-//! What a tick looks for: one scan over the columns for memories that lie on another side
-//! of a bound than before (`cold_threshold`, and what triggers ask about), and for cold ones.
-//! Names candidates only; whoever decides judges each by its rows.
+//! The scan of a decay tick: finds memories whose heat crossed a threshold since the previous
+//! tick, and cold memories. The thresholds are `cold_threshold` and those of triggers.
+//!
+//! A heat only matters by its side of each threshold. Where the upper bound of a heat is
+//! tight, it usually decides the side. The exact heat is computed only if the bound is close
+//! to a threshold. The scan returns candidates; `decide` evaluates each from its rows.
 
 use std::collections::BinaryHeap;
 
-use crate::engine::{Reader, thermo};
-use crate::index::chunk::CHUNK_ROWS;
+use crate::engine::Engine;
+use crate::index::slot::CHUNK_ROWS;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::MemoryType;
 use crate::model::score::rounded;
 use crate::model::tick::Tick;
-use crate::search::scan::{Filter, RowRef, scan};
+use crate::search::filter::Filter;
+use crate::search::scan::{RowRef, scan};
 
-/// What a scan for a tick found.
+/// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
+const LOWER_BOUND_SHARE: f64 = 0.989;
+/// Resolution in which heats are compared with thresholds.
+const RESOLUTION: f64 = 1e-6;
+
+/// Candidates of one step of a tick, in order of their ids.
 pub(crate) struct TickCandidates {
-    /// The first memories, in order of their ids, that crossed a bound.
+    /// The first memories that crossed a threshold.
     pub(crate) crossed: Vec<MemoryId>,
-    /// The first that are cold, and neither pinned nor procedural.
+    /// The first cold memories that are neither pinned nor procedural.
     pub(crate) cold: Vec<MemoryId>,
-    /// All that are.
+    /// Number of all such cold memories.
     pub(crate) cold_count: u64,
 }
 
-impl Reader {
-    /// What `tick` has to look at, of memories after `reached` by their ids; `most` of each
-    /// kind at most. `thresholds` are the bounds besides `cold_threshold`, in order.
-    pub(crate) fn tick_candidates(
-        &self,
-        tenant: TenantId,
-        tick: &Tick,
-        thresholds: &[f64],
-        reached: Option<MemoryId>,
-        most: usize,
-    ) -> TickCandidates {
-        let engine = self.engine();
-        let (mut crossed, mut cold) = (Least::new(most, reached), Least::new(most, reached));
-        let mut cold_count = 0;
-        if let Some(index) = engine.registry.tenant(tenant) {
-            // The columns hold the present configuration: bounds of another are of no use.
-            let present = thermo(&engine, tenant);
-            let bounded = (*tick.thermo_from == present, *tick.thermo == present);
-            let mut before = [0.0; CHUNK_ROWS];
-            scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
-                candidates.chunk.heat_upper_bounds(tick.from, &mut before);
-                let sharp = |at| candidates.chunk.upper_bounds_are_sharp(at);
-                let tells = (bounded.0 && sharp(tick.from), bounded.1 && sharp(tick.until));
-                for (at, row) in candidates.each() {
-                    let then = tells.0.then_some(before[at]);
-                    let now = tells.1.then_some(candidates.heat_upper_bounds[at]);
-                    let sides = Sides { tick, thresholds, row, then, now };
-                    // Anchored since: it was judged when that was written.
-                    let to_judge = row.anchored_at() <= tick.until && crossed.takes(row.id());
-                    if to_judge && sides.crossed() {
-                        crossed.offer(row.id());
-                    }
-                    let properties = row.properties();
-                    if !properties.is_pinned()
-                        && properties.memory_type() != MemoryType::Procedural
-                        && sides.is_cold()
-                    {
-                        cold_count += 1;
-                        cold.offer(row.id());
-                    }
+/// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
+/// are the sorted thresholds besides `cold_threshold`.
+pub(crate) fn tick_candidates(
+    engine: &Engine,
+    tenant: TenantId,
+    tick: &Tick,
+    thresholds: &[f64],
+    reached: Option<MemoryId>,
+    limit: usize,
+) -> TickCandidates {
+    let mut crossed = SmallestIds::new(limit, reached);
+    let mut cold = SmallestIds::new(limit, reached);
+    let mut cold_count = 0;
+    if let Some(index) = engine.registry.tenant(tenant) {
+        // Bounds in the columns use the present configuration. They are valid for a heat of
+        // the tick only if that heat uses the same one.
+        let present = engine.thermo(tenant);
+        let from_is_present = *tick.thermo_from == present;
+        let until_is_present = *tick.thermo == present;
+        let mut bounds_from = [0.0; CHUNK_ROWS];
+        scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
+            let chunk = candidates.chunk;
+            chunk.heat_upper_bounds(tick.from, &mut bounds_from);
+            let use_from = from_is_present && chunk.heat_upper_bounds_are_tight(tick.from);
+            let use_until = until_is_present && chunk.heat_upper_bounds_are_tight(tick.until);
+            for (at, row) in candidates.iter() {
+                let before = use_from.then_some(bounds_from[at]);
+                let now = use_until.then_some(candidates.heat_upper_bounds[at]);
+                let sides = ThresholdSides { tick, thresholds, row, before, now };
+                // A later anchor means that the memory was evaluated when it was written.
+                let is_pending = row.anchored_at() <= tick.until && crossed.accepts(row.id());
+                if is_pending && sides.have_changed() {
+                    crossed.insert(row.id());
                 }
-            });
-        }
-        TickCandidates { crossed: crossed.into_sorted(), cold: cold.into_sorted(), cold_count }
+                let attributes = row.attributes();
+                if !attributes.is_pinned()
+                    && attributes.memory_type() != MemoryType::Procedural
+                    && sides.is_cold()
+                {
+                    cold_count += 1;
+                    cold.insert(row.id());
+                }
+            }
+        });
     }
+    TickCandidates { crossed: crossed.into_sorted(), cold: cold.into_sorted(), cold_count }
 }
 
-/// On which sides of the threshold a memory lies, by upper_bounds of its heats where those tell.
-struct Sides<'a> {
+/// On which side of each threshold a memory's heat was at the previous tick, and is at this
+/// one. Uses upper bounds of the two heats if given, else exact heats.
+struct ThresholdSides<'a> {
     tick: &'a Tick,
     thresholds: &'a [f64],
     row: RowRef<'a>,
-    then: Option<f32>,
+    before: Option<f32>,
     now: Option<f32>,
 }
 
-impl Sides<'_> {
+impl ThresholdSides<'_> {
     #[inline]
-    fn crossed(&self) -> bool {
-        self.was_cold() != self.is_cold() || !self.thresholds.is_empty() && self.crossed_a_cut()
+    fn have_changed(&self) -> bool {
+        self.was_cold() != self.is_cold() || !self.thresholds.is_empty() && self.crossed_threshold()
     }
 
-    fn crossed_a_cut(&self) -> bool {
+    fn crossed_threshold(&self) -> bool {
         let Self { tick, thresholds, row, .. } = self;
         let before = match row.anchored_at() > tick.from {
-            true => Some(place(thresholds, row.tick_heat().into())),
-            false => self.then.and_then(|then| place_below(thresholds, then)),
+            true => Some(count_reached(thresholds, row.tick_heat().into())),
+            false => self.before.and_then(|bound| count_reached_by_bound(thresholds, bound)),
         };
-        let before = before
-            .unwrap_or_else(|| place(thresholds, row.heat_under(&tick.thermo_from, tick.from)));
-        let now = self.now.and_then(|now| place_below(thresholds, now));
-        before != now.unwrap_or_else(|| place(thresholds, row.heat_under(&tick.thermo, tick.until)))
+        let before = before.unwrap_or_else(|| {
+            count_reached(thresholds, row.heat_under(&tick.thermo_from, tick.from))
+        });
+        let now = self.now.and_then(|bound| count_reached_by_bound(thresholds, bound));
+        let now = now
+            .unwrap_or_else(|| count_reached(thresholds, row.heat_under(&tick.thermo, tick.until)));
+        before != now
     }
 
     #[inline]
@@ -102,73 +116,75 @@ impl Sides<'_> {
         if self.row.anchored_at() > from {
             return thermo.is_cold(self.row.tick_heat().into());
         }
-        below(self.then, thermo.consolidation.cold_threshold)
+        is_below_by_bound(self.before, thermo.consolidation.cold_threshold)
             .unwrap_or_else(|| thermo.is_cold(self.row.heat_under(thermo, from)))
     }
 
     #[inline]
     fn is_cold(&self) -> bool {
         let (thermo, until) = (&self.tick.thermo, self.tick.until);
-        below(self.now, thermo.consolidation.cold_threshold)
+        is_below_by_bound(self.now, thermo.consolidation.cold_threshold)
             .unwrap_or_else(|| thermo.is_cold(self.row.heat_under(thermo, until)))
     }
 }
 
-/// How many of `thresholds` a heat is not below.
-fn place(thresholds: &[f64], heat: f64) -> usize {
+/// Number of thresholds that a heat reaches.
+fn count_reached(thresholds: &[f64], heat: f64) -> usize {
     let heat = rounded(heat);
-    thresholds.partition_point(|cut| heat >= *cut)
+    thresholds.partition_point(|threshold| heat >= *threshold)
 }
 
-/// The same of a heat with this upper_bound, where that tells: see [`below`].
-fn place_below(thresholds: &[f64], upper_bound: f32) -> Option<usize> {
+/// The same for a heat with this tight upper bound. `None` if the bound does not decide it.
+fn count_reached_by_bound(thresholds: &[f64], upper_bound: f32) -> Option<usize> {
     let upper_bound = f64::from(upper_bound);
-    let most = thresholds.partition_point(|cut| upper_bound >= cut - 1e-6);
-    let least = thresholds.partition_point(|cut| upper_bound * 0.989 >= *cut);
-    (most == least).then_some(most)
+    let max = thresholds.partition_point(|threshold| upper_bound >= threshold - RESOLUTION);
+    let min = thresholds.partition_point(|threshold| upper_bound * LOWER_BOUND_SHARE >= *threshold);
+    (max == min).then_some(max)
 }
 
-/// Whether a heat with this upper_bound lies below `bound`, where the upper_bound tells: the heat is
-/// 99 % of it at least, and the threshold is looked at in steps of 1e-6.
+/// Whether a heat with this tight upper bound is below `threshold`. `None` if there is no
+/// bound or it does not decide it.
 #[inline]
-fn below(upper_bound: Option<f32>, bound: f64) -> Option<bool> {
+fn is_below_by_bound(upper_bound: Option<f32>, threshold: f64) -> Option<bool> {
     let upper_bound = f64::from(upper_bound?);
-    match (upper_bound < bound - 1e-6, upper_bound * 0.989 >= bound) {
+    let is_below = upper_bound < threshold - RESOLUTION;
+    let is_above = upper_bound * LOWER_BOUND_SHARE >= threshold;
+    match (is_below, is_above) {
         (true, _) => Some(true),
         (_, true) => Some(false),
         _ => None,
     }
 }
 
-/// The least of many ids above a bound.
-struct Least {
-    most: usize,
+/// The smallest ids above a bound: a bounded heap with the largest kept id on top.
+struct SmallestIds {
+    capacity: usize,
     above: Option<MemoryId>,
-    kept: BinaryHeap<MemoryId>,
+    heap: BinaryHeap<MemoryId>,
 }
 
-impl Least {
-    fn new(most: usize, above: Option<MemoryId>) -> Self {
-        Self { most, above, kept: BinaryHeap::new() }
+impl SmallestIds {
+    fn new(capacity: usize, above: Option<MemoryId>) -> Self {
+        Self { capacity, above, heap: BinaryHeap::new() }
     }
 
-    /// Whether it would keep `id`.
-    fn takes(&self, id: MemoryId) -> bool {
-        let room = self.kept.len() < self.most;
+    /// Whether `insert` would add `id`.
+    fn accepts(&self, id: MemoryId) -> bool {
+        let has_room = self.heap.len() < self.capacity;
         self.above.is_none_or(|above| id > above)
-            && (room || self.kept.peek().is_some_and(|largest| id < *largest))
+            && (has_room || self.heap.peek().is_some_and(|largest| id < *largest))
     }
 
-    fn offer(&mut self, id: MemoryId) {
-        if self.takes(id) {
-            if self.kept.len() == self.most {
-                self.kept.pop();
+    fn insert(&mut self, id: MemoryId) {
+        if self.accepts(id) {
+            if self.heap.len() == self.capacity {
+                self.heap.pop();
             }
-            self.kept.push(id);
+            self.heap.push(id);
         }
     }
 
     fn into_sorted(self) -> Vec<MemoryId> {
-        self.kept.into_sorted_vec()
+        self.heap.into_sorted_vec()
     }
 }

@@ -1,41 +1,44 @@
-//! The best of many by a fixed order: highest rank first, ties by id. Keeps no
-//! more than asked for.
+//! Top-k selection with a bounded heap: keeps the `k` best of any number of candidates.
+//!
+//! The heap has the worst kept candidate on top. Its rank is the threshold: a candidate below
+//! it cannot enter. Scans compare upper bounds with the threshold to skip candidates, as in
+//! WAND and MaxScore. Higher ranks come first, ties go to the smaller id.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::model::id::MemoryId;
 
-/// What things are ordered by: three numbers, each higher first. Numbers of
-/// other kinds come through [`of_f64`] and [`of_i64`], descending orders as they
-/// are, ascending ones by complement.
+/// A sort key: three numbers in lexicographic order, highest first. The `ordered_*`
+/// functions convert other types. The complement of a number inverts its order.
 pub(crate) type Rank = [u64; 3];
 
-/// A number that orders as `value` does.
-pub(crate) fn of_f64(value: f64) -> u64 {
+/// Converts a number so that the order is preserved.
+pub(crate) fn ordered_f64(value: f64) -> u64 {
     let bits = value.to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// The number that [`of_f64`] made `rank` of.
-pub(crate) fn to_f64(rank: u64) -> f64 {
-    f64::from_bits(if rank >> 63 == 1 { rank ^ 1 << 63 } else { !rank })
+/// The inverse of [`ordered_f64`].
+pub(crate) fn f64_from_ordered(ordered: u64) -> f64 {
+    f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// A number that orders as a heat does at the resolution in which heats leave
-/// the engine, 1e-6: memories that show the same heat are equal in heat.
-pub(crate) fn of_heat(heat: f64) -> u64 {
+/// Converts a heat, rounded to 1e-6 as in responses: memories with equal heat in responses
+/// have equal numbers.
+pub(crate) fn ordered_heat(heat: f64) -> u64 {
     (heat * 1e6 + 0.5) as u64
 }
 
-/// The lowest heat upper_bound at which a heat may be of the rank `heat`.
-pub(crate) fn lowest_upper_bound(heat: u64) -> f32 {
-    // A resolution step lower: `of_heat` rounds, and so does f32.
-    ((heat as f64 - 1.0) / 1e6) as f32 - f32::EPSILON
+/// The lowest upper bound of a heat that may have the number `ordered`. A row with a lower
+/// upper bound ranks below it.
+pub(crate) fn lowest_upper_bound(ordered: u64) -> f32 {
+    // One step of 1e-6 lower, since `ordered_heat` and f32 both round.
+    ((ordered as f64 - 1.0) / 1e6) as f32 - f32::EPSILON
 }
 
-/// A number that orders as `value` does.
-pub(crate) fn of_i64(value: i64) -> u64 {
+/// Converts a number so that the order is preserved.
+pub(crate) fn ordered_i64(value: i64) -> u64 {
     (value as u64) ^ 1 << 63
 }
 
@@ -46,7 +49,7 @@ struct Candidate<T> {
 }
 
 impl<T> Candidate<T> {
-    /// Less is better: the heap then holds the worst on top.
+    /// Better candidates are less, so that the worst is on top of the heap.
     fn order(&self, other: &Self) -> Ordering {
         other.rank.cmp(&self.rank).then(self.id.cmp(&other.id))
     }
@@ -69,7 +72,7 @@ impl<T> Ord for Candidate<T> {
     }
 }
 
-/// Keeps the `capacity` best of what it is offered.
+/// The best `capacity` candidates so far.
 pub(crate) struct TopK<T> {
     capacity: usize,
     heap: BinaryHeap<Candidate<T>>,
@@ -80,21 +83,21 @@ impl<T> TopK<T> {
         Self { capacity, heap: BinaryHeap::new() }
     }
 
-    /// Whether nothing that ranks at most as `upper_bound` would be kept.
+    /// Whether every candidate with a rank of at most `upper_bound` would be rejected.
     #[inline]
-    pub(crate) fn refuses(&self, upper_bound: Rank) -> bool {
-        self.worst().is_some_and(|worst| worst > upper_bound)
+    pub(crate) fn rejects(&self, upper_bound: Rank) -> bool {
+        self.threshold().is_some_and(|threshold| threshold > upper_bound)
     }
 
-    /// What nothing that ranks below would be kept for, once as many are kept as may be.
-    pub(crate) fn worst(&self) -> Option<Rank> {
-        let full = self.heap.len() == self.capacity;
-        self.heap.peek().filter(|_| full).map(|worst| worst.rank)
+    /// The lowest rank in the heap, once the heap is full. Lower ranks are rejected.
+    pub(crate) fn threshold(&self) -> Option<Rank> {
+        let is_full = self.heap.len() == self.capacity;
+        self.heap.peek().filter(|_| is_full).map(|worst| worst.rank)
     }
 
-    /// Considers one candidate; `item` is made only if it is kept.
+    /// Adds a candidate if it is among the best. Calls `item` only in that case.
     #[inline]
-    pub(crate) fn offer(&mut self, rank: Rank, id: MemoryId, item: impl FnOnce() -> T) {
+    pub(crate) fn push(&mut self, rank: Rank, id: MemoryId, item: impl FnOnce() -> T) {
         if self.heap.len() == self.capacity {
             match self.heap.peek() {
                 Some(worst) if (rank, worst.id) > (worst.rank, id) => self.heap.pop(),
@@ -104,7 +107,7 @@ impl<T> TopK<T> {
         self.heap.push(Candidate { rank, id, item: item() });
     }
 
-    /// What was kept, best first.
+    /// The candidates, best first.
     pub(crate) fn into_sorted(self) -> impl Iterator<Item = (MemoryId, T)> {
         self.heap.into_sorted_vec().into_iter().map(|candidate| (candidate.id, candidate.item))
     }
@@ -117,33 +120,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_best_of_any_offers_are_those_a_full_sort_puts_first(
-            offers in proptest::collection::vec((0_u64..5, 0_u8..=255), 0..60), capacity in 0_usize..20,
+        fn top_k_equals_full_sort(
+            candidates in proptest::collection::vec((0_u64..5, 0_u8..=255), 0..60), capacity in 0_usize..20,
         ) {
-            let mut offers = offers;
-            offers.sort_by_key(|(_, id)| *id);
-            offers.dedup_by_key(|(_, id)| *id);
-            let mut best = TopK::new(capacity);
-            for (rank, id) in &offers {
-                best.offer([*rank, 0, 0], MemoryId([*id; 16]), || *rank);
+            let mut candidates = candidates;
+            candidates.sort_by_key(|(_, id)| *id);
+            candidates.dedup_by_key(|(_, id)| *id);
+            let mut top = TopK::new(capacity);
+            for (rank, id) in &candidates {
+                top.push([*rank, 0, 0], MemoryId([*id; 16]), || *rank);
             }
-            offers.sort_by_key(|(rank, id)| (std::cmp::Reverse(*rank), *id));
-            let expected: Vec<_> = offers.iter().take(capacity).map(|(_, id)| MemoryId([*id; 16])).collect();
-            let found: Vec<_> = best.into_sorted().map(|(id, _)| id).collect();
+            candidates.sort_by_key(|(rank, id)| (std::cmp::Reverse(*rank), *id));
+            let expected: Vec<_> = candidates.iter().take(capacity).map(|(_, id)| MemoryId([*id; 16])).collect();
+            let found: Vec<_> = top.into_sorted().map(|(id, _)| id).collect();
             prop_assert_eq!(found, expected);
         }
 
         #[test]
-        fn no_heat_of_a_rank_lies_below_its_lowest_upper_bound(heat in 0.0_f64..=1.0, up in 0_u64..3) {
-            let rank = of_heat(heat).saturating_sub(up);
-            prop_assert!(heat as f32 >= lowest_upper_bound(rank));
+        fn heat_is_at_least_its_lowest_upper_bound(heat in 0.0_f64..=1.0, up in 0_u64..3) {
+            let ordered = ordered_heat(heat).saturating_sub(up);
+            prop_assert!(heat as f32 >= lowest_upper_bound(ordered));
         }
 
         #[test]
-        fn numbers_keep_their_order(a in proptest::num::f64::NORMAL, b in proptest::num::f64::NORMAL, c: i64, d: i64) {
-            prop_assert_eq!(of_f64(a) < of_f64(b), a < b);
-            prop_assert_eq!(to_f64(of_f64(a)), a);
-            prop_assert_eq!(of_i64(c) < of_i64(d), c < d);
+        fn ordered_numbers_keep_their_order(a in proptest::num::f64::NORMAL, b in proptest::num::f64::NORMAL, c: i64, d: i64) {
+            prop_assert_eq!(ordered_f64(a) < ordered_f64(b), a < b);
+            prop_assert_eq!(f64_from_ordered(ordered_f64(a)), a);
+            prop_assert_eq!(ordered_i64(c) < ordered_i64(d), c < d);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! The cold tier is searched along edges too: what a result is related to comes in by a
-//! share of that result's score, where that is more than its own.
+//! Spreads scores along edges in searches of the cold tier (one step of spreading
+//! activation). A memory connected to a result gets a share of that result's score if this
+//! exceeds its own score.
 
 use std::collections::HashMap;
 
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::score::rounded;
 use crate::model::thermo::Thermo;
 use crate::search::query::{Hit, SearchRequest, Traversal};
 use crate::table::view::View;
 
-/// Results whose edges are followed, the best ones.
+/// Results whose edges are followed, best first.
 const SEEDS_MAX: usize = 10;
-/// Edges of each that are, the strongest ones.
+/// Edges followed per result, strongest first.
 const EDGES_MAX: usize = 16;
-/// Share of a result's score that an edge of weight 1 hands on.
+/// Share of a result's score that an edge of weight 1 passes on.
 const DAMPING: f64 = 0.5;
 
-/// Adds to `hits` what edges lead to, each memory once, and keeps the best.
+/// Adds memories reached over edges to `hits`, each memory once, and keeps the best.
 pub(crate) fn traverse(
     rows: &impl View,
     tenant: TenantId,
@@ -25,7 +25,7 @@ pub(crate) fn traverse(
     (thermo, now): (&Thermo, Timestamp),
     hits: &mut Vec<Hit>,
 ) -> Result<()> {
-    let mut led: HashMap<MemoryId, Traversal> = HashMap::new();
+    let mut reached: HashMap<MemoryId, Traversal> = HashMap::new();
     for seed in hits.iter().take(SEEDS_MAX) {
         for edge in rows.edges(tenant, seed.record.id)?.into_iter().take(EDGES_MAX) {
             let via = Traversal {
@@ -34,22 +34,22 @@ pub(crate) fn traverse(
                 edge_weight: f64::from(edge.weight),
                 damping: DAMPING,
             };
-            let best = led.entry(edge.other(seed.record.id)).or_insert(via);
+            let best = reached.entry(edge.other(seed.record.id)).or_insert(via);
             if via.score() > best.score() {
                 *best = via;
             }
         }
     }
     for hit in hits.iter_mut() {
-        if let Some(via) = led.remove(&hit.record.id)
+        if let Some(via) = reached.remove(&hit.record.id)
             && via.score() > hit.score
         {
             (hit.score, hit.factors, hit.via) = (via.score(), None, Some(via));
         }
     }
-    for (id, via) in led {
+    for (id, via) in reached {
         let record = rows.memory_record(tenant, id, thermo, now)?;
-        let record = record.filter(|record| request.filter.still_passes(&record.memory));
+        let record = record.filter(|record| request.filter.matches(&record.memory));
         hits.extend(record.map(|record| Hit {
             record,
             score: via.score(),
@@ -63,11 +63,4 @@ pub(crate) fn traverse(
     });
     hits.truncate(request.limit);
     Ok(())
-}
-
-impl Traversal {
-    /// The score that it gives.
-    pub fn score(&self) -> f64 {
-        rounded(self.seed_score * self.edge_weight * self.damping)
-    }
 }

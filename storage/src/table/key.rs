@@ -1,11 +1,9 @@
-//! Every key of `state/`, in one list, with its bytes. Values are elsewhere:
-//! each is a [`crate::codec::Record`].
+//! All keys of `state/` and their encoding. Each value is a [`crate::codec::Record`].
 //!
-//! A key is its kind's byte, then its parts, integers big-endian, so that byte
-//! order is the order of kind, tenant, id. A byte once used is never given to
-//! another kind; the bytes of kinds not written yet are reserved here.
+//! A key is the byte of its kind, then its parts. Integers are big-endian, so byte order is
+//! the order of kind, tenant, id. A kind's byte is never reused for another kind.
 //!
-//! | byte | kind | parts |
+//! | byte | kind | parts and their bytes |
 //! |---|---|---|
 //! | 0x01 | position | |
 //! | 0x02 | cluster | |
@@ -19,20 +17,21 @@
 //! | 0x20 | memory | tenant 4, memory id 16 |
 //! | 0x21 | anchor | tenant 4, memory id 16 |
 //! | 0x22 | vector | tenant 4, memory id 16 |
-//! | 0x23 | edge, at each of its ends | tenant 4, memory id 16, other 16, relation 8 |
+//! | 0x23 | edge, stored at both ends | tenant 4, memory id 16, other 16, relation 8 |
 //! | 0x30 | receipt | tenant 4, day 4, key hash 32 |
-//! | 0x40 | event | tenant 4, log index 8, ordinal 4 |
+//! | 0x40 | event | tenant 4, group 4, log index 8, ordinal 4 |
 //! | 0x41 | reserved: audit | |
-//! | 0x42 | first event kept | tenant 4 |
-//! | 0x43 | event of a trigger | tenant 4, log index 8, ordinal 4 |
+//! | 0x42 | first retained event | tenant 4 |
+//! | 0x43 | index entry of a trigger event | tenant 4, group 4, log index 8, ordinal 4 |
 //! | 0x50 | trigger | tenant 4, trigger id 16 |
 //! | 0x51 | firings | tenant 4, trigger id 16 |
 //! | 0x52 | outbox | tenant 4 |
 //! | 0x53 | delivery | tenant 4, trigger id 16, number 8 |
-//! | 0x54 | delivery that is due | tenant 4, time 8, trigger id 16, number 8 |
-//! | 0x55 | delivery given up | tenant 4, time 8, trigger id 16, number 8 |
+//! | 0x54 | index entry of a pending delivery | tenant 4, time 8, trigger id 16, number 8 |
+//! | 0x55 | index entry of a dead letter | tenant 4, time 8, trigger id 16, number 8 |
 
 use crate::error::{Error, Result};
+use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
@@ -44,19 +43,19 @@ use crate::model::tenant::KeyId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// How far this state has come.
+    /// Position in the log up to which this state is applied.
     Position = 0x01,
-    /// Who the cluster is.
+    /// Identity and members of the cluster.
     Cluster = 0x02,
     /// A tenant.
     Tenant = 0x10,
     /// An API key.
     ApiKey = 0x11,
-    /// A tenant's last tick.
+    /// A tenant's last decay tick.
     Tick = 0x12,
-    /// What is known of a tenant's recalls.
+    /// Recall statistics of a tenant.
     RecallStats = 0x13,
-    /// What a tenant used in a month.
+    /// Usage of a tenant in one month.
     Usage = 0x14,
     /// The last report of a node.
     LastReport = 0x15,
@@ -68,83 +67,83 @@ pub enum Kind {
     Anchor = 0x21,
     /// A memory's vector.
     Vector = 0x22,
-    /// An edge, at each of its two ends.
+    /// An edge. Stored twice, once at each end.
     Edge = 0x23,
-    /// A receipt.
+    /// Receipt of an idempotent request.
     Receipt = 0x30,
     /// A journal event.
     Event = 0x40,
-    /// Where a tenant's journal begins since events were trimmed.
+    /// Cursor of a tenant's first retained event, once events were trimmed.
     FirstEvent = 0x42,
-    /// Says which events are of triggers, among all others; no value.
+    /// Index of the events of triggers. No value.
     TriggerEvent = 0x43,
     /// A trigger.
     Trigger = 0x50,
-    /// What a trigger has done so far.
+    /// Firing counts of a trigger.
     Firings = 0x51,
-    /// How many deliveries a tenant has.
+    /// Delivery counts of a tenant.
     Outbox = 0x52,
-    /// A delivery, pending or given up.
+    /// A delivery, pending or dead-lettered.
     Delivery = 0x53,
-    /// Says when a delivery is due; no value.
+    /// Index of pending deliveries by due time. No value.
     Due = 0x54,
-    /// Says when a delivery was given up; no value.
-    Dead = 0x55,
+    /// Index of dead letters by the time of the last attempt. No value.
+    DeadLetter = 0x55,
 }
 
 /// A key of `state/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// See [`Kind::Position`].
+    /// See `Kind::Position`.
     Position,
-    /// See [`Kind::Cluster`].
+    /// See `Kind::Cluster`.
     Cluster,
-    /// See [`Kind::Tenant`].
+    /// See `Kind::Tenant`.
     Tenant(TenantId),
-    /// See [`Kind::ApiKey`].
+    /// See `Kind::ApiKey`.
     ApiKey(TenantId, KeyId),
-    /// See [`Kind::Tick`].
+    /// See `Kind::Tick`.
     Tick(TenantId),
-    /// See [`Kind::RecallStats`].
+    /// See `Kind::RecallStats`.
     RecallStats(TenantId),
-    /// See [`Kind::Usage`]; the number is that of the month, year · 12 + month − 1.
+    /// See `Kind::Usage`. The number is the month: year · 12 + month − 1.
     Usage(TenantId, u32),
-    /// See [`Kind::LastReport`].
+    /// See `Kind::LastReport`.
     LastReport(u64),
-    /// See [`Kind::Rules`].
+    /// See `Kind::Rules`.
     Rules(TenantId),
-    /// See [`Kind::Memory`].
+    /// See `Kind::Memory`.
     Memory(TenantId, MemoryId),
-    /// See [`Kind::Anchor`].
+    /// See `Kind::Anchor`.
     Anchor(TenantId, MemoryId),
-    /// See [`Kind::Vector`].
+    /// See `Kind::Vector`.
     Vector(TenantId, MemoryId),
-    /// See [`Kind::Edge`]: at which end, to which other, by which relation.
+    /// See `Kind::Edge`: this end, the other end, the relation.
     Edge(TenantId, MemoryId, MemoryId, RelationKey),
-    /// See [`Kind::Receipt`]; the number is the day of its generation.
+    /// See `Kind::Receipt`. The number is the day of the receipt.
     Receipt(TenantId, u32, ReceiptKey),
-    /// See [`Kind::Event`].
+    /// See `Kind::Event`.
     Event(TenantId, Cursor),
-    /// See [`Kind::FirstEvent`].
+    /// See `Kind::FirstEvent`.
     FirstEvent(TenantId),
-    /// See [`Kind::TriggerEvent`].
+    /// See `Kind::TriggerEvent`.
     TriggerEvent(TenantId, Cursor),
-    /// See [`Kind::Trigger`].
+    /// See `Kind::Trigger`.
     Trigger(TenantId, TriggerId),
-    /// See [`Kind::Firings`].
+    /// See `Kind::Firings`.
     Firings(TenantId, TriggerId),
-    /// See [`Kind::Outbox`].
+    /// See `Kind::Outbox`.
     Outbox(TenantId),
-    /// See [`Kind::Delivery`].
+    /// See `Kind::Delivery`.
     Delivery(TenantId, DeliveryId),
-    /// See [`Kind::Due`].
+    /// See `Kind::Due`.
     Due(TenantId, Timestamp, DeliveryId),
-    /// See [`Kind::Dead`].
-    Dead(TenantId, Timestamp, DeliveryId),
+    /// See `Kind::DeadLetter`.
+    DeadLetter(TenantId, Timestamp, DeliveryId),
 }
 
 impl Key {
-    /// The bytes under which the row is stored.
+    /// The encoded key.
     pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Position => vec![Kind::Position as u8],
@@ -168,60 +167,64 @@ impl Key {
                 [&prefix(Kind::Receipt, *tenant)[..], &day.to_be_bytes(), key].concat()
             }
             Self::Event(tenant, cursor) => {
-                [&prefix(Kind::Event, *tenant)[..], &place(cursor)].concat()
+                [&prefix(Kind::Event, *tenant)[..], &cursor_bytes(cursor)].concat()
             }
             Self::TriggerEvent(tenant, cursor) => {
-                [&prefix(Kind::TriggerEvent, *tenant)[..], &place(cursor)].concat()
+                [&prefix(Kind::TriggerEvent, *tenant)[..], &cursor_bytes(cursor)].concat()
             }
             Self::FirstEvent(tenant) => prefix(Kind::FirstEvent, *tenant),
             Self::Trigger(tenant, id) => [&prefix(Kind::Trigger, *tenant)[..], &id.0].concat(),
             Self::Firings(tenant, id) => [&prefix(Kind::Firings, *tenant)[..], &id.0].concat(),
             Self::Outbox(tenant) => prefix(Kind::Outbox, *tenant),
             Self::Delivery(tenant, id) => {
-                [&prefix(Kind::Delivery, *tenant)[..], &delivery(id)].concat()
+                [&prefix(Kind::Delivery, *tenant)[..], &delivery_bytes(id)].concat()
             }
             Self::Due(tenant, at, id) => {
-                [&prefix(Kind::Due, *tenant)[..], &instant(*at), &delivery(id)].concat()
+                [&prefix(Kind::Due, *tenant)[..], &timestamp_bytes(*at), &delivery_bytes(id)]
+                    .concat()
             }
-            Self::Dead(tenant, at, id) => {
-                [&prefix(Kind::Dead, *tenant)[..], &instant(*at), &delivery(id)].concat()
+            Self::DeadLetter(tenant, at, id) => {
+                [&prefix(Kind::DeadLetter, *tenant)[..], &timestamp_bytes(*at), &delivery_bytes(id)]
+                    .concat()
             }
         }
     }
 }
 
-/// No instant of the cluster lies before 1970: its bytes sort as it does.
-fn instant(at: Timestamp) -> [u8; 8] {
+/// Cluster timestamps are never negative, so the bytes sort like the timestamps.
+fn timestamp_bytes(at: Timestamp) -> [u8; 8] {
     at.0.to_be_bytes()
 }
 
-fn place(cursor: &Cursor) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..8].copy_from_slice(&cursor.index.to_be_bytes());
-    bytes[8..].copy_from_slice(&cursor.ordinal.to_be_bytes());
+fn cursor_bytes(cursor: &Cursor) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&cursor.group.0.to_be_bytes());
+    bytes[4..12].copy_from_slice(&cursor.index.to_be_bytes());
+    bytes[12..].copy_from_slice(&cursor.ordinal.to_be_bytes());
     bytes
 }
 
-/// The cursor that the part of a key after its tenant names.
+/// Decodes the cursor from the part of an event key after the tenant.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when it is of another length.
+/// [`Error::Corrupt`] when the length differs.
 pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
-    let bytes: [u8; 12] = fixed(part)?;
+    let bytes: [u8; 16] = fixed(part)?;
     Ok(Cursor {
-        index: u64::from_be_bytes(fixed(&bytes[..8])?),
-        ordinal: u32::from_be_bytes(fixed(&bytes[8..])?),
+        group: GroupId(u32::from_be_bytes(fixed(&bytes[..4])?)),
+        index: u64::from_be_bytes(fixed(&bytes[4..12])?),
+        ordinal: u32::from_be_bytes(fixed(&bytes[12..])?),
     })
 }
 
-fn delivery(id: &DeliveryId) -> [u8; 24] {
+fn delivery_bytes(id: &DeliveryId) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[..16].copy_from_slice(&id.trigger.0);
     bytes[16..].copy_from_slice(&id.number.to_be_bytes());
     bytes
 }
 
-/// The delivery that the last 24 bytes of a key name.
+/// Decodes the delivery id from the last 24 bytes of a key.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when there are fewer.
@@ -234,7 +237,7 @@ pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
     })
 }
 
-/// When the delivery of a key of [`Kind::Due`] is due, and which one it is.
+/// Decodes due time and delivery id from a key of [`Kind::Due`].
 ///
 /// # Errors
 /// [`Error::Corrupt`] when bytes are missing.
@@ -244,18 +247,19 @@ pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     Ok((Timestamp(i64::from_be_bytes(*at)), delivery_of(key)?))
 }
 
-/// The bytes that all keys of one kind and tenant begin with.
+/// The common prefix of all keys of one kind and tenant.
 pub fn prefix(kind: Kind, tenant: TenantId) -> Vec<u8> {
     [&[kind as u8][..], &tenant.0.to_be_bytes()].concat()
 }
 
-/// The bytes that the keys of all edges at one end begin with.
+/// The common prefix of all edge keys at one end.
 pub fn edges_of(tenant: TenantId, end: MemoryId) -> Vec<u8> {
     [&prefix(Kind::Edge, tenant)[..], &end.0].concat()
 }
 
-/// The first bytes above every key that begins with `prefix`.
-pub fn after(prefix: &[u8]) -> Vec<u8> {
+/// The smallest byte string above every key that begins with `prefix`. Empty if there is
+/// none.
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
         if let Some(next) = last.checked_add(1) {
@@ -267,7 +271,7 @@ pub fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Tenant and remaining parts of a key that begins with kind and tenant.
+/// Splits a key of a tenant into the tenant and the remaining parts.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the key is too short to hold them.
@@ -277,7 +281,7 @@ pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
     Ok((TenantId(tenant), rest))
 }
 
-/// The part of a key that [`split`] leaves, as an id of fixed length.
+/// Converts a part of a key into an array.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when the length differs.
@@ -294,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_every_key_kind_are_fixed() {
+    fn bytes_of_every_key_are_fixed() {
         let tenant = TenantId(0x0102_0304);
         let id = MemoryId([0xaa; 16]);
         let t = [1, 2, 3, 4];
@@ -315,9 +319,12 @@ mod tests {
         let edge = Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]);
         assert_eq!(edge.bytes(), [&[0x23][..], &t, &aa, &[0xbb; 16], &[8; 8]].concat());
         assert_eq!(Key::FirstEvent(tenant).bytes(), [&[0x42][..], &t].concat());
-        let cursor = Cursor { index: 6, ordinal: 8 };
+        let cursor = Cursor::new(6, 8);
         let of_trigger = Key::TriggerEvent(tenant, cursor).bytes();
-        assert_eq!(of_trigger, [&[0x43][..], &t, &[0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 8]].concat());
+        assert_eq!(
+            of_trigger,
+            [&[0x43][..], &t, &[0; 4], &[0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 8]].concat()
+        );
         assert_eq!(cursor_of(&of_trigger[5..]).unwrap(), cursor);
         let trigger = TriggerId([0xcc; 16]);
         assert_eq!(Key::Trigger(tenant, trigger).bytes(), [&[0x50][..], &t, &[0xcc; 16]].concat());
@@ -330,23 +337,23 @@ mod tests {
         let due = Key::Due(tenant, Timestamp(256), delivery).bytes();
         assert_eq!(due, [&[0x54][..], &t, &at, &d].concat());
         assert_eq!(due_of(&due).unwrap(), (Timestamp(256), delivery));
-        let dead = Key::Dead(tenant, Timestamp(256), delivery).bytes();
+        let dead = Key::DeadLetter(tenant, Timestamp(256), delivery).bytes();
         assert_eq!(dead, [&[0x55][..], &t, &at, &d].concat());
         assert_eq!(delivery_of(&due).unwrap(), delivery);
         let receipt = Key::Receipt(tenant, 5, [7; 32]);
         assert_eq!(receipt.bytes(), [&[0x30][..], &t, &[0, 0, 0, 5], &[7; 32]].concat());
-        let event = Key::Event(tenant, Cursor { index: 6, ordinal: 8 });
+        let event = Key::Event(tenant, Cursor::new(6, 8));
         assert_eq!(
             event.bytes(),
-            [&[0x40][..], &t, &[0, 0, 0, 0, 0, 0, 0, 6], &[0, 0, 0, 8]].concat()
+            [&[0x40][..], &t, &[0; 4], &[0, 0, 0, 0, 0, 0, 0, 6], &[0, 0, 0, 8]].concat()
         );
     }
 
     #[test]
-    fn the_end_of_a_prefix_lies_above_all_its_keys() {
-        assert_eq!(after(&[0x20, 0, 0, 0, 1]), [0x20, 0, 0, 0, 2]);
-        assert_eq!(after(&[0x20, 0, 0, 0, 0xff]), [0x20, 0, 0, 1]);
-        assert_eq!(after(&[0xff]), Vec::<u8>::new());
+    fn prefix_end_lies_above_all_keys() {
+        assert_eq!(prefix_end(&[0x20, 0, 0, 0, 1]), [0x20, 0, 0, 0, 2]);
+        assert_eq!(prefix_end(&[0x20, 0, 0, 0, 0xff]), [0x20, 0, 0, 1]);
+        assert_eq!(prefix_end(&[0xff]), Vec::<u8>::new());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The rows of `state/`: their keys, and typed reading of their values.
-//! What the rows mean is the model's; who writes them is `apply`, alone.
+//! The rows of `state/`: their keys, the RocksDB instance, and typed reads. Only `apply`
+//! writes rows.
 
 pub mod key;
 pub mod state;

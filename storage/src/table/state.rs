@@ -1,6 +1,8 @@
-//! `state/`: the RocksDB instance that holds every row, without a write-ahead
-//! log. After a crash it is what its last flush was; the Raft log replays the
-//! rest. What the rows mean is not known here.
+//! `state/`: the RocksDB instance with all rows.
+//!
+//! It has no write-ahead log of its own. After a crash it is at its last flush, and the
+//! Raft log replays the rest. Position and rows are written in one batch, so the state always
+//! corresponds to one log index.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,20 +15,20 @@ use rocksdb::{
 
 use crate::change::RowWrite;
 use crate::error::{Error, Result};
-use crate::table::key::{Key, after};
+use crate::table::key::{Key, prefix_end};
 use crate::table::view::View;
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
 
-/// An open state.
+/// An open state store.
 pub(crate) struct State {
     db: DB,
     // Dropped after the database is closed.
     folder: RetiringFolder,
 }
 
-/// A folder that is removed once nobody uses it, if it was superseded.
+/// The state's folder. Removed on drop if the state was superseded.
 struct RetiringFolder {
     path: PathBuf,
     retired: AtomicBool,
@@ -38,14 +40,14 @@ impl Drop for RetiringFolder {
             && let Err(error) = std::fs::remove_dir_all(&self.path)
         {
             // The next start removes it.
-            tracing::warn!(path = %self.path.display(), %error, "a superseded state stays behind");
+            tracing::warn!(path = %self.path.display(), %error, "superseded state not removed");
         }
     }
 }
 
 impl State {
-    /// Opens the state at `path`, making an empty one if there is none. `env`
-    /// replaces the file system, for simulation.
+    /// Opens the state at `path`, or creates an empty one. `env` replaces the file system in
+    /// simulations.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let options = options(env).map_err(Error::engine("set up state"))?;
         let db = DB::open(&options, path).map_err(Error::engine("open state"))?;
@@ -53,76 +55,77 @@ impl State {
         Ok(Self { db, folder })
     }
 
-    /// The folder that this state lives in.
+    /// The folder of this state.
     pub(crate) fn path(&self) -> &Path {
         &self.folder.path
     }
 
-    /// Ends the engine's own threads. Nothing may be written afterwards.
+    /// Stops RocksDB's background threads. No write may follow.
     pub(crate) fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
-        // Whoever drops the last reader may do so while the process tears down what
-        // RocksDB needs for that: nobody does.
+        // Leaks one reference on purpose. The last drop closes RocksDB, which must not happen
+        // while the process tears down its statics.
         std::mem::forget(Arc::clone(self));
     }
 
-    /// Another state took this one's place: its folder goes when its last reader does.
+    /// Marks this state as superseded. The last drop removes its folder.
     pub(crate) fn retire(&self) {
         self.folder.retired.store(true, Ordering::Relaxed);
     }
 
-    /// The state as of now, for several reads that must agree.
-    pub(crate) fn at_once(&self) -> Frozen<'_> {
-        Frozen(self.db.snapshot())
+    /// A snapshot of the state, for several reads that must be consistent.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot(self.db.snapshot())
     }
 
-    /// All of `batch` or nothing becomes visible. Not durable until [`Self::flush`].
+    /// Writes `batch` atomically. Not durable until [`Self::flush`].
     pub(crate) fn write(&self, batch: WriteBatch) -> Result<()> {
         let mut options = rocksdb::WriteOptions::default();
         options.disable_wal(true);
         self.db.write_opt(batch, &options).map_err(Error::engine("write state"))
     }
 
-    /// Makes everything written so far durable. With one column family this is
-    /// a prefix of history, position included.
+    /// Makes all earlier writes durable. With one column family, the durable state is always
+    /// a prefix of the writes.
     pub(crate) fn flush(&self) -> Result<()> {
         self.db.flush().map_err(Error::engine("flush state"))
     }
 
-    /// A copy of the present state in `target` by hard links; flushes first.
+    /// Flushes, then copies the state to the folder `target` by hard links.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<()> {
         rocksdb::checkpoint::Checkpoint::new(&self.db)
             .and_then(|checkpoint| checkpoint.create_checkpoint(target))
             .map_err(Error::engine("checkpoint state"))
     }
 
-    /// Rows from `start` up to, not including, `end` (no bound when empty), in key order.
+    /// Rows from `start` up to, and not including, `end`, in key order. An empty `end` is no
+    /// bound.
     pub(crate) fn range<'a>(
         &'a self,
         start: &[u8],
         end: &[u8],
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
         self.db
-            .iterator_opt(from(start), below(end))
+            .iterator_opt(forward_from(start), upper_bounded(end))
             .map(|row| row.map_err(Error::engine("read state")))
     }
 
-    /// Rows before `end` that are not before `start`, the last first.
+    /// The same rows in reverse order.
     pub(crate) fn range_back<'a>(
         &'a self,
         start: &[u8],
         end: &[u8],
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
-        let mut options = below(end);
+        let mut options = upper_bounded(end);
         options.set_iterate_lower_bound(start.to_vec());
         self.db
             .iterator_opt(IteratorMode::End, options)
             .map(|row| row.map_err(Error::engine("read state")))
     }
 
-    /// Runs `read` on a frozen picture of the state, and `taken` once it is
-    /// frozen: from then on writes go on without showing in it.
-    pub(crate) fn frozen<T>(
+    /// Takes a snapshot, calls `taken`, then runs `read` on all rows of the snapshot. Later
+    /// writes do not show in it.
+    pub(crate) fn with_snapshot<T>(
         self: &Arc<Self>,
         taken: impl FnOnce(),
         read: impl FnOnce(&mut dyn Iterator<Item = Result<Row>>) -> T,
@@ -141,26 +144,26 @@ impl State {
 /// Key and value of a row.
 pub(crate) type Row = (Box<[u8]>, Box<[u8]>);
 
-/// A state as of one instant.
-pub(crate) struct Frozen<'a>(SnapshotWithThreadMode<'a, DB>);
+/// A consistent snapshot of a state.
+pub(crate) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
 
-impl View for Frozen<'_> {
+impl View for Snapshot<'_> {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         self.0.get(key.bytes()).map_err(Error::engine("read state"))
     }
 
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let rows = self.0.iterator_opt(from(prefix), below(&after(prefix)));
-        plain(rows, most)
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let end = upper_bounded(&prefix_end(prefix));
+        collect_rows(self.0.iterator_opt(forward_from(prefix), end), limit)
     }
 }
 
-fn from(start: &[u8]) -> IteratorMode<'_> {
+fn forward_from(start: &[u8]) -> IteratorMode<'_> {
     IteratorMode::From(start, Direction::Forward)
 }
 
-/// Options of an iterator that ends before `end`; empty is no end.
-fn below(end: &[u8]) -> ReadOptions {
+/// Options of an iterator that ends before `end`. An empty `end` is no bound.
+fn upper_bounded(end: &[u8]) -> ReadOptions {
     let mut options = ReadOptions::default();
     if !end.is_empty() {
         options.set_iterate_upper_bound(end.to_vec());
@@ -168,12 +171,12 @@ fn below(end: &[u8]) -> ReadOptions {
     options
 }
 
-fn plain(
+fn collect_rows(
     rows: impl Iterator<Item = std::result::Result<Row, rocksdb::Error>>,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let plain = |(key, value): Row| (key.into_vec(), value.into_vec());
-    rows.take(most).map(|row| row.map(plain).map_err(Error::engine("read state"))).collect()
+    let into_vecs = |(key, value): Row| (key.into_vec(), value.into_vec());
+    rows.take(limit).map(|row| row.map(into_vecs).map_err(Error::engine("read state"))).collect()
 }
 
 impl View for State {
@@ -181,8 +184,9 @@ impl View for State {
         self.db.get(key.bytes()).map_err(Error::engine("read state"))
     }
 
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        plain(self.db.iterator_opt(from(prefix), below(&after(prefix))), most)
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let end = upper_bounded(&prefix_end(prefix));
+        collect_rows(self.db.iterator_opt(forward_from(prefix), end), limit)
     }
 }
 
@@ -199,15 +203,15 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(BLOCK_CACHE_BYTES));
     table.set_bloom_filter(10.0, false);
-    // In small parts: a filter or index larger than a shard of the cache would never
-    // stay in it, and be read and checked again for every row.
+    // Partitioned index and filters: a block larger than a cache shard would never stay in
+    // the cache, and every read would load it again.
     table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     table.set_partition_filters(true);
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_top_level_index_and_filter(true);
     let mut options = rocksdb::Options::default();
     if let Some(env) = env {
-        // In simulation a dropped state is a crashed one.
+        // In simulations, dropping a state models a crash.
         options = options.get_options_from_string("avoid_flush_during_shutdown=true")?;
         options.set_env(env);
     }

@@ -1,14 +1,15 @@
-//! Typed reading of rows, from wherever the bytes come: the state itself, or
-//! the state as an undecided batch would leave it. Nothing here writes.
+//! Typed reads of rows. The trait [`View`] has two sources: the state itself, or a draft, the
+//! state plus the changes of a batch that is not committed yet.
 
 use crate::codec::{self, Record};
 use crate::error::Result;
-use crate::model::access::Rules;
+use crate::model::access::{Access, Rules};
 use crate::model::analytics::{RecallStats, Usage};
 use crate::model::cluster::Cluster;
+use crate::model::decay::{Decay, heat};
 use crate::model::delivery::{Delivery, DeliveryId, Outbox};
 use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::heat::{Anchor, Cooling, heat};
+use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
@@ -18,29 +19,29 @@ use crate::model::tick::Tick;
 use crate::model::trigger::Trigger;
 use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
-/// A consistent set of rows.
+/// Read access to rows.
 pub trait View {
-    /// The bytes under `key`, if there are any.
+    /// The value of `key`, if the row exists.
     ///
     /// # Errors
     /// When the engine fails.
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>>;
 
-    /// Rows whose keys begin with `prefix`, in key order, `most` of them at most.
+    /// The first `limit` rows whose keys begin with `prefix`, in key order.
     ///
     /// # Errors
     /// When the engine fails.
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
-    /// The record under `key`.
+    /// The decoded record of `key`.
     ///
     /// # Errors
-    /// When the engine fails or the bytes are corrupt; so for every method below.
+    /// When the engine fails or the bytes are corrupt. The same holds for all methods below.
     fn record<R: Record>(&self, key: &Key) -> Result<Option<R>> {
         self.bytes(key)?.map(|bytes| codec::decode(&bytes)).transpose()
     }
 
-    /// The cluster's identity, once it has formed.
+    /// The cluster, once it is bootstrapped.
     fn cluster(&self) -> Result<Option<Cluster>> {
         self.record(&Key::Cluster)
     }
@@ -50,17 +51,17 @@ pub trait View {
         self.record(&Key::Tenant(tenant))
     }
 
-    /// A memory's text row.
+    /// The text row of a memory.
     fn memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
         self.record(&Key::Memory(tenant, id))
     }
 
-    /// A memory's anchor.
+    /// The anchor of a memory.
     fn anchor(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Anchor>> {
         self.record(&Key::Anchor(tenant, id))
     }
 
-    /// A tenant's last tick, as of its present configuration if there was none yet.
+    /// A tenant's last tick, or the state before its first tick. `None` for unknown tenants.
     fn tick(&self, id: TenantId) -> Result<Option<Tick>> {
         if let Some(tick) = self.record(&Key::Tick(id))? {
             return Ok(Some(tick));
@@ -69,19 +70,29 @@ pub trait View {
         Ok(tenant.map(|tenant| Tick::none(tenant.created_at, &tenant.thermo)))
     }
 
-    /// What is known of a tenant's recalls.
+    /// Recall statistics of a tenant.
     fn recall_stats(&self, tenant: TenantId) -> Result<RecallStats> {
         Ok(self.record(&Key::RecallStats(tenant))?.unwrap_or_default())
     }
 
-    /// What a tenant used in a month.
+    /// Usage of a tenant in one month.
     fn usage(&self, tenant: TenantId, month: u32) -> Result<Usage> {
         Ok(self.record(&Key::Usage(tenant, month))?.unwrap_or_default())
     }
 
-    /// A tenant's access rules.
+    /// Access rules of a tenant.
     fn access_rules(&self, tenant: TenantId) -> Result<Rules> {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
+    }
+
+    /// The namespaces that a key may access. None if the key was deleted while rules exist.
+    fn access_of_key(&self, tenant: TenantId, id: KeyId) -> Result<Access> {
+        let rules = self.access_rules(tenant)?;
+        if rules.rules.is_empty() {
+            return Ok(Access::default());
+        }
+        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
+        Ok(key.map_or_else(Access::none, |key| rules.access_of(id, &key.name, key.role)))
     }
 
     /// A trigger.
@@ -89,7 +100,7 @@ pub trait View {
         self.record(&Key::Trigger(tenant, id))
     }
 
-    /// How many deliveries a tenant has.
+    /// Delivery counts of a tenant.
     fn outbox(&self, tenant: TenantId) -> Result<Outbox> {
         Ok(self.record(&Key::Outbox(tenant))?.unwrap_or_default())
     }
@@ -99,7 +110,7 @@ pub trait View {
         self.record(&Key::Delivery(tenant, id))
     }
 
-    /// A tenant's keys in order of their ids.
+    /// A tenant's API keys in order of their ids.
     fn api_keys(&self, tenant: TenantId) -> Result<Vec<(KeyId, ApiKey)>> {
         let rows = self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?;
         let key = |(key, row): &(Vec<u8>, Vec<u8>)| {
@@ -108,17 +119,17 @@ pub trait View {
         rows.iter().map(key).collect()
     }
 
-    /// The edges of a memory, the strongest first.
+    /// The edges of a memory by descending weight, ties in key order.
     fn edges(&self, tenant: TenantId, id: MemoryId) -> Result<Vec<Edge>> {
         let rows = self.rows(&edges_of(tenant, id), EDGES_MAX)?;
         let edges = rows.iter().map(|(_, row)| codec::decode(row));
         let mut edges = edges.collect::<Result<Vec<Edge>>>()?;
-        // A stable sort of rows in key order: the same everywhere.
+        // A stable sort of rows in key order gives the same order on every node.
         edges.sort_by(|left, right| right.weight.total_cmp(&left.weight));
         Ok(edges)
     }
 
-    /// The receipt of a key hash: today's generation or yesterday's.
+    /// The receipt of a key hash, of today or yesterday.
     fn receipt(
         &self,
         tenant: TenantId,
@@ -142,7 +153,7 @@ pub trait View {
     ) -> Result<Option<MemoryRecord>> {
         let Some(memory) = self.memory(tenant, id)? else { return Ok(None) };
         let Some(anchor) = self.anchor(tenant, id)? else { return Ok(None) };
-        let heat = heat(&anchor, Cooling::of(&memory, thermo), now);
+        let heat = heat(&anchor, Decay::of(&memory, thermo), now);
         Ok(Some(MemoryRecord { id, memory, anchor, heat }))
     }
 }

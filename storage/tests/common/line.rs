@@ -1,4 +1,4 @@
-//! How golden scripts read a command. Not what they print of it.
+//! Parses a line of a golden script into a command.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, BulkFilter, Command, MemoryPatch, Signal, TriggerPatch};
+use storage::{Action, BulkFilter, Command, EdgeRef, MemoryPatch, Signal, TriggerPatch};
 
-use crate::common::{DIMENSION, TENANT, command, form, new_memory, vector};
+use crate::common::{DIMENSION, TENANT, bootstrap, command, new_memory, vector};
 
-/// The words of a command line; double quotes hold words together.
+/// The words and the settings `name=value` of a line. Double quotes enclose spaces.
 pub struct Line {
     pub words: Vec<String>,
     pub settings: BTreeMap<String, String>,
@@ -50,8 +50,8 @@ impl Line {
         MemoryId([self.words[1].as_bytes()[0]; 16])
     }
 
-    fn admit(&self) -> Action {
-        let incarnation = [self.get("life").unwrap(); 16];
+    fn add_member(&self) -> Action {
+        let incarnation = [self.get("incarnation").unwrap(); 16];
         Action::AddMember { node: self.get("node").unwrap(), incarnation }
     }
 
@@ -67,12 +67,12 @@ impl Line {
 
     pub fn command(&self) -> Command {
         let action = match self.words[0].as_str() {
-            "form" => return form(DIMENSION),
-            "stamp" => return Command::background(Action::AdvanceClock),
+            "bootstrap" => return bootstrap(DIMENSION),
+            "advance-clock" => return Command::background(Action::AdvanceClock),
             "expire" => return Command::background(Action::Expire),
             "verify" => return Command::background(Action::Verify),
-            "admit" => return Command::background(self.admit()),
-            "dismiss" => {
+            "add-member" => return Command::background(self.add_member()),
+            "remove-member" => {
                 let node = self.get("node").unwrap();
                 return Command::background(Action::RemoveMember { node });
             }
@@ -87,13 +87,13 @@ impl Line {
             }
             "update-each" => Action::UpdateMemories(self.ids(), self.patch()),
             "feedback" => Action::GiveFeedback(self.id(), self.signal()),
-            "relate" => Action::CreateEdge(self.ids()[0], self.ids()[1], self.words[3].clone()),
-            "unrelate" => Action::DeleteEdge(self.ids()[0], self.ids()[1], self.words[3].clone()),
+            "relate" => Action::CreateEdge(self.edge()),
+            "unrelate" => Action::DeleteEdge(self.edge()),
             "recall" => return Command::background(Action::RecordReport(self.report())),
             "configure" => Action::UpdateSettings(self.changes()),
             "trigger" => Action::CreateTrigger(self.trigger_id(), Box::new(self.trigger())),
-            // A batch of memories of 40 kB each.
-            "large" => Action::CreateMemories(self.large(self.words[1].parse().unwrap())),
+            // Each memory has a label of 36 kB.
+            "create-large" => Action::CreateMemories(self.large(self.words[1].parse().unwrap())),
             "trigger-update" => {
                 Action::UpdateTrigger(self.trigger_id(), Box::new(self.trigger_patch()))
             }
@@ -109,10 +109,9 @@ impl Line {
         let receipt = key.map(|key| ReceiptRequest {
             key: [key.as_bytes()[0]; 32],
             body_hash: [self.settings.get("body").map_or(0, |body| body.as_bytes()[0]); 32],
-            status: 201,
         });
         let command = Command { receipt, ..command(action) };
-        // Of a trigger also nobody's, as those of a service are.
+        // A trigger without an owner has no actor.
         match (&command.action, self.settings.get("owner")) {
             (Action::CreateTrigger(..), owner) => {
                 Command { actor: owner.map(|owner| self.key_id(owner)), ..command }
@@ -238,10 +237,15 @@ impl Line {
         Attempt { id: self.delivery_id(), number: self.words[3].parse().unwrap(), outcome }
     }
 
-    /// The memories that the words after the first name, one letter each.
+    /// The memories that one-letter words name.
     fn ids(&self) -> Vec<MemoryId> {
         let single = self.words[1..].iter().filter(|word| word.len() == 1);
         single.map(|word| MemoryId([word.as_bytes()[0]; 16])).collect()
+    }
+
+    fn edge(&self) -> EdgeRef {
+        let ids = self.ids();
+        EdgeRef { source: ids[0], target: ids[1], relation: self.words[3].clone() }
     }
 
     fn signal(&self) -> Signal {
@@ -262,7 +266,7 @@ impl Line {
         Report { node: 1, boot: 1, number: self.get("report").unwrap(), tenants: vec![tenant] }
     }
 
-    /// Settings by name, with a number or a word for each.
+    /// Settings by name, each with a number, a switch or `default`.
     fn changes(&self) -> Vec<(String, SettingValue)> {
         let value = |text: &String| match text.as_str() {
             "true" => SettingValue::Switch(true),

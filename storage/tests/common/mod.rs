@@ -1,4 +1,4 @@
-//! One engine driven by hand, as raft drives it: decide, encode, apply.
+//! One engine without Raft. A test decides, encodes and applies batches itself.
 
 use std::path::Path;
 
@@ -9,9 +9,12 @@ use storage::model::tenant::{ApiKey, KeyId, Role};
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, ApplyOutcome, Batch, Command, Decision, Draft, Entry, EntryBody, NewMemory, Options,
-    Reader, Writer, codec, decide,
+    Action, ApplyOutcome, Batch, Command, DecideError, Draft, Entry, EntryBody, NewMemory, Options,
+    Reader, Rejection, Reply, Writer, codec, decide,
 };
+
+/// A decided command: its reply, or the rule that rejected it.
+pub type Decision = Result<Reply, Rejection>;
 
 pub const TENANT: TenantId = TenantId(1);
 pub const MODEL: ModelId = ModelId([7; 8]);
@@ -25,7 +28,7 @@ pub fn vector(text: &str) -> Vector {
             components[(at + byte as usize) % DIMENSION] += f32::from(byte % 7) - 2.0;
         }
     }
-    Vector::quantise(MODEL, &components).expect("never zero: see the first component")
+    Vector::quantise(MODEL, &components).expect("never zero: every component starts at 0.01")
 }
 
 pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
@@ -44,8 +47,8 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
     }
 }
 
-/// Forms a cluster with vectors of `dimension` components.
-pub fn form(dimension: usize) -> Command {
+/// Creates a cluster with vectors of `dimension` components.
+pub fn bootstrap(dimension: usize) -> Command {
     let model = Model { id: MODEL, name: "test".into(), dimension: dimension as u32 };
     let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };
     let key = ApiKey {
@@ -65,7 +68,7 @@ pub fn command(action: Action) -> Command {
     Command { tenant: Some(TENANT), actor: None, receipt: None, action }
 }
 
-/// A replica, or the decider.
+/// The state of one node, as leader or as follower.
 pub struct Engine {
     pub writer: Writer,
     pub reader: Reader,
@@ -78,11 +81,11 @@ impl Engine {
         Self { writer, reader, counter: 0 }
     }
 
-    /// Decides commands into one batch, as of `now`.
+    /// Decides commands into one batch at the time `now`.
     pub fn decide(&mut self, now: Timestamp, commands: &[Command]) -> (Vec<Decision>, Batch) {
         let mut draft = Draft::new(&self.reader, now);
         let decisions =
-            commands.iter().map(|command| decide(&mut draft, command).unwrap()).collect();
+            commands.iter().map(|command| decided(decide(&mut draft, command))).collect();
         self.counter += 1;
         let term = self.reader.position().batch.term + u64::from(self.counter == 1);
         (decisions, draft.into_batch(BatchId { term, counter: self.counter }))
@@ -98,5 +101,13 @@ impl Engine {
     pub fn apply_at(&mut self, index: u64, bytes: Vec<u8>) -> ApplyOutcome {
         let log_id = index.to_be_bytes().to_vec();
         self.writer.apply(Entry { index, log_id, body: EntryBody::Batch(bytes) }).unwrap()
+    }
+}
+
+fn decided(result: Result<Reply, DecideError>) -> Decision {
+    match result {
+        Ok(reply) => Ok(reply),
+        Err(DecideError::Rejected(rejection)) => Err(rejection),
+        Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
     }
 }

@@ -1,38 +1,34 @@
-//! How golden scripts print what came of a command. Not how they read one.
+//! Prints the reply and the changes of a command for the golden scripts.
 
 use storage::model::cluster::Member;
 use storage::model::delivery::{DeliveryId, DeliveryStage};
 use storage::model::id::{MemoryId, Timestamp, TriggerId};
+use storage::model::journal::{DeliveryNext, EventKind, FiringResult};
 use storage::model::memory::MemoryRecord;
+use storage::model::receipt::WriteEffect;
 use storage::model::score::rounded;
 use storage::model::tick::{Stage, Tick};
 use storage::model::trigger::{Notification, SealedSecret, TriggerAction};
-use storage::{Change, Decision, Reply};
+use storage::{Change, Reply};
+
+use crate::common::Decision;
 
 pub fn name(id: MemoryId) -> char {
     char::from(id.0[0])
-}
-
-/// The letter of an id, that and a number for a delivery, anything else as it stands.
-pub fn short(text: &str) -> String {
-    if let Ok(id) = text.parse() {
-        return delivery(id);
-    }
-    text.parse().map_or_else(|_| text.to_owned(), |id| name(id).to_string())
 }
 
 fn trigger(id: TriggerId) -> char {
     char::from(id.0[0])
 }
 
-/// By which secrets its requests are signed.
-fn signed(action: &TriggerAction) -> String {
+/// The URL of a webhook, and the secrets that sign its requests.
+fn webhook(action: &TriggerAction) -> String {
     let text = |secret: &SealedSecret| String::from_utf8(secret.0.clone()).unwrap();
     match action {
         TriggerAction::Webhook { url, secret: Some(secret), retiring } => {
             let retiring = retiring.as_ref().map(|(secret, until)| (text(secret), time(*until)));
-            let also = retiring.map(|(secret, until)| format!(" and {secret} until {until}"));
-            format!(" {url} signed by {}{}", text(secret), also.unwrap_or_default())
+            let second = retiring.map(|(secret, until)| format!(" and {secret} until {until}"));
+            format!(" {url} signed by {}{}", text(secret), second.unwrap_or_default())
         }
         TriggerAction::Webhook { url, .. } => format!(" {url}"),
         _ => String::new(),
@@ -48,7 +44,7 @@ pub fn time(at: Timestamp) -> String {
     format!("{}h+{}", at.0 / hour, at.0 % hour)
 }
 
-pub fn shown(record: &MemoryRecord) -> String {
+pub fn memory_text(record: &MemoryRecord) -> String {
     let memory = &record.memory;
     let mut text = format!(
         "{} {:?} {} in {} heat={} anchor={}@{}",
@@ -73,19 +69,19 @@ pub fn shown(record: &MemoryRecord) -> String {
     text
 }
 
-pub fn told(decision: &Decision) -> String {
+pub fn outcome(decision: &Decision) -> String {
     match decision {
         Ok(Reply::Memories(memories)) => {
-            format!("done: {}", memories.iter().map(shown).collect::<Vec<_>>().join(", "))
+            format!("done: {}", memories.iter().map(memory_text).collect::<Vec<_>>().join(", "))
         }
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
         Ok(Reply::Settings(_)) => "configured".into(),
-        Ok(Reply::Bulk(outcomes)) => {
-            let one = |outcome: &Result<(), _>| match outcome {
+        Ok(Reply::Bulk(results)) => {
+            let one = |result: &Result<(), _>| match result {
                 Ok(()) => "done".to_owned(),
-                Err(rejection) => format!("refused: {rejection}"),
+                Err(rejection) => format!("rejected: {rejection}"),
             };
-            outcomes.iter().map(one).collect::<Vec<_>>().join(", ")
+            results.iter().map(one).collect::<Vec<_>>().join(", ")
         }
         Ok(Reply::Feedback(feedback)) => format!(
             "heat {:.4} to {:.4}, stability {} to {}",
@@ -94,7 +90,7 @@ pub fn told(decision: &Decision) -> String {
             feedback.stability_before,
             feedback.stability_after
         ),
-        Ok(Reply::ApiKey(_, key)) => format!("key {} may {}", key.name, key.role.name()),
+        Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
         Ok(Reply::Rule(rule)) => format!("rule {} for {}", rule.number, rule.namespace),
         Ok(Reply::Edge { edge, is_new }) => format!(
             "{} -{}- {}{}",
@@ -103,34 +99,40 @@ pub fn told(decision: &Decision) -> String {
             name(edge.target),
             if *is_new { " is new" } else { "" }
         ),
-        Ok(Reply::Replayed { status, memories }) => {
+        Ok(Reply::Replayed(memories)) => {
             let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
-                Some(record) => shown(record),
-                None => format!("{} is gone", name(*id)),
+                Some(record) => memory_text(record),
+                None => format!("{} is removed", name(*id)),
             };
-            format!(
-                "replayed {status}: {}",
-                memories.iter().map(one).collect::<Vec<_>>().join(", ")
-            )
+            format!("replayed: {}", memories.iter().map(one).collect::<Vec<_>>().join(", "))
         }
         Ok(Reply::Trigger(id, row, firings)) => {
             let off = if row.enabled { "" } else { ", disabled" };
             format!("trigger {} has fired {} times{off}", trigger(*id), firings.count)
         }
+        Ok(Reply::ReplayedTriggerGone(id)) => format!("trigger {} is removed", trigger(*id)),
         Ok(Reply::ReplayedDeliveries { count, .. }) => format!("{count} replayed"),
         Ok(Reply::WithNotifications(reply, notifications)) => {
-            let said =
-                |said: &Notification| format!("; {} says {:?}", said.trigger_name, said.message);
-            told(&Ok((**reply).clone())) + &notifications.iter().map(said).collect::<String>()
+            let one = |notification: &Notification| {
+                format!("; {} notifies {:?}", notification.trigger_name, notification.message)
+            };
+            outcome(&Ok((**reply).clone())) + &notifications.iter().map(one).collect::<String>()
         }
         Ok(Reply::Done) => "done".into(),
         Ok(Reply::VerifyMark(number)) => format!("marked {number}"),
-        Ok(Reply::Partial) => "done in part".into(),
-        Err(rejection) => format!("refused: {rejection}"),
+        Ok(Reply::Partial) => "partial".into(),
+        Err(rejection) => format!("rejected: {rejection}"),
     }
 }
 
-pub fn fact(change: &Change) -> String {
+fn effect_text(effect: &WriteEffect) -> String {
+    match effect {
+        WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
+        WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
+    }
+}
+
+pub fn change_text(change: &Change) -> String {
     match change {
         Change::ClusterPut(cluster) => {
             let member = |member: &Member| {
@@ -143,7 +145,7 @@ pub fn fact(change: &Change) -> String {
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
         Change::MemoryPut(_, id, memory) => format!(
-            "memory {} reads {:?} updated {}",
+            "memory {} label {:?} updated {}",
             name(*id),
             memory.label,
             time(memory.updated_at)
@@ -152,31 +154,29 @@ pub fn fact(change: &Change) -> String {
             format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
         }
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
-        Change::MemoryRemoved(_, id) => format!("memory {} is gone", name(*id)),
+        Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
         Change::ReceiptPut(_, day, key, receipt) => {
-            let ids: String = receipt.ids.iter().map(|id| name(*id)).collect();
-            format!("receipt {} of day {day}: {} {ids}", char::from(key[0]), receipt.status)
+            format!("receipt {} of day {day}: {}", char::from(key[0]), effect_text(&receipt.effect))
         }
-        Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are gone"),
+        Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are removed"),
         Change::EventAppended(_, event) => {
-            let details = event.details.iter().map(|detail| short(detail));
-            let details = details.collect::<Vec<_>>().join(" ");
             let subject = event.subject.map_or('-', name);
-            format!("event {:?} {subject} {details}", event.kind).trim_end().into()
+            let (kind, details) = event_kind(&event.kind);
+            format!("event {kind} {subject} {details}").trim_end().into()
         }
         Change::EventsTrimmed(_, before) => {
-            format!("events before {}.{} are gone", before.index, before.ordinal)
+            format!("events before {}.{} are removed", before.index, before.ordinal)
         }
-        Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is gone", tenant.0),
+        Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is removed", tenant.0),
         Change::RulesPut(_, rules) => format!("{} access rules", rules.rules.len()),
         Change::TriggerPut(..)
         | Change::TriggerRemoved(..)
         | Change::FiringsPut(..)
         | Change::OutboxPut(..)
         | Change::DeliveryPut(..)
-        | Change::DeliveryRemoved(..) => fact_of_triggers(change),
+        | Change::DeliveryRemoved(..) => trigger_change_text(change),
         Change::VerifyMark(number) => format!("verify mark {number}"),
-        Change::TickPut(_, tick) => told_of_tick(tick),
+        Change::TickPut(_, tick) => tick_text(tick),
         Change::RecallStatsPut(_, stats) => {
             let recalls: u64 = stats.types.iter().map(|of_type| of_type.recalls).sum();
             format!("statistics: {recalls} recalls, {} searches", stats.searches)
@@ -184,7 +184,9 @@ pub fn fact(change: &Change) -> String {
         Change::UsagePut(_, month, usage) => {
             format!("{} requests in month {month}", usage.requests)
         }
-        Change::LastReportPut(node, last) => format!("report {} of node {node} is in", last.number),
+        Change::LastReportPut(node, last) => {
+            format!("report {} of node {node} is recorded", last.number)
+        }
         Change::EdgePut(_, edge) => format!(
             "edge {} -{}- {} of weight {}",
             name(edge.source),
@@ -193,33 +195,89 @@ pub fn fact(change: &Change) -> String {
             edge.weight
         ),
         Change::EdgeRemoved(_, source, target, _) => {
-            format!("an edge of {} and {} is gone", name(*source), name(*target))
+            format!("an edge of {} and {} is removed", name(*source), name(*target))
         }
     }
 }
 
-fn told_of_tick(tick: &Tick) -> String {
+/// Name and details of an event.
+fn event_kind(kind: &EventKind) -> (&'static str, String) {
+    match kind {
+        EventKind::Created => ("Created", String::new()),
+        EventKind::Updated { fields } => {
+            let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
+            ("Updated", names.join(" "))
+        }
+        EventKind::Deleted { label } => ("Deleted", label.clone()),
+        EventKind::Archived => ("Archived", String::new()),
+        EventKind::Restored => ("Restored", String::new()),
+        EventKind::Cooled => ("Cooled", String::new()),
+        EventKind::Warmed => ("Warmed", String::new()),
+        EventKind::Feedback { signal } => ("Feedback", signal.name().into()),
+        EventKind::EdgeCreated { other, relation } => {
+            ("EdgeCreated", format!("{} {relation}", name(*other)))
+        }
+        EventKind::EdgeDeleted { other, relation } => {
+            ("EdgeDeleted", format!("{} {relation}", name(*other)))
+        }
+        EventKind::Activity(activity) => ("Activity", activity.action.clone()),
+        EventKind::TriggerFired(fired) => {
+            let (event, action) = (fired.event.name(), fired.action.name());
+            let head =
+                format!("{} {} {event} {action}", trigger(fired.trigger), fired.trigger_name);
+            ("TriggerFired", format!("{head} {} {}", fired.label, result(&fired.result)))
+        }
+        EventKind::Delivered { delivery: id, attempt, status } => {
+            ("Delivered", format!("{} {attempt} {status}", delivery(*id)))
+        }
+        EventKind::DeliveryFailed { delivery: id, attempt, reason, next } => {
+            let next = match next {
+                DeliveryNext::Retry { after_micros } => {
+                    format!("retry in {} s", after_micros / Timestamp::SECOND_MICROS)
+                }
+                DeliveryNext::DeadLettered => "dead-lettered".into(),
+                DeliveryNext::TriggerDisabled => "dead-lettered, trigger disabled".into(),
+            };
+            ("DeliveryFailed", format!("{} {attempt} {reason} {next}", delivery(*id)))
+        }
+        EventKind::FiringsSkipped { count } => ("FiringsSkipped", count.to_string()),
+    }
+}
+
+fn result(result: &FiringResult) -> String {
+    match result {
+        FiringResult::HeatChanged { from, to } => {
+            format!("heat {} to {}", rounded(*from), rounded(*to))
+        }
+        FiringResult::Tagged { tag } => tag.clone(),
+        FiringResult::Notified { message } => message.clone(),
+        FiringResult::Enqueued { delivery: id } => delivery(*id),
+        other => format!("{other:?}"),
+    }
+}
+
+fn tick_text(tick: &Tick) -> String {
     let stage = match tick.stage {
-        Stage::Judging(_) => "judging",
+        Stage::Evaluating(_) => "evaluating",
         Stage::Archiving(_) => "archiving",
         Stage::Done => "done",
     };
     format!("tick {} from {} until {}: {stage}", tick.number, time(tick.from), time(tick.until))
 }
 
-fn fact_of_triggers(change: &Change) -> String {
+fn trigger_change_text(change: &Change) -> String {
     match change {
         Change::TriggerPut(_, id, row) => {
             let off = if row.enabled { "" } else { ", disabled" };
-            let (event, action) = (row.event.name(), row.action.name());
-            let signed = signed(&row.action);
+            let (event, action) = (row.event.name(), row.action.kind().name());
+            let webhook = webhook(&row.action);
             format!(
-                "trigger {} is number {}, {event} {action}{signed}{off}",
+                "trigger {} is number {}, {event} {action}{webhook}{off}",
                 trigger(*id),
                 row.number
             )
         }
-        Change::TriggerRemoved(_, id) => format!("trigger {} is gone", trigger(*id)),
+        Change::TriggerRemoved(_, id) => format!("trigger {} is removed", trigger(*id)),
         Change::FiringsPut(_, id, firings) => {
             let (count, total) = (firings.count, firings.total);
             format!("trigger {} has fired {count} times, {total} in all", trigger(*id))
@@ -240,7 +298,7 @@ fn fact_of_triggers(change: &Change) -> String {
                 row.attempts
             )
         }
-        Change::DeliveryRemoved(_, id, _) => format!("delivery {} is gone", delivery(*id)),
+        Change::DeliveryRemoved(_, id, _) => format!("delivery {} is removed", delivery(*id)),
         _ => String::new(),
     }
 }

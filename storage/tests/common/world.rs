@@ -1,15 +1,16 @@
-//! The naive model that the engine is compared with: what memories are, as simply as can
-//! be said, and random commands with what they must answer.
+//! A naive model of the engine: memories in a map, random commands, and the outcome that each
+//! command must have.
 
 use std::collections::BTreeMap;
 
 use storage::model::analytics::{Report, TenantReport, Usage};
-use storage::model::heat::{Anchor, Cooling, heat};
+use storage::model::decay::{Decay, heat};
+use storage::model::heat::Anchor;
 use storage::model::id::{MemoryId, Timestamp};
 use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::thermo::Thermo;
-use storage::{Action, Command, MemoryPatch, Signal};
+use storage::{Action, Command, EdgeRef, MemoryPatch, Signal};
 
 use crate::common::{Engine, TENANT, command, new_memory, vector};
 
@@ -53,40 +54,43 @@ impl Random {
     }
 }
 
-/// What a memory is, as simply as can be said.
+/// A memory of the naive model.
 #[derive(Clone)]
-pub struct Naive {
+pub struct NaiveMemory {
     pub memory: Memory,
     pub anchor: Anchor,
     pub text_for_vector: String,
 }
 
+/// The naive model of one tenant.
 #[derive(Default)]
 pub struct World {
-    pub memories: BTreeMap<MemoryId, Naive>,
+    pub memories: BTreeMap<MemoryId, NaiveMemory>,
+    /// Body hash and memory of each used idempotency key.
     pub receipts: BTreeMap<u8, (u8, MemoryId)>,
+    /// The last number of a memory id or of a report.
     pub next: u64,
-    /// Memories that were ever stored.
+    /// The number of memories stored so far, with the deleted ones.
     pub created: u64,
 }
 
 impl World {
-    pub fn heat(naive: &Naive, now: Timestamp) -> f64 {
-        heat(&naive.anchor, Cooling::of(&naive.memory, &Thermo::default()), now)
+    pub fn heat(naive: &NaiveMemory, now: Timestamp) -> f64 {
+        heat(&naive.anchor, Decay::of(&naive.memory, &Thermo::default()), now)
     }
 
     pub fn command(&mut self, random: &mut Random) -> Command {
-        let known: Vec<MemoryId> = self.memories.keys().copied().collect();
-        let id = if known.is_empty() || random.chance(5) {
+        let ids: Vec<MemoryId> = self.memories.keys().copied().collect();
+        let id = if ids.is_empty() || random.chance(5) {
             MemoryId([0xff; 16])
         } else {
-            random.pick(&known)
+            random.pick(&ids)
         };
         match random.below(14) {
             0..=4 => {
                 self.next += 1;
                 let mut bytes = [0; 16];
-                // Ids in no order, as those of several nodes are.
+                // Ids come from several nodes, so they are not in order.
                 bytes[..8].copy_from_slice(&random.next().to_be_bytes());
                 bytes[8..].copy_from_slice(&self.next.to_be_bytes());
                 let mut new = new_memory(MemoryId(bytes), &random.text());
@@ -100,7 +104,6 @@ impl World {
                 let receipt = random.chance(30).then(|| ReceiptRequest {
                     key: [random.below(6) as u8; 32],
                     body_hash: [random.below(2) as u8; 32],
-                    status: 201,
                 });
                 Command { receipt, ..command(Action::CreateMemories(vec![new])) }
             }
@@ -120,13 +123,13 @@ impl World {
                 command(Action::UpdateMemory(id, patch))
             }
             8..=9 => command(Action::DeleteMemory(id)),
-            _ => self.warming(random, &known, id),
+            _ => self.warming(random, &ids, id),
         }
     }
 
-    /// A command whose effect the model takes from the engine: see [`World::learn`].
-    pub fn warming(&mut self, random: &mut Random, known: &[MemoryId], id: MemoryId) -> Command {
-        let other = if known.is_empty() { id } else { random.pick(known) };
+    /// A command whose effect the model copies from the engine: see [`World::copy_from`].
+    pub fn warming(&mut self, random: &mut Random, ids: &[MemoryId], id: MemoryId) -> Command {
+        let other = if ids.is_empty() { id } else { random.pick(ids) };
         match random.below(5) {
             0 => command(Action::AdvanceTick),
             1 => {
@@ -134,9 +137,11 @@ impl World {
                     [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
                 command(Action::GiveFeedback(id, random.pick(&signals)))
             }
-            2 if other != id => {
-                command(Action::CreateEdge(id, other, random.pick(&["uses", "needs"]).into()))
-            }
+            2 if other != id => command(Action::CreateEdge(EdgeRef {
+                source: id,
+                target: other,
+                relation: random.pick(&["uses", "needs"]).into(),
+            })),
             3 => command(Action::RestoreMemories(vec![id, other])),
             _ => {
                 self.next += 1;
@@ -155,16 +160,16 @@ impl World {
         }
     }
 
-    /// Takes over what the engine says of every memory: after commands that the model does
-    /// not follow. What they do stands in the golden scripts; here all replicas must agree.
-    pub fn learn(&mut self, engine: &Engine) {
+    /// Copies every memory from the engine, after commands that the model does not compute.
+    /// The golden scripts check their effects. Here all replicas must be equal.
+    pub fn copy_from(&mut self, engine: &Engine) {
         for (id, naive) in &mut self.memories {
             let found = engine.reader.get(TENANT, *id).unwrap().expect("it is in the model");
             (naive.memory, naive.anchor) = (found.memory, found.anchor);
         }
     }
 
-    /// What a command must answer, told in a word, and its effect on the model.
+    /// The outcome that a command must have. Applies its effect to the model.
     pub fn expect(&mut self, command: &Command, now: Timestamp) -> &'static str {
         if let Some(receipt) = &command.receipt
             && let Some((body, _)) = self.receipts.get(&receipt.key[0])
@@ -189,7 +194,7 @@ impl World {
                     archived_at: None,
                 };
                 let anchor = Anchor::fresh(new.initial_heat, now);
-                let naive = Naive { memory, anchor, text_for_vector: new.label.clone() };
+                let naive = NaiveMemory { memory, anchor, text_for_vector: new.label.clone() };
                 self.memories.insert(new.id, naive);
                 self.created += 1;
                 if let Some(receipt) = &command.receipt {
@@ -213,8 +218,8 @@ impl World {
                 }
             },
             Action::GiveFeedback(id, _) if !self.memories.contains_key(id) => "not found",
-            Action::CreateEdge(one, other, _)
-                if !self.memories.contains_key(one) || !self.memories.contains_key(other) =>
+            Action::CreateEdge(EdgeRef { source, target, .. })
+                if !self.memories.contains_key(source) || !self.memories.contains_key(target) =>
             {
                 "not found"
             }
@@ -223,8 +228,8 @@ impl World {
     }
 }
 
-fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
-    let (before, present) = (naive.memory.clone(), World::heat(naive, now));
+fn update(naive: &mut NaiveMemory, patch: &MemoryPatch, now: Timestamp) {
+    let (before, present_heat) = (naive.memory.clone(), World::heat(naive, now));
     let memory = &mut naive.memory;
     if let Some((label, _)) = &patch.label {
         memory.label.clone_from(label);
@@ -256,6 +261,6 @@ fn update(naive: &mut Naive, patch: &MemoryPatch, now: Timestamp) {
     if let Some(heat) = patch.current_heat {
         naive.anchor = Anchor { heat, at: now, ..naive.anchor };
     } else if cooling(memory) != cooling(&before) {
-        naive.anchor = Anchor { heat: present as f32, at: now, ..naive.anchor };
+        naive.anchor = Anchor { heat: present_heat as f32, at: now, ..naive.anchor };
     }
 }

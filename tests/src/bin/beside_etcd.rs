@@ -1,7 +1,7 @@
-//! Three nodes beside three members of etcd, for orientation: one generator, one disk,
-//! values of one size, loaded in turns. etcd is Debian's `etcd-server`, spoken to through
-//! its HTTP/JSON gateway without TLS; Hearth over HTTPS, with mutual TLS between nodes.
-//! What a create does beyond a put (words, vector, rules) is in its figure.
+//! Three nodes beside three members of etcd, for orientation: the same generator, disk and value
+//! size, loaded in turns. etcd is Debian's `etcd-server` behind its HTTP/JSON gateway without
+//! TLS. Hearth uses HTTPS, and mutual TLS between nodes. A create also indexes words and a
+//! vector and evaluates rules, which its figure includes.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -14,15 +14,15 @@ use reqwest::{Client, Method};
 use serde_json::json;
 use tempfile::TempDir;
 use tests::engine::random;
-use tests::{Cluster, Options, PATIENCE};
+use tests::{Cluster, Options, eventually};
 
-/// Bytes of a value.
+/// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
-/// Bytes of a label with which a create puts some as many into the log: the last line of
-/// the output says how many.
+/// Bytes of a label with which a create writes about as many bytes to the log. The last line of
+/// the output has the exact number.
 const LABEL_BYTES: usize = 700;
 const CLIENTS: [usize; 3] = [1, 16, 64];
-/// Turns of each system; the median counts.
+/// Turns of each system. The median is printed.
 const TURNS: usize = 5;
 const NODES: usize = 3;
 
@@ -37,19 +37,19 @@ struct Args {
     /// The etcd binary.
     #[arg(long)]
     etcd: String,
-    /// Seconds a turn.
+    /// Seconds per turn.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 }
 
-/// Something that stores.
+/// A system under load.
 #[derive(Clone)]
 enum Store {
     Hearth(Arc<Cluster>),
     Etcd(Arc<Etcd>),
 }
 
-/// Three members, ended with this.
+/// Three members, which end with this value.
 struct Etcd {
     members: Vec<Child>,
     urls: Vec<String>,
@@ -59,14 +59,12 @@ struct Etcd {
 impl Etcd {
     fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        // Held until all are known, so that no port is given twice.
-        let held: Vec<_> =
-            (0..2 * NODES).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let urls: Vec<String> = held
-            .iter()
-            .map(|port| format!("http://{}", port.local_addr().expect("an address")))
-            .collect();
-        drop(held);
+        // Bound until all are known, so that all ports differ.
+        let bind = |_| TcpListener::bind("127.0.0.1:0").expect("a port");
+        let bound: Vec<_> = (0..2 * NODES).map(bind).collect();
+        let url = |port: &TcpListener| format!("http://{}", port.local_addr().expect("an address"));
+        let urls: Vec<String> = bound.iter().map(url).collect();
+        drop(bound);
         let (peers, urls) = (&urls[..NODES], urls[NODES..].to_vec());
         let all = peers.iter().enumerate().map(|(at, peer)| format!("m{at}={peer}"));
         let all = all.collect::<Vec<_>>().join(",");
@@ -98,18 +96,18 @@ impl Drop for Etcd {
 }
 
 impl Store {
-    /// Stores through one node, over a connection of its own, until `end`.
+    /// Stores through one node, over its own connection, until `end`. Returns the latencies.
     async fn store(self, client: usize, end: Instant) -> Vec<Duration> {
-        let mut took = Vec::new();
+        let mut latencies = Vec::new();
         match self {
             Self::Hearth(cluster) => {
-                let (own, node) = (cluster.another_client(), cluster.at(client % NODES));
+                let (agent, node) = (cluster.new_agent(), cluster.at(client % NODES));
                 while Instant::now() < end {
                     let label = words(LABEL_BYTES);
-                    let ask = own.ask_at(&node, Method::POST, "/agent/nodes");
-                    let asked = Instant::now();
-                    ask.json(&json!({ "label": label })).send().await.ok();
-                    took.push(asked.elapsed());
+                    let create = agent.request(node, Method::POST, "/agent/nodes");
+                    let sent = Instant::now();
+                    create.json(&json!({ "label": label })).send().await.ok();
+                    latencies.push(sent.elapsed());
                 }
             }
             Self::Etcd(etcd) => {
@@ -118,26 +116,26 @@ impl Store {
                 while Instant::now() < end {
                     let (key, value) = (base64(18), base64(VALUE_BYTES));
                     let put = own.post(&url).json(&json!({ "key": key, "value": value }));
-                    let asked = Instant::now();
-                    let answer = put.send().await.expect("an answer");
-                    assert!(answer.status().is_success(), "{}", answer.status());
-                    answer.bytes().await.expect("a body");
-                    took.push(asked.elapsed());
+                    let sent = Instant::now();
+                    let response = put.send().await.expect("a response");
+                    assert!(response.status().is_success(), "{}", response.status());
+                    response.bytes().await.expect("a body");
+                    latencies.push(sent.elapsed());
                 }
             }
         }
-        took
+        latencies
     }
 
     async fn is_ready(&self) -> bool {
         let Self::Etcd(etcd) = self else { return true };
         let put = Client::new().post(format!("{}/v3/kv/put", etcd.urls[0]));
-        let answer = put.json(&json!({ "key": base64(18), "value": "" })).send().await;
-        answer.is_ok_and(|answer| answer.status().is_success())
+        let response = put.json(&json!({ "key": base64(18), "value": "" })).send().await;
+        response.is_ok_and(|response| response.status().is_success())
     }
 }
 
-/// Words that no two calls agree in, `length` bytes of them.
+/// `length` bytes of words that are unique per call.
 fn words(length: usize) -> String {
     let mut text = String::new();
     while text.len() < length {
@@ -147,24 +145,25 @@ fn words(length: usize) -> String {
     text
 }
 
-/// The same as base64 has it, which is made of four characters for each three bytes.
+/// The same for a value of `length` bytes in base64, which has four characters per three bytes.
 fn base64(length: usize) -> String {
     words(length.div_ceil(3) * 4).replace(' ', "+")
 }
 
-/// Requests a second, and their median and 99th percentile in milliseconds.
+/// Requests per second, and their median and 99th percentile in milliseconds.
 async fn turn(store: &Store, clients: usize, seconds: u64) -> [f64; 3] {
     let started = Instant::now();
     let end = started + Duration::from_secs(seconds);
     let tasks: Vec<_> =
         (0..clients).map(|client| tokio::spawn(store.clone().store(client, end))).collect();
-    let mut took = Vec::new();
+    let mut latencies = Vec::new();
     for task in tasks {
-        took.extend(task.await.expect("the task ends"));
+        latencies.extend(task.await.expect("the task ends"));
     }
-    took.sort_unstable();
-    let quantile = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1e3;
-    [took.len() as f64 / started.elapsed().as_secs_f64(), quantile(50), quantile(99)]
+    latencies.sort_unstable();
+    let quantile =
+        |percent: usize| latencies[(latencies.len() - 1) * percent / 100].as_secs_f64() * 1e3;
+    [latencies.len() as f64 / started.elapsed().as_secs_f64(), quantile(50), quantile(99)]
 }
 
 #[tokio::main]
@@ -173,11 +172,7 @@ async fn main() {
     let cluster = Arc::new(Options::new(&args.binary).nodes(NODES).start());
     let hearth = Store::Hearth(Arc::clone(&cluster));
     let etcd = Store::Etcd(Arc::new(Etcd::start(&args.etcd)));
-    let started = Instant::now();
-    while !etcd.is_ready().await {
-        assert!(started.elapsed() < PATIENCE, "etcd does not come up");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    eventually("etcd is ready", async || etcd.is_ready().await, |ready| *ready).await;
     println!(
         "| clients | Hearth creates/s | etcd puts/s | ratio | Hearth p50, p99 ms | etcd p50, p99 ms |"
     );
@@ -185,7 +180,7 @@ async fn main() {
     for clients in CLIENTS {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for number in 0..TURNS {
-            // Who goes first has the other's flushes in its turn.
+            // In alternating order: the first turn includes flushes of the other system.
             if number % 2 == 0 {
                 ours.push(turn(&hearth, clients, args.seconds).await);
             }
@@ -215,5 +210,5 @@ async fn main() {
         bytes += node.metric("hearth_executor_batch_bytes_total").await;
         commands += node.metric("hearth_executor_batch_commands_total").await;
     }
-    println!("\nBytes of the log a create: {:.0}; of a value: {VALUE_BYTES}.", bytes / commands);
+    println!("\nLog bytes per create: {:.0}; bytes per value: {VALUE_BYTES}.", bytes / commands);
 }

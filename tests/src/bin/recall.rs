@@ -1,6 +1,6 @@
-//! What the graph finds among 100,000 real vectors, and how fast, beside a scan of all.
-//! The vectors are those of dictionary definitions (`deploy/setup/glosses.py`); the first
-//! run embeds them, for a quarter of an hour, and keeps them in the cache folder.
+//! Recall and latency of graph searches among 100,000 real vectors, beside an exact scan.
+//! The vectors are those of dictionary definitions (`deploy/setup/glosses.py`). The first run
+//! embeds them, for a quarter of an hour, and stores them in the cache folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use storage::model::vector::Vector;
 use storage::{Options, SearchRequest};
 use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
 
-/// Definitions that are memories; those after them are queries.
+/// Definitions that are memories. The definitions after them are queries.
 const MEMORIES: usize = 100_000;
 const QUERIES: usize = 500;
 const DIMENSION: usize = 384;
-/// How long a graph may take.
+/// Longest time for a graph.
 const BUILD_MAX: Duration = Duration::from_secs(3_600);
 
 fn main() {
@@ -29,15 +29,15 @@ fn main() {
     let vectors = vectors(&cache, &texts);
     println!("| among {MEMORIES} | top 10 of all | p50 ms | p95 ms | scan p50 ms | scan p95 ms |");
     println!("|---|---:|---:|---:|---:|---:|");
-    // With equal heats similarity alone decides; with words and heats all of the score does.
+    // First by similarity alone, with equal heats and no words. Then by the whole score.
     let by_similarity = measure(&texts, &vectors, "similarity", false);
     let by_all = measure(&texts, &vectors, "similarity, heat and words", true);
     assert!(by_similarity >= 0.98, "recall at 10 is {by_similarity}");
     assert!(by_all >= 0.97, "overlap at 10 is {by_all}");
 }
 
-/// The top ten of each query, and how long each took.
-struct Answers {
+/// The top ten of each query, and the latencies in order.
+struct Results {
     ids: Vec<Vec<MemoryId>>,
     times: Vec<Duration>,
 }
@@ -58,7 +58,7 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
         let batch = engine.decide(&memories.collect::<Vec<_>>());
         engine.apply(&batch);
     }
-    let ask = |engine: &Engine| {
+    let search = |engine: &Engine| {
         let (mut ids, mut times) = (Vec::new(), Vec::new());
         for at in MEMORIES..texts.len() {
             let query = if all { texts[at].to_owned() } else { String::new() };
@@ -70,13 +70,13 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
             ids.push(hits.into_iter().map(|hit| hit.record.id).collect());
         }
         times.sort_unstable();
-        Answers { ids, times }
+        Results { ids, times }
     };
-    let exact = ask(&engine);
+    let exact = search(&engine);
     let engine = engine.reopened(Options::default());
     let built = build(&engine);
     let by_graph = engine.reader.searches().by_graph();
-    let found = ask(&engine);
+    let found = search(&engine);
     assert_eq!(engine.reader.searches().by_graph() - by_graph, QUERIES as u64);
 
     let same = found
@@ -85,8 +85,8 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
         .zip(&exact.ids)
         .map(|(found, exact)| exact.iter().filter(|id| found.contains(id)).count());
     let share = same.sum::<usize>() as f64 / (10 * QUERIES) as f64;
-    let millis = |answers: &Answers, percent: usize| {
-        answers.times[QUERIES * percent / 100].as_secs_f64() * 1e3
+    let millis = |results: &Results, percent: usize| {
+        results.times[QUERIES * percent / 100].as_secs_f64() * 1e3
     };
     println!(
         "| by {what} | {share:.4} | {:.2} | {:.2} | {:.2} | {:.2} |",
@@ -99,7 +99,7 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     share
 }
 
-/// Waits for a graph that misses nothing and serves.
+/// Waits until a complete graph serves the searches.
 fn build(engine: &Engine) -> Duration {
     let started = Instant::now();
     let before = engine.reader.searches().by_graph();
@@ -116,11 +116,11 @@ fn build(engine: &Engine) -> Duration {
     started.elapsed()
 }
 
-/// The vectors of `texts`, from the cache where they are in place and whole. They are
-/// kept under the name of the model that made them, with a hash of texts and vectors.
+/// The vectors of `texts`, from the cache if it has them unchanged. Their file is named after the
+/// model, and has a hash of texts and vectors beside it.
 fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
     let manifest = Manifest::load(&cache.join("models/all-MiniLM-L6-v2")).expect("the model");
-    let name: String = manifest.model().id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = hex::encode(manifest.model().id.0);
     let file = cache.join("glosses").join(format!("{name}.f32"));
     let hash_file = file.with_extension("sha256");
     let hash = |bytes: &[u8]| {
@@ -129,9 +129,9 @@ fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
         hash.update(bytes);
         format!("{:x}\n", hash.finalize())
     };
-    let kept = fs::read(&file).ok();
-    let is_right = |bytes: &Vec<u8>| fs::read_to_string(&hash_file).ok() == Some(hash(bytes));
-    let bytes = kept.filter(is_right).unwrap_or_else(|| {
+    let cached = fs::read(&file).ok();
+    let is_unchanged = |bytes: &Vec<u8>| fs::read_to_string(&hash_file).ok() == Some(hash(bytes));
+    let bytes = cached.filter(is_unchanged).unwrap_or_else(|| {
         let bytes = embed(cache, &manifest, texts);
         fs::write(&file, &bytes).expect("it is written");
         fs::write(&hash_file, hash(&bytes)).expect("it is written");

@@ -1,0 +1,219 @@
+//! The task behind one event stream: it reads the journal and hands frames over one by one. A
+//! client that does not read stops the task from reading, so no queue grows.
+
+use std::collections::BTreeSet;
+
+use axum::response::sse::Event as Frame;
+use storage::model::id::TenantId;
+use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::tenant::KeyId;
+use storage::{EventsAfter, Reader};
+use tokio::sync::mpsc::Sender;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::limits::{
+    STALENESS_MAX, STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_READ_PAUSE, STREAM_SLOW_MAX,
+    STREAM_WAIT,
+};
+use crate::requests::activity::EventId;
+use crate::responses::event::StreamItem;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::journal::{EventView, is_visible, views};
+
+/// What a stream follows.
+#[derive(Debug, Clone)]
+pub(crate) struct FollowerOptions {
+    pub(crate) tenant: TenantId,
+    pub(crate) key: KeyId,
+    pub(crate) kinds: BTreeSet<&'static str>,
+    pub(crate) namespace: Option<String>,
+    /// Id of the cluster, in hexadecimal.
+    pub(crate) cluster: String,
+}
+
+/// The task's state.
+pub(crate) struct Follower {
+    app: App,
+    options: FollowerOptions,
+    /// The last event that was read.
+    after: Cursor,
+    /// The last cursor that was sent, and when.
+    sent: Cursor,
+    sent_at: Instant,
+    sender: Sender<Frame>,
+}
+
+/// When the task reads again.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Immediately,
+    AfterPause,
+    AfterNewEntry,
+}
+
+/// Why the task ends.
+struct Ended;
+
+impl Follower {
+    pub(crate) fn new(
+        app: App,
+        options: FollowerOptions,
+        after: Cursor,
+        sender: Sender<Frame>,
+    ) -> Self {
+        Self { app, options, after, sent: after, sent_at: Instant::now(), sender }
+    }
+
+    /// Runs until the client is gone, its key is deleted, the events after `after` are trimmed,
+    /// or this node shuts down or loses contact: the client then resumes elsewhere.
+    pub(crate) async fn run(mut self) {
+        if self.send(self.marker("ready")).await.is_err() {
+            return;
+        }
+        while let Ok(next) = self.step().await {
+            if next == Next::AfterNewEntry {
+                let service = self.app.service();
+                let index = service.reader().position().index;
+                let applied = service.raft().wait_applied(index + 1, Instant::now() + STREAM_WAIT);
+                // Without a new entry in time, the next step checks whether to end.
+                let _: Result<(), _> = applied.await;
+            }
+            if next != Next::Immediately {
+                tokio::time::sleep(STREAM_READ_PAUSE).await;
+            }
+        }
+    }
+
+    /// Sends the events of one read.
+    async fn step(&mut self) -> Result<Next, Ended> {
+        let service = self.app.service();
+        let is_fresh = service.raft().staleness().is_some_and(|age| age <= STALENESS_MAX);
+        let is_over = !is_fresh || self.app.is_draining() || self.sender.is_closed();
+        if is_over || !service.reader().has_key(self.options.key) {
+            return Err(Ended);
+        }
+        // A client that waits for rare events resumes from here after an interruption.
+        if self.sent != self.after && self.sent_at.elapsed() > STREAM_CHECKPOINT_INTERVAL {
+            self.send(self.marker("checkpoint")).await?;
+            (self.sent, self.sent_at) = (self.after, Instant::now());
+        }
+        if Cursor::after(service.reader().last_event(self.options.tenant)) <= self.after {
+            return Ok(Next::AfterNewEntry);
+        }
+        let (frames, has_more) = self.read().await?;
+        let is_empty = frames.is_empty();
+        for frame in frames {
+            self.send(frame).await?;
+            (self.sent, self.sent_at) = (self.after, Instant::now());
+        }
+        Ok(match (has_more, is_empty) {
+            (false, _) => Next::AfterNewEntry,
+            // A stream that skips many events leaves time to others in between.
+            (true, true) => Next::AfterPause,
+            (true, false) => Next::Immediately,
+        })
+    }
+
+    /// A frame that carries only a cursor.
+    fn marker(&self, event: &str) -> Frame {
+        let id = EventId { cluster: self.options.cluster.clone(), cursor: self.after };
+        Frame::default().event(event).id(id.to_string()).data("{}")
+    }
+
+    /// Reads the next events, and whether there are more.
+    async fn read(&mut self) -> Result<(Vec<Frame>, bool), Ended> {
+        let (options, after) = (self.options.clone(), self.after);
+        let read = self.app.service().read_for_stream(move |reader| read(reader, &options, after));
+        let (found, frames) = read.await.ok().flatten().ok_or(Ended)?;
+        if found.gap.is_some() {
+            return Err(Ended);
+        }
+        self.after = found.reached;
+        Ok((frames, found.more))
+    }
+
+    /// Hands a frame over, unless the client does not read it in time.
+    async fn send(&self, frame: Frame) -> Result<(), Ended> {
+        self.sender.send_timeout(frame, STREAM_SLOW_MAX).await.map_err(|_| Ended)
+    }
+}
+
+/// One read: the events that the key may see now, since keys and rules change while a stream
+/// is open. `None` if the key was deleted.
+fn read(
+    reader: &Reader,
+    options: &FollowerOptions,
+    after: Cursor,
+) -> storage::Result<Option<(EventsAfter, Vec<Frame>)>> {
+    let tenant = options.tenant;
+    let Some(access) = reader.access(tenant, options.key)? else { return Ok(None) };
+    let is_wanted = |event: &Event| {
+        let is_of_kind = kind_name(&event.kind).is_some_and(|kind| options.kinds.contains(kind));
+        let is_here = options.namespace.as_ref().is_none_or(|name| *name == event.namespace);
+        Ok(is_of_kind && is_here && is_visible(reader, tenant, &access, event)?)
+    };
+    let mut found = reader.journal_after(tenant, after, STREAM_EVENTS, is_wanted)?;
+    let events = std::mem::take(&mut found.events);
+    let views = views(reader, tenant, &access, events)?;
+    let frames = views.iter().map(|view| frame(&options.cluster, view)).collect();
+    Ok(Some((found, frames)))
+}
+
+fn frame(cluster: &str, view: &EventView) -> Frame {
+    let kind = kind_name(&view.event.kind).unwrap_or_default();
+    let id = EventId { cluster: cluster.to_owned(), cursor: view.cursor }.to_string();
+    let item = StreamItem::new(id.clone(), kind, view);
+    let data = serde_json::to_string(&item).unwrap_or_default();
+    Frame::default().id(id).event(kind).data(data)
+}
+
+/// All kinds of events, in the order of the documentation.
+const KINDS: [&str; 14] = [
+    "created",
+    "updated",
+    "feedback",
+    "warmed",
+    "cooled",
+    "archived",
+    "restored",
+    "related",
+    "unrelated",
+    "deleted",
+    "fired",
+    "delivered",
+    "delivery_failed",
+    "firings_skipped",
+];
+
+/// The kinds of a comma-separated list; absent is all.
+pub(crate) fn parse_kinds(text: Option<&str>) -> ApiResult<BTreeSet<&'static str>> {
+    let Some(text) = text else { return Ok(KINDS.into()) };
+    let known = |name: &str| KINDS.into_iter().find(|kind| *kind == name.trim());
+    let kinds: Option<BTreeSet<_>> = text.split(',').map(known).collect();
+    kinds.ok_or_else(|| {
+        let message = format!("must be some of {}, comma-separated", KINDS.join(", "));
+        ApiError::invalid("kind", message)
+    })
+}
+
+/// The name of an event in the stream; `None` for events that it does not send.
+fn kind_name(kind: &EventKind) -> Option<&'static str> {
+    Some(match kind {
+        EventKind::Created => "created",
+        EventKind::Updated { .. } => "updated",
+        EventKind::Feedback { .. } => "feedback",
+        EventKind::Warmed => "warmed",
+        EventKind::Cooled => "cooled",
+        EventKind::Archived => "archived",
+        EventKind::Restored => "restored",
+        EventKind::EdgeCreated { .. } => "related",
+        EventKind::EdgeDeleted { .. } => "unrelated",
+        EventKind::Deleted { .. } => "deleted",
+        EventKind::TriggerFired(_) => "fired",
+        EventKind::Delivered { .. } => "delivered",
+        EventKind::DeliveryFailed { .. } => "delivery_failed",
+        EventKind::FiringsSkipped { .. } => "firings_skipped",
+        EventKind::Activity(_) => return None,
+    })
+}

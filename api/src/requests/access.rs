@@ -1,0 +1,85 @@
+//! Requests about API keys, access rules, and the caller's own namespace.
+
+use serde::Deserialize;
+use storage::model::access::ANY;
+use storage::model::tenant::Role;
+use utoipa::ToSchema;
+
+use crate::requests::fields::{
+    AgentName, KeyName, Namespace, OrgName, PolicyWord, RoleWord, RuleNamespace,
+};
+use crate::requests::memories::any_namespace;
+use crate::requests::values::first_text;
+
+/// Name of a key that the request does not name.
+const UNNAMED: &str = "unnamed";
+
+/// A new key.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct NewKey {
+    #[schema(inline)]
+    name: Option<KeyName>,
+    /// Alias of `name`, which comes first.
+    #[schema(ignore)]
+    label: Option<KeyName>,
+    #[schema(inline, default = "agent")]
+    role: Option<RoleWord>,
+    /// Its own namespace, which its searches boost.
+    #[schema(schema_with = any_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+}
+
+impl NewKey {
+    /// Published clients send an empty name for none.
+    pub(crate) fn name(&self) -> String {
+        let names = [&self.name, &self.label].into_iter().flatten().map(|text| text.0.as_str());
+        let first = names.into_iter().find(|name| !name.trim().is_empty());
+        first.unwrap_or(UNNAMED).to_owned()
+    }
+
+    pub(crate) fn role(&self) -> Role {
+        self.role.map_or(Role::Agent, |role| role.0)
+    }
+}
+
+/// A rule. It replaces the one for the same agent and namespace; policy `default` deletes it.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct NewRule {
+    /// Id or name of a key, or `*`.
+    #[schema(inline, default = "*")]
+    agent_id: Option<AgentName>,
+    /// A namespace, or `*`.
+    #[schema(inline)]
+    pub(crate) namespace: RuleNamespace,
+    #[schema(inline)]
+    pub(crate) policy: PolicyWord,
+}
+
+impl NewRule {
+    pub(crate) fn agent(&self) -> String {
+        self.agent_id.as_ref().map_or_else(|| ANY.to_owned(), |agent| agent.0.clone())
+    }
+}
+
+/// The caller's own namespace; absent clears it.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct OwnNamespace {
+    #[schema(schema_with = any_namespace)]
+    pub(crate) namespace: Option<Namespace>,
+}
+
+/// Changes to a tenant.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct OrgChanges {
+    #[schema(inline)]
+    org_name: Option<OrgName>,
+    /// Alias of `org_name`, which comes first.
+    #[schema(ignore)]
+    name: Option<OrgName>,
+}
+
+impl OrgChanges {
+    pub(crate) fn into_name(self) -> Option<String> {
+        first_text(self.org_name.as_ref(), self.name.as_ref())
+    }
+}

@@ -1,0 +1,97 @@
+//! The fields of requests, each with its bounds. They have names of their own because utoipa's
+//! derive takes no generic arguments.
+
+use storage::model::access::AGENT_BYTES_MAX;
+use storage::model::edge::RELATION_BYTES_MAX;
+use storage::model::feedback::Signal;
+use storage::model::id::{MemoryId, TriggerId};
+use storage::model::memory::{
+    DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
+    NAMESPACE_BYTES_MAX,
+};
+use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
+use storage::model::trigger::{
+    DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
+    TRIGGER_NAME_BYTES_MAX, TriggerActionKind, TriggerEvent, URL_BYTES_MAX,
+};
+use storage::{BULK_MAX, TierFilter};
+
+use crate::limits::{
+    ACTIVITY_BYTES_MAX, ADDRESS_BYTES_MAX, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX, GRAPH_MAX,
+    HISTORY_MAX, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, PAGE_MAX,
+    QUERY_BYTES_MAX, SECRET_BYTES_MAX, TRIGGERS_PAGE, WORD_BYTES_MAX,
+};
+use crate::requests::numbers::{Clamped, Whole};
+use crate::requests::values::{
+    FullText, Id, MemoryIds, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
+};
+use crate::words::{Consistency, DeliveryStatus, HistoryKind, RulePolicy};
+
+// Of memories.
+pub(crate) type Label = Text<LABEL_BYTES_MAX>;
+pub(crate) type FullLabel = FullText<LABEL_BYTES_MAX>;
+/// A namespace; empty is absent.
+pub(crate) type Namespace = Text<NAMESPACE_BYTES_MAX>;
+pub(crate) type KeyPoints = Texts<KEY_POINTS_MAX, KEY_POINT_BYTES_MAX>;
+pub(crate) type MemoryTypeWord = OneOf<MemoryType>;
+pub(crate) type MemoryTypeOrEmpty = OneOfOrEmpty<MemoryType>;
+pub(crate) type DecayClassWord = OneOf<DecayClass>;
+pub(crate) type MemoryIdText = Id<MemoryId>;
+pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
+pub(crate) type SignalWord = OneOf<Signal>;
+pub(crate) type RelationName = FullText<RELATION_BYTES_MAX>;
+
+// Of reads.
+pub(crate) type Limit = Clamped<1, { PAGE_MAX as u64 }>;
+pub(crate) type GraphLimit = Clamped<1, { GRAPH_MAX as u64 }>;
+pub(crate) type HistoryLimit = Clamped<1, { HISTORY_MAX as u64 }>;
+pub(crate) type TriggersLimit = Clamped<1, { TRIGGERS_PAGE as u64 }>;
+pub(crate) type Depth = Clamped<1, { NEIGHBOUR_DEPTH_MAX as u64 }>;
+pub(crate) type Positive = Clamped<1, { u64::MAX }>;
+pub(crate) type Offset = Clamped<0, { u64::MAX }>;
+pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
+pub(crate) type Query = Text<QUERY_BYTES_MAX>;
+pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
+/// A word of a set where others are accepted too.
+pub(crate) type AnyWord = Text<WORD_BYTES_MAX>;
+pub(crate) type TierWord = OneOf<TierFilter>;
+pub(crate) type ConsistencyWord = OneOf<Consistency>;
+pub(crate) type IdempotencyKey = FullText<IDEMPOTENCY_KEY_BYTES_MAX>;
+
+// Of keys, access rules and the tenant.
+pub(crate) type KeyName = Text<KEY_NAME_BYTES_MAX>;
+pub(crate) type OrgName = TextOrEmpty<KEY_NAME_BYTES_MAX>;
+pub(crate) type RoleWord = OneOf<Role>;
+pub(crate) type AgentName = FullText<AGENT_BYTES_MAX>;
+pub(crate) type RuleNamespace = FullText<NAMESPACE_BYTES_MAX>;
+pub(crate) type PolicyWord = OneOf<RulePolicy>;
+
+// Of activity and events.
+pub(crate) type ActivityName = FullText<ACTIVITY_BYTES_MAX>;
+pub(crate) type ActivityTarget = Text<ACTIVITY_BYTES_MAX>;
+pub(crate) type EventKinds = Text<EVENT_KINDS_BYTES_MAX>;
+
+// Of triggers.
+pub(crate) type TriggerIdText = Id<TriggerId>;
+pub(crate) type TriggerName = Text<TRIGGER_NAME_BYTES_MAX>;
+pub(crate) type FullTriggerName = FullText<TRIGGER_NAME_BYTES_MAX>;
+pub(crate) type Description = Text<DESCRIPTION_BYTES_MAX>;
+pub(crate) type LabelPattern = Text<PATTERN_BYTES_MAX>;
+pub(crate) type EventWord = OneOf<TriggerEvent>;
+pub(crate) type ActionWord = OneOf<TriggerActionKind>;
+/// Firings after which a trigger stops.
+pub(crate) type MaxFires = Whole<1, { u32::MAX as u64 }>;
+/// Seconds between two firings.
+pub(crate) type Cooldown = Whole<0, COOLDOWN_SECONDS_MAX>;
+pub(crate) type Template = TextOrEmpty<TEMPLATE_BYTES_MAX>;
+pub(crate) type Tag = TextOrEmpty<TAG_BYTES_MAX>;
+pub(crate) type Url = FullText<URL_BYTES_MAX>;
+pub(crate) type Secret = SecretText<SECRET_BYTES_MAX>;
+pub(crate) type HistoryWord = OneOf<HistoryKind>;
+pub(crate) type DeliveryWord = OneOf<DeliveryStatus>;
+
+// Of the cluster.
+/// Host and port of a peer listener.
+pub(crate) type Address = FullText<ADDRESS_BYTES_MAX>;
+/// Id of a node, from 1.
+pub(crate) type NodeNumber = Whole<1, { u64::MAX }>;

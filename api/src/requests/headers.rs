@@ -1,0 +1,125 @@
+//! Headers of requests: freshness of reads, the default namespace, idempotency keys, and where
+//! an event stream resumes.
+
+use std::collections::BTreeMap;
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::requests::activity::EventId;
+use crate::requests::fields::{ConsistencyWord, IdempotencyKey, Namespace, WholeNumber};
+use crate::requests::parse_pairs;
+use crate::service::error::{ApiError, ApiResult};
+
+/// How fresh a response must be.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Fresh {
+    #[serde(rename = "X-Hearth-Consistency")]
+    #[param(inline)]
+    pub(crate) consistency: Option<ConsistencyWord>,
+    /// The response reflects this log index at least; 503 after 10 s.
+    #[serde(rename = "X-Hearth-Min-Index")]
+    #[param(inline)]
+    pub(crate) min_index: Option<WholeNumber>,
+    /// Bound of the staleness of a local read, in milliseconds; beyond it 503.
+    #[serde(rename = "X-Hearth-Max-Staleness-Ms")]
+    #[param(inline, default = 10000)]
+    pub(crate) max_staleness_ms: Option<WholeNumber>,
+}
+
+/// The default namespace of a request.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Home {
+    /// Namespace, if body and query name none.
+    #[serde(rename = "X-Namespace")]
+    #[param(inline)]
+    namespace: Option<Namespace>,
+}
+
+impl Home {
+    pub(crate) fn namespace(&self) -> Option<String> {
+        let name = self.namespace.as_ref().map(|name| name.0.trim());
+        name.filter(|name| !name.is_empty()).map(str::to_owned)
+    }
+}
+
+/// The idempotency key of a write.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Once {
+    /// Repeated within a day, the request changes nothing and returns what the first did.
+    #[serde(rename = "Idempotency-Key")]
+    #[param(inline)]
+    pub(crate) key: Option<IdempotencyKey>,
+}
+
+/// Where an event stream resumes.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct Resume {
+    /// Id of the last event received; absent starts the stream now.
+    #[serde(rename = "Last-Event-ID")]
+    #[param(inline)]
+    pub(crate) last: Option<EventId>,
+}
+
+/// A type of headers.
+pub(crate) trait Headers: DeserializeOwned {
+    /// The names of its fields.
+    const NAMES: &[&str];
+}
+
+impl Headers for Fresh {
+    const NAMES: &[&str] =
+        &["X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms"];
+}
+
+impl Headers for Home {
+    const NAMES: &[&str] = &["X-Namespace"];
+}
+
+impl Headers for Once {
+    const NAMES: &[&str] = &["Idempotency-Key"];
+}
+
+impl Headers for Resume {
+    const NAMES: &[&str] = &["Last-Event-ID"];
+}
+
+/// Parses the headers of `T`.
+pub(crate) fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
+    let mut pairs = BTreeMap::new();
+    for name in T::NAMES.iter().copied() {
+        let Some(value) = headers.get(name) else { continue };
+        let text = str::from_utf8(value.as_bytes());
+        let text = text.map_err(|_| ApiError::invalid(name, "must be UTF-8"))?;
+        pairs.insert(name.to_owned(), text.to_owned());
+    }
+    // An event source sends an empty id before its first event.
+    if pairs.get("Last-Event-ID").is_some_and(String::is_empty) {
+        pairs.remove("Last-Event-ID");
+    }
+    parse_pairs(pairs)
+}
+
+/// Extracts a type of headers.
+macro_rules! extract {
+    ($($type:ty),+) => {
+        $(impl FromRequestParts<App> for $type {
+            type Rejection = ApiError;
+
+            async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
+                parse(&parts.headers)
+            }
+        })+
+    };
+}
+
+extract!(Home, Resume);

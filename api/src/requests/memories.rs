@@ -1,0 +1,306 @@
+//! Requests that create, change, list and delete memories, and feedback on them.
+
+use serde::Deserialize;
+use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
+use storage::{BulkFilter, CREATE_MAX};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::limits::PAGE_DEFAULT;
+use crate::requests::fields::{
+    AnyWord, BulkMemoryIds, DecayClassWord, FullLabel, KeyPoints, Label, Limit, ListWords,
+    MemoryIdText, MemoryTypeWord, Namespace, Offset, Positive, SignalWord,
+};
+use crate::requests::numbers::{Clamped, Heat};
+use crate::requests::values::{Items, JsonObject, first_full_text, non_empty};
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::memories::{MemoryEdit, MemoryInput};
+
+/// A new memory.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct NewMemory {
+    /// Its text, at most 64 KiB.
+    #[schema(value_type = FullLabel, inline, required)]
+    label: Option<Label>,
+    /// Alias of `label`, and first of them: the full text where clients send both.
+    #[schema(ignore)]
+    pointer_summary: Option<Label>,
+    /// Alias of `label`, last of them.
+    #[schema(ignore)]
+    content: Option<Label>,
+    #[schema(inline, default = "episodic")]
+    memory_type: Option<MemoryTypeWord>,
+    #[schema(schema_with = single_namespace)]
+    namespace: Option<Namespace>,
+    is_pinned: Option<bool>,
+    #[schema(inline, default = "normal")]
+    decay_class: Option<DecayClassWord>,
+    /// Heat that it never cools below.
+    #[schema(inline, default = 0)]
+    min_heat: Option<Heat>,
+    #[schema(inline, default = 1)]
+    initial_heat: Option<Heat>,
+    /// Alias of `initial_heat`, which comes first.
+    #[schema(ignore)]
+    heat: Option<Heat>,
+    /// At most 256 bytes each; memories that share one get an edge.
+    #[schema(inline)]
+    key_points: Option<KeyPoints>,
+}
+
+impl NewMemory {
+    /// The memory to create; `header` is the namespace of the request's header.
+    pub(crate) fn into_input(self, header: Option<&str>) -> ApiResult<MemoryInput> {
+        let label = label(self.pointer_summary, self.label, self.content)?;
+        let namespace = match non_empty(self.namespace) {
+            Some(name) => concrete(name)?,
+            None => concrete(header.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
+        };
+        let heat = self.initial_heat.or(self.heat);
+        Ok(MemoryInput {
+            label: label.ok_or_else(|| ApiError::invalid("label", "is required"))?,
+            memory_type: self.memory_type.map_or(MemoryType::Episodic, |it| it.0),
+            namespace,
+            decay_class: self.decay_class.map_or(DecayClass::Normal, |it| it.0),
+            is_pinned: self.is_pinned.unwrap_or(false),
+            min_heat: self.min_heat.map_or(0.0, |heat| heat.0 as f32),
+            initial_heat: heat.map_or(1.0, |heat| heat.0 as f32),
+            key_points: self.key_points.unwrap_or_default().0,
+        })
+    }
+}
+
+/// Changes to a memory; absent fields stay.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct MemoryChanges {
+    #[schema(value_type = Option<FullLabel>, inline)]
+    label: Option<Label>,
+    /// Alias of `label`, and first of them.
+    #[schema(ignore)]
+    pointer_summary: Option<Label>,
+    /// Alias of `label`, last of them.
+    #[schema(ignore)]
+    content: Option<Label>,
+    #[schema(inline)]
+    memory_type: Option<MemoryTypeWord>,
+    /// Moves the memory.
+    #[schema(schema_with = single_namespace)]
+    namespace: Option<Namespace>,
+    is_pinned: Option<bool>,
+    /// A locked memory can be changed, but not deleted.
+    is_locked: Option<bool>,
+    /// Feedback `wrong` sets it; a reviewer clears it.
+    flagged_for_review: Option<bool>,
+    #[schema(inline)]
+    decay_class: Option<DecayClassWord>,
+    #[schema(inline)]
+    min_heat: Option<Heat>,
+    /// Sets the heat as of now.
+    #[schema(inline)]
+    current_heat: Option<Heat>,
+    /// Alias of `current_heat`, which comes first.
+    #[schema(ignore)]
+    heat: Option<Heat>,
+}
+
+impl MemoryChanges {
+    pub(crate) fn into_edit(self) -> ApiResult<MemoryEdit> {
+        Ok(MemoryEdit {
+            label: label(self.pointer_summary, self.label, self.content)?,
+            memory_type: self.memory_type.map(|it| it.0),
+            namespace: non_empty(self.namespace).map(concrete).transpose()?,
+            decay_class: self.decay_class.map(|it| it.0),
+            is_pinned: self.is_pinned,
+            is_locked: self.is_locked,
+            is_flagged: self.flagged_for_review,
+            min_heat: self.min_heat.map(|heat| heat.0 as f32),
+            current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
+        })
+    }
+}
+
+// The derive below needs a literal.
+const _: () = assert!(CREATE_MAX == 50);
+
+/// New memories, all or none.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct NewMemories {
+    #[schema(value_type = Vec<NewMemory>, min_items = 1, max_items = 50)]
+    pub(crate) nodes: Items<JsonObject<NewMemory>, 1, CREATE_MAX>,
+}
+
+/// The memories that a bulk request names.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct BulkIds {
+    #[schema(inline)]
+    pub(crate) ids: BulkMemoryIds,
+}
+
+/// The same changes to several memories.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes a body that is parsed as its two parts")]
+pub(crate) struct BulkChanges {
+    #[serde(flatten)]
+    ids: BulkIds,
+    #[serde(flatten)]
+    changes: MemoryChanges,
+}
+
+/// Which memories to delete. With ids and filters, the intersection is deleted. Without both,
+/// the request is rejected.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct BulkDeletion {
+    #[schema(inline)]
+    pub(crate) ids: Option<BulkMemoryIds>,
+    #[schema(inline)]
+    memory_type: Option<MemoryTypeWord>,
+    #[schema(schema_with = any_namespace)]
+    namespace: Option<Namespace>,
+}
+
+impl BulkDeletion {
+    /// The filters, with `*` as a namespace of its own.
+    pub(crate) fn filter(&self) -> ApiResult<BulkFilter> {
+        Ok(BulkFilter {
+            memory_type: self.memory_type.map(|it| it.0),
+            namespace: named_namespace(self.namespace.clone())?,
+        })
+    }
+}
+
+/// Feedback on a memory that the path names.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct FeedbackSignal {
+    #[schema(inline)]
+    pub(crate) signal: SignalWord,
+}
+
+/// Feedback on a memory.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Feedback {
+    #[schema(inline)]
+    pub(crate) node_id: MemoryIdText,
+    #[schema(inline)]
+    pub(crate) signal: SignalWord,
+}
+
+/// Page, filters and order of a list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    #[param(inline, default = 1)]
+    page: Option<Positive>,
+    /// Clamped to 1 to 100.
+    #[param(inline, default = 25)]
+    page_size: Option<Limit>,
+    /// Alias of `page_size`, which comes first.
+    #[param(ignore)]
+    limit: Option<Limit>,
+    /// Memories to skip; `page` comes first.
+    #[param(ignore)]
+    offset: Option<Offset>,
+    #[param(inline)]
+    pub(crate) memory_type: Option<MemoryTypeWord>,
+    /// `*` is all.
+    #[param(inline)]
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) pinned: Option<bool>,
+    pub(crate) flagged: Option<bool>,
+    /// Words that must all occur.
+    #[param(inline)]
+    search: Option<ListWords>,
+    /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
+    #[param(inline)]
+    sort: Option<AnyWord>,
+    /// Alias of `sort`, which comes first.
+    #[param(ignore)]
+    sort_by: Option<AnyWord>,
+    /// `asc` or `desc`; anything else is `desc`.
+    #[param(inline)]
+    order: Option<AnyWord>,
+    /// Alias of `order`, which comes first.
+    #[param(ignore)]
+    sort_order: Option<AnyWord>,
+}
+
+impl ListQuery {
+    /// Page number from 1, page size, and memories before the page.
+    pub(crate) fn paging(&self) -> (usize, usize, usize) {
+        let size = self.page_size.or(self.limit).map_or(PAGE_DEFAULT, Clamped::get);
+        match (self.page, self.offset) {
+            (None, Some(offset)) => {
+                let page = (offset.get() / size).saturating_add(1);
+                (page, size, offset.get())
+            }
+            (page, _) => {
+                let page = page.map_or(1, Clamped::get);
+                (page, size, (page - 1).saturating_mul(size))
+            }
+        }
+    }
+
+    pub(crate) fn words(&self) -> Option<&str> {
+        self.search.as_ref().map(|text| text.0.as_str()).filter(|text| !text.trim().is_empty())
+    }
+
+    pub(crate) fn sort(&self) -> Option<&str> {
+        self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str())
+    }
+
+    pub(crate) fn order(&self) -> Option<&str> {
+        self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str())
+    }
+}
+
+/// A namespace of a request, `*` included; blank is rejected.
+pub(crate) fn named_namespace(namespace: Option<Namespace>) -> ApiResult<Option<String>> {
+    match non_empty(namespace) {
+        Some(name) if name.trim().is_empty() => {
+            Err(ApiError::invalid("namespace", "must not be empty"))
+        }
+        name => Ok(name),
+    }
+}
+
+/// A namespace that a memory can be in: `*` names all of them.
+fn concrete(namespace: String) -> ApiResult<String> {
+    match namespace.as_str() {
+        "*" => Err(ApiError::invalid("namespace", "must name one namespace")),
+        name if name.trim().is_empty() => Err(ApiError::invalid("namespace", "must not be empty")),
+        _ => Ok(namespace),
+    }
+}
+
+fn label(
+    pointer_summary: Option<Label>,
+    label: Option<Label>,
+    content: Option<Label>,
+) -> ApiResult<Option<String>> {
+    let is_empty = label.as_ref().is_some_and(|label| label.0.is_empty());
+    let found = first_full_text([
+        ("pointer_summary", pointer_summary),
+        ("label", label),
+        ("content", content),
+    ])?;
+    match found {
+        None if is_empty => Err(ApiError::invalid("label", "must not be empty")),
+        found => Ok(found),
+    }
+}
+
+fn single_namespace() -> utoipa::openapi::schema::Object {
+    namespace_schema(r"^(\S.+|[^\s*])$")
+}
+
+/// Schema of a namespace, or `*` for all.
+pub(crate) fn any_namespace() -> utoipa::openapi::schema::Object {
+    namespace_schema(r"\S")
+}
+
+fn namespace_schema(pattern: &str) -> utoipa::openapi::schema::Object {
+    utoipa::openapi::ObjectBuilder::new()
+        .schema_type(utoipa::openapi::Type::String)
+        .min_length(Some(1))
+        .max_length(Some(NAMESPACE_BYTES_MAX))
+        .pattern(Some(pattern))
+        .build()
+}

@@ -1,0 +1,244 @@
+//! Requests as types. Each body, query and set of headers is one type that parses, validates
+//! and documents itself: bounds stand in the types of its fields (see [`values`]), from where
+//! both the parser and the OpenAPI schema take them.
+//!
+//! What published clients of the interface rely on holds for all of them: unknown fields are
+//! ignored, `null` is an absent field, an absent body is an empty object, an empty query
+//! parameter is an absent one. Aliases are fields of their own.
+
+pub(crate) mod access;
+pub(crate) mod activity;
+pub(crate) mod cluster;
+pub(crate) mod fields;
+pub(crate) mod graph;
+pub(crate) mod headers;
+pub(crate) mod memories;
+pub(crate) mod numbers;
+pub(crate) mod path;
+pub(crate) mod search;
+pub(crate) mod settings;
+pub(crate) mod trigger_actions;
+pub(crate) mod triggers;
+pub(crate) mod values;
+
+use std::collections::BTreeMap;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::IntoResponse;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::limits::{BODY_BYTES_MAX, BODY_TIME};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
+
+/// Longest text of a parser that an error message repeats, in bytes.
+const MESSAGE_BYTES_MAX: usize = 240;
+
+/// A JSON body that is valid for `T`.
+pub(crate) struct ValidJson<T>(pub(crate) T);
+
+/// A query string that is valid for `T`.
+pub(crate) struct ValidQuery<T>(pub(crate) T);
+
+/// A body as it arrived.
+pub(crate) struct JsonBody(pub(crate) Bytes);
+
+/// A query string as it arrived.
+pub(crate) struct QueryText(String);
+
+impl<T: DeserializeOwned> FromRequest<App> for ValidJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
+        JsonBody::from_request(request, app).await?.parse().map(Self)
+    }
+}
+
+impl<T: DeserializeOwned> FromRequestParts<App> for ValidQuery<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
+        QueryText::of(parts).parse().map(Self)
+    }
+}
+
+impl FromRequest<App> for JsonBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
+        let arrived = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, app)).await;
+        let arrived = arrived.map_err(|_| {
+            let message = "the request body took too long to arrive";
+            ApiError::new(ErrorKind::Timeout, "body_timeout", message)
+        })?;
+        arrived.map(Self).map_err(|rejection| match rejection.into_response().status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let message = format!("the request body exceeds {} MiB", BODY_BYTES_MAX >> 20);
+                ApiError::new(ErrorKind::TooLarge, "too_large", message)
+            }
+            _ => ApiError::bad_request("bad_body", "the request body could not be read"),
+        })
+    }
+}
+
+impl FromRequestParts<App> for QueryText {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
+        Ok(Self::of(parts))
+    }
+}
+
+impl JsonBody {
+    /// Parses the body; an absent one is an empty object.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        let bytes = match self.0.trim_ascii() {
+            b"" => b"{}",
+            bytes => bytes,
+        };
+        if bytes[0] != b'{' {
+            return Err(ApiError::bad_request("bad_json", "the body must be a JSON object"));
+        }
+        let mut json = serde_json::Deserializer::from_slice(bytes);
+        let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let path = error.path().to_string();
+            match error.inner().classify() {
+                serde_json::error::Category::Data => {
+                    let message = error.inner().to_string();
+                    // The position within the body is of no use to a caller.
+                    invalid(&path, message.split(" at line ").next().unwrap_or_default())
+                }
+                _ => bad_json(error.inner()),
+            }
+        })?;
+        json.end().map_err(|error| bad_json(&error))?;
+        Ok(parsed)
+    }
+}
+
+fn bad_json(error: &serde_json::Error) -> ApiError {
+    ApiError::bad_request("bad_json", format!("the body is not valid JSON: {error}"))
+}
+
+impl QueryText {
+    fn of(parts: &Parts) -> Self {
+        Self(parts.uri.query().unwrap_or_default().to_owned())
+    }
+
+    /// The last non-empty value of each parameter.
+    fn parameters(&self) -> BTreeMap<String, String> {
+        let pairs = form_urlencoded::parse(self.0.as_bytes()).into_owned();
+        pairs.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    /// Whether a parameter is present and not empty.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.parameters().contains_key(name)
+    }
+
+    /// Parses the parameters.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        parse_pairs(self.parameters())
+    }
+}
+
+/// Parses named texts: a query string, or headers.
+pub(crate) fn parse_pairs<T: DeserializeOwned>(pairs: BTreeMap<String, String>) -> ApiResult<T> {
+    // Encoded anew, since only that is a format that serde parses.
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let texts = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
+    serde_path_to_error::deserialize(texts)
+        .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
+}
+
+/// An error of a field. serde reports missing and repeated fields at their parent; this names the
+/// field. Messages of parsers are put in words of the interface.
+fn invalid(path: &str, message: &str) -> ApiError {
+    let path = if path == "." { "" } else { path };
+    for (start, problem) in [("missing", "is required"), ("duplicate", "must be given once")] {
+        let named = message.strip_prefix(start).and_then(|rest| rest.strip_prefix(" field `"));
+        if let Some(name) = named.and_then(|rest| rest.split('`').next()) {
+            let field = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            return ApiError::invalid(field, problem);
+        }
+    }
+    if message.starts_with("invalid type: null") {
+        return ApiError::invalid(path, "is required");
+    }
+    if ["invalid float literal", "invalid digit found in string"].contains(&message) {
+        return ApiError::invalid(path, "must be a number");
+    }
+    let expected =
+        message.strip_prefix("invalid ").and_then(|rest| rest.rsplit_once(", expected "));
+    if let Some((_, expected)) = expected {
+        return ApiError::invalid(path, format!("must be {expected}"));
+    }
+    let message = match message.get(..message.floor_char_boundary(MESSAGE_BYTES_MAX)) {
+        Some(start) if start.len() < message.len() => format!("{start}…"),
+        _ => message.to_owned(),
+    };
+    ApiError::invalid(path, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Sample {
+        name: String,
+        count: Option<u8>,
+        #[serde(default)]
+        items: Vec<Item>,
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Item {
+        id: u8,
+    }
+
+    fn body(text: &str) -> ApiResult<Sample> {
+        JsonBody(Bytes::copy_from_slice(text.as_bytes())).parse()
+    }
+
+    fn field(result: ApiResult<Sample>) -> String {
+        result.unwrap_err().field().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn body_errors_name_the_field() {
+        let sample = body(r#"{"name": "a", "count": null, "other": [1]}"#).unwrap();
+        assert_eq!(sample, Sample { name: "a".into(), count: None, items: Vec::new() });
+        assert_eq!(field(body(" ")), "name");
+        assert_eq!(field(body(r#"{"name": 7}"#)), "name");
+        assert_eq!(field(body(r#"{"name": "a", "name": "b"}"#)), "name");
+        assert_eq!(field(body(r#"{"name": "a", "items": [{"id": 1}, {}]}"#)), "items[1].id");
+        assert_eq!(field(body(r#"{"name": "a", "items": [7]}"#)), "items[0]");
+        for bad in ["[]", "7", "{\"name\": NaN}", "{\"name\": \"a\"} x", "{"] {
+            assert_eq!(body(bad).unwrap_err().code(), "bad_json", "{bad}");
+        }
+    }
+
+    #[test]
+    fn query_text_is_decoded() {
+        let query =
+            QueryText("search=red+fox%21&flag&%C3%A4=%E4%BA%AC&page=1&page=2&empty=".into());
+        let pairs = query.parameters();
+        assert_eq!(pairs["search"], "red fox!");
+        assert_eq!(pairs["ä"], "京");
+        assert_eq!(pairs["page"], "2", "the last value wins");
+        assert!(!query.has("flag") && !query.has("empty"));
+    }
+
+    #[test]
+    fn long_values_are_cut_in_messages() {
+        let error =
+            body(&format!(r#"{{"name": "a", "count": "{}"}}"#, "é".repeat(500))).unwrap_err();
+        assert!(error.message().len() < 300);
+    }
+}

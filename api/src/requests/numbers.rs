@@ -1,0 +1,172 @@
+//! Types of number fields: heats, whole numbers with bounds, and whole numbers that are clamped.
+
+use std::fmt;
+
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer};
+use utoipa::openapi::schema::{Object, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::requests::values::{object, schema};
+
+/// A heat, 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Heat(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Heat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let heat = deserializer.deserialize_f64(Number)?.as_f64();
+        match (0.0..=1.0).contains(&heat) {
+            true => Ok(Self(heat)),
+            false => Err(D::Error::custom("must be a number from 0 to 1")),
+        }
+    }
+}
+
+schema!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build());
+
+/// The strength of a boost, above 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Strength(pub(crate) f64);
+
+impl<'de> Deserialize<'de> for Strength {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let strength = deserializer.deserialize_f64(Number)?.as_f64();
+        match strength > 0.0 && strength <= 1.0 {
+            true => Ok(Self(strength)),
+            false => Err(D::Error::custom("must be a number above 0, at most 1")),
+        }
+    }
+}
+
+schema!([] Strength, object(Type::Number)
+    .exclusive_minimum(Some(0.0)).maximum(Some(1.0)).build());
+
+/// A whole number from `MIN` to `MAX`. Others are rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_f64(Number)? {
+            Numeric::Whole(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
+            _ => Err(D::Error::custom(Range(MIN, MAX))),
+        }
+    }
+}
+
+schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, whole(MIN, MAX));
+
+/// A whole number that is clamped to `MIN..=MAX`, as published clients rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Clamped<const MIN: u64, const MAX: u64>(u64);
+
+impl<const MIN: u64, const MAX: u64> Clamped<MIN, MAX> {
+    pub(crate) fn get(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Clamped<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_f64(Number)? {
+            Numeric::Whole(number) => Ok(Self(number.clamp(MIN, MAX))),
+            Numeric::Other(number) if number.fract() == 0.0 => {
+                Ok(Self(if number > 0.0 { MAX } else { MIN }))
+            }
+            Numeric::Other(_) => Err(D::Error::custom("must be a whole number")),
+        }
+    }
+}
+
+schema!([const MIN: u64, const MAX: u64] Clamped<MIN, MAX>, whole(MIN, MAX));
+
+fn whole(min: u64, max: u64) -> Object {
+    let bounded = Some(max).filter(|max| *max < u64::MAX);
+    object(Type::Integer).minimum(Some(min)).maximum(bounded).build()
+}
+
+/// The message of a number out of range.
+struct Range(u64, u64);
+
+impl fmt::Display for Range {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(min, u64::MAX) => write!(out, "must be a whole number of at least {min}"),
+            Self(min, max) => write!(out, "must be a whole number from {min} to {max}"),
+        }
+    }
+}
+
+/// A number: exact if it is whole and not negative, as ids are.
+enum Numeric {
+    Whole(u64),
+    Other(f64),
+}
+
+impl Numeric {
+    fn as_f64(&self) -> f64 {
+        match self {
+            Self::Whole(number) => *number as f64,
+            Self::Other(number) => *number,
+        }
+    }
+}
+
+/// Reads a [`Numeric`].
+struct Number;
+
+impl Visitor<'_> for Number {
+    type Value = Numeric;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a number")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Numeric, E> {
+        Ok(Numeric::Whole(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Numeric, E> {
+        Ok(u64::try_from(number).map_or(Numeric::Other(number as f64), Numeric::Whole))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Numeric, E> {
+        // Up to here floating-point numbers represent every whole number.
+        const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+        let is_exact = number.fract() == 0.0 && (0.0..EXACT_MAX).contains(&number);
+        Ok(if is_exact { Numeric::Whole(number as u64) } else { Numeric::Other(number) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_beyond_the_range_are_clamped() {
+        let clamped = |value| serde_json::from_value::<Clamped<1, 100>>(value).map(Clamped::get);
+        assert_eq!(clamped(json!(1000)).unwrap(), 100);
+        assert_eq!(clamped(json!(-5)).unwrap(), 1);
+        assert!(clamped(json!(2.5)).is_err());
+        assert!(clamped(json!("7")).is_err(), "a text is no number in a body");
+        assert_eq!(clamped(json!(1e300)).unwrap(), 100);
+        let query = serde_urlencoded::from_str::<Vec<(String, Clamped<1, 9>)>>("a=7").unwrap();
+        assert_eq!(query[0].1.get(), 7, "in a query it is");
+    }
+
+    #[test]
+    fn whole_numbers_are_exact() {
+        type Id = Whole<1, { u64::MAX }>;
+        let id = |value| serde_json::from_value::<Id>(value).map(|id| id.0).ok();
+        assert_eq!(id(json!(9_007_199_254_740_993_u64)), Some(9_007_199_254_740_993));
+        assert_eq!(id(json!(u64::MAX)), Some(u64::MAX));
+        assert_eq!(id(json!(3.0)), Some(3));
+        for wrong in [json!(0), json!(-1), json!(1.5), json!(1e300), json!("1")] {
+            assert_eq!(id(wrong.clone()), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Requests about settings: nested objects or dotted names, with `null` for the default.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use storage::model::thermo::{SettingValue, Thermo};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::responses::settings::schema;
+use crate::service::error::{ApiError, ApiResult};
+
+/// What a setting's value must be.
+const NOT_A_VALUE: &str = "must be a number, true or false";
+
+/// A body of settings.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Settings(Map<String, Value>);
+
+impl Settings {
+    pub(crate) fn into_changes(self) -> ApiResult<ThermoChanges> {
+        ThermoChanges::of(&self.0)
+    }
+}
+
+impl PartialSchema for Settings {
+    fn schema() -> RefOr<Schema> {
+        schema(false).into()
+    }
+}
+
+impl ToSchema for Settings {}
+
+/// Settings to change; `null` resets one, or a whole section, to its default.
+pub(crate) struct ThermoChanges {
+    pub(crate) changes: Vec<(String, SettingValue)>,
+    /// Names that are no settings: published clients send such.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl ThermoChanges {
+    /// Reads nested objects and dotted names alike, and validates every value.
+    pub(crate) fn of(fields: &Map<String, Value>) -> ApiResult<Self> {
+        let mut leaves = Vec::new();
+        flatten("", fields, &mut leaves);
+        let mut defaults = Thermo::default();
+        let settings: Vec<String> =
+            defaults.settings().into_iter().map(|setting| setting.name).collect();
+        let mut changes = Self { changes: Vec::new(), ignored: Vec::new() };
+        for (name, value) in leaves {
+            changes.add(&defaults, &settings, name, value)?;
+        }
+        Ok(changes)
+    }
+
+    fn add(
+        &mut self,
+        defaults: &Thermo,
+        settings: &[String],
+        name: String,
+        value: &Value,
+    ) -> ApiResult<()> {
+        let setting = canonical(&name);
+        if setting == "decay_classes.permanent" {
+            return match value {
+                Value::Null => Ok(()),
+                _ => Err(ApiError::invalid(name, "must be null: permanent never cools")),
+            };
+        }
+        let section: Vec<_> =
+            settings.iter().filter(|inner| is_within(&setting, inner)).cloned().collect();
+        if !section.is_empty() {
+            return match value {
+                Value::Null => {
+                    let defaults = section.into_iter().map(|name| (name, SettingValue::Default));
+                    self.changes.extend(defaults);
+                    Ok(())
+                }
+                Value::Object(_) => Ok(()),
+                _ => Err(ApiError::invalid(name, "must be an object of settings")),
+            };
+        }
+        if let Some(outer) = settings.iter().find(|outer| is_within(outer, &setting)) {
+            return Err(ApiError::invalid(outer, NOT_A_VALUE));
+        }
+        if !settings.contains(&setting) {
+            self.ignored.push(name);
+            return Ok(());
+        }
+        let value = match value {
+            Value::Null => SettingValue::Default,
+            Value::Bool(on) => SettingValue::Switch(*on),
+            Value::Number(number) => SettingValue::Number(number.as_f64().unwrap_or(f64::NAN)),
+            _ => return Err(ApiError::invalid(name, NOT_A_VALUE)),
+        };
+        let change = (setting, value);
+        if let Err(fault) = defaults.with(std::slice::from_ref(&change)) {
+            return Err(ApiError::invalid(name, fault.message));
+        }
+        self.changes.push(change);
+        Ok(())
+    }
+}
+
+/// Whether the dotted name `inner` is in the section `outer`.
+fn is_within(outer: &str, inner: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Every value within `fields` that has none in it, by its dotted name.
+fn flatten<'a>(
+    within: &str,
+    fields: &'a Map<String, Value>,
+    leaves: &mut Vec<(String, &'a Value)>,
+) {
+    for (name, value) in fields {
+        let name = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
+        match value {
+            Value::Object(inner) if !inner.is_empty() => flatten(&name, inner, leaves),
+            value => leaves.push((name, value)),
+        }
+    }
+}
+
+/// A setting's own name for a published one.
+fn canonical(name: &str) -> String {
+    match name.strip_prefix("half_lives.") {
+        Some(memory_type) => format!("decay_profiles.{memory_type}.half_life"),
+        None => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::responses::settings::config;
+
+    fn changes(body: Value) -> ApiResult<ThermoChanges> {
+        ThermoChanges::of(body.as_object().unwrap())
+    }
+
+    #[test]
+    fn nested_and_dotted_names_are_the_same() {
+        let body = json!({
+            "recall": { "heat_weight": 0.4 },
+            "recall.keyword_weight": 0.2,
+            "half_lives": { "fact": 1000 },
+            "decay_profiles": { "fact": { "floor": null } },
+            "tick": { "mode": "hybrid" },
+        });
+        let sent = changes(body).unwrap_or_else(|error| panic!("{error:?}"));
+        let mut names: Vec<_> = sent.changes.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            [
+                "decay_profiles.fact.floor",
+                "decay_profiles.fact.half_life",
+                "recall.heat_weight",
+                "recall.keyword_weight",
+            ]
+        );
+        assert_eq!(sent.ignored, ["tick.mode"]);
+    }
+
+    #[test]
+    fn null_resets_settings_and_sections() {
+        let all = changes(json!({ "resonance": null, "recall.heat_weight": null }))
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(all.changes.len(), 5);
+        assert!(all.changes.iter().all(|(_, value)| *value == SettingValue::Default));
+    }
+
+    #[test]
+    fn invalid_value_is_rejected_by_its_sent_name() {
+        for (body, field) in [
+            (json!({ "recall": { "heat_weight": -1 } }), "recall.heat_weight"),
+            (json!({ "half_lives": { "fact": "long" } }), "half_lives.fact"),
+            (json!({ "decay_classes": { "permanent": 2 } }), "decay_classes.permanent"),
+            (json!({ "recall": 7 }), "recall"),
+            (json!({ "recall": { "heat_weight": {} } }), "recall.heat_weight"),
+            (json!({ "recall": { "heat_weight": { "x": 1 } } }), "recall.heat_weight"),
+        ] {
+            let rejected = format!("{:?}", changes(body).err());
+            assert!(rejected.contains(&format!("field: Some({field:?})")), "{rejected}");
+        }
+    }
+
+    #[test]
+    fn returned_settings_change_nothing_when_sent_back() {
+        let config = config(Thermo::default());
+        let sent = changes(config).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(Thermo::default().with(&sent.changes), Ok(Thermo::default()));
+        assert!(sent.ignored.is_empty());
+    }
+}

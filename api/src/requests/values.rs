@@ -1,0 +1,352 @@
+//! Types of request fields: texts with a bound, words of a set, heats, whole numbers that are
+//! clamped, ids. Each parses and validates itself, and has the OpenAPI schema of what it
+//! accepts, from the same constants.
+
+use std::borrow::Cow;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use storage::model::id::{MemoryId, TriggerId};
+use utoipa::openapi::schema::{
+    ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
+};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::service::error::{ApiError, ApiResult};
+use crate::words::Word;
+
+/// Documents a type with the schema of its values.
+macro_rules! schema {
+    ([$($generics:tt)*] $type:ty, $schema:expr) => {
+        impl<$($generics)*> PartialSchema for $type {
+            fn schema() -> RefOr<Schema> {
+                $schema.into()
+            }
+        }
+
+        impl<$($generics)*> ToSchema for $type {}
+    };
+}
+
+pub(crate) fn object(schema_type: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::Type(schema_type))
+}
+
+pub(crate) use schema;
+
+/// A text of at most `MAX` bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Text<const MAX: usize>(pub(crate) String);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.len() <= MAX {
+            true => Ok(Self(text)),
+            false => Err(D::Error::custom(format_args!("must have at most {MAX} bytes"))),
+        }
+    }
+}
+
+schema!([const MAX: usize] Text<MAX>, object(Type::String).max_length(Some(MAX)).build());
+
+/// A text of 1 to `MAX` bytes that is not only white space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FullText<const MAX: usize>(pub(crate) String);
+
+impl<'de, const MAX: usize> Deserialize<'de> for FullText<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Text(text) = Text::<MAX>::deserialize(deserializer)?;
+        match text.trim().is_empty() {
+            true => Err(D::Error::custom("must not be empty")),
+            false => Ok(Self(text)),
+        }
+    }
+}
+
+schema!([const MAX: usize] FullText<MAX>, object(Type::String)
+    .min_length(Some(1)).max_length(Some(MAX)).pattern(Some(r"\S")).build());
+
+/// As [`FullText`], with an empty text for an absent one, as published clients send it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextOrEmpty<const MAX: usize>(pub(crate) Option<String>);
+
+impl<'de, const MAX: usize> Deserialize<'de> for TextOrEmpty<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Text::<MAX>::deserialize(deserializer)? {
+            Text(text) if text.is_empty() => Ok(Self(None)),
+            Text(text) if text.trim().is_empty() => Err(D::Error::custom("must not be empty")),
+            Text(text) => Ok(Self(Some(text))),
+        }
+    }
+}
+
+schema!([const MAX: usize] TextOrEmpty<MAX>, object(Type::String)
+    .min_length(Some(1)).max_length(Some(MAX)).pattern(Some(r"\S")).build());
+
+/// The first of two aliases that is present and not empty.
+pub(crate) fn first_text<const MAX: usize>(
+    first: Option<&TextOrEmpty<MAX>>,
+    second: Option<&TextOrEmpty<MAX>>,
+) -> Option<String> {
+    [first, second].into_iter().flatten().find_map(|text| text.0.clone())
+}
+
+/// A text that may be empty where clients send an empty one for an absent one.
+pub(crate) fn non_empty<const MAX: usize>(text: Option<Text<MAX>>) -> Option<String> {
+    text.map(|text| text.0).filter(|text| !text.is_empty())
+}
+
+/// The first alias that has a value. All values are validated: an error names its alias.
+pub(crate) fn first_full_text<const MAX: usize>(
+    aliases: [(&str, Option<Text<MAX>>); 3],
+) -> ApiResult<Option<String>> {
+    let mut found = None;
+    for (name, text) in aliases {
+        let Some(text) = non_empty(text) else { continue };
+        if text.trim().is_empty() {
+            return Err(ApiError::invalid(name, "must not be empty"));
+        }
+        found = found.or(Some(text));
+    }
+    Ok(found)
+}
+
+/// A word of a set, by its name or a published alias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OneOf<T>(pub(crate) T);
+
+impl<'de, T: Word> Deserialize<'de> for OneOf<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words<T>(PhantomData<T>);
+
+        impl<T: Word> Visitor<'_> for Words<T> {
+            type Value = OneOf<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, "one of {}", T::names().join(", "))
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOf<T>, E> {
+                let names = || T::names().join(", ");
+                let word = T::parse(text).map(OneOf);
+                word.ok_or_else(|| E::custom(format_args!("must be one of {}", names())))
+            }
+        }
+
+        deserializer.deserialize_str(Words(PhantomData))
+    }
+}
+
+schema!([T: Word] OneOf<T>, object(Type::String).enum_values(Some(T::names())).build());
+
+/// A word of a set, or an empty text for an absent one, as published clients send it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OneOfOrEmpty<T>(pub(crate) Option<T>);
+
+impl<'de, T: Word> Deserialize<'de> for OneOfOrEmpty<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let names = || D::Error::custom(format_args!("must be one of {}", T::names().join(", ")));
+        T::parse(&text).map(|word| Self(Some(word))).ok_or_else(names)
+    }
+}
+
+schema!([T: Word] OneOfOrEmpty<T>, object(Type::String).enum_values(Some(T::names())).build());
+
+/// The id of a memory, a trigger, and the like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Id<T>(pub(crate) T);
+
+/// What an id identifies, for messages.
+pub(crate) trait Identified: FromStr {
+    const NAME: &'static str;
+}
+
+impl Identified for MemoryId {
+    const NAME: &'static str = "memory";
+}
+
+impl Identified for TriggerId {
+    const NAME: &'static str = "trigger";
+}
+
+impl<'de, T: Identified> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let wrong = |_| D::Error::custom(format_args!("must be the id of a {}, a UUID", T::NAME));
+        text.parse().map(Self).map_err(wrong)
+    }
+}
+
+fn uuid() -> ObjectBuilder {
+    object(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)))
+}
+
+schema!([T: Identified] Id<T>, uuid().build());
+
+/// A secret of at most `MAX` bytes. Its debug form hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretText<const MAX: usize>(pub(crate) String);
+
+impl<const MAX: usize> fmt::Debug for SecretText<MAX> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("SecretText")
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for SecretText<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Text::<MAX>::deserialize(deserializer).map(|text| Self(text.0))
+    }
+}
+
+/// A JSON object. Derived types alone would accept an array of their fields, too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JsonObject<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+/// Texts of at most `BYTES` bytes each, at most `COUNT` of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Texts<const COUNT: usize, const BYTES: usize>(pub(crate) Vec<String>);
+
+impl<'de, const COUNT: usize, const BYTES: usize> Deserialize<'de> for Texts<COUNT, BYTES> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items = Items::<Text<BYTES>, 0, COUNT>::deserialize(deserializer)?;
+        Ok(Self(items.0.into_iter().map(|text| text.0).collect()))
+    }
+}
+
+schema!([const COUNT: usize, const BYTES: usize] Texts<COUNT, BYTES>, ArrayBuilder::new()
+    .items(object(Type::String).max_length(Some(BYTES))).max_items(Some(COUNT)).build());
+
+/// `MIN` to `MAX` items.
+#[derive(Debug, Clone)]
+pub(crate) struct Items<T, const MIN: usize, const MAX: usize>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MIN: usize, const MAX: usize> Deserialize<'de>
+    for Items<T, MIN, MAX>
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Sequence<T, const MAX: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Sequence<T, MAX> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, "an array of at most {MAX} items")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    if all.len() == MAX {
+                        let message = format_args!("must have at most {MAX} items");
+                        return Err(A::Error::custom(message));
+                    }
+                    all.push(item);
+                }
+                Ok(all)
+            }
+        }
+
+        let all = deserializer.deserialize_seq(Sequence::<T, MAX>(PhantomData))?;
+        match all.len() >= MIN {
+            true => Ok(Self(all)),
+            false => Err(D::Error::custom(format_args!("must have at least {MIN} items"))),
+        }
+    }
+}
+
+/// Ids of memories, 1 to `MAX`, each once, in the order of their first appearance.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct MemoryIds<const MAX: usize> {
+    /// Well-formed ids.
+    pub(crate) known: VecDeque<MemoryId>,
+    /// Texts that are no id: no memory has them.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Characters of a malformed id that a response repeats.
+const UNKNOWN_ID_CHARS: usize = 64;
+
+impl<'de, const MAX: usize> Deserialize<'de> for MemoryIds<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Items::<Cow<'_, str>, 1, MAX>::deserialize(deserializer)?;
+        let (mut seen, mut ids) = (HashSet::new(), Self::default());
+        for text in texts.0 {
+            match text.parse() {
+                Ok(id) if seen.insert(id) => ids.known.push_back(id),
+                Ok(_) => {}
+                Err(_) => ids.unknown.push(text.chars().take(UNKNOWN_ID_CHARS).collect()),
+            }
+        }
+        Ok(ids)
+    }
+}
+
+schema!([const MAX: usize] MemoryIds<MAX>, ArrayBuilder::new()
+    .items(uuid()).min_items(Some(1)).max_items(Some(MAX)).build());
+
+/// For `deserialize_with`: tells an absent field (`None`) from `null` (`Some(None)`).
+pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_not_read_from_arrays() {
+        #[derive(Debug, Deserialize)]
+        struct One {
+            number: u8,
+        }
+        let object: JsonObject<One> = serde_json::from_value(json!({"number": 7})).unwrap();
+        assert_eq!(object.0.number, 7);
+        assert!(serde_json::from_value::<JsonObject<One>>(json!([7])).is_err());
+    }
+
+    #[test]
+    fn ids_are_deduplicated_in_order() {
+        let (one, two) = ("01".repeat(16), "02".repeat(16));
+        let ids: MemoryIds<4> = serde_json::from_value(json!([two, one, two, "x"])).unwrap();
+        assert_eq!(ids.known, [MemoryId([2; 16]), MemoryId([1; 16])]);
+        assert_eq!(ids.unknown, ["x"]);
+        assert!(serde_json::from_value::<MemoryIds<1>>(json!([one, two])).is_err());
+        assert!(serde_json::from_value::<MemoryIds<1>>(json!([])).is_err());
+    }
+}

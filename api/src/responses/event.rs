@@ -1,0 +1,233 @@
+//! Journal events in responses: their names, texts and metadata, as published clients read
+//! them.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use storage::model::id::Timestamp;
+use storage::model::journal::{
+    Cursor, DeliveryNext, EventKind, FiredTrigger, FiringResult, MemoryField,
+};
+use storage::model::score::rounded;
+use utoipa::ToSchema;
+
+use crate::responses::timestamp;
+use crate::service::journal::EventView;
+
+/// Characters of a memory's label beside an event.
+const LABEL_CHARS: usize = 120;
+/// The actor of events that the service itself causes.
+const SYSTEM: &str = "system";
+
+/// An event of the activity list.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ActivityItem {
+    id: String,
+    /// Name of a key, or `system`.
+    actor: String,
+    /// `memory.add` and the like, or an agent's own action.
+    action: String,
+    #[schema(required)]
+    target_id: Option<String>,
+    #[schema(required)]
+    target_label: Option<String>,
+    /// Further details.
+    metadata: Value,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+impl From<&EventView> for ActivityItem {
+    fn from(view: &EventView) -> Self {
+        let shown = Details::of(view);
+        Self {
+            id: page_cursor(view.cursor),
+            actor: actor(view),
+            action: shown.action,
+            target_id: shown.target_id,
+            target_label: shown.target_label,
+            metadata: shown.metadata,
+            created_at: timestamp(view.event.at),
+        }
+    }
+}
+
+/// The data of an event of the stream.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StreamItem {
+    /// The value for `Last-Event-ID`: cluster, Raft group, log index, ordinal.
+    pub(crate) id: String,
+    pub(crate) kind: &'static str,
+    #[schema(required)]
+    node_id: Option<String>,
+    #[schema(required)]
+    label: Option<String>,
+    namespace: String,
+    /// Name of a key, or `system`.
+    actor: String,
+    /// Further details, as in the activity list.
+    metadata: Value,
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+impl StreamItem {
+    pub(crate) fn new(id: String, kind: &'static str, view: &EventView) -> Self {
+        let shown = Details::of(view);
+        Self {
+            id,
+            kind,
+            node_id: shown.target_id,
+            label: shown.target_label,
+            namespace: view.event.namespace.clone(),
+            actor: actor(view),
+            metadata: shown.metadata,
+            created_at: timestamp(view.event.at),
+        }
+    }
+}
+
+/// A cursor as pages show it.
+pub(crate) fn page_cursor(cursor: Cursor) -> String {
+    format!("{}.{}", cursor.index, cursor.ordinal)
+}
+
+fn actor(view: &EventView) -> String {
+    view.actor.clone().unwrap_or_else(|| SYSTEM.to_owned())
+}
+
+/// What an event shows.
+struct Details {
+    action: String,
+    target_id: Option<String>,
+    target_label: Option<String>,
+    metadata: Value,
+}
+
+impl Details {
+    fn of(view: &EventView) -> Self {
+        let event = &view.event;
+        let label = view.memory.as_ref().map(|memory| memory.label.as_str());
+        let details = Self {
+            action: action(&event.kind).to_owned(),
+            target_id: event.subject.map(|id| id.to_string()),
+            target_label: label.map(str::to_owned),
+            metadata: metadata(&event.namespace, &event.kind),
+        };
+        let mut details = match &event.kind {
+            EventKind::Deleted { label } => Self { target_label: non_empty(label), ..details },
+            EventKind::TriggerFired(fired) => {
+                let label = non_empty(&fired.label).or(details.target_label.clone());
+                Self { target_label: label, ..details }
+            }
+            EventKind::Activity(activity) => Self {
+                action: activity.action.clone(),
+                target_id: activity.target_id.clone(),
+                target_label: activity.target_label.clone(),
+                metadata: serde_json::from_str(&activity.metadata).unwrap_or_default(),
+            },
+            _ => details,
+        };
+        details.target_label =
+            details.target_label.map(|label| label.chars().take(LABEL_CHARS).collect());
+        details
+    }
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
+fn action(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::Created => "memory.add",
+        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => "memory.pin",
+        EventKind::Updated { .. } => "memory.patch",
+        EventKind::Deleted { .. } => "memory.delete",
+        EventKind::Archived => "memory.archive",
+        EventKind::Restored => "memory.restore",
+        EventKind::Cooled => "memory.cool",
+        EventKind::Warmed => "memory.warm",
+        EventKind::Feedback { .. } => "memory.feedback",
+        EventKind::EdgeCreated { .. } => "edge.add",
+        EventKind::EdgeDeleted { .. } => "edge.delete",
+        EventKind::TriggerFired(_) => "trigger.fire",
+        EventKind::FiringsSkipped { .. } => "trigger.skip",
+        EventKind::Delivered { .. } => "webhook.deliver",
+        EventKind::DeliveryFailed { .. } => "webhook.fail",
+        EventKind::Activity(_) => "",
+    }
+}
+
+fn metadata(namespace: &str, kind: &EventKind) -> Value {
+    let mut metadata = json!({ "namespace": namespace });
+    let details = match kind {
+        EventKind::Updated { fields } => {
+            json!({ "fields": fields.iter().map(|field| field.name()).collect::<Vec<_>>() })
+        }
+        EventKind::Feedback { signal } => json!({ "signal": signal.name() }),
+        EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
+            json!({ "other_id": other.to_string(), "relation": relation })
+        }
+        EventKind::TriggerFired(fired) => fired_metadata(fired),
+        EventKind::FiringsSkipped { count } => json!({ "skipped": count }),
+        EventKind::Delivered { delivery, attempt, status } => json!({
+            "trigger_id": delivery.trigger.to_string(),
+            "delivery_id": delivery.to_string(),
+            "attempt": attempt,
+            "result": status.to_string(),
+            "next": "delivered",
+        }),
+        EventKind::DeliveryFailed { delivery, attempt, reason, next } => json!({
+            "trigger_id": delivery.trigger.to_string(),
+            "delivery_id": delivery.to_string(),
+            "attempt": attempt,
+            "result": reason,
+            "next": next_text(*next),
+        }),
+        _ => json!({}),
+    };
+    if let (Value::Object(metadata), Value::Object(details)) = (&mut metadata, details) {
+        metadata.extend(details);
+    }
+    metadata
+}
+
+fn fired_metadata(fired: &FiredTrigger) -> Value {
+    json!({
+        "trigger_id": fired.trigger.to_string(),
+        "trigger_name": fired.trigger_name,
+        "event": fired.event.name(),
+        "trigger_action": fired.action.name(),
+        "label": fired.label,
+        "result": result_text(&fired.result),
+    })
+}
+
+/// The result of a trigger's action, as a text.
+pub(crate) fn result_text(result: &FiringResult) -> String {
+    match result {
+        FiringResult::HeatChanged { from, to } => {
+            format!("heat {} to {}", rounded(*from), rounded(*to))
+        }
+        FiringResult::Pinned => "pinned".to_owned(),
+        FiringResult::AlreadyPinned => "was pinned already".to_owned(),
+        FiringResult::Tagged { tag } => tag.clone(),
+        FiringResult::AlreadyTagged => "has the tag already".to_owned(),
+        FiringResult::NoTagWords => "the label has no words to make a tag of".to_owned(),
+        FiringResult::NoTagRoom => "the label has no room for a tag".to_owned(),
+        FiringResult::Notified { message } => message.clone(),
+        FiringResult::Enqueued { delivery } => delivery.to_string(),
+        FiringResult::Dropped => "dropped".to_owned(),
+    }
+}
+
+/// What follows a failed attempt, as a text.
+pub(crate) fn next_text(next: DeliveryNext) -> String {
+    match next {
+        DeliveryNext::Retry { after_micros } => {
+            format!("retried in {} s", after_micros / Timestamp::SECOND_MICROS)
+        }
+        DeliveryNext::DeadLettered => "dead-lettered".to_owned(),
+        DeliveryNext::TriggerDisabled => "dead-lettered, the trigger is disabled".to_owned(),
+    }
+}

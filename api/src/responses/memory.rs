@@ -1,0 +1,255 @@
+//! Memories in responses: alone, in lists, and as results of a search.
+
+use serde::Serialize;
+use storage::Hit;
+use storage::model::id::{MemoryId, TriggerId};
+use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Tier};
+use storage::model::score::rounded;
+use storage::model::temporal::Window;
+use utoipa::ToSchema;
+
+use crate::responses::{timestamp, word};
+use crate::service::writes::Touched;
+
+/// A memory. Heat and text have two names each, since published clients read either.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Memory {
+    #[schema(format = Uuid)]
+    id: String,
+    /// The text.
+    label: String,
+    /// The text, again.
+    pointer_summary: String,
+    #[schema(schema_with = word::<MemoryType>)]
+    memory_type: &'static str,
+    namespace: String,
+    /// The heat as of the response.
+    #[schema(minimum = 0, maximum = 1)]
+    current_heat: f64,
+    /// The heat, again.
+    #[schema(minimum = 0, maximum = 1)]
+    heat: f64,
+    base_utility: f64,
+    /// Factor of the half-life.
+    #[schema(minimum = 0)]
+    stability: f64,
+    is_pinned: bool,
+    is_locked: bool,
+    flagged_for_review: bool,
+    #[schema(schema_with = word::<DecayClass>)]
+    decay_class: &'static str,
+    /// Heat floor.
+    #[schema(minimum = 0, maximum = 1)]
+    min_heat: f64,
+    modality: &'static str,
+    key_points: Vec<String>,
+    recall_count: u32,
+    #[schema(required, format = DateTime)]
+    last_recalled_at: Option<String>,
+    #[schema(schema_with = word::<Tier>)]
+    tier: &'static str,
+    #[schema(required, format = DateTime)]
+    archived_at: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+impl From<&MemoryRecord> for Memory {
+    fn from(record: &MemoryRecord) -> Self {
+        let memory = &record.memory;
+        let heat = rounded(record.heat);
+        Self {
+            id: record.id.to_string(),
+            label: memory.label.clone(),
+            pointer_summary: memory.label.clone(),
+            memory_type: memory.memory_type.name(),
+            namespace: memory.namespace.clone(),
+            current_heat: heat,
+            heat,
+            base_utility: 0.0,
+            stability: rounded(f64::from(record.anchor.stability)),
+            is_pinned: memory.is_pinned,
+            is_locked: memory.is_locked,
+            flagged_for_review: memory.is_flagged,
+            decay_class: memory.decay_class.name(),
+            min_heat: rounded(f64::from(memory.min_heat)),
+            modality: "text",
+            key_points: memory.key_points.clone(),
+            recall_count: record.anchor.recall_count,
+            last_recalled_at: record.anchor.last_recall.map(timestamp),
+            tier: match memory.tier() {
+                Tier::Hot => "hot",
+                Tier::Cold => "cold",
+            },
+            archived_at: memory.archived_at.map(timestamp),
+            created_at: timestamp(memory.created_at),
+            updated_at: timestamp(memory.updated_at),
+        }
+    }
+}
+
+/// A memory or a trigger that was deleted.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Deleted {
+    #[schema(format = Uuid)]
+    id: String,
+    /// Always true.
+    deleted: bool,
+}
+
+impl From<Touched> for MemoryOrDeleted {
+    fn from(touched: Touched) -> Self {
+        match touched {
+            Touched::Present(record) => Self::Memory(Box::new((&*record).into())),
+            Touched::Deleted(id) => Self::Deleted(id.into()),
+        }
+    }
+}
+
+impl From<MemoryId> for Deleted {
+    fn from(id: MemoryId) -> Self {
+        Self { id: id.to_string(), deleted: true }
+    }
+}
+
+impl From<TriggerId> for Deleted {
+    fn from(id: TriggerId) -> Self {
+        Self { id: id.to_string(), deleted: true }
+    }
+}
+
+/// A memory that a write touched; deleted since, if the write is a repetition.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum MemoryOrDeleted {
+    Memory(Box<Memory>),
+    Deleted(Deleted),
+}
+
+/// A memory with its score.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Scored {
+    #[serde(flatten)]
+    memory: Memory,
+    score: f64,
+}
+
+impl Scored {
+    /// A memory of a list by heat.
+    pub(crate) fn by_heat(record: &MemoryRecord) -> Self {
+        Self { memory: record.into(), score: rounded(record.heat) }
+    }
+}
+
+/// A result of a search.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SearchResult {
+    #[serde(flatten)]
+    scored: Scored,
+    /// `graph_traversal`, if it was found as the neighbour of another result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Explanation>,
+}
+
+impl SearchResult {
+    /// `explain` adds every factor of the score, and the time window of the query.
+    pub(crate) fn new(hit: &Hit, explain: Option<Option<&Window>>) -> Self {
+        Self {
+            scored: Scored { memory: (&hit.record).into(), score: hit.score },
+            source: hit.via.map(|_| "graph_traversal"),
+            explain: explain.map(|window| Explanation::new(hit, window)),
+        }
+    }
+}
+
+/// The composition of a score. Results of graph traversal have no factors.
+#[derive(Serialize, ToSchema)]
+struct Explanation {
+    #[serde(flatten)]
+    #[schema(value_type = Factors)]
+    factors: Option<Factors>,
+    /// The score.
+    fused_score: f64,
+    #[schema(required)]
+    temporal_window: Option<TemporalWindow>,
+    #[schema(required)]
+    graph: Option<TraversalPath>,
+}
+
+/// Factors of a score: `base_score`, times the three `…_factor`s.
+// `default` documents that they may be absent.
+#[derive(Serialize, ToSchema, Default)]
+#[serde(default)]
+struct Factors {
+    similarity: f64,
+    cosine_distance: f64,
+    similarity_weight: f64,
+    heat: f64,
+    heat_weight: f64,
+    base_score: f64,
+    keyword_overlap: f64,
+    keyword_weight: f64,
+    keyword_factor: f64,
+    temporal_boost: f64,
+    temporal_factor: f64,
+    namespace_boost: f64,
+    namespace_factor: f64,
+}
+
+/// The time window that a query refers to.
+#[derive(Serialize, ToSchema)]
+struct TemporalWindow {
+    /// The words of the query that name it.
+    reference: String,
+    #[schema(format = DateTime)]
+    start: String,
+    #[schema(format = DateTime)]
+    end: String,
+}
+
+/// The path of a result of graph traversal: its numbers multiply to the score.
+#[derive(Serialize, ToSchema)]
+struct TraversalPath {
+    #[schema(format = Uuid)]
+    seed_id: String,
+    seed_score: f64,
+    edge_weight: f64,
+    damping: f64,
+}
+
+impl Explanation {
+    fn new(hit: &Hit, window: Option<&Window>) -> Self {
+        let weights = &hit.weights;
+        let factors = hit.factors.as_ref().map(|factors| Factors {
+            similarity: factors.similarity,
+            cosine_distance: 1.0 - factors.similarity,
+            similarity_weight: weights.similarity_weight,
+            heat: factors.heat,
+            heat_weight: weights.heat_weight,
+            base_score: factors.base(weights),
+            keyword_overlap: factors.keyword_overlap,
+            keyword_weight: weights.keyword_weight,
+            keyword_factor: 1.0 + weights.keyword_weight * factors.keyword_overlap,
+            temporal_boost: factors.temporal_boost,
+            temporal_factor: 1.0 + factors.temporal_boost,
+            namespace_boost: factors.namespace_boost,
+            namespace_factor: 1.0 + factors.namespace_boost,
+        });
+        let window = window.map(|window| TemporalWindow {
+            reference: window.reference.clone(),
+            start: timestamp(window.start),
+            end: timestamp(window.end),
+        });
+        let traversal = hit.via.map(|via| TraversalPath {
+            seed_id: via.seed.to_string(),
+            seed_score: via.seed_score,
+            edge_weight: via.edge_weight,
+            damping: via.damping,
+        });
+        Self { factors, fused_score: hit.score, temporal_window: window, graph: traversal }
+    }
+}

@@ -1,0 +1,116 @@
+//! Responses as types, and the responder that puts freshness and status around them.
+
+pub(crate) mod event;
+pub(crate) mod memory;
+pub(crate) mod settings;
+pub(crate) mod trigger;
+
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use storage::Overview;
+use storage::model::id::Timestamp;
+use storage::model::memory::MemoryType;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+
+use crate::service::freshness::Freshness;
+use crate::words::Word;
+
+/// A successful response: a status, how fresh it is, and a JSON body.
+pub(crate) struct Respond<T> {
+    status: StatusCode,
+    freshness: Freshness,
+    body: T,
+}
+
+impl<T> Respond<T> {
+    /// 200.
+    pub(crate) fn ok(freshness: Freshness, body: T) -> Self {
+        Self { status: StatusCode::OK, freshness, body }
+    }
+
+    /// 201.
+    pub(crate) fn created(freshness: Freshness, body: T) -> Self {
+        Self { status: StatusCode::CREATED, freshness, body }
+    }
+
+    /// The same response with another status.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+}
+
+impl<T: Serialize> IntoResponse for Respond<T> {
+    fn into_response(self) -> Response {
+        (self.status, freshness_headers(&self.freshness), Json(self.body)).into_response()
+    }
+}
+
+/// 204: a successful response without a body.
+pub(crate) struct NoContent(pub(crate) Freshness);
+
+impl IntoResponse for NoContent {
+    fn into_response(self) -> Response {
+        (StatusCode::NO_CONTENT, freshness_headers(&self.0)).into_response()
+    }
+}
+
+/// The headers that report how fresh a response is.
+pub(crate) fn freshness_headers(freshness: &Freshness) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(3);
+    headers.insert("x-hearth-index", freshness.index.into());
+    let consistency = HeaderValue::from_static(freshness.consistency.name());
+    headers.insert("x-hearth-consistency", consistency);
+    let millis = u64::try_from(freshness.staleness.as_millis()).unwrap_or(u64::MAX);
+    headers.insert("x-hearth-staleness-ms", millis.into());
+    headers
+}
+
+/// Schema of a word of a closed set.
+pub(crate) fn word<T: Word>() -> Schema {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(T::names())).into()
+}
+
+/// Number of memories of a type.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TypeCount {
+    #[schema(schema_with = word::<MemoryType>)]
+    r#type: &'static str,
+    count: u64,
+}
+
+/// Memories of each type.
+pub(crate) fn type_counts(overview: &Overview) -> Vec<TypeCount> {
+    let counts = MemoryType::ALL.into_iter().zip(overview.types);
+    counts.map(|(memory_type, count)| TypeCount { r#type: memory_type.name(), count }).collect()
+}
+
+/// First and last day of a month (see `Timestamp::month`), as YYYY-MM-DD.
+pub(crate) fn days_of(month: u32) -> (String, String) {
+    let (year, number) = ((month / 12) as i16, (month % 12 + 1) as i8);
+    let first = jiff::civil::Date::new(year, number, 1).unwrap_or_default();
+    (first.to_string(), first.last_of_month().to_string())
+}
+
+/// An instant as ISO 8601 in UTC.
+pub(crate) fn timestamp(at: Timestamp) -> String {
+    jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn month_has_first_and_last_day() {
+        let (first, last) = days_of(Timestamp(1_709_251_200_000_000).month());
+        assert_eq!((first.as_str(), last.as_str()), ("2024-03-01", "2024-03-31"));
+    }
+
+    #[test]
+    fn times_are_iso_8601_in_utc() {
+        assert_eq!(timestamp(Timestamp(1_500_000)), "1970-01-01T00:00:01.5Z");
+    }
+}

@@ -1,0 +1,154 @@
+//! Recall analytics: what searches found, the feedback on it, and suggestions for tuning.
+
+use axum::extract::State;
+use serde::Serialize;
+use storage::model::analytics::{RecallStats, TypeStats};
+use storage::model::caller::Caller;
+use storage::model::memory::MemoryType;
+use storage::model::score::rounded;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::auth::{AdminCaller, ReaderCaller};
+use crate::openapi::ReadErrors;
+use crate::read::FreshRead;
+use crate::requests::headers::Fresh;
+use crate::responses::{Respond, timestamp, word};
+use crate::service::error::ApiResult;
+use crate::service::freshness::Freshness;
+
+/// Feedback below which a type gets no suggestion.
+const FEEDBACK_MIN: u64 = 10;
+/// Searches below which the hit rate gets no suggestion.
+const SEARCHES_MIN: u64 = 20;
+
+/// Recalls, hit rate, and feedback.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RecallAnalytics {
+    stats: Vec<TypeRecalls>,
+    searches: u64,
+    searches_with_results: u64,
+    #[schema(required, minimum = 0, maximum = 1)]
+    hit_rate: Option<f64>,
+    /// Changes that the counts suggest.
+    suggestions: Vec<String>,
+    #[schema(required)]
+    period: Option<String>,
+}
+
+/// Recalls and feedback of a type.
+#[derive(Serialize, ToSchema)]
+struct TypeRecalls {
+    #[schema(schema_with = word::<MemoryType>)]
+    memory_type: &'static str,
+    total_recalls: u64,
+    relevant_count: u64,
+    irrelevant_count: u64,
+    outdated_count: u64,
+    wrong_count: u64,
+    #[schema(required, minimum = 0, maximum = 1)]
+    relevance_ratio: Option<f64>,
+    #[schema(required)]
+    avg_heat_before: Option<f64>,
+    #[schema(required)]
+    avg_heat_after: Option<f64>,
+}
+
+/// Get recall patterns, hit rates and suggestions for tuning.
+#[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(Fresh),
+    responses((status = OK, body = RecallAnalytics), ReadErrors))]
+pub(crate) async fn recall_analytics_get(
+    State(app): State<App>,
+    AdminCaller(caller): AdminCaller,
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<RecallAnalytics>> {
+    recall_analytics(&app, &caller, freshness).await
+}
+
+/// Get recall patterns, at the path of published clients.
+#[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(Fresh),
+    responses((status = OK, body = RecallAnalytics), ReadErrors))]
+pub(crate) async fn analytics_recall_get(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<RecallAnalytics>> {
+    recall_analytics(&app, &caller, freshness).await
+}
+
+async fn recall_analytics(
+    app: &App,
+    caller: &Caller,
+    freshness: Freshness,
+) -> ApiResult<Respond<RecallAnalytics>> {
+    let (stats, since) = app.service().recall_stats(caller).await?;
+    let types = MemoryType::ALL.into_iter().zip(&*stats.types);
+    let body = RecallAnalytics {
+        stats: types.map(|(name, of)| of_type(name, of)).collect(),
+        searches: stats.searches,
+        searches_with_results: stats.searches_with_results,
+        hit_rate: ratio(stats.searches_with_results, stats.searches),
+        suggestions: suggestions(&stats),
+        period: since.map(|since| format!("since {}", timestamp(since))),
+    };
+    Ok(Respond::ok(freshness, body))
+}
+
+fn of_type(memory_type: MemoryType, stats: &TypeStats) -> TypeRecalls {
+    let average = |sum: f64| (stats.warmings > 0).then(|| rounded(sum / stats.warmings as f64));
+    TypeRecalls {
+        memory_type: memory_type.name(),
+        total_recalls: stats.recalls,
+        relevant_count: stats.relevant,
+        irrelevant_count: stats.irrelevant,
+        outdated_count: stats.outdated,
+        wrong_count: stats.wrong,
+        relevance_ratio: ratio(stats.relevant, feedback(stats)),
+        avg_heat_before: average(stats.heat_before),
+        avg_heat_after: average(stats.heat_after),
+    }
+}
+
+fn feedback(stats: &TypeStats) -> u64 {
+    stats.relevant + stats.irrelevant + stats.outdated + stats.wrong
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| rounded(part as f64 / whole as f64))
+}
+
+/// Changes that the counts suggest.
+fn suggestions(stats: &RecallStats) -> Vec<String> {
+    let mut suggestions = Vec::new();
+    let hits = ratio(stats.searches_with_results, stats.searches);
+    if stats.searches >= SEARCHES_MIN && hits.is_some_and(|hits| hits < 0.5) {
+        suggestions.push(
+            "more than half of all searches find nothing: look at the namespaces and types that \
+             they filter by, or search with tier all"
+                .into(),
+        );
+    }
+    for (memory_type, of_type) in MemoryType::ALL.into_iter().zip(&*stats.types) {
+        let (name, all) = (memory_type.name(), feedback(of_type));
+        if all < FEEDBACK_MIN {
+            continue;
+        }
+        if of_type.outdated * 3 > all {
+            suggestions.push(format!(
+                "more than a third of the feedback on {name} memories is `outdated`: shorten decay_profiles.{name}.half_life"
+            ));
+        }
+        if of_type.irrelevant * 2 > all {
+            suggestions.push(format!(
+                "more than half of the feedback on {name} memories is `irrelevant`: \
+                 lower recall.heat_weight, so that similarity counts for more"
+            ));
+        }
+        if of_type.wrong * 4 > all {
+            suggestions.push(format!(
+                "more than a quarter of the feedback on {name} memories is `wrong`: review what GET /agent/nodes?flagged=true lists"
+            ));
+        }
+    }
+    suggestions
+}

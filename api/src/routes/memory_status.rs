@@ -1,0 +1,164 @@
+//! Counts of memories, storage, and this node, in the shapes that published clients read.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use serde::Serialize;
+use storage::model::score::rounded;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::auth::ReaderCaller;
+use crate::openapi::ReadErrors;
+use crate::read::FreshRead;
+use crate::requests::ValidQuery;
+use crate::requests::activity::NamespaceQuery;
+use crate::requests::headers::{Fresh, Home};
+use crate::requests::memories::named_namespace;
+use crate::responses::{Respond, TypeCount, timestamp, type_counts};
+use crate::service::error::ApiResult;
+use crate::service::read_namespace;
+
+/// Counts and capabilities.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MemoryStatus {
+    backend: &'static str,
+    version: &'static str,
+    /// The namespace of the request, or `*`.
+    namespace: String,
+    stats: MemoryCounts,
+    capabilities: Capabilities,
+}
+
+/// Memories by namespace, tier and type.
+#[derive(Serialize, ToSchema)]
+struct MemoryCounts {
+    namespace_memories: u64,
+    total_memories: u64,
+    tenant_total_memories: u64,
+    total_nodes: u64,
+    hot_nodes: u64,
+    cold_nodes: u64,
+    #[schema(minimum = 0, maximum = 1)]
+    average_heat: f64,
+    memory_types: Vec<TypeCount>,
+}
+
+/// Capabilities that published clients test for.
+#[derive(Serialize, ToSchema)]
+struct Capabilities {
+    siu_classification: bool,
+    semantic_search: bool,
+}
+
+/// Storage that memories take.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StorageUse {
+    total_nodes: u64,
+    total_size_bytes: u64,
+    /// Memories of each namespace.
+    namespaces: BTreeMap<String, u64>,
+    #[schema(required, format = DateTime)]
+    oldest_node: Option<String>,
+    #[schema(required, format = DateTime)]
+    newest_node: Option<String>,
+}
+
+/// Numbers of a node and of a tenant.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Numbers {
+    node: u64,
+    role: &'static str,
+    #[schema(required)]
+    leader: Option<u64>,
+    term: u64,
+    applied_index: u64,
+    memories: u64,
+    edges: u64,
+    events: u64,
+    requests_this_month: u64,
+    nodes_added_this_month: u64,
+}
+
+/// Get counts of memories: of one namespace, if named, and in total.
+#[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
+    params(NamespaceQuery, Home, Fresh),
+    responses((status = OK, body = MemoryStatus), ReadErrors))]
+pub(crate) async fn memory_status(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    FreshRead(freshness): FreshRead,
+    home: Home,
+    ValidQuery(query): ValidQuery<NamespaceQuery>,
+) -> ApiResult<Respond<MemoryStatus>> {
+    let named = named_namespace(query.namespace)?;
+    let namespace = read_namespace(&caller, named, home.namespace())?;
+    let here = app.service().overview(&caller, namespace.clone()).await?;
+    let all = match namespace {
+        None => here.clone(),
+        Some(_) => app.service().overview(&caller, None).await?,
+    };
+    let total = all.hot + all.cold;
+    let body = MemoryStatus {
+        backend: "hearth",
+        version: app.identity().version,
+        namespace: namespace.unwrap_or_else(|| "*".to_owned()),
+        stats: MemoryCounts {
+            namespace_memories: here.hot + here.cold,
+            total_memories: total,
+            tenant_total_memories: total,
+            total_nodes: total,
+            hot_nodes: all.hot,
+            cold_nodes: all.cold,
+            average_heat: rounded(all.average_heat),
+            memory_types: type_counts(&all),
+        },
+        capabilities: Capabilities { siu_classification: false, semantic_search: true },
+    };
+    Ok(Respond::ok(freshness, body))
+}
+
+/// Get the storage that memories take.
+#[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(Fresh),
+    responses((status = OK, body = StorageUse), ReadErrors))]
+pub(crate) async fn storage_get(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<StorageUse>> {
+    let overview = app.service().overview(&caller, None).await?;
+    let body = StorageUse {
+        total_nodes: overview.hot + overview.cold,
+        total_size_bytes: overview.bytes,
+        namespaces: overview.namespaces,
+        oldest_node: overview.oldest.map(timestamp),
+        newest_node: overview.newest.map(timestamp),
+    };
+    Ok(Respond::ok(freshness, body))
+}
+
+/// Get numbers of this node and of the tenant. Operators use the Prometheus endpoint instead.
+#[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(Fresh),
+    responses((status = OK, body = Numbers), ReadErrors))]
+pub(crate) async fn metrics_json(
+    State(app): State<App>,
+    ReaderCaller(caller): ReaderCaller,
+    FreshRead(freshness): FreshRead,
+) -> ApiResult<Respond<Numbers>> {
+    let counts = app.service().counts(&caller).await?;
+    let (usage, _) = app.service().usage(&caller).await?;
+    let raft = app.service().raft().status();
+    let body = Numbers {
+        node: raft.node,
+        role: raft.role,
+        leader: raft.leader,
+        term: raft.term,
+        applied_index: raft.applied_index,
+        memories: counts.memories,
+        edges: counts.edges,
+        events: counts.events,
+        requests_this_month: usage.requests,
+        nodes_added_this_month: usage.nodes_added,
+    };
+    Ok(Respond::ok(freshness, body))
+}

@@ -1,0 +1,144 @@
+//! Reading the journal for a caller: recent events, the history of triggers, and what follows a
+//! cursor. Events about memories that the caller may not access are left out.
+
+use storage::model::access::Access;
+use storage::model::caller::Caller;
+use storage::model::id::{TenantId, TriggerId};
+use storage::model::journal::{AgentActivity, Cursor, Event, EventKind};
+use storage::model::memory::Memory;
+use storage::model::tenant::{ApiKey, KeyId};
+use storage::{Action, EventPage, Reader, View};
+
+use crate::limits::HISTORY_PAGES_MAX;
+use crate::service::Service;
+use crate::service::error::ApiResult;
+use crate::service::freshness::Freshness;
+use crate::words::HistoryKind;
+
+/// An event with what a response shows beside it.
+pub(crate) struct EventView {
+    pub(crate) cursor: Cursor,
+    pub(crate) event: Event,
+    /// Name of the acting key; its id if the key was deleted; `None` for the service itself.
+    pub(crate) actor: Option<String>,
+    /// The memory as it is now, if the caller may access it.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// A page of events, and where the next one begins.
+pub(crate) struct EventViews {
+    pub(crate) events: Vec<EventView>,
+    pub(crate) next: Option<Cursor>,
+}
+
+impl Service {
+    /// Events before `before`, the latest first.
+    pub(crate) async fn recent_events(
+        &self,
+        caller: &Caller,
+        before: Option<Cursor>,
+        limit: usize,
+    ) -> ApiResult<EventViews> {
+        let (tenant, access) = (caller.tenant, caller.access.clone());
+        self.read(move |reader| {
+            let is_visible = |event: &Event| is_visible(reader, tenant, &access, event);
+            let EventPage { events, next } = reader.journal(tenant, before, limit, is_visible)?;
+            Ok(EventViews { events: views(reader, tenant, &access, events)?, next })
+        })
+        .await
+    }
+
+    pub(crate) async fn record_activity(
+        &self,
+        caller: &Caller,
+        activity: AgentActivity,
+    ) -> ApiResult<Freshness> {
+        Ok(self.submit(caller, None, Action::RecordActivity(activity)).await?.freshness)
+    }
+
+    /// Firings and delivery attempts before `before`, the latest first; of one trigger, if
+    /// named.
+    pub(crate) async fn trigger_history(
+        &self,
+        caller: &Caller,
+        trigger: Option<TriggerId>,
+        kind: HistoryKind,
+        mut before: Option<Cursor>,
+        limit: usize,
+    ) -> ApiResult<EventPage> {
+        let (tenant, access) = (caller.tenant, caller.access.clone());
+        self.read(move |reader| {
+            let is_wanted = |event: &Event| {
+                let is_of_trigger =
+                    trigger.is_none_or(|trigger| event.kind.trigger() == Some(trigger));
+                kind.includes(&event.kind) && is_of_trigger && access.allows(&event.namespace)
+            };
+            let mut found = Vec::new();
+            // One read passes a bounded number of rows; a page of few among many takes several.
+            for _ in 0..HISTORY_PAGES_MAX {
+                let missing = limit - found.len();
+                let page = reader.trigger_journal(tenant, before, missing, is_wanted)?;
+                found.extend(page.events);
+                before = page.next;
+                if before.is_none() || found.len() == limit {
+                    break;
+                }
+            }
+            Ok(EventPage { events: found, next: before })
+        })
+        .await
+    }
+}
+
+impl HistoryKind {
+    fn includes(self, kind: &EventKind) -> bool {
+        match kind {
+            EventKind::TriggerFired(_) => self != Self::Attempt,
+            EventKind::Delivered { .. } | EventKind::DeliveryFailed { .. } => self != Self::Firing,
+            _ => false,
+        }
+    }
+}
+
+/// Whether a caller may see an event. The namespace of a deleted memory at the other end of an
+/// edge is unknown, so access is denied unless the caller may access all namespaces.
+pub(crate) fn is_visible(
+    reader: &Reader,
+    tenant: TenantId,
+    access: &Access,
+    event: &Event,
+) -> storage::Result<bool> {
+    if !event.namespace.is_empty() && !access.allows(&event.namespace) {
+        return Ok(false);
+    }
+    let other = event.kind.other_end().filter(|_| !access.is_unrestricted());
+    let Some(other) = other else { return Ok(true) };
+    let other = reader.get(tenant, other)?;
+    Ok(other.is_some_and(|found| access.allows(&found.memory.namespace)))
+}
+
+/// Adds to events what responses show beside them.
+pub(crate) fn views(
+    reader: &Reader,
+    tenant: TenantId,
+    access: &Access,
+    events: Vec<(Cursor, Event)>,
+) -> storage::Result<Vec<EventView>> {
+    if events.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys = reader.api_keys(tenant)?;
+    let view = |(cursor, event): (Cursor, Event)| {
+        let memory = event.subject.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+        let memory = memory.map(|found| found.memory);
+        let memory = memory.filter(|memory| access.allows(&memory.namespace));
+        let actor = event.actor.map(|id| key_name(&keys, id));
+        Ok(EventView { cursor, event, actor, memory })
+    };
+    events.into_iter().map(view).collect()
+}
+
+fn key_name(keys: &[(KeyId, ApiKey)], id: KeyId) -> String {
+    let key = keys.iter().find(|(known, _)| *known == id);
+    key.map_or_else(|| id.to_string(), |(_, key)| key.name.clone())
+}

@@ -1,0 +1,190 @@
+//! What the interface does, apart from HTTP: it embeds texts, builds commands, submits them,
+//! reads the state as fresh as requested, and counts recalls. HTTP routes are adapters over it;
+//! other interfaces can be too. No type of the HTTP library occurs here.
+
+pub(crate) mod bulk;
+pub(crate) mod embedder;
+pub(crate) mod error;
+pub(crate) mod freshness;
+pub(crate) mod hooks;
+pub(crate) mod journal;
+pub(crate) mod keys;
+pub(crate) mod memories;
+pub(crate) mod recalls;
+pub(crate) mod search;
+pub(crate) mod settings;
+pub(crate) mod tenant;
+pub(crate) mod triggers;
+pub(crate) mod writes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use raft::Handle;
+use storage::Reader;
+use storage::model::analytics::TenantReport;
+use storage::model::caller::Caller;
+use storage::model::id::MemoryId;
+use storage::model::trigger::TriggerEvent;
+use storage::model::vector::Vector;
+use tokio::sync::Semaphore;
+
+use crate::limits::{READS_MAX, STREAM_READS_MAX};
+use embedder::Embedder;
+use error::{ApiError, ApiResult};
+use hooks::Hooks;
+use recalls::RecallBuffer;
+
+/// The service of one node; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Service(Arc<Parts>);
+
+struct Parts {
+    reader: Reader,
+    raft: Handle,
+    embedder: Arc<dyn Embedder>,
+    hooks: Arc<dyn Hooks>,
+    recalls: RecallBuffer,
+    reads: Arc<Semaphore>,
+    stream_reads: Arc<Semaphore>,
+}
+
+impl Service {
+    pub(crate) fn new(
+        reader: Reader,
+        raft: Handle,
+        embedder: Arc<dyn Embedder>,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
+        Self(Arc::new(Parts {
+            reader,
+            raft,
+            embedder,
+            hooks,
+            recalls: RecallBuffer::default(),
+            reads: Arc::new(Semaphore::new(READS_MAX)),
+            stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
+        }))
+    }
+
+    /// For reads that block no thread: positions, caches.
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.0.reader
+    }
+
+    pub(crate) fn raft(&self) -> &Handle {
+        &self.0.raft
+    }
+
+    pub(crate) fn hooks(&self) -> &dyn Hooks {
+        &*self.0.hooks
+    }
+
+    pub(crate) fn recalls(&self) -> &RecallBuffer {
+        &self.0.recalls
+    }
+
+    /// The recalls, requests and key uses since the last report; `all` of them, or those due.
+    pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
+        let reader = &self.0.reader;
+        let interval = |tenant| {
+            // Every return is an event where a trigger waits for it.
+            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
+                return Duration::ZERO;
+            }
+            let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
+            Duration::from_secs(seconds.into())
+        };
+        self.0.recalls.take(Instant::now(), reader.position().clock, interval)
+    }
+
+    /// Runs a read on a thread that may block. A storage fault stops the node; the caller gets
+    /// an internal error.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        self.read_within(&self.0.reads, read).await
+    }
+
+    /// [`Service::read`] for event streams, which share permits of their own: they delay no
+    /// other read.
+    pub(crate) async fn read_for_stream<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        self.read_within(&self.0.stream_reads, read).await
+    }
+
+    async fn read_within<T: Send + 'static>(
+        &self,
+        permits: &Arc<Semaphore>,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
+        let permit = Arc::clone(permits).acquire_owned().await;
+        let reader = self.0.reader.clone();
+        let result = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            read(&reader)
+        });
+        match result.await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => {
+                self.0.raft.fault().report_storage(&error);
+                Err(ApiError::internal())
+            }
+            Err(panic) => {
+                tracing::error!(%panic, "a read panicked");
+                Err(ApiError::internal())
+            }
+        }
+    }
+
+    /// The embedding of `text`, as it is stored.
+    pub(crate) async fn embed(&self, text: &str) -> ApiResult<Vector> {
+        let embedder = &self.0.embedder;
+        let embedding = embedder.embed(text.to_owned()).await?;
+        Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
+    }
+
+    /// Rejects a memory that does not exist, or that the caller may not access.
+    pub(crate) async fn check_readable(&self, caller: &Caller, id: MemoryId) -> ApiResult<()> {
+        let tenant = caller.tenant;
+        let found = self.read(move |reader| reader.get(tenant, id)).await?;
+        let found = found.ok_or(storage::Rejection::NotFound)?;
+        check_access(caller, &found.memory.namespace)
+    }
+}
+
+/// The components of a stored vector: memories are compared with the same rounding.
+pub(crate) fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
+    vector.components().map_err(|fault| unusable(&fault))
+}
+
+fn unusable(fault: &dyn std::fmt::Display) -> ApiError {
+    tracing::error!(%fault, "the embedding model returned an unusable vector");
+    ApiError::internal()
+}
+
+/// Rejects a namespace that the caller may not access.
+pub(crate) fn check_access(caller: &Caller, namespace: &str) -> ApiResult<()> {
+    match caller.access.allows(namespace) {
+        true => Ok(()),
+        false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
+    }
+}
+
+/// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
+/// request, `home` from its header.
+pub(crate) fn read_namespace(
+    caller: &Caller,
+    named: Option<String>,
+    home: Option<String>,
+) -> ApiResult<Option<String>> {
+    let namespace = named.or(home).filter(|name| name != "*");
+    if let Some(name) = &namespace {
+        check_access(caller, name)?;
+    }
+    Ok(namespace)
+}

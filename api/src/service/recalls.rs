@@ -1,0 +1,270 @@
+//! The recall buffer: recalls, requests and key uses of this node, until a background task
+//! reports them to the leader.
+//!
+//! The first recall of a memory is reported at once. Further recalls within the tenant's
+//! `recall_min_interval` are counted and reported together at its end. So a search in a loop
+//! neither writes without bound nor keeps a memory hot for ever.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
+use storage::model::id::{MemoryId, TenantId, Timestamp};
+use storage::model::tenant::KeyId;
+
+/// Most memories in the buffer, over all tenants. At the limit the reported ones are removed:
+/// their next recall is reported before the interval ends, and is then counted only. If none
+/// is reported yet, further memories are dropped and counted.
+const RECALLS_MAX: usize = 50_000;
+/// Interval at which the use of a key is reported.
+const KEY_INTERVAL: Duration = Duration::from_secs(300);
+
+/// Recalls, requests and key uses since the last report.
+#[derive(Default)]
+pub(crate) struct RecallBuffer(Mutex<Contents>);
+
+#[derive(Default)]
+struct Contents {
+    tenants: BTreeMap<TenantId, TenantContents>,
+    recalls: usize,
+    /// Whether reported memories were removed since the last report.
+    swept: bool,
+    dropped: u64,
+}
+
+#[derive(Default)]
+struct TenantContents {
+    recalls: HashMap<MemoryId, Recalls>,
+    searches: u64,
+    searches_with_results: u64,
+    usage: Usage,
+    keys: HashMap<KeyId, KeyUse>,
+}
+
+/// Recalls of one memory.
+#[derive(Default)]
+struct Recalls {
+    unreported: u32,
+    reported: Option<Instant>,
+}
+
+#[derive(Default)]
+struct KeyUse {
+    used: bool,
+    reported: Option<Instant>,
+}
+
+impl RecallBuffer {
+    fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
+        self.0.lock().expect("no code panics while it holds the lock")
+    }
+
+    /// Counts a search that returned these memories.
+    pub(crate) fn count(&self, tenant: TenantId, ids: impl ExactSizeIterator<Item = MemoryId>) {
+        let mut contents = self.contents();
+        if contents.recalls + ids.len() > RECALLS_MAX && !contents.swept {
+            contents.sweep();
+        }
+        let Contents { tenants, recalls, dropped, .. } = &mut *contents;
+        let of_tenant = tenants.entry(tenant).or_default();
+        of_tenant.searches += 1;
+        of_tenant.searches_with_results += u64::from(ids.len() > 0);
+        for id in ids {
+            match of_tenant.recalls.get_mut(&id) {
+                Some(known) => known.unreported = known.unreported.saturating_add(1),
+                None if *recalls < RECALLS_MAX => {
+                    *recalls += 1;
+                    of_tenant.recalls.insert(id, Recalls { unreported: 1, reported: None });
+                }
+                None => *dropped += 1,
+            }
+        }
+    }
+
+    /// Counts a request of a key, the time that it took, and the memories that it created.
+    pub(crate) fn count_request(&self, tenant: TenantId, key: KeyId, took: Duration, added: u64) {
+        let mut contents = self.contents();
+        let of_tenant = contents.tenants.entry(tenant).or_default();
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        of_tenant.usage.add(&Usage {
+            requests: 1,
+            nodes_added: added,
+            latency_micros: micros,
+            latency_max_micros: micros,
+        });
+        of_tenant.keys.entry(key).or_default().used = true;
+    }
+
+    /// Recalls that were dropped at the limit.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.contents().dropped
+    }
+
+    /// Takes what is due for a report at `now`. `interval` returns a tenant's
+    /// `recall_min_interval`.
+    pub(crate) fn take(
+        &self,
+        now: Instant,
+        clock: Timestamp,
+        interval: impl Fn(TenantId) -> Duration,
+    ) -> Vec<TenantReport> {
+        let mut contents = self.contents();
+        let mut room = REPORT_RECALLS_MAX;
+        let mut reports = Vec::new();
+        for (tenant, of_tenant) in &mut contents.tenants {
+            let interval = interval(*tenant);
+            let report = of_tenant.take(*tenant, now, clock, interval, &mut room);
+            reports.extend(report);
+        }
+        contents.recalls = contents.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        contents.swept = false;
+        reports
+    }
+}
+
+impl Contents {
+    fn sweep(&mut self) {
+        for of_tenant in self.tenants.values_mut() {
+            of_tenant.recalls.retain(|_, known| known.unreported > 0);
+        }
+        self.recalls = self.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        self.swept = true;
+    }
+}
+
+impl TenantContents {
+    fn take(
+        &mut self,
+        tenant: TenantId,
+        now: Instant,
+        clock: Timestamp,
+        interval: Duration,
+        room: &mut usize,
+    ) -> Option<TenantReport> {
+        let due = |at: Option<Instant>, interval| at.is_none_or(|at| now - at >= interval);
+        let mut recalls = Vec::new();
+        for (id, known) in &mut self.recalls {
+            if known.unreported > 0 && due(known.reported, interval) && *room > 0 {
+                recalls.push((*id, std::mem::take(&mut known.unreported)));
+                known.reported = Some(now);
+                *room -= 1;
+            }
+        }
+        // Entries whose next recall is reported at once need not be kept.
+        self.recalls.retain(|_, known| known.unreported > 0 || !due(known.reported, interval));
+        let mut keys = Vec::new();
+        for (key, known) in &mut self.keys {
+            if known.used && due(known.reported, KEY_INTERVAL) {
+                keys.push((*key, clock));
+                *known = KeyUse { used: false, reported: Some(now) };
+            }
+        }
+        self.keys.retain(|_, known| known.used || !due(known.reported, KEY_INTERVAL));
+        let (searches, usage) =
+            (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
+        let searches_with_results = std::mem::take(&mut self.searches_with_results);
+        let has_content =
+            !recalls.is_empty() || !keys.is_empty() || searches > 0 || usage.requests > 0;
+        // In order, so that reports can be compared.
+        recalls.sort_unstable();
+        has_content.then_some(TenantReport {
+            tenant,
+            recalls,
+            searches,
+            searches_with_results,
+            usage,
+            keys,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TENANT: TenantId = TenantId(1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn id(number: u8) -> MemoryId {
+        MemoryId([number; 16])
+    }
+
+    fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
+        let reports = buffer.take(at, Timestamp(0), |_| 60 * SECOND);
+        reports.into_iter().flat_map(|report| report.recalls).collect()
+    }
+
+    #[test]
+    fn later_recalls_are_reported_together() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        buffer.count(TENANT, [id(1), id(2)].into_iter());
+        assert_eq!(recalls(&buffer, start), [(id(1), 1), (id(2), 1)]);
+        for _ in 0..3 {
+            buffer.count(TENANT, [id(1)].into_iter());
+        }
+        assert_eq!(recalls(&buffer, start + 30 * SECOND), []);
+        assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
+        assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
+        assert_eq!(buffer.contents().recalls, 0, "nothing is kept for ever");
+    }
+
+    #[test]
+    fn excess_recalls_are_dropped_and_counted() {
+        let buffer = RecallBuffer::default();
+        let ids = (0..RECALLS_MAX + 5).map(|number| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            MemoryId(bytes)
+        });
+        buffer.count(TENANT, ids);
+        assert_eq!(buffer.dropped(), 5);
+        assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
+    }
+
+    #[test]
+    fn reported_entries_make_room() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let ids = |first: u64| {
+            (first..first + RECALLS_MAX as u64)
+                .map(|number| MemoryId(u128::from(number).to_be_bytes()))
+        };
+        let recalled = |first| {
+            let ids: Vec<_> = ids(first).collect();
+            buffer.count(TENANT, ids.into_iter());
+        };
+        recalled(0);
+        while !recalls(&buffer, start).is_empty() {}
+        recalled(1 << 40);
+        assert_eq!(buffer.dropped(), 0);
+    }
+
+    #[test]
+    fn due_key_use_is_reported_alone() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let key = KeyId([7; 8]);
+        let report = |at| buffer.take(at, Timestamp(9), |_| SECOND).pop();
+        buffer.count_request(TENANT, key, Duration::ZERO, 0);
+        assert_eq!(report(start).map(|report| report.keys.len()), Some(1));
+        buffer.count_request(TENANT, key, Duration::ZERO, 0);
+        assert_eq!(report(start + SECOND).map(|report| report.keys.len()), Some(0));
+        assert_eq!(report(start + KEY_INTERVAL).map(|report| report.keys.len()), Some(1));
+    }
+
+    #[test]
+    fn requests_are_summed_until_reported() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        buffer.count(TENANT, [].into_iter());
+        let key = KeyId([7; 8]);
+        buffer.count_request(TENANT, key, Duration::from_micros(30), 1);
+        buffer.count_request(TENANT, key, Duration::from_micros(50), 0);
+        let reports = buffer.take(start, Timestamp(9), |_| SECOND);
+        assert_eq!((reports[0].searches, reports[0].searches_with_results), (1, 0));
+        let usage =
+            Usage { requests: 2, nodes_added: 1, latency_micros: 80, latency_max_micros: 50 };
+        assert_eq!((reports[0].usage, &reports[0].keys[..]), (usage, &[(key, Timestamp(9))][..]));
+        buffer.count_request(TENANT, key, Duration::from_micros(1), 0);
+        let again = buffer.take(start + SECOND, Timestamp(9), |_| SECOND);
+        assert_eq!((again[0].usage.requests, again[0].keys.len()), (1, 0));
+    }
+}

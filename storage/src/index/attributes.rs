@@ -1,0 +1,113 @@
+//! The filterable attributes of a memory, packed into 64 bits.
+//!
+//! A filter compiles to a mask and a value. A row matches if `attributes & mask == value`,
+//! one comparison per row. A scan over a million rows reads 8 MB.
+
+use crate::model::memory::{DecayClass, Memory, MemoryType, Tier};
+
+/// Packed attributes: flags, decay class and type in a byte each, the number of the
+/// namespace in the upper half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attributes(u64);
+
+const LIVE: u64 = 1;
+const PINNED: u64 = 2;
+const FLAGGED: u64 = 4;
+const ARCHIVED: u64 = 8;
+const CLASS_SHIFT: u32 = 8;
+const TYPE_SHIFT: u32 = 16;
+const NAMESPACE_SHIFT: u32 = 32;
+
+impl Attributes {
+    /// A row without a memory.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Attributes of a memory in the namespace with this number.
+    pub(crate) fn of(memory: &Memory, namespace: u32) -> Self {
+        Self(
+            u64::from(namespace) << NAMESPACE_SHIFT
+                | (memory.memory_type as u64) << TYPE_SHIFT
+                | (memory.decay_class as u64) << CLASS_SHIFT
+                | LIVE
+                | flag(memory.is_pinned, PINNED)
+                | flag(memory.is_flagged, FLAGGED)
+                | flag(memory.archived_at.is_some(), ARCHIVED),
+        )
+    }
+
+    #[inline]
+    pub(crate) fn is_pinned(self) -> bool {
+        self.0 & PINNED != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_flagged(self) -> bool {
+        self.0 & FLAGGED != 0
+    }
+
+    #[inline]
+    pub(crate) fn tier(self) -> Tier {
+        if self.0 & ARCHIVED != 0 { Tier::Cold } else { Tier::Hot }
+    }
+
+    /// Number of the namespace within the tenant's index.
+    #[inline]
+    pub(crate) fn namespace(self) -> u32 {
+        (self.0 >> NAMESPACE_SHIFT) as u32
+    }
+
+    #[inline]
+    pub(crate) fn memory_type(self) -> MemoryType {
+        MemoryType::ALL[(self.0 >> TYPE_SHIFT) as u8 as usize]
+    }
+
+    #[inline]
+    pub(crate) fn decay_class(self) -> DecayClass {
+        DecayClass::ALL[(self.0 >> CLASS_SHIFT) as u8 as usize]
+    }
+}
+
+/// Attributes that a row must have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttributeMask {
+    mask: u64,
+    value: u64,
+}
+
+impl AttributeMask {
+    /// Matches every row that contains a memory.
+    pub(crate) const LIVE: Self = Self { mask: LIVE, value: LIVE };
+
+    pub(crate) fn of_type(self, memory_type: MemoryType) -> Self {
+        self.and(0xff << TYPE_SHIFT, (memory_type as u64) << TYPE_SHIFT)
+    }
+
+    pub(crate) fn in_namespace(self, number: u32) -> Self {
+        self.and(0xffff_ffff << NAMESPACE_SHIFT, u64::from(number) << NAMESPACE_SHIFT)
+    }
+
+    pub(crate) fn pinned(self, is_pinned: bool) -> Self {
+        self.and(PINNED, flag(is_pinned, PINNED))
+    }
+
+    pub(crate) fn flagged(self, is_flagged: bool) -> Self {
+        self.and(FLAGGED, flag(is_flagged, FLAGGED))
+    }
+
+    pub(crate) fn in_tier(self, tier: Tier) -> Self {
+        self.and(ARCHIVED, flag(tier == Tier::Cold, ARCHIVED))
+    }
+
+    fn and(self, mask: u64, value: u64) -> Self {
+        Self { mask: self.mask | mask, value: self.value | value }
+    }
+
+    #[inline]
+    pub(crate) fn matches(self, attributes: Attributes) -> bool {
+        attributes.0 & self.mask == self.value
+    }
+}
+
+fn flag(is_set: bool, flag: u64) -> u64 {
+    if is_set { flag } else { 0 }
+}

@@ -1,0 +1,334 @@
+//! The index data of one tenant, guarded by the lock of [`crate::index::tenant`]: slots,
+//! chunks, inverted indexes, graph coverage, namespaces and counts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use roaring::RoaringBitmap;
+
+use crate::error::{Error, Result};
+use crate::index::chunk::{Chunk, RowFields};
+use crate::index::coverage::GraphCoverage;
+use crate::index::covered::GraphCounts;
+use crate::index::graph::Graph;
+use crate::index::graph_task::GraphTask;
+use crate::index::namespaces::Namespaces;
+use crate::index::slot::{CHUNK_ROWS, Slot, chunk_of, row_of};
+use crate::index::words::{InvertedIndex, QueryTerms};
+use crate::model::access::Access;
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
+use crate::model::memory::Memory;
+use crate::model::sq8::Code;
+use crate::model::tenant::Tenant;
+use crate::model::vector::Vector;
+
+/// Everything that the index stores for one tenant.
+pub(crate) struct IndexData {
+    tenant: Tenant,
+    dimension: usize,
+    slots: HashMap<MemoryId, Slot>,
+    free: Vec<Slot>,
+    chunks: Vec<Chunk>,
+    words: InvertedIndex,
+    /// Normalised key points, each as one term.
+    key_points: InvertedIndex,
+    coverage: GraphCoverage,
+    /// Largest quantisation error of any code so far.
+    code_error_max: f32,
+    namespaces: Namespaces,
+    /// Number of receipts per day.
+    receipts: BTreeMap<u32, u64>,
+    /// Number of journal events.
+    events: u64,
+    /// Log index of the last event.
+    last_event: u64,
+    /// Number of edges.
+    edges: u64,
+}
+
+/// A change of the index. Tokenizing and conversions are done before, outside the lock.
+pub(crate) enum IndexChange {
+    Tenant(Tenant),
+    Memory {
+        id: MemoryId,
+        memory: Memory,
+        words_before: Vec<String>,
+        words: Vec<String>,
+    },
+    Anchor(MemoryId, Anchor),
+    Vector(MemoryId, Vec<f32>, Code),
+    Removed {
+        id: MemoryId,
+        words_before: Vec<String>,
+        key_points_before: Vec<String>,
+    },
+    /// With the day of the receipt.
+    ReceiptPut(u32),
+    /// All receipts before this day.
+    ReceiptsDropped(u32),
+    /// With the log index of the event.
+    EventAppended(u64),
+    /// With the number of removed events.
+    EventsTrimmed(u64),
+    EdgeAppended,
+    EdgeRemoved,
+}
+
+impl IndexChange {
+    /// The change for a stored vector. Decoding fails only for corrupt rows, since vectors
+    /// without a direction are rejected on creation.
+    pub(crate) fn vector(id: MemoryId, vector: &Vector) -> Result<Self> {
+        let components = vector
+            .components()
+            .map_err(|fault| Error::Corrupt { what: "vector", detail: fault.to_string() })?;
+        let code = Code::of(&components);
+        Ok(Self::Vector(id, components, code))
+    }
+}
+
+impl IndexData {
+    pub(super) fn new(tenant: Tenant, dimension: usize) -> Self {
+        Self {
+            tenant,
+            dimension,
+            slots: HashMap::new(),
+            free: Vec::new(),
+            chunks: Vec::new(),
+            words: InvertedIndex::default(),
+            key_points: InvertedIndex::default(),
+            coverage: GraphCoverage::default(),
+            code_error_max: 0.0,
+            namespaces: Namespaces::default(),
+            receipts: BTreeMap::new(),
+            events: 0,
+            last_event: 0,
+            edges: 0,
+        }
+    }
+
+    pub(crate) fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Number of memories.
+    pub(crate) fn live(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// Id and vector of a slot in use.
+    pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, &[f32]) {
+        let (chunk, row) = (&self.chunks[chunk_of(slot)], row_of(slot));
+        (chunk.id(row), chunk.vector(row))
+    }
+
+    /// The graph that serves searches, and the slots that it does not cover.
+    pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
+        self.coverage.graph()
+    }
+
+    /// Largest quantisation error of any code: bounds the error of graph similarities.
+    pub(crate) fn code_error_max(&self) -> f32 {
+        self.code_error_max
+    }
+
+    pub(crate) fn graph_counts(&self) -> GraphCounts {
+        self.coverage.counts()
+    }
+
+    /// Whether the graph needs work.
+    pub(crate) fn graph_is_stale(&self, exact_max: usize) -> bool {
+        self.coverage.is_stale(self.live(), exact_max)
+    }
+
+    /// The next piece of graph work, see [`GraphCoverage::next`].
+    pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
+        let Self { slots, free, chunks, coverage, .. } = self;
+        let code = |slot: Slot| chunks[chunk_of(slot)].code(row_of(slot));
+        let used = || {
+            let mut used = RoaringBitmap::new();
+            used.insert_range(0..(slots.len() + free.len()) as Slot);
+            for slot in &*free {
+                used.remove(*slot);
+            }
+            used
+        };
+        coverage.next(exact_max, slots.len(), used, code)
+    }
+
+    pub(super) fn coverage_mut(&mut self) -> &mut GraphCoverage {
+        &mut self.coverage
+    }
+
+    pub(crate) fn receipts(&self) -> u64 {
+        self.receipts.values().sum()
+    }
+
+    pub(crate) fn oldest_receipt_day(&self) -> Option<u32> {
+        self.receipts.keys().next().copied()
+    }
+
+    pub(crate) fn edges(&self) -> u64 {
+        self.edges
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Log index of the last event.
+    pub(crate) fn last_event(&self) -> u64 {
+        self.last_event
+    }
+
+    /// Name of a namespace that contains memories.
+    pub(crate) fn namespace_name(&self, number: u32) -> Option<&str> {
+        self.namespaces.name(number)
+    }
+
+    /// Number of a namespace that contains memories.
+    pub(crate) fn namespace(&self, name: &str) -> Option<u32> {
+        self.namespaces.number(name)
+    }
+
+    /// Numbers of the namespaces that `access` denies, sorted.
+    pub(crate) fn denied_namespaces(&self, access: &Access) -> Vec<u32> {
+        self.namespaces.denied(access)
+    }
+
+    /// See [`InvertedIndex::query_terms`].
+    pub(crate) fn query_terms(&self, words: Vec<String>) -> QueryTerms {
+        self.words.query_terms(words, self.live())
+    }
+
+    /// See [`InvertedIndex::keyword_overlaps`].
+    pub(crate) fn keyword_overlaps(&self, terms: &QueryTerms, chunk: usize, overlaps: &mut [f64]) {
+        self.words.keyword_overlaps(terms, chunk, overlaps);
+    }
+
+    /// Slots that contain any term of a query.
+    pub(crate) fn slots_with_any(&self, terms: &QueryTerms) -> RoaringBitmap {
+        self.words.union(terms)
+    }
+
+    /// Slots that contain all of `words`.
+    pub(crate) fn slots_with_all(&self, words: &[String]) -> RoaringBitmap {
+        self.words.intersection(words)
+    }
+
+    /// Postings of a word with a document frequency of at most `max`.
+    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<&RoaringBitmap> {
+        self.words.postings(word).filter(|slots| slots.len() <= max)
+    }
+
+    /// Postings of a key point with a document frequency of at most `max`.
+    pub(crate) fn rare_key_point_postings(&self, point: &str, max: u64) -> Option<&RoaringBitmap> {
+        self.key_points.postings(point).filter(|slots| slots.len() <= max)
+    }
+
+    pub(super) fn apply(&mut self, change: IndexChange) {
+        match change {
+            IndexChange::Tenant(tenant) => self.set_tenant(tenant),
+            IndexChange::Memory { id, memory, words_before, words } => {
+                self.put_memory(id, &memory, &words_before, &words);
+            }
+            IndexChange::Anchor(id, anchor) => {
+                if let Some(slot) = self.slot(id) {
+                    let thermo = &self.tenant.thermo;
+                    self.chunks[chunk_of(slot)].set_anchor(row_of(slot), &anchor, thermo);
+                }
+            }
+            IndexChange::Vector(id, components, code) => {
+                if let Some(slot) = self.slot(id) {
+                    self.chunks[chunk_of(slot)].set_vector(row_of(slot), &components, &code);
+                    self.coverage.set(slot);
+                    self.code_error_max = self.code_error_max.max(code.error);
+                }
+            }
+            IndexChange::Removed { id, words_before, key_points_before } => {
+                self.remove_memory(id, &words_before, &key_points_before);
+            }
+            IndexChange::ReceiptPut(day) => *self.receipts.entry(day).or_default() += 1,
+            IndexChange::ReceiptsDropped(before) => {
+                self.receipts = self.receipts.split_off(&before);
+            }
+            IndexChange::EventAppended(index) => {
+                self.events += 1;
+                self.last_event = self.last_event.max(index);
+            }
+            IndexChange::EventsTrimmed(count) => self.events = self.events.saturating_sub(count),
+            IndexChange::EdgeAppended => self.edges += 1,
+            IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
+        }
+    }
+
+    fn put_memory(
+        &mut self,
+        id: MemoryId,
+        memory: &Memory,
+        words_before: &[String],
+        words: &[String],
+    ) {
+        // Added before the old one is removed, so that a namespace in use keeps its number.
+        let namespace = self.namespaces.add_memory(&memory.namespace);
+        if let Some(slot) = self.slot(id) {
+            self.namespaces.remove_memory(self.chunks[chunk_of(slot)].namespace(row_of(slot)));
+        }
+        let slot = self.slot_or_insert(id);
+        self.words.remove(slot, words_before);
+        self.words.insert(slot, words);
+        self.key_points.insert(slot, &memory.shared_key_points());
+        let row = RowFields::of(id, memory, namespace);
+        self.chunks[chunk_of(slot)].set_row(row_of(slot), row, &self.tenant.thermo);
+    }
+
+    fn remove_memory(
+        &mut self,
+        id: MemoryId,
+        words_before: &[String],
+        key_points_before: &[String],
+    ) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.words.remove(slot, words_before);
+        self.key_points.remove(slot, key_points_before);
+        self.coverage.remove(slot);
+        let chunk = &mut self.chunks[chunk_of(slot)];
+        self.namespaces.remove_memory(chunk.namespace(row_of(slot)));
+        chunk.clear(row_of(slot));
+        self.free.push(slot);
+    }
+
+    fn set_tenant(&mut self, tenant: Tenant) {
+        let decay_differs = tenant.thermo.decay_differs(&self.tenant.thermo);
+        self.tenant = tenant;
+        if decay_differs {
+            for chunk in &mut self.chunks {
+                (0..CHUNK_ROWS).for_each(|row| chunk.refresh_decay(row, &self.tenant.thermo));
+            }
+        }
+    }
+
+    fn slot(&self, id: MemoryId) -> Option<Slot> {
+        self.slots.get(&id).copied()
+    }
+
+    /// The slot of a memory. A new memory gets a free slot, or the next one.
+    fn slot_or_insert(&mut self, id: MemoryId) -> Slot {
+        if let Some(slot) = self.slots.get(&id) {
+            return *slot;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let next = self.slots.len();
+            if next == self.chunks.len() * CHUNK_ROWS {
+                self.chunks.push(Chunk::new(self.dimension));
+            }
+            next as Slot
+        });
+        self.slots.insert(id, slot);
+        slot
+    }
+}

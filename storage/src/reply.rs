@@ -1,0 +1,148 @@
+//! Replies: what a command returns, and the rules that reject one.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::access::Rule;
+use crate::model::edge::{EDGES_MAX, Edge};
+use crate::model::id::{MemoryId, TriggerId};
+use crate::model::memory::MemoryRecord;
+use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::thermo::{SettingFault, Thermo};
+use crate::model::trigger::{Firings, Notification, Trigger};
+
+/// The result of a command.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// The memories as created or changed, in the order of the command.
+    Memories(Vec<MemoryRecord>),
+    /// The id of the deleted memory.
+    Deleted(MemoryId),
+    /// The result per memory of a bulk command, in its order. It covers at least one memory, and
+    /// as many as one command may touch. Submit the rest again.
+    Bulk(Vec<Result<(), Rejection>>),
+    /// The effect of feedback.
+    Feedback(FeedbackReply),
+    /// The key after the change.
+    ApiKey(KeyId, ApiKey),
+    /// The access rule; after a deletion, its last state.
+    Rule(Rule),
+    /// The edge; after a deletion, its last state.
+    Edge {
+        /// The edge.
+        edge: Edge,
+        /// Whether the command created it.
+        is_new: bool,
+    },
+    /// All settings of the tenant after the change.
+    Settings(Box<Thermo>),
+    /// The command is a repetition, and changed nothing. Contains each memory that the first
+    /// command touched, as it is now; `None` if deleted since.
+    Replayed(Vec<(MemoryId, Option<MemoryRecord>)>),
+    /// The command is a repetition, and the trigger that the first one created is deleted.
+    ReplayedTriggerGone(TriggerId),
+    /// Done, without a value.
+    Done,
+    /// Done in part, as much as one command may. Submit it again for the rest.
+    Partial,
+    /// The number of the mark at which every node hashes its state.
+    VerifyMark(u64),
+    /// The trigger after the change.
+    Trigger(TriggerId, Box<Trigger>, Firings),
+    /// Dead letters that are pending again.
+    ReplayedDeliveries {
+        /// Their number.
+        count: usize,
+        /// Whether more remain: submit it again.
+        has_more: bool,
+    },
+    /// A reply, and the notifications of triggers that fired.
+    WithNotifications(Box<Reply>, Vec<Notification>),
+}
+
+/// The effect of feedback on a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FeedbackReply {
+    /// The memory.
+    pub id: MemoryId,
+    /// Its heat before, 0 to 1.
+    pub heat_before: f64,
+    /// Its heat after, 0 to 1.
+    pub heat_after: f64,
+    /// Its stability before, 1 to 100.
+    pub stability_before: f32,
+    /// Its stability after, 1 to 100.
+    pub stability_after: f32,
+}
+
+/// The rule that rejected a command. Nothing changed. The texts are public.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+pub enum Rejection {
+    /// The tenant has no such memory.
+    #[error("no memory has this id")]
+    NotFound,
+    /// The memory does not pass the filter of the bulk command.
+    #[error("the memory has another type or namespace than the filter")]
+    FilterMismatch,
+    /// The edge does not exist.
+    #[error("no edge of this relation connects these memories")]
+    NoEdge,
+    /// The key has no access to this namespace.
+    #[error("this key has no access to the namespace {0:?}")]
+    NamespaceForbidden(String),
+    /// The trigger belongs to another key.
+    #[error(
+        "this trigger belongs to another key: only its owner and keys with access to all \
+         namespaces may change it"
+    )]
+    NotOwner,
+    /// The key, rule, trigger or tenant does not exist.
+    #[error("this {0} does not exist")]
+    NoSuch(String),
+    /// The tenant has reached a limit.
+    #[error("the tenant has reached its limit of {max} {what}")]
+    TooMany {
+        /// What is limited, in the plural.
+        what: String,
+        /// The bound.
+        max: usize,
+    },
+    /// The memory has reached its limit of edges.
+    #[error("memory {id} has reached the limit of {EDGES_MAX} edges")]
+    EdgesFull {
+        /// The memory.
+        id: MemoryId,
+    },
+    /// The memory is locked.
+    #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
+    Locked,
+    /// The tenant has reached its limit of memories.
+    #[error("the tenant has reached its limit of {max} memories")]
+    StorageLimitReached {
+        /// Most memories of the tenant.
+        max: u64,
+    },
+    /// A setting has no such value.
+    #[error("{} {}", .0.name, .0.message)]
+    Setting(SettingFault),
+    /// The id exists already.
+    #[error("a memory with this id exists already")]
+    IdTaken,
+    /// The idempotency key belongs to another request.
+    #[error("this Idempotency-Key was used for a different request")]
+    KeyReused,
+    /// The tenant has too many receipts.
+    #[error("too many idempotency keys in use: each expires within 48 hours")]
+    ReceiptsFull,
+    /// The vector comes from another model.
+    #[error("the text was embedded by another model than the cluster's")]
+    ModelMismatch,
+    /// The present state does not permit the command.
+    #[error("{0}")]
+    WrongState(String),
+    /// The changes exceed the limit of one command.
+    #[error("the request results in more than {max} bytes of changes")]
+    TooLarge {
+        /// Most bytes of changes.
+        max: usize,
+    },
+}

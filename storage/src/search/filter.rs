@@ -1,0 +1,116 @@
+//! Filters: which memories a search, a list or a count includes.
+//!
+//! A filter compiles to three parts that a scan tests cheaply: a mask over packed attributes,
+//! a set of slots from the inverted index, and a list of denied namespaces.
+
+use std::collections::HashSet;
+
+use roaring::RoaringBitmap;
+
+use crate::index::attributes::AttributeMask;
+use crate::index::data::IndexData;
+use crate::index::words::QUERY_WORDS_MAX;
+use crate::model::access::Access;
+use crate::model::memory::{Memory, MemoryType, Tier};
+use crate::model::words::document_words;
+
+/// Tiers that a filter includes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TierFilter {
+    /// Memories that are not archived.
+    #[default]
+    Hot,
+    /// Archived memories.
+    Cold,
+    /// Both tiers.
+    All,
+}
+
+impl TierFilter {
+    fn contains(self, tier: Tier) -> bool {
+        match self {
+            Self::Hot => tier == Tier::Hot,
+            Self::Cold => tier == Tier::Cold,
+            Self::All => true,
+        }
+    }
+}
+
+/// Conditions on memories. All must hold. `None` is no condition.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// The memory has this type.
+    pub memory_type: Option<MemoryType>,
+    /// The memory is in this namespace.
+    pub namespace: Option<String>,
+    /// The memory is in a namespace that this access allows.
+    pub access: Access,
+    /// The memory is pinned, or is not.
+    pub pinned: Option<bool>,
+    /// The memory is flagged for review, or is not.
+    pub flagged: Option<bool>,
+    /// The memory is in this tier.
+    pub tier: TierFilter,
+    /// The memory contains all of these words, as tokenized by `model::words`. Only the first
+    /// `QUERY_WORDS_MAX` are used.
+    pub words: Option<Vec<String>>,
+}
+
+/// A filter compiled for the index of one tenant.
+pub(crate) struct CompiledFilter {
+    pub(crate) mask: AttributeMask,
+    /// Only these slots can match. `None` is all slots.
+    pub(crate) slots: Option<RoaringBitmap>,
+    /// Numbers of denied namespaces, sorted.
+    pub(crate) denied_namespaces: Vec<u32>,
+}
+
+impl Filter {
+    /// Whether a memory read from the state matches. Needed after a scan: between scan and
+    /// read, the memory may have changed, or its slot may belong to another memory.
+    pub(crate) fn matches(&self, memory: &Memory) -> bool {
+        self.memory_type.is_none_or(|required| required == memory.memory_type)
+            && self.namespace.as_ref().is_none_or(|required| *required == memory.namespace)
+            && self.access.allows(&memory.namespace)
+            && self.pinned.is_none_or(|required| required == memory.is_pinned)
+            && self.flagged.is_none_or(|required| required == memory.is_flagged)
+            && self.tier.contains(memory.tier())
+            && self.words().is_none_or(|required| {
+                let words: HashSet<String> = document_words(memory.texts()).into_iter().collect();
+                required.iter().all(|word| words.contains(word))
+            })
+    }
+
+    fn words(&self) -> Option<&[String]> {
+        let words = self.words.as_ref()?;
+        Some(&words[..words.len().min(QUERY_WORDS_MAX)])
+    }
+
+    /// Compiles the filter, restricted to `slots` if given. `None` if no memory can match,
+    /// since the namespace contains no memories.
+    pub(crate) fn compile(
+        &self,
+        data: &IndexData,
+        slots: Option<&RoaringBitmap>,
+    ) -> Option<CompiledFilter> {
+        let mut mask = AttributeMask::LIVE;
+        if let Some(name) = &self.namespace {
+            mask = mask.in_namespace(data.namespace(name)?);
+        }
+        mask = self.memory_type.map_or(mask, |required| mask.of_type(required));
+        mask = self.pinned.map_or(mask, |required| mask.pinned(required));
+        mask = self.flagged.map_or(mask, |required| mask.flagged(required));
+        mask = match self.tier {
+            TierFilter::Hot => mask.in_tier(Tier::Hot),
+            TierFilter::Cold => mask.in_tier(Tier::Cold),
+            TierFilter::All => mask,
+        };
+        let with_words = self.words().map(|words| data.slots_with_all(words));
+        let slots = match (with_words, slots) {
+            (Some(with_words), Some(slots)) => Some(with_words & slots),
+            (with_words, slots) => with_words.or_else(|| slots.cloned()),
+        };
+        let denied_namespaces = data.denied_namespaces(&self.access);
+        Some(CompiledFilter { mask, slots, denied_namespaces })
+    }
+}

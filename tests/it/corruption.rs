@@ -1,0 +1,91 @@
+//! Corrupted data is detected: a checksum error ends the node, and a log without its tail
+//! quarantines it. No file is deleted to recover.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use reqwest::Method;
+use serde_json::json;
+use tests::eventually;
+
+use crate::options;
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    found.sort();
+    found
+}
+
+fn corrupt(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let start = bytes.len() / 4;
+    for byte in &mut bytes[start..start + 16] {
+        *byte = !*byte;
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn checksum_error_ends_the_node_with_advice() {
+    let cluster = options().start();
+    for number in 0..100 {
+        cluster.create(&json!({"label": format!("memory {number}")})).await;
+    }
+    // An orderly stop flushes the state to a file.
+    cluster.kill();
+    let mut process = cluster.serve();
+    cluster.ready().await;
+    assert!(process.stop(), "{}", process.log());
+    let state = cluster.data().join("state/000001");
+    let tables = files(&state, "sst");
+    assert!(!tables.is_empty(), "the state was flushed");
+    tables.iter().for_each(|table| corrupt(table));
+    let mut process = cluster.serve();
+    assert!(!process.ended(), "it must not run on corrupted data");
+    let log = process.log();
+    assert!(log.contains("damaged") && log.contains("restore"), "{log}");
+    assert_eq!(files(&state, "sst"), tables, "no file was removed");
+}
+
+#[tokio::test]
+async fn log_without_its_tail_quarantines_the_node() {
+    let cluster = options().start();
+    // The durable high-water mark follows the log under load too, once per second.
+    let mark = || fs::read(cluster.data().join("log.mark")).ok();
+    let first = mark();
+    let renewed = async || {
+        cluster.create(&json!({"label": "one of many"})).await;
+        mark()
+    };
+    let is_new = |found: &Option<_>| found.is_some() && *found != first;
+    eventually("the high-water mark is renewed", renewed, is_new).await;
+    cluster.kill();
+    let wal = files(&cluster.data().join("log"), "log").pop().unwrap();
+    let bytes = fs::read(&wal).unwrap();
+    fs::write(&wal, &bytes[..bytes.len() / 2]).unwrap();
+    let mut process = cluster.serve();
+    cluster.up().await;
+    let (status, text) = cluster.readyz().await.unwrap();
+    assert_eq!(status, 503);
+    assert!(text.contains("[-] log failed") && text.contains("does not vote"), "{text}");
+    let create = cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": "no"}));
+    create.send().await.assert_error(503, "quarantined");
+    assert_eq!(cluster.metric("hearth_quarantined").await, 1.0);
+    assert!(process.stop(), "{}", process.log());
+}
+
+#[tokio::test]
+async fn log_without_its_high_water_mark_is_rejected() {
+    let cluster = options().start();
+    cluster.create(&json!({"label": "x"})).await;
+    cluster.kill();
+    fs::remove_file(cluster.data().join("log.mark")).unwrap();
+    let mut process = cluster.serve();
+    assert!(!process.ended());
+    let log = process.log();
+    assert!(log.contains("log.mark") && log.contains("restore"), "{log}");
+}

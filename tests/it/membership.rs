@@ -1,0 +1,176 @@
+//! Nodes join, vote and leave a running cluster. Neither an id nor a data folder changes its
+//! owner.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::process::Command;
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tests::{Cluster, Process, array, eventually};
+
+use crate::options;
+
+/// A node that `hearth dev` did not start.
+struct NewNode {
+    binary: PathBuf,
+    folder: tempfile::TempDir,
+    config: String,
+    address: String,
+    ops: String,
+}
+
+impl NewNode {
+    /// With the certificate and configuration of the first node, but for id, folder and ports.
+    fn beside(cluster: &Cluster) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Below the ephemeral ports, which an outgoing connection may take in between.
+        let free = || loop {
+            let port = 10_240 + RandomState::new().build_hasher().finish() % 20_000;
+            if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port as u16)) {
+                return listener;
+            }
+        };
+        let listeners = [free(), free(), free()];
+        let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
+        let mut unused = addresses.iter();
+        let line = |line: &str| match line.split(' ').next() {
+            Some("listen") => format!("listen = \"{}\"", unused.next().unwrap()),
+            Some("id") => "id = 4".into(),
+            Some("data") => format!("data = \"{}\"", folder.path().join("data").display()),
+            _ => line.to_owned(),
+        };
+        let config = text.lines().map(line).collect::<Vec<_>>().join("\n");
+        let [_, ops, address] = addresses;
+        Self {
+            binary: env!("CARGO_BIN_EXE_hearth-under-test").into(),
+            folder,
+            config,
+            address,
+            ops,
+        }
+    }
+
+    /// Starts it as node 4.
+    fn serve(&self) -> Process {
+        self.start(4, &self.config, &[])
+    }
+
+    /// Starts it to bootstrap a cluster of these members.
+    fn bootstrap(&self, id: u64, members: &str) -> Process {
+        let line = |line: &str| match line.split(' ').next() {
+            Some("id") => format!("id = {id}"),
+            Some("members") => format!("members = \"{members}\""),
+            _ => line.to_owned(),
+        };
+        let config = self.config.lines().map(line).collect::<Vec<_>>().join("\n");
+        self.start(id, &config, &["--bootstrap"])
+    }
+
+    fn start(&self, id: u64, toml: &str, arguments: &[&str]) -> Process {
+        let config = self.folder.path().join(format!("node-{id}.toml"));
+        std::fs::write(&config, toml).unwrap();
+        let mut command = Command::new(&self.binary);
+        command.args(["serve", "--config"]).arg(config).args(arguments);
+        Process::start(&mut command, self.folder.path().join("log"))
+    }
+}
+
+#[tokio::test]
+async fn member_of_one_cluster_joins_no_other() {
+    let cluster = options().nodes(3).start();
+    let new = NewNode::beside(&cluster);
+    let toml = std::fs::read_to_string(cluster.at(1).data().join("hearth.toml")).unwrap();
+    let peer = toml.split("[peer]").nth(1).unwrap();
+    let second = peer.split('"').nth(1).unwrap();
+    for (id, members, why) in [
+        (1, format!("1={}, 2={second}", new.address), "no cluster was bootstrapped"),
+        (4, format!("2={second}, 4={}", new.address), "only the member with the lowest id"),
+    ] {
+        let mut process = new.bootstrap(id, &members);
+        assert!(!process.ended() && process.log().contains(why), "{}", process.log());
+        std::fs::remove_dir_all(new.folder.path().join("data")).unwrap();
+    }
+    // Alone it bootstraps its own cluster, and then cannot join this one.
+    let _process = new.bootstrap(4, &format!("4={}", new.address));
+    let ready = async || {
+        let response = cluster.client().get(format!("http://{}/readyz", new.ops)).send().await;
+        response.is_ok_and(|response| response.status().is_success())
+    };
+    eventually("the new cluster is ready", ready, |ready| *ready).await;
+    let add = json!({"id": 4, "address": new.address});
+    let added = cluster.at(1).ops_request(Method::POST, "/cluster/members").json(&add).send().await;
+    assert_eq!(added.status, StatusCode::CONFLICT);
+    assert!(added.body.to_string().contains("belongs to another cluster"), "{}", added.body);
+}
+
+#[tokio::test]
+async fn absent_node_follows_a_member_added_meanwhile() {
+    let cluster = options().nodes(3).start();
+    let leader = cluster.leader().await;
+    let (away, ops) = (cluster.at((leader + 1) % 3), cluster.at(leader).ops());
+    away.kill();
+    let new = NewNode::beside(&cluster);
+    let process = new.serve();
+    let add = ["cluster", "--ops", ops, "add", "--id", "4", "--address", &new.address];
+    // It fails until the new node listens.
+    let added = async || cluster.run(&add).await;
+    let (_, text) = eventually("the node is added", added, |(succeeded, _)| *succeeded).await;
+    assert!(text.contains("Node 4 votes."), "{text}");
+    let (succeeded, text) = cluster.run(&["cluster", "--ops", ops, "transfer", "--to", "4"]).await;
+    assert!(succeeded, "{text} {}", process.log());
+    let _restarted = away.serve();
+    away.ready().await;
+    let status = away.status().await.unwrap();
+    assert_eq!(status["leader"], 4, "{status}");
+}
+
+#[tokio::test]
+async fn wiped_disk_must_return_under_a_new_id() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&json!({"label": "kept by the others"})).await;
+    let wiped = cluster.at((cluster.leader().await + 1) % 3);
+    wiped.kill();
+    for entry in std::fs::read_dir(wiped.data()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).unwrap();
+        } else if path.extension().is_none_or(|extension| extension != "toml")
+            || path.ends_with("identity.toml")
+        {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let mut process = wiped.serve();
+    assert!(!process.ended(), "it must not run under its old id");
+    assert!(process.log().contains("with a new id"), "{}", process.log());
+    let leader = cluster.at(cluster.leader().await);
+    leader.create(&json!({"label": "the others continue"})).await;
+}
+
+#[tokio::test]
+async fn node_joins_votes_leaves_and_retires_its_id() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&json!({"label": "before"})).await;
+    let new = NewNode::beside(&cluster);
+    let _process = new.serve();
+    let request = |method, path: &str| cluster.at(1).ops_request(method, path);
+    let body = json!({"id": 4, "address": new.address});
+    let add = async || request(Method::POST, "/cluster/members").json(&body).send().await;
+    // It fails until the new node listens.
+    eventually("the node is added", add, |added| added.status.is_success()).await;
+    let role = async || {
+        let status = request(Method::GET, "/cluster").send().await.ok();
+        let member = array(&status["members"]).iter().find(|member| member["id"] == 4);
+        member.map(|member| member["role"].clone())
+    };
+    eventually("it votes", role, |role| *role == Some(json!("voter"))).await;
+    let verified = request(Method::POST, "/cluster/verify").json(&json!({})).send().await.ok();
+    assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 4));
+    request(Method::DELETE, "/cluster/members/4").send().await.ok();
+    assert_eq!(role().await, None);
+    let again = add().await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
+    assert!(again.body.to_string().contains("id 4 was used before"), "{}", again.body);
+}

@@ -1,0 +1,159 @@
+//! Retired words stay retired, and test names stay short. The words are the first column of the
+//! table "Retired words" in docs/glossary.md.
+
+use std::fs;
+
+use syn::visit::Visit;
+
+use super::{Source, assert_none, files, root, rust_files};
+
+/// Files that list retired words.
+const EXEMPT: [&str; 2] = ["docs/glossary.md", "tests/it/tidy/words.rs"];
+
+/// Types whose names are ordinary English in prose, and were replaced in code.
+const RETIRED_TYPES: [&str; 24] = [
+    "Admit", "Asked", "Course", "Cuts", "Dismiss", "Duties", "Duty", "Finding", "Glance", "Lane",
+    "Lives", "Me", "Owed", "Raised", "Refusal", "Seen", "Speaker", "Standing", "Told", "Troubles",
+    "Vault", "Verdict", "Watching", "WhyNot",
+];
+
+/// JSON names that were replaced in the interface.
+const RETIRED_NAMES: [&str; 3] = ["because_of", "left", "place"];
+
+const WORDS_PER_TEST_NAME_MAX: usize = 8;
+
+fn is_exempt(path: &str) -> bool {
+    EXEMPT.contains(&path)
+}
+
+/// The retired words and phrases, in lower case.
+fn retired() -> Vec<String> {
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap_or_default();
+    let section = glossary.split("\n## Retired words\n").nth(1).unwrap_or_default();
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let words: Vec<_> =
+        rows.flat_map(|cell| cell.split('`').step_by(2).map(str::to_lowercase)).collect();
+    assert!(words.len() > 10, "docs/glossary.md has no table \"Retired words\": {words:?}");
+    words
+}
+
+/// A line in lower case, with the words of CamelCase names separated.
+fn normalized(line: &str) -> String {
+    let (mut text, mut last) = (String::new(), ' ');
+    for letter in line.chars() {
+        if letter.is_uppercase() && (last.is_lowercase() || last.is_ascii_digit()) {
+            text.push(' ');
+        }
+        text.extend(letter.to_lowercase());
+        last = letter;
+    }
+    text
+}
+
+/// Whether a normalized line contains a whole word or phrase. `_` separates words.
+fn contains(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        let is_inside = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+        !is_inside(before) && !is_inside(after)
+    })
+}
+
+/// A line without the marks of comments, lists and quotes.
+fn prose(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['/', '!', '#', '*', '-', '>', ' '])
+}
+
+fn find(file: &Source, words: &[String]) -> Vec<String> {
+    let lines: Vec<_> = file.text.lines().map(normalized).collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let next = lines.get(at + 1).map_or("", |next| prose(next));
+        let both = format!("{line} {next}");
+        for word in words {
+            // A phrase may continue on the next line.
+            let continues = word.contains(' ') && contains(&both, word) && !contains(next, word);
+            if contains(line, word) || continues {
+                found.push(format!("{}:{}: {word}", file.path, at + 1));
+            }
+        }
+    }
+    found
+}
+
+fn documents() -> Vec<Source> {
+    let mut all = files(&["docs", "deploy"], "md");
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    all.push(Source { path: "README.md".into(), text });
+    all.extend(files(&["docs"], "json"));
+    all
+}
+
+#[test]
+fn retired_words_are_gone() {
+    let words = retired();
+    let all = rust_files().into_iter().chain(documents());
+    let all = all.filter(|file| !is_exempt(&file.path));
+    let violations: Vec<_> = all.flat_map(|file| find(&file, &words)).collect();
+    assert_none("words that docs/glossary.md retires", &violations);
+}
+
+#[test]
+fn retired_names_are_gone() {
+    let mut violations = Vec::new();
+    for file in rust_files() {
+        if is_exempt(&file.path) {
+            continue;
+        }
+        for (line, number) in file.text.lines().zip(1..) {
+            let code = line.split("//").next().unwrap_or_default();
+            let mut names = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+            if let Some(name) = names.find(|name| RETIRED_TYPES.contains(name)) {
+                violations.push(format!("{}:{number}: {name}", file.path));
+            }
+        }
+    }
+    for file in files(&["docs"], "json").into_iter().filter(|file| !is_exempt(&file.path)) {
+        for (line, number) in file.text.lines().zip(1..) {
+            let name = |name: &&&str| line.contains(&format!("\"{name}\""));
+            if let Some(name) = RETIRED_NAMES.iter().find(name) {
+                violations.push(format!("{}:{number}: {name}", file.path));
+            }
+        }
+    }
+    assert_none("names that were replaced", &violations);
+}
+
+/// Names of tests with too many words.
+struct TestNames(Vec<(usize, String)>);
+
+impl<'a> Visit<'a> for TestNames {
+    fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
+        let is_test = |attribute: &syn::Attribute| {
+            attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
+        };
+        let name = item.sig.ident.to_string();
+        let is_long = name.split('_').count() > WORDS_PER_TEST_NAME_MAX;
+        if is_long && item.attrs.iter().any(is_test) {
+            self.0.push((item.sig.ident.span().start().line, name));
+        }
+        syn::visit::visit_item_fn(self, item);
+    }
+}
+
+#[test]
+fn test_names_have_at_most_eight_words() {
+    let mut violations = Vec::new();
+    for file in rust_files() {
+        if is_exempt(&file.path) {
+            continue;
+        }
+        let mut names = TestNames(Vec::new());
+        names.visit_file(&syn::parse_file(&file.text).unwrap());
+        let show = |(line, name)| format!("{}:{line}: {name}", file.path);
+        violations.extend(names.0.into_iter().map(show));
+    }
+    assert_none("test names are too long", &violations);
+}

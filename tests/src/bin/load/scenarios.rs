@@ -1,0 +1,110 @@
+//! What runs beside or instead of a measurement: graphs, event streams, steady load, failovers,
+//! restarts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::json;
+use tests::{Cluster, Processes, Stream, cpu_seconds};
+
+use crate::measure;
+use crate::work::Work;
+
+/// Share of a processor that a node uses once its graph is finished, checked and served.
+const IDLE: f64 = 0.05;
+/// Longest time for a graph.
+const GRAPH_MAX: Duration = Duration::from_secs(1_800);
+/// Event streams per connection.
+const STREAMS_PER_AGENT: usize = 64;
+
+/// Waits until the graphs of all nodes are complete and the nodes are idle.
+pub async fn wait_for_graphs(cluster: &Cluster) {
+    let started = Instant::now();
+    for node in cluster.nodes() {
+        let (mut built, mut idle) = (false, false);
+        while !(built && idle) {
+            assert!(started.elapsed() < GRAPH_MAX, "no graph");
+            let before = cpu_seconds(node.pid());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            idle = cpu_seconds(node.pid()) - before < 2.0 * IDLE;
+            built = node.metric("hearth_graph_held").await > 0.0
+                && node.metric("hearth_graph_missing").await == 0.0;
+        }
+    }
+    eprintln!("graphs after {:.0} s", started.elapsed().as_secs_f64());
+}
+
+/// Opens event streams and reads all their events.
+pub async fn follow_events(cluster: &Cluster, streams: usize) {
+    let agents: Vec<_> = (0..=streams / STREAMS_PER_AGENT).map(|_| cluster.new_agent()).collect();
+    for number in 0..streams {
+        let node = cluster.at(number % cluster.nodes().len());
+        let request = agents[number / STREAMS_PER_AGENT].request(node, Method::GET, "/events");
+        let stream = Stream::of(request).await;
+        let mut stream = stream.unwrap_or_else(|rejection| panic!("{rejection:?}"));
+        tokio::spawn(async move { while stream.next().await.is_some() {} });
+    }
+}
+
+/// Full load on a healthy cluster causes no election.
+pub async fn steady(work: &Arc<Work>, time: Duration) {
+    let before = terms(&work.cluster).await;
+    measure::print_header();
+    measure::operation(work, "create", 64, time, &Arc::default()).await;
+    let after = terms(&work.cluster).await;
+    println!("\nterms before {before:?}, after {} s {after:?}", time.as_secs());
+    assert_eq!(before, after, "an election took place");
+}
+
+async fn terms(cluster: &Cluster) -> Vec<u64> {
+    let mut terms = Vec::new();
+    for node in cluster.nodes() {
+        terms.push(node.term().await);
+    }
+    terms
+}
+
+/// From SIGKILL of the leader to the first write that another node acknowledges.
+pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
+    let mut processes = Processes::of(cluster);
+    let mut seconds = Vec::new();
+    for number in 0..count {
+        let leader = cluster.leader().await;
+        let killed = Instant::now();
+        processes.kill(leader);
+        let survivor = cluster.at((leader + 1) % cluster.nodes().len());
+        let body = json!({"label": format!("after failover {number}")});
+        // Without a pause, which would add to the time.
+        loop {
+            let request = survivor.request(Method::POST, "/agent/nodes").json(&body);
+            if request.try_send().await.is_ok_and(|response| response.status.is_success()) {
+                break;
+            }
+        }
+        seconds.push(killed.elapsed().as_secs_f64());
+        processes.restart(leader).await;
+    }
+    seconds.sort_by(f64::total_cmp);
+    println!(
+        "leader killed {count} times: first write after {:.2} s at the median, {:.2} to {:.2} s",
+        seconds[count / 2],
+        seconds[0],
+        seconds[count - 1]
+    );
+}
+
+/// Start after a kill, which leaves the log to replay, and after an orderly stop.
+pub async fn restart(cluster: &Cluster, memories: u64) {
+    cluster.kill();
+    for (after, stop) in [("a kill", true), ("an orderly stop", false)] {
+        let started = Instant::now();
+        let mut process = cluster.serve();
+        cluster.ready().await;
+        let seconds = started.elapsed().as_secs_f64();
+        println!("\nStart with {memories} memories after {after}: {seconds:.2} s");
+        if stop {
+            assert!(process.stop(), "{}", process.log());
+        }
+    }
+}

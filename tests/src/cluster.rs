@@ -1,0 +1,184 @@
+//! A cluster of real processes on loopback, started by `hearth dev`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Agent, Node, PATIENCE, array, client, eventually, process, signal, string};
+
+/// How to start a cluster.
+#[derive(Debug, Clone)]
+pub struct Options {
+    nodes: usize,
+    embedder: &'static str,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) binary: PathBuf,
+}
+
+impl Options {
+    /// One node of the binary under test, with the hashing embedder.
+    pub fn new(binary: impl Into<PathBuf>) -> Self {
+        let (binary, environment) = (binary.into(), BTreeMap::new());
+        Self { nodes: 1, embedder: "hashing", environment, binary }
+    }
+
+    /// Sets the number of nodes.
+    #[must_use]
+    pub fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// Uses the real embedding model.
+    #[must_use]
+    pub fn real_embedder(mut self) -> Self {
+        self.embedder = "onnx";
+        self
+    }
+
+    /// Sets an environment variable of every node.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.into(), value.into());
+        self
+    }
+
+    /// Compacts the log all the time and keeps five entries. A follower that is silent for
+    /// `seconds` no longer delays compaction.
+    #[must_use]
+    pub fn eager_compaction(self, seconds: &str) -> Self {
+        self.env("HEARTH__LOG_COMPACTION__FOLLOWER_TIMEOUT_SECONDS", seconds)
+            .env("HEARTH__LOG_COMPACTION__LOG_BYTES", "1")
+            .env("HEARTH__LOG_COMPACTION__KEEP_ENTRIES", "5")
+    }
+
+    /// Starts the cluster in a new folder and waits until it is ready.
+    pub fn start(self) -> Cluster {
+        let folder = TempDir::new().expect("a temporary folder");
+        let log = folder.path().join("dev.log");
+        let mut dev = Command::new(&self.binary)
+            .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
+            .args(["--nodes", &self.nodes.to_string(), "--data"])
+            .arg(folder.path())
+            .envs(&self.environment)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).expect("a log file"))
+            .spawn()
+            .expect("the binary under test starts");
+        let stdout = dev.stdout.take().expect("it was piped");
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let line = receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            panic!("`hearth dev --json` does not print its line: {log}")
+        });
+        let info: Value = serde_json::from_str(&line).expect("the line is JSON");
+        let (client, options) = (client(Path::new(string(&info["ca"]))), Arc::new(self));
+        let key = string(&info["key"]);
+        let node = |(at, info): (usize, &Value)| Node {
+            at,
+            info: info.clone(),
+            key: key.to_owned(),
+            client: client.clone(),
+            options: Arc::clone(&options),
+            ended: AtomicBool::new(false),
+        };
+        let nodes = array(&info["nodes"]).iter().enumerate().map(node).collect();
+        Cluster { nodes, info, dev, folder }
+    }
+}
+
+/// A running cluster. It stands for its first node where no other is named.
+pub struct Cluster {
+    /// What `hearth dev --json` printed.
+    pub info: Value,
+    nodes: Vec<Node>,
+    dev: Child,
+    folder: TempDir,
+}
+
+impl Deref for Cluster {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.nodes[0]
+    }
+}
+
+impl Cluster {
+    /// The node at a position, from 0.
+    pub fn at(&self, at: usize) -> &Node {
+        &self.nodes[at]
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> std::slice::Iter<'_, Node> {
+        self.nodes.iter()
+    }
+
+    /// Position of the node that leads, once one does.
+    pub async fn leader(&self) -> usize {
+        let find = async || {
+            for node in self.nodes() {
+                if node.status().await.is_some_and(|status| status["role"] == "leader") {
+                    return Some(node.at);
+                }
+            }
+            None
+        };
+        eventually("a node leads", find, Option::is_some).await.expect("it holds")
+    }
+
+    /// A client with its own connections.
+    pub fn new_agent(&self) -> Agent {
+        Agent(client(Path::new(string(&self.info["ca"]))))
+    }
+
+    /// Runs `hearth` with these arguments; returns whether it succeeded, and its output.
+    pub async fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = tokio::process::Command::new(&self.options.binary);
+        let ran = command.args(arguments).output().await.expect("the binary under test starts");
+        let text = [ran.stdout, ran.stderr].concat();
+        (ran.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Ends `hearth dev` with SIGTERM and returns whether it ended with success.
+    pub fn stop(&mut self) -> bool {
+        self.nodes.iter().for_each(|node| node.ended.store(true, Ordering::Relaxed));
+        signal(self.dev.id(), "TERM");
+        process::wait(&mut self.dev)
+    }
+
+    /// The folder of the whole cluster.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // The nodes first, by SIGKILL: an orderly end waits for this test's connections.
+        // Then `hearth dev`, which collects them before it ends.
+        for node in self.nodes.iter().filter(|node| !node.ended.load(Ordering::Relaxed)) {
+            signal(node.pid(), "KILL");
+        }
+        if let Ok(None) = self.dev.try_wait() {
+            signal(self.dev.id(), "TERM");
+            drop(self.dev.wait());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One node of a cluster: where it listens, requests to it, and faults of its process.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use reqwest::{Client, Method, StatusCode};
+use serde_json::Value;
+
+use crate::{Options, Process, Request, eventually, id, signal, string, wait_gone};
+
+/// A node that `hearth dev` started.
+pub struct Node {
+    /// Its position in the cluster, from 0.
+    pub(crate) at: usize,
+    pub(crate) info: Value,
+    pub(crate) key: String,
+    pub(crate) client: Client,
+    pub(crate) options: Arc<Options>,
+    /// Whether its process ended; another process may have its id then.
+    pub(crate) ended: AtomicBool,
+}
+
+impl Node {
+    /// Its id.
+    pub fn id(&self) -> u64 {
+        self.info["id"].as_u64().expect("an id")
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        string(&self.info["url"])
+    }
+
+    /// URL of its operator's listener.
+    pub fn ops(&self) -> &str {
+        string(&self.info["ops"])
+    }
+
+    /// Its data folder.
+    pub fn data(&self) -> PathBuf {
+        PathBuf::from(string(&self.info["data"]))
+    }
+
+    /// Process id of the process that `hearth dev` started.
+    pub fn pid(&self) -> u32 {
+        self.info["pid"].as_u64().expect("a process id") as u32
+    }
+
+    /// The admin key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The client that trusts its cluster.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A request with the admin key; `path` follows `/api/v1`.
+    pub fn request(&self, method: Method, path: &str) -> Request {
+        let request = self.bare_request(method, &format!("/api/v1{path}"));
+        Request(request.0.bearer_auth(&self.key))
+    }
+
+    /// A request with the key that `POST /keys` returned; `path` follows `/api/v1`.
+    pub fn request_as(&self, key: &Value, method: Method, path: &str) -> Request {
+        let request = self.bare_request(method, &format!("/api/v1{path}"));
+        Request(request.0.bearer_auth(string(&key["key"])))
+    }
+
+    /// A request without a key; `path` is the whole path.
+    pub fn bare_request(&self, method: Method, path: &str) -> Request {
+        Request(self.client.request(method, format!("{}{path}", self.url())))
+    }
+
+    /// A request to the operator's listener.
+    pub fn ops_request(&self, method: Method, path: &str) -> Request {
+        Request(self.client.request(method, format!("{}{path}", self.ops())))
+    }
+
+    /// The body of a successful GET with the admin key.
+    pub async fn get(&self, path: &str) -> Value {
+        self.request(Method::GET, path).send().await.ok()
+    }
+
+    /// The body of a successful POST with the admin key.
+    pub async fn post(&self, path: &str, body: &Value) -> Value {
+        self.request(Method::POST, path).json(body).send().await.ok()
+    }
+
+    /// The body of a successful PATCH with the admin key.
+    pub async fn patch(&self, path: &str, body: &Value) -> Value {
+        self.request(Method::PATCH, path).json(body).send().await.ok()
+    }
+
+    /// The body of a successful DELETE with the admin key.
+    pub async fn delete(&self, path: &str) -> Value {
+        self.request(Method::DELETE, path).send().await.ok()
+    }
+
+    /// Creates a memory and returns it.
+    pub async fn create(&self, body: &Value) -> Value {
+        self.post("/agent/nodes", body).await
+    }
+
+    /// Creates a memory and returns its id.
+    pub async fn store(&self, body: &Value) -> String {
+        id(&self.create(body).await).to_owned()
+    }
+
+    /// Value of a metric without labels.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.all_metrics().await;
+        let line = text.lines().find(|line| line.split(' ').next() == Some(name));
+        let value = line.and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        value.unwrap_or_else(|| panic!("no metric {name}"))
+    }
+
+    /// Sum of the metrics whose names and labels start with `prefix`.
+    pub async fn metrics(&self, prefix: &str) -> f64 {
+        let text = self.all_metrics().await;
+        let lines = text.lines().filter(|line| line.starts_with(prefix));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Over its own connection: a kept one may end while the next request is sent.
+    async fn all_metrics(&self) -> String {
+        let request = self.client.get(format!("{}/metrics", self.ops()));
+        let response = request.header("Connection", "close").send().await;
+        response.expect("the operator's listener responds").text().await.expect("text")
+    }
+
+    /// Kills its process with SIGKILL.
+    pub fn kill(&self) {
+        signal(self.pid(), "KILL");
+        self.wait_gone();
+    }
+
+    /// Pauses its process, as a pause of its machine would.
+    pub fn pause(&self) {
+        signal(self.pid(), "STOP");
+    }
+
+    /// Resumes its paused process.
+    pub fn resume(&self) {
+        signal(self.pid(), "CONT");
+    }
+
+    /// Sends SIGTERM to its process.
+    pub fn terminate(&self) {
+        signal(self.pid(), "TERM");
+    }
+
+    /// Waits until its process, which received a signal to end, is gone.
+    pub fn wait_gone(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        wait_gone(self.pid());
+    }
+
+    /// Starts `hearth serve` on its configuration and does not wait.
+    pub fn serve(&self) -> Process {
+        self.serve_with(&[])
+    }
+
+    /// [`Self::serve`], with further environment variables.
+    pub fn serve_with(&self, environment: &[(&str, &str)]) -> Process {
+        let mut command = Command::new(&self.options.binary);
+        command.args(["serve", "--config"]).arg(self.data().join("hearth.toml"));
+        command.envs(&self.options.environment).envs(environment.iter().copied());
+        Process::start(&mut command, self.data().join("served.log"))
+    }
+
+    /// Waits until it responds, ready or not.
+    pub async fn up(&self) {
+        eventually("a node responds", async || self.readyz().await, Option::is_some).await;
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&self) {
+        let observe = async || match self.readyz().await {
+            Some((status, _)) if status.is_success() => Ok(()),
+            _ => Err(std::fs::read_to_string(self.data().join("served.log"))),
+        };
+        drop(eventually("a node is ready", observe, Result::is_ok).await);
+    }
+
+    /// Status and text of `/readyz?verbose`, if it responds.
+    pub async fn readyz(&self) -> Option<(StatusCode, String)> {
+        let url = format!("{}/readyz?verbose", self.ops());
+        let response = self.client.get(url).send().await.ok()?;
+        Some((response.status(), response.text().await.ok()?))
+    }
+
+    /// Its `/api/v1/status`, if it responds.
+    pub async fn status(&self) -> Option<Value> {
+        let response = self.ops_request(Method::GET, "/api/v1/status").try_send().await.ok()?;
+        response.status.is_success().then_some(response.body)
+    }
+
+    /// The Raft term in its status.
+    pub async fn term(&self) -> u64 {
+        let status = self.status().await.expect("a status");
+        status["term"].as_u64().expect("a term")
+    }
+}
+
+/// A client with its own connections, as another agent has.
+pub struct Agent(pub(crate) Client);
+
+impl Agent {
+    /// A request to `node` with the admin key; `path` follows `/api/v1`.
+    pub fn request(&self, node: &Node, method: Method, path: &str) -> Request {
+        let request = self.0.request(method, format!("{}/api/v1{path}", node.url()));
+        Request(request.bearer_auth(&node.key))
+    }
+}

@@ -1,0 +1,121 @@
+//! Writers that run beside faults and record what was acknowledged, and what a node then holds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::wait::POLL;
+use crate::{Cluster, Node, array, eventually, id, string};
+
+/// A number in the environment, or `default`.
+pub fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The next state of a linear congruential generator: a seed means the same everywhere.
+pub fn random_after(random: u64) -> u64 {
+    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+/// Writers that create memories until they are stopped.
+pub struct Writers {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<BTreeMap<String, String>>>,
+}
+
+struct Shared {
+    cluster: Arc<Cluster>,
+    stop: AtomicBool,
+    acknowledged: AtomicU64,
+}
+
+impl Writers {
+    /// Starts `count` writers. Each sends to all nodes in turn.
+    pub fn start(cluster: &Arc<Cluster>, count: usize) -> Self {
+        let (cluster, stop, acknowledged) = (Arc::clone(cluster), false.into(), 0.into());
+        let shared = Arc::new(Shared { cluster, stop, acknowledged });
+        let task = |writer| tokio::spawn(write(Arc::clone(&shared), writer));
+        let tasks = (0..count).map(task).collect();
+        Self { shared, tasks }
+    }
+
+    /// How many writes were acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.shared.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// Waits until `more` writes are acknowledged.
+    pub async fn acknowledge(&self, more: u64) {
+        let target = self.acknowledged() + more;
+        let observe = async || self.acknowledged();
+        eventually("writes are acknowledged", observe, |found| *found >= target).await;
+    }
+
+    /// Stops them and returns the acknowledged memories: ids by label.
+    pub async fn stop(self) -> BTreeMap<String, String> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut acknowledged = BTreeMap::new();
+        for task in self.tasks {
+            acknowledged.extend(task.await.expect("the writer ends"));
+        }
+        acknowledged
+    }
+}
+
+/// Creates memories under idempotency keys. Repeats a request until it has a response.
+async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
+    let (mut created, mut turn) = (BTreeMap::new(), writer);
+    for number in 0.. {
+        let label = format!("writer {writer} memory {number}");
+        loop {
+            if shared.stop.load(Ordering::Relaxed) {
+                return created;
+            }
+            turn += 1;
+            let node = shared.cluster.at(turn % shared.cluster.nodes().len());
+            let request =
+                node.request(Method::POST, "/agent/nodes").header("Idempotency-Key", &label);
+            match request.json(&json!({"label": label})).try_send().await {
+                Ok(response) if response.status == StatusCode::CREATED => {
+                    created.insert(label, id(&response.body).to_owned());
+                    shared.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    break;
+                }
+                Ok(response) => {
+                    let unsure = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
+                    assert!(
+                        unsure.contains(&response.status),
+                        "{} {}",
+                        response.status,
+                        response.body
+                    );
+                }
+                // The node is down: the same request again until it is back.
+                Err(_) => {}
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+    created
+}
+
+/// Ids by label of all memories that a node holds.
+pub async fn stored(node: &Node) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for page in 1.. {
+        let path = format!("/agent/nodes?page={page}&page_size=100&sort=created_at&order=asc");
+        let body = node.get(&path).await;
+        let items = array(&body["items"]);
+        for item in items {
+            found.entry(string(&item["label"]).into()).or_default().push(id(item).into());
+        }
+        if items.len() < 100 {
+            break;
+        }
+    }
+    found
+}
