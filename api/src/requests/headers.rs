@@ -8,13 +8,17 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use storage::Filter;
+use storage::model::caller::Caller;
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::requests::activity::EventId;
 use crate::requests::fields::{ConsistencyWord, IdempotencyKey, Namespace, WholeNumber};
+use crate::requests::memories::named_namespace;
 use crate::requests::parse_pairs;
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::read_namespace;
 
 /// How fresh a response must be.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
@@ -47,6 +51,13 @@ impl Home {
     pub(crate) fn namespace(&self) -> Option<String> {
         let name = self.namespace.as_ref().map(|name| name.0.trim());
         name.filter(|name| !name.is_empty()).map(str::to_owned)
+    }
+
+    /// The memories that a read may return: those that `caller` may access, in the namespace
+    /// that the request names, else in that of the header. `*` is all of them.
+    pub(crate) fn filter(&self, caller: &Caller, named: Option<Namespace>) -> ApiResult<Filter> {
+        let namespace = read_namespace(caller, named_namespace(named)?, self.namespace())?;
+        Ok(Filter { namespace, access: caller.access.clone(), ..Filter::default() })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
-use storage::{BulkFilter, CREATE_MAX};
+use storage::{BulkFilter, CREATE_MAX, MemoryPatch};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::PAGE_DEFAULT;
@@ -104,8 +104,8 @@ pub(crate) struct MemoryChanges {
 
 impl MemoryChanges {
     pub(crate) fn into_edit(self) -> ApiResult<MemoryEdit> {
-        Ok(MemoryEdit {
-            label: label(self.pointer_summary, self.label, self.content)?,
+        let patch = MemoryPatch {
+            label: None,
             memory_type: self.memory_type.map(|it| it.0),
             namespace: non_empty(self.namespace).map(concrete).transpose()?,
             decay_class: self.decay_class.map(|it| it.0),
@@ -114,7 +114,9 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
-        })
+        };
+        let label = label(self.pointer_summary, self.label, self.content)?;
+        Ok(MemoryEdit { label, patch })
     }
 }
 

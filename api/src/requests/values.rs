@@ -3,7 +3,7 @@
 //! accepts, from the same constants.
 
 use std::borrow::Cow;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -18,6 +18,7 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::service::bulk::BulkTargets;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
@@ -288,12 +289,7 @@ impl<'de, T: Deserialize<'de>, const MIN: usize, const MAX: usize> Deserialize<'
 
 /// Ids of memories, 1 to `MAX`, each once, in the order of their first appearance.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct MemoryIds<const MAX: usize> {
-    /// Well-formed ids.
-    pub(crate) known: VecDeque<MemoryId>,
-    /// Texts that are no id: no memory has them.
-    pub(crate) unknown: Vec<String>,
-}
+pub(crate) struct MemoryIds<const MAX: usize>(pub(crate) BulkTargets);
 
 /// Characters of a malformed id that a response repeats.
 const UNKNOWN_ID_CHARS: usize = 64;
@@ -301,15 +297,15 @@ const UNKNOWN_ID_CHARS: usize = 64;
 impl<'de, const MAX: usize> Deserialize<'de> for MemoryIds<MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let texts = Items::<Cow<'_, str>, 1, MAX>::deserialize(deserializer)?;
-        let (mut seen, mut ids) = (HashSet::new(), Self::default());
+        let (mut seen, mut targets) = (HashSet::new(), BulkTargets::default());
         for text in texts.0 {
             match text.parse() {
-                Ok(id) if seen.insert(id) => ids.known.push_back(id),
+                Ok(id) if seen.insert(id) => targets.ids.push_back(id),
                 Ok(_) => {}
-                Err(_) => ids.unknown.push(text.chars().take(UNKNOWN_ID_CHARS).collect()),
+                Err(_) => targets.unknown.push(text.chars().take(UNKNOWN_ID_CHARS).collect()),
             }
         }
-        Ok(ids)
+        Ok(Self(targets))
     }
 }
 
@@ -344,8 +340,8 @@ mod tests {
     fn ids_are_deduplicated_in_order() {
         let (one, two) = ("01".repeat(16), "02".repeat(16));
         let ids: MemoryIds<4> = serde_json::from_value(json!([two, one, two, "x"])).unwrap();
-        assert_eq!(ids.known, [MemoryId([2; 16]), MemoryId([1; 16])]);
-        assert_eq!(ids.unknown, ["x"]);
+        assert_eq!(ids.0.ids, [MemoryId([2; 16]), MemoryId([1; 16])]);
+        assert_eq!(ids.0.unknown, ["x"]);
         assert!(serde_json::from_value::<MemoryIds<1>>(json!([one, two])).is_err());
         assert!(serde_json::from_value::<MemoryIds<1>>(json!([])).is_err());
     }

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use serde::Serialize;
 use storage::model::caller::Caller;
 use storage::model::edge::Edge;
-use storage::{Action, Filter, HotRequest, Neighbour, Reply, View};
+use storage::{Action, HotRequest, Neighbour, Reply, View};
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -16,14 +16,12 @@ use crate::openapi::{NotFound, ReadErrors, WriteErrors};
 use crate::read::FreshRead;
 use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
 use crate::requests::headers::{Fresh, Home};
-use crate::requests::memories::named_namespace;
 use crate::requests::path::MemoryPath;
 use crate::requests::{JsonBody, QueryText, ValidJson, ValidQuery};
 use crate::responses::memory::Memory;
 use crate::responses::trigger::WithNotifications;
 use crate::responses::{Respond, timestamp};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::read_namespace;
 use crate::service::writes::Done;
 
 /// An edge.
@@ -184,12 +182,7 @@ pub(crate) async fn graph_get(
     ValidQuery(query): ValidQuery<GraphQuery>,
 ) -> ApiResult<Respond<Graph>> {
     let limit = query.limit();
-    let named = named_namespace(query.namespace)?;
-    let filter = Filter {
-        namespace: read_namespace(&caller, named, home.namespace())?,
-        access: caller.access.clone(),
-        ..Filter::default()
-    };
+    let filter = home.filter(&caller, query.namespace)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let view = app.service().read(move |reader| reader.graph_view(caller.tenant, &request)).await?;
     let link = |edge: &Edge| Link {

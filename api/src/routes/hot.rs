@@ -1,20 +1,18 @@
 //! The hottest memories: the hot context for an agent's turn, and a plain list.
 
 use axum::extract::State;
+use storage::{Filter, HotRequest};
 
 use crate::app::App;
 use crate::auth::ReaderCaller;
 use crate::openapi::{BodyErrors, ReadErrors};
 use crate::read::FreshRead;
 use crate::requests::headers::{Fresh, Home};
-use crate::requests::memories::named_namespace;
 use crate::requests::search::{HotContext, HotQuery};
 use crate::requests::{ValidJson, ValidQuery};
 use crate::responses::Respond;
 use crate::responses::memory::Scored;
 use crate::service::error::ApiResult;
-use crate::service::read_namespace;
-use crate::service::search::HottestInput;
 
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
 /// recently updated.
@@ -28,13 +26,11 @@ pub(crate) async fn hot_context(
     home: Home,
     ValidJson(request): ValidJson<HotContext>,
 ) -> ApiResult<Respond<Vec<Scored>>> {
-    let named = named_namespace(request.namespace.clone())?;
-    let input = HottestInput {
-        limit: request.limit(),
-        memory_type: request.memory_type.map(|it| it.0),
-        namespace: read_namespace(&caller, named, home.namespace())?,
-    };
-    let records = app.service().hot_context(&caller, input, request.budget_chars()).await?;
+    let (limit, budget_chars) = (request.limit(), request.budget_chars());
+    let memory_type = request.memory_type.map(|it| it.0);
+    let filter = Filter { memory_type, ..home.filter(&caller, request.namespace)? };
+    let request = HotRequest { filter, limit, budget_chars, ..HotRequest::default() };
+    let records = app.service().hot_context(&caller, request).await?;
     Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }
 
@@ -49,12 +45,9 @@ pub(crate) async fn hot_nodes(
     home: Home,
     ValidQuery(query): ValidQuery<HotQuery>,
 ) -> ApiResult<Respond<Vec<Scored>>> {
-    let named = named_namespace(query.namespace.clone())?;
-    let input = HottestInput {
-        limit: query.limit(),
-        memory_type: query.memory_type.map(|it| it.0),
-        namespace: read_namespace(&caller, named, home.namespace())?,
-    };
-    let records = app.service().hot_memories(&caller, input).await?;
+    let (limit, memory_type) = (query.limit(), query.memory_type.map(|it| it.0));
+    let filter = Filter { memory_type, ..home.filter(&caller, query.namespace)? };
+    let request = HotRequest { filter, limit, ..HotRequest::default() };
+    let records = app.service().hottest(&caller, request).await?;
     Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }

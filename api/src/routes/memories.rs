@@ -15,7 +15,7 @@ use crate::openapi::{IdempotentErrors, NotFound, ReadErrors};
 use crate::read::FreshRead;
 use crate::requests::ValidQuery;
 use crate::requests::headers::{Fresh, Home, Once};
-use crate::requests::memories::{ListQuery, MemoryChanges, NewMemory, named_namespace};
+use crate::requests::memories::{ListQuery, MemoryChanges, NewMemory};
 use crate::requests::path::MemoryPath;
 use crate::responses::Respond;
 use crate::responses::memory::{Memory, MemoryOrDeleted};
@@ -23,7 +23,6 @@ use crate::responses::trigger::WithNotifications;
 use crate::service::error::ApiResult;
 use crate::service::freshness::Freshness;
 use crate::service::memories::single;
-use crate::service::read_namespace;
 use crate::service::writes::{Done, TouchedMemories};
 use crate::words::{order, sort};
 use crate::write::Write;
@@ -38,9 +37,9 @@ pub(crate) struct MemoryPage {
     page_size: usize,
 }
 
-/// The empty body of a request that has none.
+/// The body of a request without fields.
 #[derive(serde::Deserialize)]
-pub(crate) struct NoBody {}
+pub(crate) struct EmptyBody {}
 
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(Home, Once),
@@ -101,7 +100,7 @@ pub(crate) async fn memory_delete(
     State(app): State<App>,
     AgentCaller(caller): AgentCaller,
     MemoryPath(id): MemoryPath,
-    write: Write<NoBody>,
+    write: Write<EmptyBody>,
 ) -> ApiResult<Respond<WithNotifications<MemoryOrDeleted>>> {
     let receipt = write.receipt;
     let action = Action::DeleteMemory(id);
@@ -145,15 +144,13 @@ async fn list(
     tier: TierFilter,
 ) -> ApiResult<Respond<MemoryPage>> {
     let (page, page_size, offset) = query.paging();
-    let named = named_namespace(query.namespace.clone())?;
     let filter = Filter {
         memory_type: query.memory_type.map(|it| it.0),
-        namespace: read_namespace(caller, named, home.namespace())?,
-        access: caller.access.clone(),
         pinned: query.pinned,
         flagged: query.flagged,
         words: query.words().map(|text| words(std::iter::once(text))),
         tier,
+        ..home.filter(caller, query.namespace.clone())?
     };
     let (sort, order) = (sort(query.sort()), order(query.order()));
     let request = ListRequest { filter, sort, order, offset, limit: page_size };

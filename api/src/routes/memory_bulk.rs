@@ -10,11 +10,9 @@ use crate::auth::AgentCaller;
 use crate::openapi::WriteErrors;
 use crate::requests::headers::Home;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, MemoryChanges};
-use crate::requests::values::MemoryIds;
 use crate::requests::{JsonBody, ValidJson};
 use crate::responses::Respond;
 use crate::responses::trigger::WithNotifications;
-use crate::service::bulk::BulkTargets;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::read_namespace;
 
@@ -49,12 +47,6 @@ pub(crate) struct Restored {
     remaining: usize,
 }
 
-impl<const MAX: usize> From<MemoryIds<MAX>> for BulkTargets {
-    fn from(ids: MemoryIds<MAX>) -> Self {
-        Self { ids: ids.known, unknown: ids.unknown }
-    }
-}
-
 /// Change several memories alike.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
     request_body = BulkChanges,
@@ -69,7 +61,7 @@ pub(crate) async fn memory_update_bulk(
     drop(body);
     let patch = app.service().patch(edit).await?;
     let update = |ids| Action::UpdateMemories(ids, patch.clone());
-    let result = app.service().for_each(&caller, ids.into(), update).await?;
+    let result = app.service().for_each(&caller, ids.0, update).await?;
     let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };
     let body = WithNotifications::new(body, &result.notifications);
     Ok(Respond::ok(result.freshness, body))
@@ -94,7 +86,7 @@ pub(crate) async fn memory_delete_bulk(
     let targets = match request.ids {
         Some(ids) => {
             filter.namespace = filter.namespace.filter(|name| name != "*");
-            ids.into()
+            ids.0
         }
         None => {
             filter.namespace = read_namespace(&caller, filter.namespace, home.namespace())?;
@@ -121,7 +113,7 @@ pub(crate) async fn memory_restore(
     AgentCaller(caller): AgentCaller,
     ValidJson(request): ValidJson<BulkIds>,
 ) -> ApiResult<Respond<Restored>> {
-    let targets = request.ids.into();
+    let targets = request.ids.0;
     let result = app.service().for_each(&caller, targets, Action::RestoreMemories).await?;
     let body =
         Restored { restored: result.done, errors: result.errors, remaining: result.remaining };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use serde::Serialize;
+use storage::Filter;
 use storage::model::score::rounded;
 use utoipa::ToSchema;
 
@@ -14,10 +15,8 @@ use crate::read::FreshRead;
 use crate::requests::ValidQuery;
 use crate::requests::activity::NamespaceQuery;
 use crate::requests::headers::{Fresh, Home};
-use crate::requests::memories::named_namespace;
 use crate::responses::{Respond, TypeCount, timestamp, type_counts};
 use crate::service::error::ApiResult;
-use crate::service::read_namespace;
 
 /// Counts and capabilities.
 #[derive(Serialize, ToSchema)]
@@ -91,13 +90,10 @@ pub(crate) async fn memory_status(
     home: Home,
     ValidQuery(query): ValidQuery<NamespaceQuery>,
 ) -> ApiResult<Respond<MemoryStatus>> {
-    let named = named_namespace(query.namespace)?;
-    let namespace = read_namespace(&caller, named, home.namespace())?;
-    let here = app.service().overview(&caller, namespace.clone()).await?;
-    let all = match namespace {
-        None => here.clone(),
-        Some(_) => app.service().overview(&caller, None).await?,
-    };
+    let here = home.filter(&caller, query.namespace)?;
+    let namespace = here.namespace.clone();
+    let all = Filter { namespace: None, ..here.clone() };
+    let [here, all] = app.service().overviews(&caller, [here, all]).await?;
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
@@ -126,7 +122,8 @@ pub(crate) async fn storage_get(
     ReaderCaller(caller): ReaderCaller,
     FreshRead(freshness): FreshRead,
 ) -> ApiResult<Respond<StorageUse>> {
-    let overview = app.service().overview(&caller, None).await?;
+    let filter = Filter { access: caller.access.clone(), ..Filter::default() };
+    let [overview] = app.service().overviews(&caller, [filter]).await?;
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,

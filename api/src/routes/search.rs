@@ -1,6 +1,7 @@
 //! Semantic search.
 
 use axum::extract::State;
+use storage::{Filter, SearchRequest};
 
 use crate::app::App;
 use crate::auth::ReaderCaller;
@@ -8,13 +9,10 @@ use crate::openapi::BodyErrors;
 use crate::read::FreshRead;
 use crate::requests::ValidJson;
 use crate::requests::headers::{Fresh, Home};
-use crate::requests::memories::named_namespace;
 use crate::requests::search::Search;
 use crate::responses::Respond;
 use crate::responses::memory::SearchResult;
 use crate::service::error::ApiResult;
-use crate::service::read_namespace;
-use crate::service::search::SearchInput;
 
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
@@ -28,17 +26,16 @@ pub(crate) async fn memory_search(
     home: Home,
     ValidJson(request): ValidJson<Search>,
 ) -> ApiResult<Respond<Vec<SearchResult>>> {
-    let (home, explain) = (home.namespace(), request.explain.unwrap_or(false));
-    let named = named_namespace(request.namespace.clone())?;
-    let input = SearchInput {
-        limit: request.limit(),
+    let (limit, explain) = (request.limit(), request.explain.unwrap_or(false));
+    let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
-        namespace: read_namespace(&caller, named, home.clone())?,
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
-        home_namespace: home.or(caller.namespace.clone()),
-        query: request.query.0,
+        ..home.filter(&caller, request.namespace)?
     };
-    let results = app.service().search(&caller, input).await?;
+    let home_namespace = home.namespace().or(caller.namespace.clone());
+    let query = request.query.0;
+    let request = SearchRequest { query, vector: None, filter, home_namespace, limit };
+    let results = app.service().search(&caller, request).await?;
     let window = results.window.as_ref();
     let result = |hit| SearchResult::new(hit, explain.then_some(window));
     Ok(Respond::ok(freshness, results.hits.iter().map(result).collect()))

@@ -27,7 +27,7 @@ pub(crate) struct History {
     next_cursor: Option<String>,
 }
 
-/// A firing, or an attempt to deliver what it pending.
+/// A firing, or an attempt to deliver its webhook.
 #[derive(Serialize, ToSchema)]
 struct HistoryItem {
     id: String,
@@ -50,7 +50,7 @@ struct HistoryItem {
     node_label: Option<String>,
     /// The result of the action, or of the attempt.
     result: String,
-    /// What was pending, by the `webhook-id` of its requests.
+    /// The delivery, by the `webhook-id` of its requests.
     #[schema(required)]
     delivery_id: Option<String>,
     /// Number of the attempt, from 1.

@@ -17,8 +17,9 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
 /// The memories of a bulk write.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct BulkTargets {
+    /// Well-formed ids.
     pub(crate) ids: VecDeque<MemoryId>,
     /// Texts that are no id: no memory has them.
     pub(crate) unknown: Vec<String>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::limits::{DEADLINE, STALENESS_MAX};
+use crate::limits::DEADLINE;
 use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Consistency;
@@ -18,12 +18,6 @@ pub(crate) struct ReadOptions {
     pub(crate) min_index: u64,
     /// Bound of the staleness of a local read.
     pub(crate) max_staleness: Duration,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { consistency: Consistency::default(), min_index: 0, max_staleness: STALENESS_MAX }
-    }
 }
 
 /// How fresh a response is.

@@ -28,18 +28,12 @@ pub(crate) struct MemoryInput {
     pub(crate) key_points: Vec<String>,
 }
 
-/// Changes to a memory, validated; `None` leaves a field as it is.
+/// Changes to a memory, validated. The label has no vector yet.
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryEdit {
     pub(crate) label: Option<String>,
-    pub(crate) memory_type: Option<MemoryType>,
-    pub(crate) namespace: Option<String>,
-    pub(crate) decay_class: Option<DecayClass>,
-    pub(crate) is_pinned: Option<bool>,
-    pub(crate) is_locked: Option<bool>,
-    pub(crate) is_flagged: Option<bool>,
-    pub(crate) min_heat: Option<f32>,
-    pub(crate) current_heat: Option<f32>,
+    /// All other changes.
+    pub(crate) patch: MemoryPatch,
 }
 
 impl Service {
@@ -88,24 +82,10 @@ impl Service {
 
     /// The patch of an edit: a new label is embedded.
     pub(crate) async fn patch(&self, edit: MemoryEdit) -> ApiResult<MemoryPatch> {
-        let label = match edit.label {
-            Some(label) => {
-                let vector = self.embed(&label).await?;
-                Some((label, vector))
-            }
-            None => None,
-        };
-        Ok(MemoryPatch {
-            label,
-            memory_type: edit.memory_type,
-            namespace: edit.namespace,
-            decay_class: edit.decay_class,
-            is_pinned: edit.is_pinned,
-            is_locked: edit.is_locked,
-            is_flagged: edit.is_flagged,
-            min_heat: edit.min_heat,
-            current_heat: edit.current_heat,
-        })
+        let MemoryEdit { label, patch } = edit;
+        let Some(label) = label else { return Ok(patch) };
+        let vector = self.embed(&label).await?;
+        Ok(MemoryPatch { label: Some((label, vector)), ..patch })
     }
 
     /// Embeds a new memory and finds the edges to suggest.

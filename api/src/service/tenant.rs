@@ -51,15 +51,14 @@ impl Service {
         }
     }
 
-    /// Counts of the memories that the caller may access, in `namespace` if there is one.
-    pub(crate) async fn overview(
+    /// Counts of the memories that pass each filter, in one read.
+    pub(crate) async fn overviews<const N: usize>(
         &self,
         caller: &Caller,
-        namespace: Option<String>,
-    ) -> ApiResult<Overview> {
+        filters: [Filter; N],
+    ) -> ApiResult<[Overview; N]> {
         let tenant = caller.tenant;
-        let filter = Filter { namespace, access: caller.access.clone(), ..Filter::default() };
-        self.read(move |reader| Ok(reader.overview(tenant, &filter))).await
+        self.read(move |reader| Ok(filters.map(|filter| reader.overview(tenant, &filter)))).await
     }
 
     pub(crate) async fn dashboard(&self, caller: &Caller) -> ApiResult<DashboardData> {
