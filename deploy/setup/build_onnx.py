@@ -3,14 +3,14 @@
 
 usage: build_onnx.py MODEL_DIR OUT.onnx
 
-MODEL_DIR holds config.json and model.safetensors as published. The graph uses standard operators
-only (opset 17), pools and normalises, so that whoever runs it gets finished embeddings:
+MODEL_DIR contains config.json and model.safetensors as published. The graph uses standard
+operators only (opset 17). It pools and normalises, so its output needs no further step:
 
     in   input_ids, attention_mask, token_type_ids    int64 [batch, sequence]
     out  sentence_embedding                           float [batch, 384], of length 1
 
-The same input gives the same bytes, so fetch_model.py can pin their hash. This is no general
-converter: it knows one architecture (BERT, exact GELU, absolute positions) and stops at another.
+The same input gives the same bytes, so fetch_model.py can pin their hash. It converts one
+architecture (BERT, exact GELU, absolute positions) and stops with an error at any other.
 Needs onnx, numpy and safetensors; fetch_model.py pins their versions.
 """
 
@@ -27,13 +27,13 @@ from safetensors.numpy import load_file
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT = "sentence_embedding"
 
-# In the published file but no part of a sentence embedding: a counter 0..511, and the head that
-# BERT was pre-trained with.
+# Tensors of the published file that a sentence embedding does not use: the position ids 0..511 and
+# the pooling head of BERT's pre-training.
 UNUSED_WEIGHTS = {"embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"}
 
 
 class Encoder:
-    """The graph as far as it is written. Methods add to it and return the name of their result."""
+    """A graph under construction. Methods add a node and return the name of its output."""
 
     def __init__(self, config, weights):
         self.hidden_size = config["hidden_size"]
@@ -46,14 +46,14 @@ class Encoder:
         self.nodes = []
         self.constants = {}
 
-    # --- Bricks -----------------------------------------------------------------------------------
+    # --- Operators and constants -----------------------------------------------------------------------------------
 
     def op(self, kind, inputs, output, **attributes):
         self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **attributes))
         return output
 
     def constant(self, name, value, dtype=np.float32):
-        """A small number or list. Asked for again, it is shared."""
+        """A small number or list. A second call with the same name returns the same constant."""
         self.constants[name] = np.array(value, dtype)
         return name
 
@@ -64,7 +64,7 @@ class Encoder:
         return name
 
     def linear(self, x, source, output):
-        # Published as [out, in]; MatMul wants [in, out]. Turned here, no run has to turn it.
+        # Published as [out, in]; MatMul takes [in, out]. Transposed here, once.
         product = self.op(
             "MatMul", [x, self.weight(f"{source}.weight", transpose=True)], f"{output}.product"
         )
@@ -77,21 +77,21 @@ class Encoder:
         )
 
     def gelu(self, x, output):
-        # x · (1 + erf(x / √2)) · ½, in the order of steps that ONNX Runtime knows how to fuse.
+        # x · (1 + erf(x / √2)) · ½, in the order of steps that ONNX Runtime fuses.
         x_scaled = self.op("Div", [x, self.constant("root_two", np.sqrt(2))], f"{output}.scaled")
         erf = self.op("Erf", [x_scaled], f"{output}.erf")
         gate = self.op("Add", [erf, self.constant("one", 1)], f"{output}.gate")
         gated = self.op("Mul", [x, gate], f"{output}.gated")
         return self.op("Mul", [gated, self.constant("half", 0.5)], output)
 
-    # --- Parts, in the order a text passes through them -------------------------------------------
+    # --- Layers, in the order of evaluation -------------------------------------------
 
     def embeddings(self):
-        """Token + kind of text + position, as [batch, sequence, hidden]."""
+        """Token, segment and position embeddings, added: [batch, sequence, hidden]."""
         table = "embeddings.{}_embeddings.weight".format
         words = self.op("Gather", [self.weight(table("word")), "input_ids"], "words")
         kinds = self.op("Gather", [self.weight(table("token_type")), "token_type_ids"], "kinds")
-        # Positions are the first `sequence` rows; the same for every text of the batch.
+        # The first `sequence` rows, for every text of the batch.
         length = self.op("Shape", ["input_ids"], "sequence_length", start=1, end=2)
         axis = start = self.constant("zero_index", [0], np.int64)
         positions = self.op(
@@ -104,8 +104,8 @@ class Encoder:
     def padding_bias(self):
         """0 for tokens, -10,000 for padding, as [batch, 1, 1, sequence].
 
-        Added before the softmax, whose exp() then yields exactly zero for padding: how far a text
-        was padded cannot change its embedding. (Minus infinity would make 0/0 of an empty text.)
+        Added before the softmax, so the weight of padding is exactly zero. The length of the padding
+        therefore does not change an embedding. (Minus infinity would give 0/0 for an empty text.)
         """
         mask = self.op("Cast", ["attention_mask"], "mask", to=TensorProto.FLOAT)
         padding = self.op("Sub", [self.constant("one", 1), mask], "padding")
@@ -114,7 +114,7 @@ class Encoder:
         return self.op("Unsqueeze", [bias, axes], "padding.bias")
 
     def split_heads(self, x, output, order):
-        # A 0 in a shape means "as before": batch and sequence stay what they are.
+        # A 0 in a shape keeps that dimension: batch and sequence.
         shape = self.constant("split_shape", [0, 0, self.heads, self.head_size], np.int64)
         split = self.op("Reshape", [x, shape], f"{output}.split")
         return self.op("Transpose", [split], output, perm=order)
@@ -125,14 +125,14 @@ class Encoder:
         return self.op("Reshape", [turned, shape], output)
 
     def attention(self, x, source, bias, here):
-        """Every token gathers from every other: softmax(query · key / √head_size) · value."""
+        """Scaled dot-product attention: softmax(query · key / √head_size) · value."""
         query, key, value = (
             self.split_heads(
                 self.linear(x, f"{source}.self.{part}", f"{here}.{part}"), f"{here}.{part}s", order
             )
             for part, order in [
                 ("query", [0, 2, 1, 3]),  # [batch, head, sequence, size]
-                ("key", [0, 2, 3, 1]),  # [batch, head, size, sequence]: already turned for MatMul
+                ("key", [0, 2, 3, 1]),  # [batch, head, size, sequence]: transposed for MatMul
                 ("value", [0, 2, 1, 3]),
             ]
         )
@@ -146,7 +146,7 @@ class Encoder:
         return self.linear(joined, f"{source}.output.dense", f"{here}.output")
 
     def layer(self, number, x, bias):
-        """Attention, then a small network per token; each added to its input and normalised."""
+        """Attention, then a feed-forward network per token; each added to its input and normalised."""
         source, here = f"encoder.layer.{number}", f"layer{number}"
         attended = self.attention(x, f"{source}.attention", bias, f"{here}.attention")
         summed = self.op("Add", [attended, x], f"{here}.attention.sum")
@@ -159,7 +159,7 @@ class Encoder:
         return self.layer_norm(summed, f"{source}.output.LayerNorm", f"{here}.result")
 
     def mean_over_tokens(self, x):
-        """The mean of the tokens' vectors, padding left out."""
+        """The mean of the token vectors, without padding."""
         last_axis = self.constant("last_axis", [2], np.int64)
         sequence_axis = self.constant("sequence_axis", [1], np.int64)
         mask = self.op("Unsqueeze", ["mask", last_axis], "mask.column")
@@ -175,7 +175,7 @@ class Encoder:
             x = self.layer(number, x, bias)
         self.op("LpNormalization", [self.mean_over_tokens(x)], OUTPUT, axis=-1, p=2)
         if self.unread:
-            fail(f"weights this script has no place for: {', '.join(sorted(self.unread))}")
+            fail(f"weights that this script does not use: {', '.join(sorted(self.unread))}")
 
     def model(self):
         graph = helper.make_graph(
@@ -188,8 +188,8 @@ class Encoder:
                 for name, value in self.constants.items()
             ],
         )
-        # Opset 17 is the first with LayerNormalization; IR version 8 is the one of its time, so
-        # that older runtimes read the file too.
+        # Opset 17 is the first with LayerNormalization. IR version 8 belongs to it, so older
+        # runtimes can read the file.
         return helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", 17)],
@@ -210,7 +210,7 @@ def read_config(path):
         ("position_embedding_type", "absolute"),
     ]:
         if config[key] != known:
-            fail(f"{path}: {key} is {config[key]!r}; only {known!r} is known here")
+            fail(f"{path}: {key} is {config[key]!r}; only {known!r} is supported")
     return config
 
 

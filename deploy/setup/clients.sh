@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests run of PyPI, in a virtual environment of the cache: the published
+# Installs the PyPI packages of the tests into a virtual environment of the cache: the published
 # clients, and schemathesis. Every file is checked by its hash.
 #
 #   deploy/setup/clients.sh CACHE
@@ -14,7 +14,7 @@ if [ "$(cat "$folder/installed" 2>/dev/null)" = "$wanted" ]; then
 fi
 echo 'setup: installing the published clients'
 rm -rf "$folder"
-# Without a pip of its own: Debian's python3 has no ensurepip.
+# Without its own pip: Debian's python3 has no ensurepip.
 python3 -m venv --without-pip "$folder"
 python3 -m pip --python "$folder/bin/python" install --quiet --disable-pip-version-check \
     --require-hashes --requirement "$packages"

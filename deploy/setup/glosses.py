@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Fetch the texts that `make bench` measures recall on into a cache folder.
+"""Fetch the texts with which `make bench` measures recall into a cache folder.
 
 usage: glosses.py CACHE_DIR
 
-    CACHE_DIR/glosses/glosses.txt    116,697 definitions, one a line
+    CACHE_DIR/glosses/glosses.txt    116,697 definitions, one per line
 
-They are the definitions of WordNet 3.0 (Princeton University, under a licence of its own that
-permits any use and that Debian's package carries), in the order of its files for nouns, verbs,
-adjectives and adverbs, without their examples, each once. Comes from Debian's package
-wordnet-base through apt-get, which is neither installed nor needed where the file is in place; the
-result is checked against a SHA-256. Nothing but the bench reads it. Standard library only.
+They are the definitions of WordNet 3.0, without their examples, each once, in the order of its
+files for nouns, verbs, adjectives and adverbs. WordNet is by Princeton University; its licence
+permits any use and is part of Debian's package. The script downloads the package wordnet-base with
+apt-get, without installing it, and checks the result against a SHA-256. If the file exists, it does
+nothing. Only the bench reads the file. Standard library only.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def definitions(folder: Path) -> list[str]:
     found: dict[str, None] = {}
     for name in FILES:
         for line in (folder / name).read_text(encoding="utf-8").splitlines():
-            # The licence stands in front, each of its lines behind two blanks.
+            # The file starts with the licence. Each of its lines starts with two blanks.
             if not line.startswith("  "):
                 gloss = line.split("|", 1)[1].strip()
                 found.setdefault(gloss.split('; "')[0].strip())
@@ -43,7 +43,7 @@ def main() -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        # As another user apt-get would complain that it cannot write here.
+        # apt-get's own user may not write into this folder.
         fetch = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", "wordnet-base"]
         subprocess.run(fetch, cwd=work, check=True)
         (package,) = Path(work).glob("wordnet-base_*.deb")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building needs, and nothing when they are
-# there. Not for running Hearth: the built binary needs none of them.
+# Installs the Debian packages that a build needs. Does nothing if they are installed. The
+# built binary needs none of them.
 set -euo pipefail
 
 missing=()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the RocksDB library once, for every profile to link. Not needed again
-# until the pinned version of the rocksdb crate changes.
+# Builds the RocksDB library once; every profile links it. A new build is needed only when the
+# pinned version of the rocksdb crate changes.
 # usage: rocksdb.sh REPO TARGET_FOLDER
 set -euo pipefail
 

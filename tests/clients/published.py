@@ -125,8 +125,8 @@ async def counts(client):
 
 
 async def counted(client, before, requests, *gains):
-    """What was asked, stored, searched and judged comes to be counted, and no more than that
-    but for requests: reports are a moment late."""
+    """Requests, writes, searches and feedback are counted. Waits, because nodes report with a delay.
+    Only requests may exceed the expected number."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         gained = [now - then for now, then in zip(await counts(client), before)]

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Compute reference embeddings with all-MiniLM-L6-v2, the slow and obvious way.
+"""Compute reference embeddings with all-MiniLM-L6-v2, slowly and in plain steps.
 
 usage: reference_vectors.py MODEL_DIR OUT.json
 
-What Hearth's embedder must give for the texts below, computed without anything Hearth embeds with:
-no ONNX file, no ONNX Runtime, no tokenizer library. Weights and vocabulary are read straight from
-the published files (MODEL_DIR: config.json, model.safetensors, tokenizer.json); tokenizer and
-network are written out here in plain Python and numpy, one text at a time, in double precision.
-So a wrong graph, truncation, padding or pooling cannot hide by being wrong on both sides.
+The expected output of Hearth's embedder for the texts below. It shares no part with the embedder:
+no ONNX file, no ONNX Runtime, no tokenizer library. It reads weights and vocabulary from the
+published files (MODEL_DIR: config.json, model.safetensors, tokenizer.json). Tokenizer and network
+are plain Python and numpy, one text at a time, in double precision. So the tests find a wrong
+graph, truncation, padding or pooling.
 
-Run only when the texts or the model change; tests read the result. Texts must not contain
-"[SEP]" and the like: a tokenizer library takes these for marks, this one for text. Needs numpy.
+Run it only when the texts or the model change; tests read the result. Texts must not contain
+"[SEP]" or other special tokens: a tokenizer library treats these as tokens, this script as text.
+Needs numpy.
 """
 
 import json
@@ -29,7 +30,7 @@ MAX_WORD_LENGTH = 100
 INVISIBLE = {"Cc", "Cf", "Co"}
 
 TEXTS = [
-    # One word; then two sentences that say the same in different words.
+    # One word; then two sentences of the same meaning in different words.
     "Hearth",
     "The deployment failed because the disk was full.",
     "The release did not go out: there was no space left on the volume.",
@@ -51,7 +52,7 @@ TEXTS = [
     "Invoice 2024-0815: 3 × 1,299.95 € = 3,899.85 €, due 2024-12-31 09:30 UTC, id "
     "550e8400-e29b-41d4-a716-446655440000, mask 0xDEADBEEF, π ≈ 3.14159, +49 30 901820",
     "memory " * 40 + "Memory MEMORY memories",
-    # Beyond 256 tokens: the end must not count, and what lies between 128 and 256 must.
+    # Beyond 256 tokens: the end must be ignored, tokens 128 to 256 must count.
     "The customer has run the support desk of a mid-sized logistics company for eleven years and "
     "prefers short answers with the reason first. On Mondays she reviews the tickets of the "
     "weekend; anything about customs papers goes to Rotterdam, anything about cold storage to "
@@ -78,7 +79,7 @@ TEXTS = [
 
 
 def clean(text):
-    """Lower-case words without accents, Chinese characters each a word of its own."""
+    """Lower-case words without accents. Each Chinese character is one word."""
     kept = []
     for char in text:
         invisible = unicodedata.category(char) in INVISIBLE and char not in "\t\n\r"
@@ -123,7 +124,7 @@ def words(text):
 
 
 def word_pieces(word, vocabulary):
-    """The longest known beginning, then the longest known continuation, and so on to the end."""
+    """WordPiece: the longest prefix in the vocabulary, then the longest continuation, to the end."""
     if len(word) > MAX_WORD_LENGTH:
         return ["[UNK]"]
     pieces, start = [], 0
@@ -223,7 +224,7 @@ def read_weights(path):
 
 
 def as_json(vectors):
-    """One text and one vector a line, so that a difference shows which."""
+    """One text and one vector per line, so that a diff names the text."""
     entries = [
         f'{{"text": {json.dumps(text, ensure_ascii=False)},\n'
         f' "vector": [{",".join(rounded(x) for x in vector)}]}}'

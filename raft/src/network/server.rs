@@ -84,7 +84,7 @@ async fn call(
     };
     match codec::decode::<Request>(&body) {
         Ok(request) => {
-            let result = match server.admit(&request) {
+            let result = match server.accept(&request) {
                 Ok(delay) => {
                     let timing = Timing { received_at, delay };
                     server.run(request.from.node, request.call, timing).await
@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Checks a request. Returns the delay of its message.
-    fn admit(&self, request: &Request) -> Result<Duration, PeerRejection> {
+    fn accept(&self, request: &Request) -> Result<Duration, PeerRejection> {
         let (checked, from) = (self.check(request), request.from.node);
         match &checked {
             // The sender may be any node, so it does not clear a member's problem.
@@ -243,7 +243,7 @@ impl Server {
         mut input: impl io::Read,
     ) -> io::Result<Result<(SnapshotRpc, SnapshotFolder), PeerRejection>> {
         let request = read_announcement(&mut input)?;
-        if let Err(rejection) = self.admit(&request) {
+        if let Err(rejection) = self.accept(&request) {
             return Ok(Err(rejection));
         }
         let Rpc::Snapshot(call) = request.call else {
