@@ -43,12 +43,8 @@ impl Fault {
     /// Waits until the latch closes, and returns the cause.
     pub async fn closed(&self) -> String {
         let mut watch = self.0.subscribe();
-        loop {
-            if let Some(cause) = watch.borrow_and_update().clone() {
-                return cause;
-            }
-            // `self` holds the sender, so this cannot fail.
-            let _: Result<(), _> = watch.changed().await;
-        }
+        // `self` holds the sender, so this cannot fail.
+        let closed = watch.wait_for(Option::is_some).await;
+        closed.map_or(None, |cause| cause.clone()).unwrap_or_default()
     }
 }

@@ -39,16 +39,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
-use storage::{Log, Reader, Writer};
+use storage::{Log, Writer};
 
-pub use error::{Outcome, ReadError, StartError, SubmitError};
+pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError};
 pub use fault::Fault;
-pub use handle::{Handle, Status, Totals};
+pub use handle::{Handle, Status};
 pub use leader::clock::{SystemClock, WallClock};
-pub use log::store::BelowHighWaterMark;
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
@@ -56,14 +56,14 @@ pub use network::message::WINDOW_BYTES;
 pub use operation::{
     ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification,
 };
+pub use shared::Totals;
 pub use types::{NodeId, Peer};
 
 use contact::Contact;
-use forward::Forward;
 use integrity::quarantine::{self, Quarantine};
 use integrity::verify;
 use leader::executor::Executor;
-use log::store::{LogStore, OpenError};
+use log::store::LogStore;
 use membership::maintenance;
 use network::Network;
 use network::client::Peers;
@@ -71,8 +71,7 @@ use network::identity::LocalNode;
 use network::log_throttle::LogThrottle;
 use network::server::{Server, router};
 use shared::Shared;
-use state_machine::snapshot::Snapshots;
-use state_machine::{Raft, StateMachine};
+use state_machine::{Raft, Snapshots, StateMachine};
 use tokio::runtime::Runtime;
 
 /// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
@@ -139,8 +138,7 @@ pub fn start(
     let config = config(settings)?;
     let log = Arc::new(data.log);
     let reader = data.writer.reader().clone();
-    let log_store =
-        LogStore::open(Arc::clone(&log), data.path, fault.clone()).map_err(open_error)?;
+    let log_store = LogStore::open(Arc::clone(&log), data.path, fault.clone())?;
     let snapshots = Snapshots::open(data.path)?;
     let state_machine =
         StateMachine::new(data.writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
@@ -153,7 +151,7 @@ pub fn start(
     let local = Arc::new(LocalNode {
         node: settings.node,
         incarnation: settings.incarnation,
-        reader: reader.clone(),
+        reader,
         wall_clock,
         contact: Contact::new(settings.boot),
         fault,
@@ -163,12 +161,17 @@ pub fn start(
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
     let raft = start_raft(&runtime, config, &peers, log_store, state_machine)?;
-    let shared = Arc::new(Shared::new(raft, local, settings.election_max));
-    let tasks = Tasks { runtime: &runtime, shared: &shared, peers: &peers };
-    tasks.start(settings, &log, reader);
-    tasks.serve(transport.serve, snapshots);
-    let forward = Forward { shared: Arc::clone(&shared), peers };
-    Ok(Handle::running(shared, forward, applied, log, runtime))
+    let shared = Arc::new(Shared::new(raft, peers, log, applied, settings.election_max));
+    for task in [
+        Executor { shared: Arc::clone(&shared) }.run().boxed(),
+        maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
+        verify::run(Arc::clone(&shared), settings.verify_interval).boxed(),
+        Arc::clone(&shared).report_stop().boxed(),
+        serve_peers(Arc::clone(&shared), transport.serve, snapshots).boxed(),
+    ] {
+        spawn(&runtime, local.fault.clone(), task);
+    }
+    Ok(Handle::running(shared, runtime))
 }
 
 fn start_raft(
@@ -191,50 +194,24 @@ fn start_raft(
     Ok(raft)
 }
 
-/// Starts the tasks that run beside openraft.
-struct Tasks<'a> {
-    runtime: &'a Runtime,
-    shared: &'a Arc<Shared>,
-    peers: &'a Arc<Peers>,
+/// Serves the routes of the peer listener. Its end is a fault of the node.
+async fn serve_peers(shared: Arc<Shared>, serve: Serve, snapshots: Snapshots) {
+    let fault = shared.local.fault.clone();
+    let routes = router(Server { shared, snapshots, log_throttle: LogThrottle::default() });
+    if let Err(error) = serve(routes).await {
+        fault.report(&format!("the peer listener failed: {error}"));
+    }
 }
 
-impl Tasks<'_> {
-    fn start(&self, settings: &Settings, log: &Arc<Log>, reader: Reader) {
-        let shared = || Arc::clone(self.shared);
-        self.spawn(Executor { shared: shared(), reader }.run());
-        self.spawn(maintenance::run(shared(), Arc::clone(log), settings.compaction));
-        self.spawn(verify::run(shared(), Arc::clone(self.peers), settings.verify_interval));
-        let watched = shared();
-        self.spawn(async move { watched.report_stop().await });
-    }
-
-    fn serve(&self, serve: Serve, snapshots: Snapshots) {
-        let routes = router(Server {
-            local: Arc::clone(&self.shared.local),
-            shared: Arc::clone(self.shared),
-            peers: Arc::clone(self.peers),
-            snapshots,
-            log_throttle: LogThrottle::default(),
-        });
-        let fault = self.shared.local.fault.clone();
-        self.spawn(async move {
-            if let Err(error) = serve(routes).await {
-                fault.report(&format!("the peer listener failed: {error}"));
-            }
-        });
-    }
-
-    /// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = self.runtime.spawn(task);
-        let fault = self.shared.local.fault.clone();
-        self.runtime.spawn(async move {
-            match task.await {
-                Err(error) if error.is_panic() => fault.report(&error),
-                Ok(()) | Err(_) => {}
-            }
-        });
-    }
+/// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
+fn spawn(runtime: &Runtime, fault: Fault, task: BoxFuture<'static, ()>) {
+    let task = runtime.spawn(task);
+    runtime.spawn(async move {
+        match task.await {
+            Err(error) if error.is_panic() => fault.report(&error),
+            Ok(()) | Err(_) => {}
+        }
+    });
 }
 
 fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
@@ -259,13 +236,6 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         ..Config::default()
     };
     config.validate().map(Arc::new).map_err(|error| StartError::Settings(error.to_string()))
-}
-
-fn open_error(error: OpenError) -> StartError {
-    match error {
-        OpenError::BelowHighWaterMark(below) => below.into(),
-        OpenError::Storage(error) => error.into(),
-    }
 }
 
 /// Runs `task` on `runtime` and blocks until it ends. The calling thread may belong to another

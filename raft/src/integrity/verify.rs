@@ -9,7 +9,7 @@ use storage::{Action, Reply};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, Peers};
+use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
 use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
@@ -40,7 +40,7 @@ impl Operator<'_> {
     pub(crate) async fn verify(&self) -> Operate<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
         let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
-        let status = self.status()?;
+        let status = self.status();
         // Ends before the caller's deadline, so that the result can list unreachable members.
         let until = self.deadline.checked_sub(CALL_TIMEOUT).unwrap_or(self.deadline);
         let requests = status.members.iter().map(|member| self.hash_of(member, mark, until));
@@ -95,7 +95,7 @@ impl Operator<'_> {
 
     async fn quarantine_member(&self, member: &MemberStatus, mark: u64, majority: Hash) -> bool {
         tracing::error!(node = member.node, "state differs from the majority's");
-        if member.node == self.peers.local.node {
+        if member.node == self.shared.local.node {
             return quarantine_if_diverged(&self.shared.local, mark, majority);
         }
         let response = self.call(member, Rpc::Quarantine { mark, majority }).await;
@@ -104,7 +104,7 @@ impl Operator<'_> {
 
     async fn call(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
         let (node, address) = (member.node, &member.address);
-        self.peers.call(Channel::Forward, node, address, call, CALL_TIMEOUT).await.ok()
+        self.shared.peers.call(Channel::Forward, node, address, call, CALL_TIMEOUT).await.ok()
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Has
 
 /// Compares the states once per `interval` while this node leads. An incomplete comparison is
 /// repeated earlier. Runs until the runtime stops.
-pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, interval: Duration) {
+pub(crate) async fn run(shared: Arc<Shared>, interval: Duration) {
     let newest = || shared.local.reader.verifier().results().last().map(|result| result.number);
     let (mut last, mut due) = (newest(), Instant::now() + interval);
     loop {
@@ -157,7 +157,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, interval: Durati
             continue;
         }
         let deadline = Instant::now() + TIMEOUT;
-        let operator = Operator { shared: &shared, peers: &peers, deadline };
+        let operator = Operator { shared: &shared, deadline };
         let pause = match operator.verify().await {
             Ok(verification) => {
                 log_result(&verification);

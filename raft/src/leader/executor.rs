@@ -40,7 +40,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::model::id::Timestamp;
-use storage::{ApplyOutcome, DecideError, Draft, Reader, Rejection, Reply, Room, codec, decide};
+use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, Room, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -60,7 +60,6 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 /// State of the task.
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) reader: Reader,
 }
 
 /// A term in which this node leads.
@@ -102,7 +101,7 @@ impl Executor {
             if counter.0 != term {
                 counter = (term, 0);
             }
-            let clock = ClusterClock::new(self.reader.position().clock);
+            let clock = ClusterClock::new(self.shared.local.reader.position().clock);
             let mut open = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
             self.lead(&mut open).await;
             counter.1 = open.counter;
@@ -137,7 +136,7 @@ impl Executor {
         loop {
             let now = self.next_stamp(term);
             let started_at = std::time::Instant::now();
-            let mut draft = Draft::new(&self.reader, now);
+            let mut draft = Draft::new(&self.shared.local.reader, now);
             let first = std::mem::take(&mut stale);
             // Reads the state, which blocks: raft's other tasks move to another thread.
             let decided = tokio::task::block_in_place(|| self.decide_queued(&mut draft, first))?;
@@ -155,7 +154,7 @@ impl Executor {
                         term.stamped_at = Instant::now();
                     }
                     // Since `started_at`, a quorum has confirmed this leader and its position.
-                    let index = self.reader.position().index;
+                    let index = self.shared.local.reader.position().index;
                     self.shared.local.contact.record_commit(index, started_at, index);
                     self.complete(decided);
                     return Ok(());
@@ -192,14 +191,14 @@ impl Executor {
                 Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
                 Err(DecideError::Fault(error)) => {
                     self.shared.local.fault.report_storage(&error);
-                    queued.fail(SubmitError::Unknown);
+                    queued.send(Err(SubmitError::Unknown));
                     return fail(decided, SubmitError::Unknown);
                 }
             }
         }
         // On another state the same commands may exceed one batch. The claims of the rest are
         // taken, so they cannot return to the queue. They had no effect.
-        stale.for_each(|queued| queued.fail(SubmitError::Busy));
+        stale.for_each(|queued| queued.send(Err(SubmitError::Busy)));
         Ok(decided)
     }
 
@@ -208,15 +207,11 @@ impl Executor {
         term.counter += 1;
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));
-        self.shared.counters.count_batch(commands, bytes.len());
-        self.write(term.term, bytes).await
-    }
-
-    async fn write(&self, term: u64, bytes: Vec<u8>) -> WriteOutcome {
+        self.shared.count_batch(commands, bytes.len());
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
-        let write = self.shared.raft.write(Payload(bytes)).with_leader(term).responder(responder);
-        if write.await.is_err() {
+        let write = self.shared.raft.write(Payload(bytes)).with_leader(term.term);
+        if write.responder(responder).await.is_err() {
             return WriteOutcome::Unknown;
         }
         match response.await {
@@ -234,29 +229,35 @@ impl Executor {
     /// the last batch at a read index.
     async fn confirm(&self, decided_on: BatchId) -> WriteOutcome {
         match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) if self.reader.position().batch == decided_on => WriteOutcome::Applied,
+            Ok(_) if self.shared.local.reader.position().batch == decided_on => {
+                WriteOutcome::Applied
+            }
             Ok(_) => WriteOutcome::Stale,
             Err(_) => WriteOutcome::NotLeader,
         }
     }
 
     fn complete(&self, decided: Decided) {
-        let index = self.reader.position().index;
+        let index = self.shared.local.reader.position().index;
+        let accepted = decided.iter().filter(|(_, reply)| reply.is_ok()).count();
+        let mut totals = self.shared.totals();
+        totals.accepted += accepted as u64;
+        totals.rejected += (decided.len() - accepted) as u64;
+        drop(totals);
         for (queued, reply) in decided {
-            self.shared.counters.count_decision(reply.is_ok());
-            queued.complete(Outcome { index, reply });
+            queued.send(Ok(Outcome { index, reply }));
         }
     }
 
     /// Completes all queued commands with `NoLeader`.
     fn fail_queued(&self) {
         while let Some(queued) = self.shared.claim_next() {
-            queued.fail(SubmitError::NoLeader);
+            queued.send(Err(SubmitError::NoLeader));
         }
     }
 }
 
 fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
-    decided.into_iter().for_each(|(queued, _)| queued.fail(error));
+    decided.into_iter().for_each(|(queued, _)| queued.send(Err(error)));
     Err(())
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
-use storage::{Action, Command, Priority};
+use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
 use crate::error::{Outcome, SubmitError};
@@ -42,20 +42,8 @@ impl QueuedCommand {
         (Self { command, claim: Claim::default(), outcome }, receiver)
     }
 
-    /// A command that only advances the cluster clock. Its outcome has no receiver.
-    pub(crate) fn stamp() -> Self {
-        Self::new(Command::background(Action::AdvanceClock)).0
-    }
-
-    pub(crate) fn complete(self, outcome: Outcome) {
-        self.send(Ok(outcome));
-    }
-
-    pub(crate) fn fail(self, error: SubmitError) {
-        self.send(Err(error));
-    }
-
-    fn send(self, result: Result<Outcome, SubmitError>) {
+    /// Ends the command.
+    pub(crate) fn send(self, result: Result<Outcome, SubmitError>) {
         // A submitter that passed its deadline has dropped the receiver.
         let _: Result<(), _> = self.outcome.send(result);
     }
@@ -178,6 +166,7 @@ impl FairQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use storage::Action;
     use storage::model::id::MemoryId;
 
     fn client(tenant: u32) -> QueuedCommand {

@@ -15,6 +15,7 @@ use storage::codec::{self, Record};
 use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
+use crate::error::{BelowHighWaterMark, StartError};
 use crate::fault::Fault;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
@@ -35,32 +36,9 @@ pub(crate) struct LogStore {
     fault: Fault,
 }
 
-/// The log ends below its durable high-water mark.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the log ends at {found}, but this node had synced {marked}: its disk lost acknowledged \
-     data. The node stays up but does not vote. Keep a copy of its data folder. If other nodes \
-     hold the data, remove this node from the cluster and add it again, empty, with a new id. \
-     Never restore an old copy of one node beside the others. A cluster of one can restore its \
-     data folder from a backup"
-)]
-pub struct BelowHighWaterMark {
-    found: String,
-    marked: String,
-}
-
-/// Why the log cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
-    #[error(transparent)]
-    BelowHighWaterMark(#[from] BelowHighWaterMark),
-    #[error(transparent)]
-    Storage(#[from] storage::Error),
-}
-
 impl LogStore {
     /// Opens the log of the data folder `data`, after a check against its high-water mark.
-    pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, OpenError> {
+    pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: named(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
@@ -87,16 +65,6 @@ impl LogStore {
     /// A handle of the log writer, for waiting on syncs.
     pub(crate) fn writer(&self) -> LogWriter {
         self.writer.clone()
-    }
-
-    async fn write(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
-        self.send(write, None, mark).await
-    }
-
-    async fn write_durably(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
-        let (sender, durable) = TypeConfig::oneshot();
-        self.send(write, Some(IOFlushed::signal(sender)), mark).await?;
-        durable.await.map_err(|_| stopped())?
     }
 
     async fn send(
@@ -251,7 +219,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let record = VoteRecord::from(vote);
         let write = LogWrite::Set(LogField::Vote, codec::encode(&record));
-        self.write_durably(write, MarkUpdate::Vote(record)).await
+        let (sender, durable) = TypeConfig::oneshot();
+        self.send(write, Some(IOFlushed::signal(sender)), MarkUpdate::Vote(record)).await?;
+        durable.await.map_err(|_| stopped())?
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -259,7 +229,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // Needs no sync of its own. It is written after the entries that it covers, and if it
         // is lost, the next leader commits them again.
         let bytes = codec::encode(&LogIdRecord::from(committed));
-        self.write(LogWrite::Set(LogField::Committed, bytes), MarkUpdate::None).await
+        self.send(LogWrite::Set(LogField::Committed, bytes), None, MarkUpdate::None).await
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
@@ -284,12 +254,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |last| last.index() + 1);
         let mark = MarkUpdate::Lower(last.map(LogIdRecord::from));
-        self.write(LogWrite::TruncateFrom(first), mark).await
+        self.send(LogWrite::TruncateFrom(first), None, mark).await
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         let record = LogIdRecord::from(upto);
         let write = LogWrite::Purge(record.index, codec::encode(&record));
-        self.write(write, MarkUpdate::None).await
+        self.send(write, None, MarkUpdate::None).await
     }
 }

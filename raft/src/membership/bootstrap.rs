@@ -29,19 +29,19 @@ pub async fn bootstrap(
     members: &BTreeMap<NodeId, Peer>,
     deadline: Instant,
 ) -> Result<(), StartError> {
-    let Some((raft, peers)) = handle.parts() else { return Ok(()) };
+    let Some(shared) = handle.shared() else { return Ok(()) };
     let failed = |error: String| StartError::Raft(error);
-    if raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
+    if shared.raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
         return Ok(());
     }
-    let local = peers.local.node;
+    let local = shared.local.node;
     if members.keys().next() != Some(&local) {
         return Err(failed(format!(
             "only the member with the lowest id may bootstrap a cluster, and this is node {local}"
         )));
     }
     for (node, peer) in members.iter().filter(|(node, _)| **node != local) {
-        let (_, is_pristine) = identify(peers, *node, peer, deadline).await?;
+        let (_, is_pristine) = identify(&shared.peers, *node, peer, deadline).await?;
         if !is_pristine {
             return Err(failed(format!(
                 "node {node} at {} already belongs to a cluster: no cluster was bootstrapped",
@@ -49,7 +49,7 @@ pub async fn bootstrap(
             )));
         }
     }
-    raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
+    shared.raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
 }
 
 /// Incarnations of the initial members' data folders, requested from the members.
@@ -61,12 +61,12 @@ pub async fn founders(
     members: &BTreeMap<NodeId, Peer>,
     deadline: Instant,
 ) -> Result<Vec<(NodeId, Incarnation)>, StartError> {
-    let Some((_, peers)) = handle.parts() else { return Ok(Vec::new()) };
+    let Some(shared) = handle.shared() else { return Ok(Vec::new()) };
     let mut founders = Vec::new();
     for (node, peer) in members {
-        let incarnation = match *node == peers.local.node {
-            true => peers.local.incarnation,
-            false => identify(peers, *node, peer, deadline).await?.0,
+        let incarnation = match *node == shared.local.node {
+            true => shared.local.incarnation,
+            false => identify(&shared.peers, *node, peer, deadline).await?.0,
         };
         founders.push((*node, incarnation));
     }

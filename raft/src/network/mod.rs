@@ -24,8 +24,7 @@ use openraft::raft::{
 use crate::log::record::VoteRecord;
 use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
-use crate::state_machine::Raft;
-use crate::state_machine::snapshot::{Snapshot, SnapshotFolder};
+use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
 use crate::types::{LogId, NodeId, Peer, TypeConfig, Vote};
 
 /// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.

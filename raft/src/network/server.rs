@@ -21,8 +21,7 @@ use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::verify::{hash_status, quarantine_if_diverged};
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, Peers};
-use crate::network::identity::LocalNode;
+use crate::network::client::Channel;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
@@ -31,7 +30,7 @@ use crate::network::message::{
 };
 use crate::network::transfer::{read_announcement, read_files};
 use crate::shared::Shared;
-use crate::state_machine::snapshot::{Snapshot, SnapshotFolder, Snapshots};
+use crate::state_machine::{Snapshot, SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId};
 
 /// Maximum timeout of a forwarded call, whatever its sender requests.
@@ -41,9 +40,7 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// State of the routes.
 pub(crate) struct Server {
-    pub(crate) local: Arc<LocalNode>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
     /// The last problem with each peer.
     pub(crate) log_throttle: LogThrottle,
@@ -97,6 +94,10 @@ async fn call(
     }
 }
 
+fn unavailable<E>(_: E) -> PeerRejection {
+    PeerRejection::Unavailable
+}
+
 /// When a request was received and sent.
 #[derive(Clone, Copy)]
 struct Timing {
@@ -134,7 +135,8 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
 
 impl Server {
     fn respond(&self, result: RpcResult) -> HttpResponse {
-        let (from, clocks) = (self.local.peer_identity(), self.local.clocks());
+        let local = &self.shared.local;
+        let (from, clocks) = (local.peer_identity(), local.clocks());
         codec::encode(&Response { from, clocks, result }).into_response()
     }
 
@@ -154,43 +156,36 @@ impl Server {
     }
 
     fn check(&self, request: &Request) -> Result<Duration, PeerRejection> {
+        let local = &self.shared.local;
         if request.group != GROUP {
             return Err(PeerRejection::OtherGroup);
         }
         if request.call == Rpc::Identify {
             return Ok(Duration::ZERO);
         }
-        if request.to != Some(self.local.node) {
+        if request.to != Some(local.node) {
             return Err(PeerRejection::OtherNode);
         }
-        self.local.check_peer(&request.from)?;
-        self.local.check_incarnation(request.incarnation)?;
-        let own_wall_clock = self.local.wall_clock.now();
-        Ok(self.local.contact.record_clocks(request.from.node, request.clocks, own_wall_clock))
+        local.check_peer(&request.from)?;
+        local.check_incarnation(request.incarnation)?;
+        let own_wall_clock = local.wall_clock.now();
+        Ok(local.contact.record_clocks(request.from.node, request.clocks, own_wall_clock))
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
-        let raft = &self.shared.raft;
+        let (raft, local) = (&self.shared.raft, &self.shared.local);
         match call {
             Rpc::Identify => {
-                let initialized =
-                    raft.is_initialized().await.map_err(|_| PeerRejection::Unavailable)?;
+                let initialized = raft.is_initialized().await.map_err(unavailable)?;
                 Ok(RpcResponse::Identified { pristine: !initialized })
             }
             Rpc::Append(call) => self.append(call, timing).await,
-            Rpc::Vote(call) => {
-                let voted = raft.vote(call.into()).await;
-                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
-            }
-            Rpc::PreVote(call) => {
-                let voted = raft.pre_vote(call.into()).await;
-                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
-            }
+            Rpc::Vote(call) => Ok(raft.vote(call.into()).await.map_err(unavailable)?.into()),
+            Rpc::PreVote(call) => Ok(raft.pre_vote(call.into()).await.map_err(unavailable)?.into()),
             Rpc::Transfer { vote, to, last } => {
                 let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
-                let handled = raft.handle_transfer_leader(request).await;
-                let accepted = handled.map_err(|_| PeerRejection::Unavailable)?.is_ok();
-                Ok(RpcResponse::Transferred { accepted })
+                let handled = raft.handle_transfer_leader(request).await.map_err(unavailable)?;
+                Ok(RpcResponse::Transferred { accepted: handled.is_ok() })
             }
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex { index: self.shared.read_index().await }),
             Rpc::Submit { command, timeout_micros } => {
@@ -199,19 +194,18 @@ impl Server {
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
             Rpc::Operate { operation, timeout_micros } => {
-                let (shared, peers) = (&*self.shared, &*self.peers);
-                let operator =
-                    Operator { shared, peers, deadline: timing.deadline(timeout_micros) };
+                let deadline = timing.deadline(timeout_micros);
+                let operator = Operator { shared: &self.shared, deadline };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }
             Rpc::Quarantine { mark, majority } => {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
-                let accepted = leads && quarantine_if_diverged(&self.local, mark, majority);
+                let accepted = leads && quarantine_if_diverged(local, mark, majority);
                 Ok(RpcResponse::Quarantined { accepted })
             }
             Rpc::StateHash { mark } => {
                 let until = tokio::time::Instant::now() + HASH_TIMEOUT;
-                Ok(RpcResponse::StateHash(hash_status(&self.local, mark, until).await))
+                Ok(RpcResponse::StateHash(hash_status(local, mark, until).await))
             }
         }
     }
@@ -224,14 +218,15 @@ impl Server {
         };
         let request = call.into_raft().map_err(unreadable)?;
         let appended = self.shared.raft.append_entries(request).await;
-        let appended = Appended::from(appended.map_err(|_| PeerRejection::Unavailable)?);
+        let appended = Appended::from(appended.map_err(unavailable)?);
         if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
             (appended, quorum_status)
         {
             let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
             if let Some(as_of) = timing.received_at.checked_sub(age) {
-                let applied = self.local.reader.position().index;
-                self.local.contact.record_commit(commit, as_of, applied);
+                let local = &self.shared.local;
+                let applied = local.reader.position().index;
+                local.contact.record_commit(commit, as_of, applied);
             }
         }
         Ok(RpcResponse::Appended(appended))
@@ -261,7 +256,7 @@ impl Server {
         })?;
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
-        let installed = installed.map_err(|_| PeerRejection::Unavailable)?;
+        let installed = installed.map_err(unavailable)?;
         Ok(RpcResponse::Installed { vote: (&installed.vote).into() })
     }
 }

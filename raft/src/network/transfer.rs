@@ -18,7 +18,7 @@ use crate::log::record::VoteRecord;
 use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{Request, Rpc, RpcResponse, SnapshotRpc};
-use crate::state_machine::snapshot::Snapshot;
+use crate::state_machine::Snapshot;
 use crate::types::NodeId;
 
 /// Capacity of the pipe between the thread that reads files and the connection, in bytes.
