@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::embed::Pool;
+use crate::error::text;
 
 /// Name of the file with the admin key, in the data folder.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
@@ -30,24 +31,20 @@ pub(crate) async fn bootstrap_cluster(
 ) -> Result<(), String> {
     let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
     let members = members(config);
-    raft::bootstrap(raft, &members, deadline).await.map_err(|error| error.to_string())?;
+    raft::bootstrap(raft, &members, deadline).await.map_err(text)?;
     // The state is complete only once all acknowledged entries are applied.
     while let Err(error) = raft.read_index(deadline).await {
         if Instant::now() >= deadline {
             return Err(format!("cannot bootstrap the cluster: {error}"));
         }
     }
-    if reader.cluster().map_err(|error| error.to_string())?.is_some() {
+    if reader.cluster().map_err(text)?.is_some() {
         return Ok(());
     }
-    let founders =
-        raft::founders(raft, &members, deadline).await.map_err(|error| error.to_string())?;
+    let founders = raft::founders(raft, &members, deadline).await.map_err(text)?;
     let cluster = Cluster {
         id: random_bytes(),
-        members: founders
-            .into_iter()
-            .map(|(node, incarnation)| Member::new(node, incarnation))
-            .collect(),
+        members: founders.into_iter().map(|(node, of)| Member::new(node, of)).collect(),
         model: embedder.model().clone(),
     };
     create_first_tenant(config, raft, cluster, deadline).await
@@ -71,8 +68,8 @@ async fn create_first_tenant(
     cluster: Cluster,
     deadline: Instant,
 ) -> Result<(), String> {
-    let key = admin_key(&config.node.data.join(ADMIN_KEY))
-        .map_err(|error| format!("admin key: {error}"))?;
+    let path = config.node.data.join(ADMIN_KEY);
+    let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
     let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
     let key = ApiKey {
         name: "admin".into(),
@@ -85,23 +82,22 @@ async fn create_first_tenant(
     };
     let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };
-    let outcome = raft.submit(command, deadline).await.map_err(|error| error.to_string())?;
-    outcome.reply.map(drop).map_err(|rejection| rejection.to_string())
+    let outcome = raft.submit(command, deadline).await.map_err(text)?;
+    outcome.reply.map(drop).map_err(text)
 }
 
 /// Reads the key in the file at `path`. Without a file, creates a key and the file.
 fn admin_key(path: &Path) -> Result<KeyText, String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => {
-            KeyText::parse(text.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
+        Ok(line) => {
+            KeyText::parse(line.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = KeyText::from_random(random_bytes());
-            let text = format!("{}\n", key.as_str());
-            storage::file::replace_secret(path, text.as_bytes())
-                .map_err(|error| error.to_string())?;
+            let line = format!("{}\n", key.as_str());
+            storage::file::replace_secret(path, line.as_bytes()).map_err(text)?;
             Ok(key)
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(text(error)),
     }
 }

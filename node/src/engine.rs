@@ -9,7 +9,7 @@ use raft::{
 use storage::{Flusher, Options, Reader};
 
 use crate::config::Config;
-use crate::error::{ServeError, start_error, storage_error};
+use crate::error::{storage_error, text};
 use crate::identity::Identity;
 
 /// The storage and Raft of a running node.
@@ -26,11 +26,10 @@ pub(crate) fn open(
     identity: &Identity,
     transport: Transport,
     boot: u64,
-) -> Result<Engine, ServeError> {
+) -> Result<Engine, String> {
     let data = &config.node.data;
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
-    let (writer, reader, log) =
-        storage::open(data, options).map_err(|error| storage_error(data, &error))?;
+    let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
     let flusher = writer.flusher();
     let fault = Fault::default();
     let settings = settings(config, identity, boot);
@@ -42,8 +41,8 @@ pub(crate) fn open(
             let raft = Handle::quarantined(config.node.id, reason.to_string(), fault);
             Ok(Engine { reader, flusher, raft })
         }
-        Err(StartError::Storage(error)) => Err(storage_error(data, &error)),
-        Err(error) => Err(start_error(error)),
+        Err(StartError::Storage(error)) => Err(storage_error(data)(error)),
+        Err(error) => Err(text(error)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
+use crate::error::text;
 
 /// Configures logging of the whole process. It can be called once.
 pub(crate) fn start(log: &Log) -> Result<(), String> {
@@ -17,5 +18,5 @@ pub(crate) fn start(log: &Log) -> Result<(), String> {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().try_init(),
     }
-    .map_err(|error| error.to_string())
+    .map_err(text)
 }

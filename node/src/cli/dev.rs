@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::dev_cluster::{Cluster, ClusterOptions};
+use crate::cli::dev_cluster::Cluster;
 use crate::cli::dev_node::Node;
+use crate::error::text;
 
 /// Most nodes of a development cluster.
 const NODES_MAX: i64 = 7;
@@ -36,42 +37,25 @@ pub(crate) struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), String> {
         let Self { nodes, data, base_port, json, embedder } = self;
-        let cluster = Cluster::prepare(ClusterOptions { nodes, data, base_port, embedder })?;
-        cluster
+        Cluster::prepare(nodes, data, base_port, &embedder)?
             .during(async |cluster: &mut Cluster| {
                 cluster.launch().await?;
                 let leader = cluster.leader().await?;
-                let text = if json { as_json(cluster, leader) } else { as_text(cluster) };
-                print(&text).map_err(|error| error.to_string())?;
+                let line = if json { as_json(cluster, leader) } else { as_text(cluster) };
+                let mut out = std::io::stdout();
+                writeln!(out, "{line}").and_then(|()| out.flush()).map_err(text)?;
                 std::future::pending().await
             })
             .await
     }
 }
 
-fn print(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
-}
-
 fn as_json(cluster: &Cluster, leader: u64) -> String {
-    let node = |node: &Node| -> Value {
-        json!({
-            "id": node.id,
-            "url": node.url,
-            "ops": node.ops,
-            "pid": node.pid,
-            "data": node.data,
-        })
+    let node = |Node { id, url, ops, pid, data, .. }: &Node| -> Value {
+        json!({ "id": id, "url": url, "ops": ops, "pid": pid, "data": data })
     };
-    json!({
-        "nodes": cluster.nodes.iter().map(node).collect::<Vec<_>>(),
-        "ca": cluster.ca,
-        "key": cluster.key,
-        "leader": leader,
-    })
-    .to_string()
+    let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
+    json!({ "nodes": nodes, "ca": cluster.ca, "key": cluster.key, "leader": leader }).to_string()
 }
 
 /// The addresses of the cluster and an example, for people.

@@ -10,26 +10,11 @@ use tempfile::TempDir;
 
 use crate::bootstrap::ADMIN_KEY;
 use crate::certificates::Certificates;
-use crate::cli::dev_config::{CONFIG_FILE, NodeConfig};
+use crate::cli::dev_config::{CONFIG_FILE, choose_ports, write_config};
 use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
-use crate::cli::dev_ports::{Ports, choose_ports};
-use crate::cli::files::{cannot, create_private_folder};
+use crate::error::cannot;
+use crate::identity::create_private_folder;
 use crate::stop_signal::signals;
-
-/// Names and addresses of loopback.
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
-
-/// The parameters of a development cluster.
-pub(crate) struct ClusterOptions {
-    /// Number of nodes. Their ids count from 1.
-    pub(crate) nodes: u64,
-    /// Folder of the cluster; a temporary one if absent.
-    pub(crate) data: Option<PathBuf>,
-    /// First port. 0 keeps the ports of existing nodes, and chooses free ones for new nodes.
-    pub(crate) base_port: u16,
-    /// Embedder of the nodes.
-    pub(crate) embedder: String,
-}
 
 /// A development cluster.
 pub(crate) struct Cluster {
@@ -45,28 +30,31 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Creates folders, certificates and configurations. Starts no process.
-    pub(crate) fn prepare(options: ClusterOptions) -> Result<Self, String> {
-        let (folder, temporary) = cluster_folder(options.data)?;
+    /// Creates folders, certificates and configurations. Starts no process. The ids of the nodes
+    /// count from 1. The folder is a temporary one without `data`. Port 0 keeps the ports of
+    /// existing nodes, and chooses free ones for new nodes.
+    pub(crate) fn prepare(
+        count: u64,
+        data: Option<PathBuf>,
+        base_port: u16,
+        embedder: &str,
+    ) -> Result<Self, String> {
+        let (folder, temporary) = cluster_folder(data)?;
         let lock = lock(&folder)?;
-        let certificates = Certificates::in_folder(&folder).map_err(|error| error.to_string())?;
-        require_same_size(&folder, options.nodes)?;
+        let certificates = Certificates::in_folder(&folder)?;
+        require_same_size(&folder, count)?;
         let configs: Vec<PathBuf> =
-            (1..=options.nodes).map(|id| node_folder(&folder, id).join(CONFIG_FILE)).collect();
-        let ports = choose_ports(options.base_port, &configs)?;
+            (1..=count).map(|id| node_folder(&folder, id).join(CONFIG_FILE)).collect();
+        let ports = choose_ports(base_port, &configs)?;
         let members: Vec<String> =
             (1..).zip(&ports).map(|(id, ports)| format!("{id}=127.0.0.1:{}", ports.peer)).collect();
         let members = members.join(", ");
         let mut nodes = Vec::new();
         for (id, ports) in (1..).zip(ports) {
             let data = node_folder(&folder, id);
-            create_private_folder(&data)?;
-            let files = certificates
-                .of_node(id, &LOOPBACK.map(String::from))
-                .map_err(|error| error.to_string())?;
-            NodeConfig::new(id, &data, ports, &certificates, &files)
-                .write(&members, &options.embedder)?;
-            nodes.push(node(id, data, ports));
+            create_private(&data)?;
+            write_config(id, &data, ports, &certificates, &members, embedder)?;
+            nodes.push(Node::new(id, data, ports));
         }
         let ca = certificates.authority();
         Ok(Self { nodes, ca, key: String::new(), _lock: lock, _temporary: temporary })
@@ -117,20 +105,9 @@ impl Cluster {
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         };
-        self.stop().await;
+        futures::future::join_all(self.nodes.into_iter().map(Node::stop)).await;
         result
     }
-
-    /// Stops the nodes that this process started.
-    async fn stop(self) {
-        futures::future::join_all(self.nodes.into_iter().map(Node::stop)).await;
-    }
-}
-
-fn node(id: u64, data: PathBuf, ports: Ports) -> Node {
-    let url = format!("https://127.0.0.1:{}", ports.public);
-    let ops = format!("http://127.0.0.1:{}", ports.operator);
-    Node::new(id, url, ops, data)
 }
 
 /// Creates the folder of the cluster; a temporary one, if `data` is absent.
@@ -143,10 +120,14 @@ fn cluster_folder(data: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), S
             (temporary.path().to_owned(), Some(temporary))
         }
     };
-    create_private_folder(&folder)?;
+    create_private(&folder)?;
     let folder =
         std::fs::canonicalize(&folder).map_err(cannot(&format!("find {}", folder.display())))?;
     Ok((folder, temporary))
+}
+
+fn create_private(folder: &Path) -> Result<(), String> {
+    create_private_folder(folder).map_err(cannot(&format!("create {}", folder.display())))
 }
 
 fn node_folder(folder: &Path, id: u64) -> PathBuf {

@@ -9,8 +9,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cli::dev_config::CONFIG_FILE;
-use crate::cli::files::cannot;
+use crate::cli::dev_config::{CONFIG_FILE, Ports};
+use crate::error::{cannot, text};
 
 /// Time limit until a node is ready.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -44,7 +44,9 @@ struct Process {
 }
 
 impl Node {
-    pub(crate) fn new(id: u64, url: String, ops: String, data: PathBuf) -> Self {
+    pub(crate) fn new(id: u64, data: PathBuf, ports: Ports) -> Self {
+        let url = format!("https://127.0.0.1:{}", ports.public);
+        let ops = format!("http://127.0.0.1:{}", ports.operator);
         Self { id, url, ops, data, pid: 0, process: None }
     }
 
@@ -152,5 +154,5 @@ fn spawn(data: &Path, bootstrap: bool) -> std::io::Result<Child> {
 
 /// A client of the operator's listeners.
 pub(crate) fn http_client() -> Result<Client, String> {
-    Client::builder().no_proxy().build().map_err(|error| error.to_string())
+    Client::builder().no_proxy().build().map_err(text)
 }

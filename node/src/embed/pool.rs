@@ -43,33 +43,15 @@ pub struct Pool {
 
 /// Numbers of a pool since its start.
 #[derive(Debug, Default)]
-pub struct Counters {
-    texts: AtomicU64,
-    cached: AtomicU64,
-    busy: AtomicU64,
-    micros: AtomicU64,
-}
-
-impl Counters {
+pub(crate) struct Counters {
     /// Texts embedded.
-    pub fn texts(&self) -> u64 {
-        self.texts.load(Ordering::Relaxed)
-    }
-
+    pub(crate) texts: AtomicU64,
     /// Texts found in the cache.
-    pub fn cached(&self) -> u64 {
-        self.cached.load(Ordering::Relaxed)
-    }
-
+    pub(crate) cached: AtomicU64,
     /// Texts rejected because the queue was full.
-    pub fn busy(&self) -> u64 {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    /// Seconds spent embedding, summed over all threads.
-    pub fn seconds(&self) -> f64 {
-        self.micros.load(Ordering::Relaxed) as f64 / 1e6
-    }
+    pub(crate) busy: AtomicU64,
+    /// Microseconds spent embedding, summed over all threads.
+    pub(crate) micros: AtomicU64,
 }
 
 impl Pool {
@@ -89,7 +71,7 @@ impl Pool {
     }
 
     /// The numbers of this pool.
-    pub fn counters(&self) -> Arc<Counters> {
+    pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 }

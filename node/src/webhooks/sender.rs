@@ -50,20 +50,10 @@ pub(crate) struct Sender {
 /// Numbers of attempts of this node since its start.
 #[derive(Default)]
 pub(crate) struct Counters {
-    delivered: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Counters {
     /// Attempts that the receiver accepted.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
+    pub(crate) delivered: AtomicU64,
     /// Attempts that failed.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
+    pub(crate) failed: AtomicU64,
 }
 
 /// The clock of the state, advanced by the time since its last change.
