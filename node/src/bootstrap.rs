@@ -1,12 +1,11 @@
 //! Bootstraps a cluster: its members, its first tenant, and the tenant's admin key in a file.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use api::{Embedder, random_bytes};
-use raft::{Handle, NodeId, Peer};
+use raft::Handle;
 use storage::model::cluster::{Cluster, Member};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyText, Role};
@@ -22,7 +21,7 @@ pub(crate) const ADMIN_KEY: &str = "admin.key";
 /// Time limit of a bootstrap. All other members must start within it.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates the cluster of the configured members, unless it exists.
+/// Creates the cluster of the configured members, or of this node alone, unless it exists.
 pub(crate) async fn bootstrap_cluster(
     config: &Config,
     raft: &Handle,
@@ -30,7 +29,10 @@ pub(crate) async fn bootstrap_cluster(
     embedder: &Pool,
 ) -> Result<(), String> {
     let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
-    let members = members(config);
+    let mut members = config.cluster.members.clone();
+    if members.is_empty() {
+        members.insert(config.node.id, config.peer.advertised_address());
+    }
     raft::bootstrap(raft, &members, deadline).await.map_err(text)?;
     // The state is complete only once all acknowledged entries are applied.
     while let Err(error) = raft.read_index(deadline).await {
@@ -48,16 +50,6 @@ pub(crate) async fn bootstrap_cluster(
         model: embedder.model().clone(),
     };
     create_first_tenant(config, raft, cluster, deadline).await
-}
-
-/// The configured members; this node alone, if none are configured.
-fn members(config: &Config) -> BTreeMap<NodeId, Peer> {
-    let configured = &config.cluster.members;
-    if configured.is_empty() {
-        let address = config.peer.advertised_address();
-        return BTreeMap::from([(config.node.id, Peer { address })]);
-    }
-    configured.iter().map(|(node, address)| (*node, Peer { address: address.clone() })).collect()
 }
 
 /// Submits the cluster and its first tenant. The admin key is on disk before it is in the log:

@@ -1,11 +1,8 @@
 //! Opens the engine of a node: its data folder, and Raft over it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use raft::{
-    DataFolder, Fault, Handle, LogCompaction, Settings, StartError, SystemClock, Transport,
-};
+use raft::{Handle, LogCompaction, Settings, StartError, Transport};
 use storage::{Flusher, Options, Reader};
 
 use crate::config::Config;
@@ -31,19 +28,16 @@ pub(crate) fn open(
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
     let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
     let flusher = writer.flusher();
-    let fault = Fault::default();
-    let settings = settings(config, identity, boot);
-    let (folder, clock) = (DataFolder { path: data, writer, log }, Arc::new(SystemClock));
-    match raft::start(&settings, transport, folder, clock, fault.clone()) {
-        Ok(raft) => Ok(Engine { reader, flusher, raft }),
+    let raft = match raft::start(&settings(config, identity, boot), transport, data, writer, log) {
+        Ok(raft) => raft,
         Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
             tracing::error!(%reason, "quarantined");
-            let raft = Handle::quarantined(config.node.id, reason.to_string(), fault);
-            Ok(Engine { reader, flusher, raft })
+            Handle::quarantined(config.node.id, reason.to_string())
         }
-        Err(StartError::Storage(error)) => Err(storage_error(data)(error)),
-        Err(error) => Err(text(error)),
-    }
+        Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
+        Err(error) => return Err(text(error)),
+    };
+    Ok(Engine { reader, flusher, raft })
 }
 
 fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {

@@ -51,7 +51,6 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves clients over HTTPS.
 pub(crate) fn serve_https(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -66,7 +65,6 @@ pub(crate) fn serve_https(
     Ok(())
 }
 
-/// Serves the operator over plain HTTP.
 pub(crate) fn serve_http(
     listener: TcpListener,
     router: Router,

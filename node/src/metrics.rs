@@ -15,7 +15,6 @@ use storage::{GraphCounts, Reader, SearchCounters, View};
 
 use crate::{embed, webhooks};
 
-/// Collects the metrics of a node.
 pub(crate) struct NodeMetrics {
     app: App,
     raft: Handle,
@@ -25,7 +24,6 @@ pub(crate) struct NodeMetrics {
     descriptions: Vec<Desc>,
 }
 
-/// The values of one scrape.
 struct Snapshot<'a> {
     app: &'a App,
     raft: &'a Handle,

@@ -29,7 +29,6 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads the PEM files of `config`.
     pub(crate) fn load(config: &Config) -> Result<Self, String> {
         Ok(Self {
             public_server: public_server(&config.public)?,

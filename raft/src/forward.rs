@@ -40,7 +40,6 @@ const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
 /// Time for the responses of a former leader after the leader has changed.
 const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(500);
 
-/// The present leader.
 enum Leader {
     Local,
     Peer(NodeId, String),
@@ -81,12 +80,11 @@ impl<'a> Leaders<'a> {
         if leader == self.shared.local.node {
             return Some(Leader::Local);
         }
-        let peer = metrics.membership_config.membership().get_node(&leader)?;
-        Some(Leader::Peer(leader, peer.address.clone()))
+        let address = metrics.membership_config.membership().get_node(&leader)?;
+        Some(Leader::Peer(leader, address.clone()))
     }
 }
 
-/// Submits a command to the leader.
 pub(crate) async fn submit(
     shared: &Shared,
     command: Command,
@@ -150,7 +148,7 @@ pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64
                 tokio::select! {
                     response = peers.call(Channel::Forward, node, &address, call, timeout) => {
                         match response {
-                            Ok(RpcResponse::ReadIndex { index }) => index,
+                            Ok(RpcResponse::ReadIndex(index)) => index,
                             _ => None,
                         }
                     }
@@ -165,7 +163,6 @@ pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64
     Err(ReadError::NoLeader)
 }
 
-/// Runs an operation on the leader.
 pub(crate) async fn operate(
     shared: &Shared,
     operation: Operation,

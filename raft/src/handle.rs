@@ -82,8 +82,8 @@ impl Handle {
     }
 
     /// A handle for a node that is quarantined for `reason`.
-    pub fn quarantined(node: NodeId, reason: String, fault: Fault) -> Self {
-        Self(Arc::new(Mode::Quarantined { node, reason, fault }))
+    pub fn quarantined(node: NodeId, reason: String) -> Self {
+        Self(Arc::new(Mode::Quarantined { node, reason, fault: Fault::default() }))
     }
 
     /// The state of running raft; `None` on a quarantined node.

@@ -48,7 +48,6 @@ use storage::{Log, Writer};
 pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
-pub use leader::clock::{SystemClock, WallClock};
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
@@ -57,7 +56,7 @@ pub use operation::{
     ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification,
 };
 pub use shared::Totals;
-pub use types::{NodeId, Peer};
+pub use types::NodeId;
 
 use contact::Contact;
 use integrity::quarantine::{self, Quarantine};
@@ -110,17 +109,7 @@ pub struct Transport {
 /// threads. The future ends with an error or never.
 pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + Send>;
 
-/// An open data folder, with the parts that [`storage::open`] returned.
-pub struct DataFolder<'a> {
-    /// Path of the folder.
-    pub path: &'a Path,
-    /// Write access to the state.
-    pub writer: Writer,
-    /// The log.
-    pub log: Log,
-}
-
-/// Starts raft on a node.
+/// Starts raft on a node. `writer` and `log` are those of the data folder `data`.
 ///
 /// # Errors
 /// See [`StartError`]. After `BelowHighWaterMark` and `Quarantined` the node may stay up for its
@@ -128,20 +117,19 @@ pub struct DataFolder<'a> {
 pub fn start(
     settings: &Settings,
     transport: Transport,
-    data: DataFolder<'_>,
-    wall_clock: Arc<dyn WallClock>,
-    fault: Fault,
+    data: &Path,
+    writer: Writer,
+    log: Log,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = quarantine::reason(data.path)? {
+    if let Some(reason) = quarantine::reason(data)? {
         return Err(StartError::Quarantined(reason));
     }
     let config = config(settings)?;
-    let log = Arc::new(data.log);
-    let reader = data.writer.reader().clone();
-    let log_store = LogStore::open(Arc::clone(&log), data.path, fault.clone())?;
-    let snapshots = Snapshots::open(data.path)?;
+    let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
+    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
+    let snapshots = Snapshots::open(data)?;
     let state_machine =
-        StateMachine::new(data.writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
+        StateMachine::new(writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
     let applied = state_machine.watch_applied();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -152,10 +140,9 @@ pub fn start(
         node: settings.node,
         incarnation: settings.incarnation,
         reader,
-        wall_clock,
         contact: Contact::new(settings.boot),
         fault,
-        quarantine: Quarantine::of(data.path),
+        quarantine: Quarantine::of(data),
     });
     let peers = Peers::new(Arc::clone(&local), &transport.tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;

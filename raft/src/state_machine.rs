@@ -37,10 +37,8 @@ use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 
-/// openraft with this state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
-/// The state machine.
 pub(crate) struct StateMachine {
     writer: Writer,
     log: Option<LogWriter>,

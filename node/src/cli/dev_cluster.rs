@@ -16,7 +16,6 @@ use crate::error::cannot;
 use crate::identity::create_private_folder;
 use crate::stop_signal::signals;
 
-/// A development cluster.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,
     /// PEM file of the authority.

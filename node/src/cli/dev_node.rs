@@ -21,14 +21,12 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Lines of the log in an error.
 const LOG_LINES: usize = 5;
 
-/// A node of a development cluster.
 pub(crate) struct Node {
     pub(crate) id: u64,
     /// URL of the public listener.
     pub(crate) url: String,
     /// URL of the operator's listener.
     pub(crate) ops: String,
-    /// Data folder.
     pub(crate) data: PathBuf,
     /// Id of the last process of the node; 0 before the first.
     pub(crate) pid: u32,
@@ -50,7 +48,6 @@ impl Node {
         Self { id, url, ops, data, pid: 0, process: None }
     }
 
-    /// Starts its process.
     pub(crate) fn start(&mut self, bootstrap: bool) -> Result<(), String> {
         let mut child = spawn(&self.data, bootstrap).map_err(cannot("start a node"))?;
         self.pid = child.id().unwrap_or_default();

@@ -70,7 +70,6 @@ impl Pool {
         Self { model, queue, cache: Cache::new(CACHE_ENTRIES), counters }
     }
 
-    /// The numbers of this pool.
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }

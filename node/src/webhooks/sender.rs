@@ -15,8 +15,7 @@ use storage::model::id::{TenantId, Timestamp};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
-use super::attempt::Target;
-use super::clients::Webhooks;
+use super::attempt::{Target, Webhooks};
 use super::permits::{HostPermits, Permit};
 
 /// Interval of scans for due deliveries.
@@ -135,7 +134,7 @@ impl Sender {
             };
             // The trigger and its deliveries were deleted since `due` returned.
             let Some(target) = target else { continue };
-            let Some(permit) = self.permits.take(tenant, id, target.host()) else {
+            let Some(permit) = self.permits.take(tenant, id, &target.host) else {
                 if self.permits.has_room(tenant) {
                     continue;
                 }

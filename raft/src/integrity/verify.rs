@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Action, Reply};
+use storage::{Action, Reply, VerifyResult};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operator;
@@ -36,7 +36,6 @@ fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
 }
 
 impl Operator<'_> {
-    /// Compares the states of all members.
     pub(crate) async fn verify(&self) -> Operate<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
         let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
@@ -83,7 +82,7 @@ impl Operator<'_> {
     ) -> HashStatus {
         let mut failures = 0;
         while Instant::now() < until && failures < FAILURES_MAX {
-            match self.call(member, Rpc::StateHash { mark }).await {
+            match self.call(member, Rpc::StateHash(mark)).await {
                 Some(RpcResponse::StateHash(HashStatus::Pending)) => failures = 0,
                 Some(RpcResponse::StateHash(status)) => return status,
                 _ => failures += 1,
@@ -99,7 +98,7 @@ impl Operator<'_> {
             return quarantine_if_diverged(&self.shared.local, mark, majority);
         }
         let response = self.call(member, Rpc::Quarantine { mark, majority }).await;
-        matches!(response, Some(RpcResponse::Quarantined { accepted: true }))
+        matches!(response, Some(RpcResponse::Quarantined(true)))
     }
 
     async fn call(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
@@ -108,11 +107,14 @@ impl Operator<'_> {
     }
 }
 
+fn result_at(local: &LocalNode, mark: u64) -> Option<VerifyResult> {
+    local.reader.verifier().results().into_iter().find(|result| result.number == mark)
+}
+
 /// This node's hash at a verify mark. Waits for it until `until`.
 pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) -> HashStatus {
     loop {
-        let results = local.reader.verifier().results();
-        match results.iter().find(|result| result.number == mark) {
+        match result_at(local, mark) {
             Some(result) => return result.hash.map_or(HashStatus::Skipped, HashStatus::Ready),
             None if Instant::now() >= until => return HashStatus::Pending,
             None => tokio::time::sleep(POLL_INTERVAL).await,
@@ -123,8 +125,7 @@ pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) ->
 /// Quarantines and stops this node if its hash at the mark is not `majority`, the hash that the
 /// leader reports. Returns whether it is quarantined.
 pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Hash) -> bool {
-    let results = local.reader.verifier().results();
-    let Some(own) = results.iter().find(|result| result.number == mark) else { return false };
+    let Some(own) = result_at(local, mark) else { return false };
     if own.hash.is_none_or(|hash| hash == majority) {
         return false;
     }

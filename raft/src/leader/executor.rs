@@ -44,7 +44,7 @@ use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, Room, codec, d
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
-use crate::leader::clock::ClusterClock;
+use crate::leader::clock::{ClusterClock, wall_clock};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
@@ -57,7 +57,6 @@ const STAMP_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a failed attempt to open a term.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// State of the task.
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
 }
@@ -170,7 +169,7 @@ impl Executor {
 
     fn next_stamp(&self, term: &mut Term) -> Timestamp {
         let local = &self.shared.local;
-        let own = local.wall_clock.now();
+        let own = wall_clock();
         let median = local.contact.median(local.node, &self.shared.voters(), own);
         term.clock.stamp(own, median)
     }

@@ -42,7 +42,6 @@ impl QueuedCommand {
         (Self { command, claim: Claim::default(), outcome }, receiver)
     }
 
-    /// Ends the command.
     pub(crate) fn send(self, result: Result<Outcome, SubmitError>) {
         // A submitter that passed its deadline has dropped the receiver.
         let _: Result<(), _> = self.outcome.send(result);
@@ -62,7 +61,6 @@ impl Claim {
     }
 }
 
-/// The queue.
 #[derive(Default)]
 pub(crate) struct Queue {
     clients: FairQueue,
@@ -108,7 +106,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes and returns the next command.
     pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
         let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
         let due = if is_due { self.background.pop() } else { None };

@@ -28,7 +28,6 @@ const CHUNK_ENTRIES_MAX: usize = 1_024;
 /// File name of the high-water mark in the data folder.
 const MARK_FILE: &str = "log.mark";
 
-/// The log storage.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     log: Arc<Log>,

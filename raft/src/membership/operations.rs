@@ -16,7 +16,7 @@ use crate::operation::{
     ClusterStatus, MemberStatus, Operate, OperateError, Operation, OperationResult,
 };
 use crate::shared::Shared;
-use crate::types::{NodeId, Peer, TypeConfig};
+use crate::types::{Address, NodeId, TypeConfig};
 
 /// Timeout of the request for the identity of a node that is to be added.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +40,6 @@ pub(crate) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// Runs an operation.
     pub(crate) async fn operate(&self, operation: Operation) -> Operate<OperationResult> {
         if !self.shared.is_serving() {
             return Err(OperateError::NoLeader);
@@ -60,7 +59,7 @@ impl Operator<'_> {
         let metrics = metrics.borrow_watched();
         let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
         let followers = Followers(&metrics);
-        let member = |(node, peer): (&NodeId, &Peer)| {
+        let member = |(node, address): (&NodeId, &Address)| {
             let role = match (*node == metrics.id, voters.contains(node)) {
                 (true, _) => "leader",
                 (false, true) => "voter",
@@ -69,7 +68,7 @@ impl Operator<'_> {
             let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
             MemberStatus {
                 node: *node,
-                address: peer.address.clone(),
+                address: address.clone(),
                 role: role.to_owned(),
                 lag: followers.lag(*node),
                 last_contact_ms: if role == "leader" { Some(0) } else { contact },
@@ -110,7 +109,7 @@ impl Operator<'_> {
             ));
         }
         self.submit(Action::AddMember { node, incarnation: from.incarnation }).await?;
-        self.change(self.shared.raft.add_learner(node, Peer { address }, false)).await
+        self.change(self.shared.raft.add_learner(node, address, false)).await
     }
 
     async fn remove(&self, node: NodeId) -> Operate<()> {
@@ -146,7 +145,6 @@ impl Operator<'_> {
         self.submit(Action::RemoveMember { node }).await.map(drop)
     }
 
-    /// Waits for a membership change.
     async fn change<T>(
         &self,
         change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,

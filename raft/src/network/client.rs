@@ -8,6 +8,7 @@ use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, Sta
 use storage::codec;
 use storage::model::cluster::GROUP;
 
+use crate::leader::clock::wall_clock;
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
@@ -66,7 +67,6 @@ pub(crate) enum RpcError {
     Rejected(#[from] PeerRejection),
 }
 
-/// Calls to all peers.
 pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
     /// One client per [`Channel`].
@@ -81,7 +81,6 @@ impl Peers {
         Ok(Self { local, clients, log_throttle: LogThrottle::default() })
     }
 
-    /// Calls node `to` at `address`.
     pub(crate) async fn call(
         &self,
         channel: Channel,
@@ -118,7 +117,7 @@ impl Peers {
         let sent = tokio::time::timeout(timeout, self.send(Channel::Raft, address, body)).await;
         let response = sent.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
-            RpcResponse::Identified { pristine } => Ok((response.from, pristine)),
+            RpcResponse::Identified(pristine) => Ok((response.from, pristine)),
             _ => Err(RpcError::Lost("the response does not match the request".into())),
         }
     }
@@ -136,7 +135,6 @@ impl Peers {
         }
     }
 
-    /// Sends a body and reads the response.
     pub(crate) async fn send(
         &self,
         channel: Channel,
@@ -178,8 +176,7 @@ impl Peers {
         if self.log_throttle.clear(to) {
             tracing::info!(peer = to, "peer reachable again");
         }
-        let own_wall_clock = self.local.wall_clock.now();
-        self.local.contact.record_clocks(from.node, response.clocks, own_wall_clock);
+        self.local.contact.record_clocks(from.node, response.clocks, wall_clock());
         Ok(result)
     }
 

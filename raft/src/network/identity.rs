@@ -1,15 +1,13 @@
 //! The identity of this node, and the check of a peer's identity: a peer must be a member of the
 //! same cluster, with the incarnation of its data folder that the cluster has recorded.
 
-use std::sync::Arc;
-
 use storage::model::cluster::{Cluster, Incarnation, Member};
 use storage::{Reader, View};
 
 use crate::contact::{Clocks, Contact};
 use crate::fault::Fault;
 use crate::integrity::quarantine::Quarantine;
-use crate::leader::clock::WallClock;
+use crate::leader::clock::wall_clock;
 use crate::network::message::{PeerIdentity, PeerRejection};
 use crate::types::NodeId;
 
@@ -18,7 +16,6 @@ pub(crate) struct LocalNode {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) reader: Reader,
-    pub(crate) wall_clock: Arc<dyn WallClock>,
     pub(crate) contact: Contact,
     pub(crate) fault: Fault,
     pub(crate) quarantine: Quarantine,
@@ -31,7 +28,7 @@ impl LocalNode {
     }
 
     pub(crate) fn clocks(&self) -> Clocks {
-        self.contact.clocks(self.wall_clock.now())
+        self.contact.clocks(wall_clock())
     }
 
     /// The recorded incarnation of a member's data folder.
@@ -59,7 +56,6 @@ impl LocalNode {
         Err(PeerRejection::NotAMember)
     }
 
-    /// Checks the identity of a peer.
     pub(crate) fn check_peer(&self, from: &PeerIdentity) -> Result<(), PeerRejection> {
         check_peer(self.cluster()?.as_ref(), from)
     }

@@ -20,6 +20,7 @@ use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::verify::{hash_status, quarantine_if_diverged};
+use crate::leader::clock::wall_clock;
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::log_throttle::LogThrottle;
@@ -38,7 +39,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Maximum wait for a state hash. The caller repeats the request.
 const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// State of the routes.
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) snapshots: Snapshots,
@@ -51,7 +51,6 @@ const UNKNOWN_SENDER: NodeId = 0;
 
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
-/// The routes of the peer listener.
 pub(crate) fn router(server: Server) -> Router {
     let messages = Router::new()
         .route(Channel::Raft.path(), post(call))
@@ -69,29 +68,28 @@ async fn call(
     body: Result<Bytes, BytesRejection>,
 ) -> HttpResponse {
     let received_at = Instant::now();
-    let unreadable = |error: String, status: StatusCode| {
-        if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
-            tracing::error!(error, "unreadable message from a peer");
-        }
-        (status, error).into_response()
+    let decoded = match body {
+        Ok(body) => codec::decode::<Request>(&body)
+            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string())),
+        Err(rejection) => Err((rejection.status(), rejection.body_text())),
     };
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(rejection.body_text(), rejection.status()),
-    };
-    match codec::decode::<Request>(&body) {
-        Ok(request) => {
-            let result = match server.admit(&request) {
-                Ok(delay) => {
-                    let timing = Timing { received_at, delay };
-                    server.run(request.from.node, request.call, timing).await
-                }
-                Err(rejection) => Err(rejection),
-            };
-            server.respond(result)
+    let request = match decoded {
+        Ok(request) => request,
+        Err((status, error)) => {
+            if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
+                tracing::error!(error, "unreadable message from a peer");
+            }
+            return (status, error).into_response();
         }
-        Err(error) => unreadable(error.to_string(), StatusCode::BAD_REQUEST),
-    }
+    };
+    let result = match server.admit(&request) {
+        Ok(delay) => {
+            let timing = Timing { received_at, delay };
+            server.run(request.from.node, request.call, timing).await
+        }
+        Err(rejection) => Err(rejection),
+    };
+    server.respond(result)
 }
 
 fn unavailable<E>(_: E) -> PeerRejection {
@@ -168,8 +166,7 @@ impl Server {
         }
         local.check_peer(&request.from)?;
         local.check_incarnation(request.incarnation)?;
-        let own_wall_clock = local.wall_clock.now();
-        Ok(local.contact.record_clocks(request.from.node, request.clocks, own_wall_clock))
+        Ok(local.contact.record_clocks(request.from.node, request.clocks, wall_clock()))
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
@@ -177,7 +174,7 @@ impl Server {
         match call {
             Rpc::Identify => {
                 let initialized = raft.is_initialized().await.map_err(unavailable)?;
-                Ok(RpcResponse::Identified { pristine: !initialized })
+                Ok(RpcResponse::Identified(!initialized))
             }
             Rpc::Append(call) => self.append(call, timing).await,
             Rpc::Vote(call) => Ok(raft.vote(call.into()).await.map_err(unavailable)?.into()),
@@ -185,9 +182,9 @@ impl Server {
             Rpc::Transfer { vote, to, last } => {
                 let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
                 let handled = raft.handle_transfer_leader(request).await.map_err(unavailable)?;
-                Ok(RpcResponse::Transferred { accepted: handled.is_ok() })
+                Ok(RpcResponse::Transferred(handled.is_ok()))
             }
-            Rpc::ReadIndex => Ok(RpcResponse::ReadIndex { index: self.shared.read_index().await }),
+            Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
             Rpc::Submit { command, timeout_micros } => {
                 let deadline = timing.deadline(timeout_micros);
                 Ok(RpcResponse::Submitted(self.shared.submit(command, deadline).await))
@@ -201,9 +198,9 @@ impl Server {
             Rpc::Quarantine { mark, majority } => {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
                 let accepted = leads && quarantine_if_diverged(local, mark, majority);
-                Ok(RpcResponse::Quarantined { accepted })
+                Ok(RpcResponse::Quarantined(accepted))
             }
-            Rpc::StateHash { mark } => {
+            Rpc::StateHash(mark) => {
                 let until = tokio::time::Instant::now() + HASH_TIMEOUT;
                 Ok(RpcResponse::StateHash(hash_status(local, mark, until).await))
             }
@@ -257,6 +254,6 @@ impl Server {
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
         let installed = installed.map_err(unavailable)?;
-        Ok(RpcResponse::Installed { vote: (&installed.vote).into() })
+        Ok(RpcResponse::Installed((&installed.vote).into()))
     }
 }
