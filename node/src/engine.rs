@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use raft::{Handle, LogCompaction, Settings, StartError, Transport};
+use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
 use storage::{Flusher, Options, Reader};
 
 use crate::config::Config;
@@ -21,14 +21,16 @@ pub(crate) struct Engine {
 pub(crate) fn open(
     config: &Config,
     identity: &Identity,
-    transport: Transport,
+    tls: &PeerTls,
+    serve: Serve,
     boot: u64,
 ) -> Result<Engine, String> {
     let data = &config.node.data;
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
     let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
     let flusher = writer.flusher();
-    let raft = match raft::start(&settings(config, identity, boot), transport, data, writer, log) {
+    let settings = settings(config, identity, boot);
+    let raft = match raft::start(&settings, tls, serve, data, writer, log) {
         Ok(raft) => raft,
         Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
             tracing::error!(%reason, "quarantined");

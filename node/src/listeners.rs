@@ -58,7 +58,7 @@ pub(crate) fn serve_https(
     handle: Handle<SocketAddr>,
     fault: Fault,
 ) -> io::Result<()> {
-    let acceptor = Bounded::new(acceptor(tls), connections_max());
+    let acceptor = Bounded::new(acceptor(tls), connections_max(), false);
     let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
     tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
@@ -81,7 +81,7 @@ pub(crate) fn serve_http(
 pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
     Box::new(move |router| {
         async move {
-            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX).with_failure_log();
+            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX, true);
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server

@@ -7,7 +7,6 @@ use std::time::Duration;
 use api::{App, Metrics, random_bytes};
 use axum_server::Handle as ServerHandle;
 use prometheus::Registry;
-use raft::Transport;
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
@@ -22,7 +21,7 @@ use crate::metrics::NodeMetrics;
 use crate::model_check::{check_model, model_check_task};
 use crate::stop_signal::stop_requested;
 use crate::telemetry;
-use crate::tls::Tls;
+use crate::tls;
 use crate::webhooks::{Sender, Webhooks};
 
 /// Time limit of open requests once the node stops.
@@ -47,13 +46,13 @@ pub(crate) async fn serve(
     let public_listener = listen(public)?;
     let operator_listener = listen(operator)?;
     let peer_listener = listen(peer)?;
-    let tls = Tls::load(&config)?;
+    let public_tls = tls::public_server(&config.public)?;
+    let serve_peers = serve_peers(peer_listener, tls::peer_server(&config.peer)?);
+    let client_tls = tls::peer_client(&config.peer)?;
     let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
-    let transport =
-        Transport { tls: tls.peer_client, serve: serve_peers(peer_listener, tls.peer_server) };
-    let engine = engine::open(&config, &identity, transport, boot)?;
+    let engine = engine::open(&config, &identity, &client_tls, serve_peers, boot)?;
     let Engine { raft, reader, .. } = &engine;
     check_model(reader, &embedder)?;
 
@@ -72,7 +71,7 @@ pub(crate) async fn serve(
     registry.register(Box::new(metrics)).map_err(text)?;
     let (servers, fault) = (ServerHandle::new(), raft.fault());
     let (client_routes, operator_routes) = (api::public(&app), api::operator(&app, registry));
-    serve_https(public_listener, tls.public_server, client_routes, servers.clone(), fault.clone())
+    serve_https(public_listener, public_tls, client_routes, servers.clone(), fault.clone())
         .map_err(text)?;
     serve_http(operator_listener, operator_routes, servers.clone(), fault.clone()).map_err(text)?;
     tracing::info!(%public, %operator, %peer, "listening");

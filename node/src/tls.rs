@@ -9,33 +9,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 
-use crate::config::{Config, Peer, Public};
+use crate::config::{Peer, Public};
 use crate::error::unusable;
 
 /// Installs `ring` as the cryptography provider of rustls in this process.
 pub(crate) fn install_provider() {
     // An error means that a provider is already installed.
     drop(rustls::crypto::ring::default_provider().install_default());
-}
-
-/// TLS settings of all connections of a node.
-pub(crate) struct Tls {
-    /// For clients: HTTP/2 and HTTP/1.1.
-    pub(crate) public_server: Arc<ServerConfig>,
-    /// For other nodes: HTTP/2, with a certificate of the cluster's authority.
-    pub(crate) peer_server: Arc<ServerConfig>,
-    /// To other nodes.
-    pub(crate) peer_client: PeerTls,
-}
-
-impl Tls {
-    pub(crate) fn load(config: &Config) -> Result<Self, String> {
-        Ok(Self {
-            public_server: public_server(&config.public)?,
-            peer_server: peer_server(&config.peer)?,
-            peer_client: peer_client(&config.peer)?,
-        })
-    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -48,12 +28,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String> {
+/// For clients: HTTP/2 and HTTP/1.1.
+pub(crate) fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String> {
     let builder = ServerConfig::builder().with_no_client_auth();
     server(builder, &config.certificate, &config.key, &[b"h2", b"http/1.1"])
 }
 
-fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
+/// For other nodes: HTTP/2, with a certificate of the cluster's authority.
+pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&config.authority)? {
         roots.add(certificate).map_err(setup_error)?;
@@ -82,7 +64,8 @@ fn setup_error(error: rustls::Error) -> String {
     format!("cannot set up TLS: {error}")
 }
 
-fn peer_client(config: &Peer) -> Result<PeerTls, String> {
+/// For calls to other nodes.
+pub(crate) fn peer_client(config: &Peer) -> Result<PeerTls, String> {
     let read = |path: &Path| std::fs::read(path).map_err(unusable(path));
     Ok(PeerTls {
         authority: read(&config.authority)?,

@@ -33,6 +33,9 @@ pub enum SubmitError {
     Quarantined,
 }
 
+/// Result of submitting a command.
+pub type SubmitResult = Result<Outcome, SubmitError>;
+
 /// Why a linearizable read is not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {

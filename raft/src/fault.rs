@@ -1,8 +1,8 @@
 //! The fault latch: keeps the first fatal fault of this node and stops the node. A fault is
 //! an error of this machine, such as a failed sync, or the end of a part that must not end.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use tokio::sync::watch;
 
@@ -33,6 +33,14 @@ impl Fault {
     /// Closes the latch for a storage error, with advice for the operator.
     pub fn report_storage(&self, error: &storage::Error) {
         self.report(&format_args!("storage failed: {error}. {}", error.advice()));
+    }
+
+    /// For `map_err`: reports a storage error, and returns it for openraft.
+    pub(crate) fn fail(&self) -> impl Fn(storage::Error) -> io::Error {
+        |error| {
+            self.report_storage(&error);
+            io::Error::other(error.to_string())
+        }
     }
 
     /// The cause; `None` while the latch is open.

@@ -23,7 +23,7 @@ use openraft::async_runtime::WatchReceiver;
 use storage::Command;
 use tokio::time::Instant;
 
-use crate::error::{Outcome, ReadError, SubmitError};
+use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::membership::operations::Operator;
 use crate::network::client::{Channel, RpcError};
 use crate::network::message::{Rpc, RpcResponse};
@@ -60,16 +60,16 @@ impl<'a> Leaders<'a> {
     /// Waits for the leader of the next attempt; `None` when the time is over. Call it again
     /// only after an attempt that had no effect.
     async fn next(&mut self) -> Option<Leader> {
-        let mut is_due = std::mem::take(&mut self.is_first);
         loop {
-            if is_due && let Some(leader) = self.present() {
+            if !std::mem::take(&mut self.is_first) {
+                if Instant::now() >= self.give_up_at {
+                    return None;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            if let Some(leader) = self.present() {
                 return Some(leader);
             }
-            if Instant::now() >= self.give_up_at {
-                return None;
-            }
-            tokio::time::sleep(RETRY_PAUSE).await;
-            is_due = true;
         }
     }
 
@@ -85,11 +85,7 @@ impl<'a> Leaders<'a> {
     }
 }
 
-pub(crate) async fn submit(
-    shared: &Shared,
-    command: Command,
-    deadline: Instant,
-) -> Result<Outcome, SubmitError> {
+pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
     let mut leaders = Leaders::until(deadline, shared);
     while let Some(leader) = leaders.next().await {
         let submitted = match leader {
@@ -112,7 +108,7 @@ async fn submit_to(
     address: &str,
     command: Command,
     deadline: Instant,
-) -> Result<Outcome, SubmitError> {
+) -> SubmitResult {
     let timeout = deadline.saturating_duration_since(Instant::now());
     let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
     shared.totals().forwarded += 1;

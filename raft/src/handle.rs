@@ -8,7 +8,7 @@ use openraft::async_runtime::WatchReceiver;
 use storage::Command;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Outcome, ReadError, SubmitError};
+use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::membership::operations::Operator;
@@ -98,11 +98,7 @@ impl Handle {
     ///
     /// # Errors
     /// See [`SubmitError`]. Every error except `Unknown` means that the command had no effect.
-    pub async fn submit(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
+    pub async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
         let shared = self.shared().ok_or(SubmitError::Quarantined)?;
         forward::submit(shared, command, deadline).await
     }
@@ -111,11 +107,7 @@ impl Handle {
     ///
     /// # Errors
     /// See [`SubmitError`]; `NoLeader` when another node leads.
-    pub async fn submit_here(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
+    pub async fn submit_here(&self, command: Command, deadline: Instant) -> SubmitResult {
         self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
     }
 

@@ -45,7 +45,7 @@ use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
-pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError};
+pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
 pub use membership::bootstrap::{bootstrap, founders};
@@ -97,26 +97,20 @@ pub struct Settings {
     pub verify_interval: Duration,
 }
 
-/// Connections between this node and its peers.
-pub struct Transport {
-    /// Certificates for connections to peers.
-    pub tls: PeerTls,
-    /// Serves the routes on the peer listener.
-    pub serve: Serve,
-}
-
 /// Serves routes to callers with a certificate of the cluster's authority only. Runs on raft's
 /// threads. The future ends with an error or never.
 pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + Send>;
 
-/// Starts raft on a node. `writer` and `log` are those of the data folder `data`.
+/// Starts raft on a node. `tls` is for connections to peers; `serve` serves the routes of the peer
+/// listener. `writer` and `log` are those of the data folder `data`.
 ///
 /// # Errors
 /// See [`StartError`]. After `BelowHighWaterMark` and `Quarantined` the node may stay up for its
 /// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
-    transport: Transport,
+    tls: &PeerTls,
+    serve: Serve,
     data: &Path,
     writer: Writer,
     log: Log,
@@ -144,7 +138,7 @@ pub fn start(
         fault,
         quarantine: Quarantine::of(data),
     });
-    let peers = Peers::new(Arc::clone(&local), &transport.tls)
+    let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
     let raft = start_raft(&runtime, config, &peers, log_store, state_machine)?;
@@ -154,7 +148,7 @@ pub fn start(
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         verify::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
-        serve_peers(Arc::clone(&shared), transport.serve, snapshots).boxed(),
+        serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {
         spawn(&runtime, local.fault.clone(), task);
     }
@@ -170,9 +164,12 @@ fn start_raft(
 ) -> Result<Raft, StartError> {
     let network = Network { peers: Arc::clone(peers), raft: Arc::new(OnceLock::new()) };
     let (node, started_raft) = (peers.local.node, Arc::clone(&network.raft));
-    let raft = block_on(runtime, async move {
-        Raft::new(node, config, network, log_store, state_machine).await
-    });
+    // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
+    let raft =
+        futures::executor::block_on(runtime.spawn(async move {
+            Raft::new(node, config, network, log_store, state_machine).await
+        }));
+    let raft = raft.expect("the start of raft does not panic");
     // The fault latch has the storage error, which openraft's own error only repeats.
     let raft = raft.map_err(|fatal| {
         StartError::Raft(peers.local.fault.cause().unwrap_or_else(|| fatal.to_string()))
@@ -223,19 +220,6 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         ..Config::default()
     };
     config.validate().map(Arc::new).map_err(|error| StartError::Settings(error.to_string()))
-}
-
-/// Runs `task` on `runtime` and blocks until it ends. The calling thread may belong to another
-/// runtime, where tokio's own `block_on` would panic.
-fn block_on<T: Send + 'static>(
-    runtime: &Runtime,
-    task: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    runtime.spawn(async move {
-        let _: Result<(), _> = sender.send(task.await);
-    });
-    receiver.recv().expect("the task sends its output before it ends, and does not panic")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! counters. The handle and the peer listener put commands into the queue; the executor takes
 //! them out.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use storage::{Action, Command, Log};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Outcome, SubmitError};
+use crate::error::{SubmitError, SubmitResult};
 use crate::leader::queue::{Queue, QueuedCommand};
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
     queue: Mutex<Queue>,
     queued: Notify,
     /// The term that the executor has opened; 0 for none.
-    open_term: watch::Sender<u64>,
+    open_term: AtomicU64,
 }
 
 /// Counters of a node since the start of its process.
@@ -79,7 +80,7 @@ impl Shared {
             totals: Mutex::default(),
             queue: Mutex::default(),
             queued: Notify::new(),
-            open_term: watch::Sender::new(0),
+            open_term: AtomicU64::new(0),
         }
     }
 
@@ -132,19 +133,14 @@ impl Shared {
         leads.then_some(vote.leader_id.term)
     }
 
-    /// Starts to accept commands and reads in `term`.
+    /// Starts to accept commands and reads in `term`. 0 stops accepting them.
     pub(crate) fn open_term(&self, term: u64) {
-        self.open_term.send_replace(term);
-    }
-
-    /// Stops accepting commands and reads until a term opens.
-    pub(crate) fn close_term(&self) {
-        self.open_term.send_replace(0);
+        self.open_term.store(term, Ordering::SeqCst);
     }
 
     /// Whether this node leads and has applied all entries of earlier terms.
     pub(crate) fn is_serving(&self) -> bool {
-        let term = *self.open_term.borrow();
+        let term = self.open_term.load(Ordering::SeqCst);
         term != 0 && self.is_leader_of(term)
     }
 
@@ -199,11 +195,7 @@ impl Shared {
     }
 
     /// Queues `command` for this node's executor, and waits for the outcome.
-    pub(crate) async fn submit(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
+    pub(crate) async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
         if !self.is_serving() || self.has_lost_quorum() {
             return Err(SubmitError::NoLeader);
         }

@@ -77,11 +77,6 @@ impl StateMachine {
         };
         self.writer.apply(storage::Entry { index, log_id, body })
     }
-
-    fn report(&self, error: &storage::Error) -> io::Error {
-        self.fault.report_storage(error);
-        io::Error::other(error.to_string())
-    }
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
@@ -89,7 +84,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        log_state(&self.writer.reader().position()).map_err(|error| self.report(&error))
+        log_state(&self.writer.reader().position()).map_err(self.fault.fail())
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
@@ -108,7 +103,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             }));
             let outcome = applied
                 .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
-                .map_err(|error| self.report(&error))?;
+                .map_err(self.fault.fail())?;
             self.applied.send_replace(index);
             if let Some(responder) = responder {
                 responder.send(outcome);
@@ -131,7 +126,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         // Blocks in proportion to the size of the state.
         let installed =
             tokio::task::block_in_place(|| self.writer.install(snapshot.path(), is_announced));
-        installed.map_err(|error| self.report(&error))?;
+        installed.map_err(self.fault.fail())?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
     }
@@ -142,8 +137,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         }
         let folder = self.snapshots.next_folder();
         let position = tokio::task::block_in_place(|| self.writer.checkpoint(folder.path()))
-            .map_err(|error| self.report(&error))?;
-        let meta = snapshot_meta(&position).map_err(|error| self.report(&error))?;
+            .map_err(self.fault.fail())?;
+        let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
     }
 }

@@ -104,7 +104,7 @@ impl Executor {
             let mut open = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
             self.lead(&mut open).await;
             counter.1 = open.counter;
-            self.shared.close_term();
+            self.shared.open_term(0);
             self.fail_queued();
         }
         self.fail_queued();

@@ -13,7 +13,7 @@ use storage::model::id::TenantId;
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
-use crate::error::{Outcome, SubmitError};
+use crate::error::SubmitResult;
 
 /// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
@@ -32,17 +32,17 @@ const CLIENTS_PER_BACKGROUND: usize = 64;
 pub(crate) struct QueuedCommand {
     pub(crate) command: Command,
     pub(crate) claim: Claim,
-    outcome: oneshot::Sender<Result<Outcome, SubmitError>>,
+    outcome: oneshot::Sender<SubmitResult>,
 }
 
 impl QueuedCommand {
     /// A queued command, and the receiver of its outcome.
-    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Outcome, SubmitError>>) {
+    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
         (Self { command, claim: Claim::default(), outcome }, receiver)
     }
 
-    pub(crate) fn send(self, result: Result<Outcome, SubmitError>) {
+    pub(crate) fn send(self, result: SubmitResult) {
         // A submitter that passed its deadline has dropped the receiver.
         let _: Result<(), _> = self.outcome.send(result);
     }
@@ -167,13 +167,9 @@ mod tests {
     use storage::model::id::MemoryId;
 
     fn client(tenant: u32) -> QueuedCommand {
-        let command = Command {
-            tenant: Some(TenantId(tenant)),
-            actor: None,
-            receipt: None,
-            action: Action::DeleteMemory(MemoryId([0; 16])),
-        };
-        QueuedCommand::new(command).0
+        let action = Action::DeleteMemory(MemoryId([0; 16]));
+        let tenant = Some(TenantId(tenant));
+        QueuedCommand::new(Command { tenant, actor: None, receipt: None, action }).0
     }
 
     fn background() -> QueuedCommand {

@@ -130,14 +130,6 @@ fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
     }
 }
 
-/// For `map_err`: a read error of the log is a fault of the node.
-fn read_fault(fault: &Fault) -> impl Fn(storage::Error) -> io::Error {
-    |error| {
-        fault.report_storage(&error);
-        io::Error::other(error.to_string())
-    }
-}
-
 fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let start = match range.start_bound() {
         Bound::Included(first) => *first,
@@ -158,11 +150,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        read(&self.log, first, end, usize::MAX).map_err(read_fault(&self.fault))
+        read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read_from(&self.log, first, end).map_err(read_fault(&self.fault))
+        read_from(&self.log, first, end).map_err(self.fault.fail())
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -174,7 +166,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let chunks = futures::stream::try_unfold(first, move |next| {
             let chunk = if next < end {
                 let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-                read_from(&log, next, limit).map_err(read_fault(&fault))
+                read_from(&log, next, limit).map_err(fault.fail())
             } else {
                 Ok(Vec::new())
             };
@@ -192,8 +184,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote =
-            named::<VoteRecord>(&self.log, LogField::Vote).map_err(read_fault(&self.fault))?;
+        let vote = named::<VoteRecord>(&self.log, LogField::Vote).map_err(self.fault.fail())?;
         Ok(vote.map(Vote::from))
     }
 }
@@ -203,8 +194,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
         let purged =
-            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(read_fault(&self.fault))?;
-        let last = last(&self.log).map_err(read_fault(&self.fault))?;
+            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(self.fault.fail())?;
+        let last = last(&self.log).map_err(self.fault.fail())?;
         Ok(LogState {
             last_purged_log_id: purged.map(LogId::from),
             last_log_id: last.map(LogId::from),
@@ -233,7 +224,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let committed = named::<LogIdRecord>(&self.log, LogField::Committed);
-        Ok(committed.map_err(read_fault(&self.fault))?.map(LogId::from))
+        Ok(committed.map_err(self.fault.fail())?.map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>

@@ -14,9 +14,9 @@ use storage::codec::Record;
 use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
-use crate::error::{Outcome, SubmitError};
+use crate::error::SubmitResult;
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
-use crate::operation::{Hash, HashStatus, OperateError, Operation, OperationResult};
+use crate::operation::{Hash, HashStatus, Operate, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
@@ -153,9 +153,9 @@ pub(crate) enum RpcResponse {
     /// Whether it accepted the leadership.
     Transferred(bool),
     ReadIndex(Option<u64>),
-    Submitted(Result<Outcome, SubmitError>),
+    Submitted(SubmitResult),
     Installed(VoteRecord),
-    OperationResult(Result<OperationResult, OperateError>),
+    OperationResult(Operate<OperationResult>),
     StateHash(HashStatus),
     /// Whether the node is quarantined.
     Quarantined(bool),
