@@ -1,13 +1,21 @@
-//! Opens the engine of a node: its data folder, and Raft over it.
+//! Opens the engine of a node: its data folder, and Raft over it. Checks that the configured
+//! embedding model is the one that embedded the stored memories: vectors of different models
+//! cannot be compared.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::Embedder;
 use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
-use storage::{Flusher, Options, Reader};
+use storage::{Flusher, Options, Reader, View};
 
 use crate::config::Config;
+use crate::embed::Pool;
 use crate::error::{storage_error, text};
 use crate::identity::Identity;
+
+/// How often a node outside a cluster checks whether it has joined one.
+const JOINED_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The storage and Raft of a running node.
 pub(crate) struct Engine {
@@ -58,5 +66,33 @@ fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {
             follower_timeout: Duration::from_secs(compaction.follower_timeout_seconds),
         },
         verify_interval: Duration::from_secs(timing.verify_seconds),
+    }
+}
+
+/// Compares the model of the cluster with the configured one. A node outside a cluster has
+/// nothing to compare.
+pub(crate) fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), String> {
+    let cluster = reader.cluster().map_err(|error| format!("{error}. {}", error.advice()))?;
+    let Some(cluster) = cluster else { return Ok(()) };
+    let (stored, configured) = (&cluster.model, embedder.model());
+    if stored.id == configured.id {
+        return Ok(());
+    }
+    Err(format!(
+        "the memories were embedded by {} ({}), but {} ({}) is configured: set embedder.model back",
+        stored.name,
+        hex::encode(stored.id.0),
+        configured.name,
+        hex::encode(configured.id.0),
+    ))
+}
+
+/// Checks the model once the node has joined a cluster. Stops the node if it differs.
+pub(crate) async fn model_check_task(raft: Handle, reader: Reader, embedder: Arc<Pool>) {
+    while matches!(reader.cluster(), Ok(None)) {
+        tokio::time::sleep(JOINED_INTERVAL).await;
+    }
+    if let Err(error) = check_model(&reader, &embedder) {
+        raft.fault().report(&error);
     }
 }

@@ -13,7 +13,8 @@ use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
 use storage::{GraphCounts, Reader, SearchCounters, View};
 
-use crate::{embed, webhooks};
+use crate::embed::{self, Pool};
+use crate::webhooks::{self, Sender};
 
 pub(crate) struct NodeMetrics {
     app: App,
@@ -46,9 +47,10 @@ impl NodeMetrics {
         app: &App,
         raft: &Handle,
         reader: &Reader,
-        embedder: Arc<embed::Counters>,
-        webhooks: Arc<webhooks::Counters>,
+        embedder: &Pool,
+        webhooks: &Sender,
     ) -> Self {
+        let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
         Self { app, raft, reader, embedder, webhooks, descriptions: descriptions() }
     }

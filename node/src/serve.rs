@@ -13,14 +13,12 @@ use crate::background::BackgroundTasks;
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::embed;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
 use crate::identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
 use crate::metrics::NodeMetrics;
-use crate::model_check::{check_model, model_check_task};
-use crate::stop_signal::stop_requested;
-use crate::telemetry;
+use crate::process::{start_logging, stop_requested};
 use crate::tls;
 use crate::webhooks::{Sender, Webhooks};
 
@@ -39,7 +37,7 @@ pub(crate) async fn serve(
     bootstrap: bool,
     while_stdin_open: bool,
 ) -> Result<(), String> {
-    telemetry::start(&config.log)?;
+    start_logging(&config.log)?;
     // The first step, so that a second process with the same ports does not touch the data.
     let (public, operator, peer) =
         (config.public.listen, config.operator.listen, config.peer.listen);
@@ -67,7 +65,7 @@ pub(crate) async fn serve(
         api::Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
         Metrics::new(&registry),
     );
-    let metrics = NodeMetrics::new(&app, raft, reader, embedder.counters(), sender.counters());
+    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender);
     registry.register(Box::new(metrics)).map_err(text)?;
     let (servers, fault) = (ServerHandle::new(), raft.fault());
     let (client_routes, operator_routes) = (api::public(&app), api::operator(&app, registry));

@@ -112,9 +112,6 @@ impl Handle {
     }
 
     /// Runs an operation on the leader and waits for its result, until `deadline` at most.
-    ///
-    /// # Errors
-    /// See [`OperateError`].
     pub async fn operate(
         &self,
         operation: Operation,
@@ -127,9 +124,6 @@ impl Handle {
 
     /// Waits until local reads include everything that was acknowledged before this call: a
     /// ReadIndex at the leader, then [`Self::wait_applied`].
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub async fn read_index(&self, deadline: Instant) -> Result<(), ReadError> {
         let shared = self.shared().ok_or(ReadError::Quarantined)?;
         let index = forward::read_index(shared, deadline).await?;
@@ -142,8 +136,7 @@ impl Handle {
     /// [`ReadError::DeadlinePassed`] when it has not by `deadline`.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), ReadError> {
         let mut applied = self.shared().ok_or(ReadError::Quarantined)?.applied.clone();
-        let reached = applied.wait_for(|applied| *applied >= index);
-        match timeout_at(deadline, reached).await {
+        match timeout_at(deadline, applied.wait_for(|applied| *applied >= index)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(ReadError::DeadlinePassed),
         }

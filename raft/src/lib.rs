@@ -123,8 +123,8 @@ pub fn start(
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
     let snapshots = Snapshots::open(data)?;
     let state_machine =
-        StateMachine::new(writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
-    let applied = state_machine.watch_applied();
+        StateMachine::new(writer, Some(log_store.writer.clone()), snapshots.clone(), fault.clone());
+    let applied = state_machine.applied.subscribe();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("raft")

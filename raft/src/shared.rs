@@ -177,20 +177,12 @@ impl Shared {
     /// Waits until raft stops. Reports the cause as a fault, except for an orderly shutdown.
     pub(crate) async fn report_stop(self: Arc<Self>) {
         let mut metrics = self.raft.metrics();
-        loop {
-            let running = metrics.borrow_watched().running_state.clone();
-            match running {
-                Ok(()) => {}
-                Err(Fatal::Stopped) => return,
-                Err(fatal) => return self.local.fault.report(&fatal),
-            }
-            if metrics.changed().await.is_err() {
-                let last = metrics.borrow_watched().running_state.clone();
-                if !matches!(last, Err(Fatal::Stopped)) {
-                    self.local.fault.report(&"raft ended without a cause");
-                }
-                return;
-            }
+        while metrics.borrow_watched().running_state.is_ok() && metrics.changed().await.is_ok() {}
+        let last = metrics.borrow_watched().running_state.clone();
+        match last {
+            Ok(()) => self.local.fault.report(&"raft ended without a cause"),
+            Err(Fatal::Stopped) => {}
+            Err(fatal) => self.local.fault.report(&fatal),
         }
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct StateMachine {
     writer: Writer,
     log: Option<LogWriter>,
     snapshots: Snapshots,
-    applied: watch::Sender<u64>,
+    /// Index of the last applied entry.
+    pub(crate) applied: watch::Sender<u64>,
     fault: Fault,
 }
 
@@ -57,11 +58,6 @@ impl StateMachine {
     ) -> Self {
         let applied = watch::Sender::new(writer.reader().position().index);
         Self { writer, log, snapshots, applied, fault }
-    }
-
-    /// Index of the last applied entry.
-    pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
-        self.applied.subscribe()
     }
 
     fn apply_one(&mut self, entry: Entry) -> storage::Result<ApplyOutcome> {
@@ -125,7 +121,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             |position: &Position| snapshot_meta(position).is_ok_and(|found| found == *meta);
         // Blocks in proportion to the size of the state.
         let installed =
-            tokio::task::block_in_place(|| self.writer.install(snapshot.path(), is_announced));
+            tokio::task::block_in_place(|| self.writer.install(&snapshot.path, is_announced));
         installed.map_err(self.fault.fail())?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
@@ -136,7 +132,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             return Ok(None);
         }
         let folder = self.snapshots.next_folder();
-        let position = tokio::task::block_in_place(|| self.writer.checkpoint(folder.path()))
+        let position = tokio::task::block_in_place(|| self.writer.checkpoint(&folder.path))
             .map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
@@ -149,13 +145,7 @@ pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, 
 /// A folder with a copy of a state. A drop removes the folder, unless the engine has moved it.
 #[derive(Debug)]
 pub struct SnapshotFolder {
-    path: PathBuf,
-}
-
-impl SnapshotFolder {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
+    pub(crate) path: PathBuf,
 }
 
 impl Drop for SnapshotFolder {

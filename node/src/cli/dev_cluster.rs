@@ -14,7 +14,7 @@ use crate::cli::dev_config::{CONFIG_FILE, choose_ports, write_config};
 use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
 use crate::error::cannot;
 use crate::identity::create_private_folder;
-use crate::stop_signal::signals;
+use crate::process::signals;
 
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Node>,

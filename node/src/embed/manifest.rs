@@ -33,7 +33,7 @@ struct Text {
 /// A model folder whose files have the expected hashes.
 #[derive(Debug, Clone)]
 pub struct Manifest {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     model: Model,
     /// Tokens per text; longer texts are truncated.
     pub max_tokens: usize,
@@ -41,8 +41,8 @@ pub struct Manifest {
     pub pooling: Pooling,
 }
 
-const MODEL_FILE: &str = "model.onnx";
-const TOKENIZER_FILE: &str = "tokenizer.json";
+pub(crate) const MODEL_FILE: &str = "model.onnx";
+pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
 
 impl Manifest {
     /// Reads the manifest in `folder` and verifies all files that it names.
@@ -82,14 +82,6 @@ impl Manifest {
     /// The model as stored in the cluster's state. Its id is a hash of all files.
     pub fn model(&self) -> Model {
         self.model.clone()
-    }
-
-    pub(crate) fn model_file(&self) -> PathBuf {
-        self.folder.join(MODEL_FILE)
-    }
-
-    pub(crate) fn tokenizer_file(&self) -> PathBuf {
-        self.folder.join(TOKENIZER_FILE)
     }
 }
 

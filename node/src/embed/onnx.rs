@@ -9,7 +9,7 @@ use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
-use crate::embed::manifest::{Manifest, Pooling, missing};
+use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, TOKENIZER_FILE, missing};
 use crate::embed::pool::Worker;
 
 /// Smallest token limit. The model's special tokens need a part of it.
@@ -51,9 +51,9 @@ impl Session {
     /// # Errors
     /// When a file is invalid.
     pub fn open(runtime: &OnnxRuntime, manifest: &Manifest) -> Result<Self, String> {
-        let file = manifest.model_file();
+        let file = manifest.folder.join(MODEL_FILE);
         let session = open(&runtime.0, &file).map_err(missing(&file))?;
-        let file = manifest.tokenizer_file();
+        let file = manifest.folder.join(TOKENIZER_FILE);
         let tokenizer = tokenizer(&file, manifest.max_tokens).map_err(missing(&file))?;
         let dimension = manifest.model().dimension as usize;
         Ok(Self { session, tokenizer, pooling: manifest.pooling, dimension })

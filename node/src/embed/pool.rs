@@ -38,7 +38,7 @@ pub struct Pool {
     model: Model,
     queue: SyncSender<Task>,
     cache: Cache<String, Arc<[f32]>>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// Numbers of a pool since its start.
@@ -68,10 +68,6 @@ impl Pool {
                 .expect("the system starts a thread: without one, no node can run");
         }
         Self { model, queue, cache: Cache::new(CACHE_ENTRIES), counters }
-    }
-
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
     }
 }
 

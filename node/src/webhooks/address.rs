@@ -116,21 +116,15 @@ fn is_public(ip: IpAddr) -> bool {
 
 /// Resolves host names by the system, and removes the addresses that webhooks must not reach.
 pub(crate) struct Resolver {
-    policy: Policy,
+    pub(super) policy: Policy,
     /// Public addresses are removed as well: for plain HTTP.
-    only_allowed: bool,
+    pub(super) only_allowed: bool,
 }
 
 /// No address of a host name may be reached.
 #[derive(Debug, thiserror::Error)]
 #[error("the host name resolves to no address that webhooks may reach")]
 pub(crate) struct NotAllowed;
-
-impl Resolver {
-    pub(crate) fn new(policy: Policy, only_allowed: bool) -> Self {
-        Self { policy, only_allowed }
-    }
-}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
@@ -155,10 +149,6 @@ impl Resolve for Resolver {
 mod tests {
     use super::*;
 
-    fn strict() -> Policy {
-        Policy::default()
-    }
-
     fn loopback() -> Policy {
         Policy { allowed: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()] }
     }
@@ -171,7 +161,7 @@ mod tests {
 
     #[test]
     fn only_public_addresses_are_reachable() {
-        let may = |ip: &str| strict().may_reach(ip.parse().unwrap());
+        let may = |ip: &str| Policy::default().may_reach(ip.parse().unwrap());
         let public =
             "1.1.1.1 8.8.8.8 192.0.1.1 172.32.0.1 2606:4700::1111 ::ffff:1.1.1.1".split(' ');
         public.for_each(|ip| assert!(may(ip), "{ip}"));
@@ -184,7 +174,7 @@ mod tests {
 
     #[test]
     fn internal_urls_are_rejected_by_their_text() {
-        let may = |url: &str| strict().check(url).is_ok();
+        let may = |url: &str| Policy::default().check(url).is_ok();
         assert!(may("https://hooks.example/1") && may("https://1.1.1.1:8443/a?b=c"));
         let invalid = "hooks.example ftp://hooks.example/ http://hooks.example/ \
                        file:///etc/passwd https://user:secret@hooks.example/ https:///";
@@ -209,12 +199,12 @@ mod tests {
     #[tokio::test]
     async fn names_of_internal_addresses_do_not_resolve() {
         let resolve = |policy: Policy| async move {
-            Resolver::new(policy, true)
+            Resolver { policy, only_allowed: true }
                 .resolve("localhost".parse().unwrap())
                 .await
                 .map(Iterator::count)
         };
-        assert!(resolve(strict()).await.is_err_and(|error| error.is::<NotAllowed>()));
+        assert!(resolve(Policy::default()).await.is_err_and(|error| error.is::<NotAllowed>()));
         assert!(resolve(loopback()).await.is_ok_and(|count| count > 0));
     }
 }

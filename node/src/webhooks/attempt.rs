@@ -50,7 +50,7 @@ impl Webhooks {
                 // Neither a receiver nor a proxy variable may change where a request goes.
                 .redirect(Redirects::none())
                 .no_proxy()
-                .dns_resolver(Resolver::new(policy.clone(), only_allowed))
+                .dns_resolver(Resolver { policy: policy.clone(), only_allowed })
                 .connect_timeout(CONNECT_TIMEOUT)
                 .timeout(Duration::from_millis(config.timeout_ms))
                 .pool_idle_timeout(IDLE_TIMEOUT)

@@ -43,7 +43,7 @@ pub(crate) struct Sender {
     reader: Reader,
     webhooks: Arc<Webhooks>,
     permits: Arc<HostPermits>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// Numbers of attempts of this node since its start.
@@ -77,10 +77,6 @@ impl Sender {
         Self { raft, reader, webhooks, permits: Arc::default(), counters: Arc::default() }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
     /// Sends due deliveries while this node leads, until the process ends.
     pub(crate) async fn webhook_task(self) {
         let mut clock = StateClock { last: Timestamp::default(), changed_at: Instant::now() };
@@ -89,7 +85,7 @@ impl Sender {
             tokio::time::sleep(pause).await;
             tokio::select! {
                 () = tokio::time::sleep(SCAN_INTERVAL) => {}
-                () = self.permits.freed() => {}
+                () = self.permits.freed.notified() => {}
             }
             let staleness = self.raft.leader_staleness();
             if staleness.is_none_or(|staleness| staleness >= CONFIRMATION_MAX) {

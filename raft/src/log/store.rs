@@ -31,7 +31,7 @@ const MARK_FILE: &str = "log.mark";
 #[derive(Clone)]
 pub(crate) struct LogStore {
     log: Arc<Log>,
-    writer: LogWriter,
+    pub(crate) writer: LogWriter,
     fault: Fault,
 }
 
@@ -59,11 +59,6 @@ impl LogStore {
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
         Ok(Self { log, writer, fault })
-    }
-
-    /// A handle of the log writer, for waiting on syncs.
-    pub(crate) fn writer(&self) -> LogWriter {
-        self.writer.clone()
     }
 
     async fn send(
@@ -164,12 +159,8 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let (first, end) = bounds(&range);
         let (log, fault) = (Arc::clone(&self.log), self.fault.clone());
         let chunks = futures::stream::try_unfold(first, move |next| {
-            let chunk = if next < end {
-                let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-                read_from(&log, next, limit).map_err(fault.fail())
-            } else {
-                Ok(Vec::new())
-            };
+            let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
+            let chunk = read_from(&log, next, limit).map_err(fault.fail());
             async move {
                 let chunk = chunk?;
                 let count = chunk.len() as u64;

@@ -80,6 +80,7 @@ async fn identify(
     address: &str,
     deadline: Instant,
 ) -> Result<(Incarnation, bool), StartError> {
+    let failed = |error| Err(StartError::Raft(error));
     let mut is_logged = false;
     loop {
         let error = match peers.identify(address, IDENTIFY_TIMEOUT).await {
@@ -87,17 +88,13 @@ async fn identify(
                 return Ok((from.incarnation, is_pristine));
             }
             Ok((from, _)) => {
-                let error = format!("expected node {node} at {address}: it is {}", from.node);
-                return Err(StartError::Raft(error));
+                return failed(format!("expected node {node} at {address}: it is {}", from.node));
             }
-            Err(RpcError::Rejected(rejection)) => {
-                return Err(StartError::Raft(rejection.to_string()));
-            }
+            Err(RpcError::Rejected(rejection)) => return failed(rejection.to_string()),
             Err(error) => error,
         };
         if Instant::now() >= deadline {
-            let error = format!("node {node} at {address}: {error}");
-            return Err(StartError::Raft(error));
+            return failed(format!("node {node} at {address}: {error}"));
         }
         if !std::mem::replace(&mut is_logged, true) {
             tracing::info!(node, address, "waiting for an initial member");

@@ -60,13 +60,6 @@ impl Followers<'_> {
         node == self.0.id || self.last_contact(node).is_some_and(|contact| contact <= time)
     }
 
-    /// Whether a majority of these voters responded within `time`, so that a configuration of
-    /// them can commit entries.
-    pub(crate) fn is_majority_responsive(&self, voters: &[NodeId], time: Duration) -> bool {
-        let responsive = voters.iter().filter(|node| self.is_responsive(**node, time)).count();
-        responsive > voters.len() / 2
-    }
-
     /// Entries of the leader's log that a node has not confirmed.
     pub(crate) fn lag(&self, node: NodeId) -> Option<u64> {
         let last = self.0.last_log_index.unwrap_or(0);
@@ -137,11 +130,17 @@ async fn advance_membership(
             ChangeMembers::ReplaceAllVoters(new_voters.clone())
         }
         _ => {
-            let ready = ready_learners(metrics);
+            let followers = Followers(metrics);
+            let is_ready = |node: &NodeId| {
+                let is_near = followers.lag(*node).is_some_and(|lag| lag <= PROMOTION_LAG_MAX);
+                is_near && followers.is_responsive(*node, CONTACT_AGE_MAX)
+            };
+            let ready: BTreeSet<NodeId> = membership.learner_ids().filter(is_ready).collect();
             let voters: Vec<NodeId> = membership.voter_ids().chain(ready.iter().copied()).collect();
+            let is_responsive = |node: &&NodeId| followers.is_responsive(**node, CONTACT_AGE_MAX);
+            let responsive = voters.iter().filter(is_responsive).count();
             // The new configuration must be able to commit the change itself.
-            let is_responsive = Followers(metrics).is_majority_responsive(&voters, CONTACT_AGE_MAX);
-            if ready.is_empty() || !is_responsive {
+            if ready.is_empty() || responsive <= voters.len() / 2 {
                 return;
             }
             tracing::info!(?ready, "promoting learners to voters");
@@ -155,13 +154,4 @@ async fn advance_membership(
         Ok(Err(error)) => tracing::warn!(%error, "membership change failed"),
         Err(_) => tracing::warn!("membership change is slow"),
     }
-}
-
-fn ready_learners(metrics: &RaftMetrics<TypeConfig>) -> BTreeSet<NodeId> {
-    let followers = Followers(metrics);
-    let is_ready = |node: &NodeId| {
-        let is_near = followers.lag(*node).is_some_and(|lag| lag <= PROMOTION_LAG_MAX);
-        is_near && followers.is_responsive(*node, CONTACT_AGE_MAX)
-    };
-    metrics.membership_config.membership().learner_ids().filter(is_ready).collect()
 }

@@ -242,7 +242,7 @@ impl Server {
             return Err(io::Error::other("the announcement is not one of a snapshot"));
         };
         let folder = self.snapshots.next_folder();
-        read_files(&mut input, &call.files, folder.path())?;
+        read_files(&mut input, &call.files, &folder.path)?;
         Ok(Ok((call, folder)))
     }
 

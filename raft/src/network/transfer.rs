@@ -36,7 +36,7 @@ pub(crate) async fn send(
 ) -> Result<RpcResponse, RpcError> {
     let read_error =
         |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
-    let folder = snapshot.snapshot.path().to_owned();
+    let folder = snapshot.snapshot.path.clone();
     let files = list(&folder).map_err(read_error)?;
     let call = SnapshotRpc::new(vote, &snapshot.meta, files.clone());
     let request = codec::encode(&peers.request(Some(target), Rpc::Snapshot(call)));
