@@ -37,22 +37,8 @@ pub(crate) fn open(
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
     let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
     let flusher = writer.flusher();
-    let settings = settings(config, identity, boot);
-    let raft = match raft::start(&settings, tls, serve, data, writer, log) {
-        Ok(raft) => raft,
-        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
-            tracing::error!(%reason, "quarantined");
-            Handle::quarantined(config.node.id, reason.to_string())
-        }
-        Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
-        Err(error) => return Err(text(error)),
-    };
-    Ok(Engine { reader, flusher, raft })
-}
-
-fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {
     let (timing, compaction) = (&config.raft, &config.log_compaction);
-    Settings {
+    let settings = Settings {
         node: config.node.id,
         incarnation: identity.incarnation.into_bytes(),
         boot,
@@ -66,7 +52,17 @@ fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {
             follower_timeout: Duration::from_secs(compaction.follower_timeout_seconds),
         },
         verify_interval: Duration::from_secs(timing.verify_seconds),
-    }
+    };
+    let raft = match raft::start(&settings, tls, serve, data, writer, log) {
+        Ok(raft) => raft,
+        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
+            tracing::error!(%reason, "quarantined");
+            Handle::quarantined(config.node.id, reason.to_string())
+        }
+        Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
+        Err(error) => return Err(text(error)),
+    };
+    Ok(Engine { reader, flusher, raft })
 }
 
 /// Compares the model of the cluster with the configured one. A node outside a cluster has

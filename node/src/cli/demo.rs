@@ -10,8 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::cli::dev::as_text;
-use crate::cli::dev_cluster::Cluster;
+use crate::cli::dev::{Cluster, as_text};
 use crate::error::text;
 
 const SAMPLES: &str = include_str!("../../../deploy/samples/samples.jsonl");

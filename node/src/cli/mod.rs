@@ -4,7 +4,6 @@ mod certs;
 mod cluster;
 mod demo;
 mod dev;
-mod dev_cluster;
 mod dev_config;
 mod dev_node;
 

@@ -71,13 +71,8 @@ struct Term {
     stamped_at: Instant,
 }
 
-/// Outcome of a batch that was proposed or confirmed.
-enum WriteOutcome {
-    Applied,
-    Stale,
-    NotLeader,
-    Unknown,
-}
+/// Outcome of a batch that was proposed or confirmed; `NoLeader` or `Unknown` if it has none.
+type WriteOutcome = Result<ApplyOutcome, SubmitError>;
 
 type Decided = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
 
@@ -148,7 +143,7 @@ impl Executor {
                 false => self.confirm(draft.after()).await,
             };
             match outcome {
-                WriteOutcome::Applied => {
+                Ok(ApplyOutcome::Done) => {
                     if is_logged {
                         term.stamped_at = Instant::now();
                     }
@@ -158,11 +153,10 @@ impl Executor {
                     self.complete(decided);
                     return Ok(());
                 }
-                WriteOutcome::Stale => {
+                Ok(ApplyOutcome::Stale) => {
                     stale = decided.into_iter().map(|(queued, _)| queued).collect();
                 }
-                WriteOutcome::NotLeader => return fail(decided, SubmitError::NoLeader),
-                WriteOutcome::Unknown => return fail(decided, SubmitError::Unknown),
+                Err(error) => return fail(decided, error),
             }
         }
     }
@@ -211,16 +205,13 @@ impl Executor {
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
         let write = self.shared.raft.write(Payload(bytes)).with_leader(term.term);
         if write.responder(responder).await.is_err() {
-            return WriteOutcome::Unknown;
+            return Err(SubmitError::Unknown);
         }
         match response.await {
-            Ok(Ok(response)) => match response.data {
-                ApplyOutcome::Done => WriteOutcome::Applied,
-                ApplyOutcome::Stale => WriteOutcome::Stale,
-            },
+            Ok(Ok(response)) => Ok(response.data),
             // Only this variant means "no effect". Others carry the same hint.
-            Ok(Err(ClientWriteError::ForwardToLeader(_))) => WriteOutcome::NotLeader,
-            Ok(Err(_)) | Err(_) => WriteOutcome::Unknown,
+            Ok(Err(ClientWriteError::ForwardToLeader(_))) => Err(SubmitError::NoLeader),
+            Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
         }
     }
 
@@ -228,11 +219,11 @@ impl Executor {
     /// the last batch at a read index.
     async fn confirm(&self, decided_on: BatchId) -> WriteOutcome {
         match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) if self.shared.local.reader.position().batch == decided_on => {
-                WriteOutcome::Applied
+            Ok(_) if self.shared.local.reader.position().batch != decided_on => {
+                Ok(ApplyOutcome::Stale)
             }
-            Ok(_) => WriteOutcome::Stale,
-            Err(_) => WriteOutcome::NotLeader,
+            Ok(_) => Ok(ApplyOutcome::Done),
+            Err(_) => Err(SubmitError::NoLeader),
         }
     }
 

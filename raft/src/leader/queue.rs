@@ -176,6 +176,10 @@ mod tests {
         QueuedCommand::new(Command::background(Action::AdvanceClock)).0
     }
 
+    fn fill(queue: &mut Queue, count: usize, tenant: u32) {
+        (0..count).for_each(|_| assert!(queue.push(client(tenant)).is_ok()));
+    }
+
     fn order(queue: &mut Queue) -> Vec<u32> {
         std::iter::from_fn(|| queue.pop())
             .map(|queued| queued.command.tenant.map_or(0, |tenant| tenant.0))
@@ -195,9 +199,7 @@ mod tests {
     fn background_commands_do_not_starve() {
         let mut queue = Queue::default();
         assert!(queue.push(background()).is_ok());
-        for _ in 0..2 * CLIENTS_PER_BACKGROUND {
-            assert!(queue.push(client(1)).is_ok());
-        }
+        fill(&mut queue, 2 * CLIENTS_PER_BACKGROUND, 1);
         let order = order(&mut queue);
         assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_PER_BACKGROUND));
         assert_eq!(order.len(), 2 * CLIENTS_PER_BACKGROUND + 1);
@@ -206,9 +208,7 @@ mod tests {
     #[test]
     fn busy_tenant_does_not_starve_others() {
         let mut queue = Queue::default();
-        for _ in 0..TENANT_COMMANDS_MAX {
-            assert!(queue.push(client(1)).is_ok());
-        }
+        fill(&mut queue, TENANT_COMMANDS_MAX, 1);
         assert!(queue.push(client(2)).is_ok());
         let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
         assert!(position <= QUANTUM_BYTES / 128, "the quiet tenant is at position {position}");
@@ -218,9 +218,7 @@ mod tests {
     fn full_queue_returns_the_command() {
         let mut queue = Queue::default();
         for tenant in 0..(COMMANDS_MAX / TENANT_COMMANDS_MAX) as u32 {
-            for _ in 0..TENANT_COMMANDS_MAX {
-                assert!(queue.push(client(tenant)).is_ok());
-            }
+            fill(&mut queue, TENANT_COMMANDS_MAX, tenant);
             assert!(queue.push(client(tenant)).is_err(), "the tenant's limit is reached");
         }
         assert!(queue.push(client(99)).is_err(), "the total limit is reached");
