@@ -49,17 +49,8 @@ pub(crate) async fn bootstrap_cluster(
         members: founders.into_iter().map(|(node, of)| Member::new(node, of)).collect(),
         model: embedder.model().clone(),
     };
-    create_first_tenant(config, raft, cluster, deadline).await
-}
-
-/// Submits the cluster and its first tenant. The admin key is on disk before it is in the log:
-/// after a crash in between, the next start uses the same key.
-async fn create_first_tenant(
-    config: &Config,
-    raft: &Handle,
-    cluster: Cluster,
-    deadline: Instant,
-) -> Result<(), String> {
+    // The admin key is on disk before it is in the log: after a crash in between, the next start
+    // uses the same key.
     let path = config.node.data.join(ADMIN_KEY);
     let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
     let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;

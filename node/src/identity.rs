@@ -33,10 +33,15 @@ pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
     create_private_folder(data).map_err(unusable)?;
     let path = data.join(FILE);
     let identity = match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
+        Ok(toml) => {
+            toml::from_str(&toml).map_err(|error| format!("{}: {error}", path.display()))?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(&path, node)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let identity = Identity { node, incarnation: Uuid::new_v4() };
+            let toml = toml::to_string(&identity).map_err(text)?;
+            storage::file::replace(&path, toml.as_bytes()).map_err(text)?;
+            identity
+        }
         Err(error) => return Err(unusable(error)),
     };
     if identity.node != node {
@@ -52,11 +57,4 @@ pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
 /// Creates a folder, and its parents, that only its owner may read.
 pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
-}
-
-fn create(path: &Path, node: u64) -> Result<Identity, String> {
-    let identity = Identity { node, incarnation: Uuid::new_v4() };
-    let toml = toml::to_string(&identity).map_err(text)?;
-    storage::file::replace(path, toml.as_bytes()).map_err(text)?;
-    Ok(identity)
 }

@@ -88,10 +88,28 @@ impl<'a> Leaders<'a> {
 pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
     let mut leaders = Leaders::until(deadline, shared);
     while let Some(leader) = leaders.next().await {
+        let command = command.clone();
         let submitted = match leader {
-            Leader::Local => shared.submit(command.clone(), deadline).await,
+            Leader::Local => shared.submit(command, deadline).await,
             Leader::Peer(node, address) => {
-                submit_to(shared, node, &address, command.clone(), deadline).await
+                let timeout = deadline.saturating_duration_since(Instant::now());
+                let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
+                shared.totals().forwarded += 1;
+                let leader_changed = async {
+                    leader_changed(shared, node).await;
+                    tokio::time::sleep(LEADER_CHANGE_GRACE).await;
+                };
+                let response = tokio::select! {
+                    response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => {
+                        response
+                    }
+                    () = leader_changed => return Err(SubmitError::Unknown),
+                };
+                match response {
+                    Ok(RpcResponse::Submitted(submitted)) => submitted,
+                    Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => continue,
+                    Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
+                }
             }
         };
         match submitted {
@@ -100,32 +118,6 @@ pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant)
         }
     }
     Err(SubmitError::NoLeader)
-}
-
-async fn submit_to(
-    shared: &Shared,
-    node: NodeId,
-    address: &str,
-    command: Command,
-    deadline: Instant,
-) -> SubmitResult {
-    let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
-    shared.totals().forwarded += 1;
-    let response = shared.peers.call(Channel::Forward, node, address, call, timeout);
-    let leader_changed = async {
-        leader_changed(shared, node).await;
-        tokio::time::sleep(LEADER_CHANGE_GRACE).await;
-    };
-    let response = tokio::select! {
-        response = response => response,
-        () = leader_changed => return Err(SubmitError::Unknown),
-    };
-    match response {
-        Ok(RpcResponse::Submitted(submitted)) => submitted,
-        Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
-        Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
-    }
 }
 
 /// Requests the leader's read index. A local read at this index includes everything

@@ -93,13 +93,6 @@ impl Shared {
         self.totals.lock().expect("no code panics while it holds this lock")
     }
 
-    pub(crate) fn count_batch(&self, commands: usize, bytes: usize) {
-        let mut totals = self.totals();
-        totals.batches += 1;
-        totals.batch_bytes += bytes as u64;
-        totals.batch_commands += commands as u64;
-    }
-
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
     pub(crate) fn claim_next(&self) -> Option<QueuedCommand> {
         let mut queue = self.queue();

@@ -80,7 +80,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        log_state(&self.writer.reader().position()).map_err(self.fault.fail())
+        let meta = snapshot_meta(&self.writer.reader().position()).map_err(self.fault.fail())?;
+        Ok((meta.last_log_id, meta.last_membership))
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
@@ -184,23 +185,17 @@ impl Snapshots {
     }
 }
 
-/// The snapshot metadata of a state at `position`.
-pub(crate) fn snapshot_meta(position: &Position) -> storage::Result<SnapshotMeta> {
-    let (last_log_id, last_membership) = log_state(position)?;
-    Ok(SnapshotMeta { last_log_id, last_membership })
-}
-
 /// Last applied entry and membership of a state at `position`.
-pub(crate) fn log_state(position: &Position) -> storage::Result<(Option<LogId>, StoredMembership)> {
-    let last = match &position.log_id[..] {
+pub(crate) fn snapshot_meta(position: &Position) -> storage::Result<SnapshotMeta> {
+    let last_log_id = match &position.log_id[..] {
         [] => None,
         bytes => Some(codec::decode::<LogIdRecord>(bytes)?.into()),
     };
-    let membership = match &position.membership[..] {
+    let last_membership = match &position.membership[..] {
         [] => StoredMembership::default(),
         bytes => codec::decode::<StoredMembershipRecord>(bytes)?.into_stored()?,
     };
-    Ok((last, membership))
+    Ok(SnapshotMeta { last_log_id, last_membership })
 }
 
 /// Builds a snapshot: makes the state durable at its position, so that the log below may be

@@ -138,32 +138,31 @@ impl Sender {
             };
             // Read with the permit held: the outcome of an earlier attempt is visible.
             let delivery = self.reader.delivery(tenant, id)?;
-            if let Some(delivery) = delivery.filter(|delivery| is_due(delivery, now)) {
-                self.start(tenant, id, delivery, target.clone(), permit);
+            let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
+            if let Some(delivery) = delivery.filter(is_due) {
+                tokio::spawn(self.clone().attempt(tenant, id, delivery, target.clone(), permit));
             }
         }
         Ok(())
     }
 
-    fn start(
-        &self,
+    /// Makes an attempt, and records its outcome.
+    async fn attempt(
+        self,
         tenant: TenantId,
         id: DeliveryId,
         delivery: Delivery,
         target: Target,
         permit: Permit,
     ) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            let outcome = this.webhooks.attempt(id, &delivery, &target).await;
-            let counter = match outcome {
-                AttemptOutcome::Delivered(_) => &this.counters.delivered,
-                _ => &this.counters.failed,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
-            this.record(tenant, Attempt { id, number: delivery.attempts + 1, outcome }).await;
-            drop(permit);
-        });
+        let outcome = self.webhooks.attempt(id, &delivery, &target).await;
+        let counter = match outcome {
+            AttemptOutcome::Delivered(_) => &self.counters.delivered,
+            _ => &self.counters.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.record(tenant, Attempt { id, number: delivery.attempts + 1, outcome }).await;
+        drop(permit);
     }
 
     /// Records the outcome of an attempt, for as long as this node leads. Repeats count once. If
@@ -183,8 +182,4 @@ impl Sender {
             tokio::time::sleep(RECORD_PAUSE).await;
         }
     }
-}
-
-fn is_due(delivery: &Delivery, now: Timestamp) -> bool {
-    matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now)
 }

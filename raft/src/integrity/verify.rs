@@ -64,32 +64,21 @@ impl Operator<'_> {
 
     async fn hash_of(&self, member: &MemberStatus, mark: u64, until: Instant) -> Option<Hash> {
         let local = &self.shared.local;
-        let status = match member.node == local.node {
-            true => hash_status(local, mark, until).await,
-            false => self.remote_hash_status(member, mark, until).await,
-        };
-        match status {
-            HashStatus::Ready(hash) => Some(hash),
-            HashStatus::Pending | HashStatus::Skipped => None,
+        if member.node == local.node {
+            let status = hash_status(local, mark, until).await;
+            return if let HashStatus::Ready(hash) = status { Some(hash) } else { None };
         }
-    }
-
-    async fn remote_hash_status(
-        &self,
-        member: &MemberStatus,
-        mark: u64,
-        until: Instant,
-    ) -> HashStatus {
         let mut failures = 0;
         while Instant::now() < until && failures < FAILURES_MAX {
             match self.call(member, Rpc::StateHash(mark)).await {
+                Some(RpcResponse::StateHash(HashStatus::Ready(hash))) => return Some(hash),
+                Some(RpcResponse::StateHash(HashStatus::Skipped)) => return None,
                 Some(RpcResponse::StateHash(HashStatus::Pending)) => failures = 0,
-                Some(RpcResponse::StateHash(status)) => return status,
                 _ => failures += 1,
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        HashStatus::Pending
+        None
     }
 
     async fn quarantine_member(&self, member: &MemberStatus, mark: u64, majority: Hash) -> bool {

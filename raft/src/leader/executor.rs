@@ -200,7 +200,12 @@ impl Executor {
         term.counter += 1;
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));
-        self.shared.count_batch(commands, bytes.len());
+        {
+            let mut totals = self.shared.totals();
+            totals.batches += 1;
+            totals.batch_bytes += bytes.len() as u64;
+            totals.batch_commands += commands as u64;
+        }
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
         let write = self.shared.raft.write(Payload(bytes)).with_leader(term.term);

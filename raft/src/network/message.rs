@@ -275,11 +275,6 @@ impl From<&TransferLeaderRequest<TypeConfig>> for Rpc {
 }
 
 impl SnapshotRpc {
-    pub(crate) fn new(vote: VoteRecord, meta: &SnapshotMeta, files: Vec<(String, u64)>) -> Self {
-        let last = meta.last_log_id.map(LogIdRecord::from);
-        Self { vote, last, membership: (&meta.last_membership).into(), files }
-    }
-
     pub(crate) fn meta(&self) -> storage::Result<SnapshotMeta> {
         Ok(SnapshotMeta {
             last_log_id: self.last.map(LogId::from),
