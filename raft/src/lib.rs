@@ -35,7 +35,7 @@ mod types;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -141,7 +141,18 @@ pub fn start(
     let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
-    let raft = start_raft(&runtime, config, &peers, log_store, state_machine)?;
+    let network = Network { peers: Arc::clone(&peers), raft: Arc::default() };
+    let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
+    // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
+    let raft =
+        futures::executor::block_on(runtime.spawn(async move {
+            Raft::new(node, config, network, log_store, state_machine).await
+        }));
+    // The fault latch has the storage error, which openraft's own error only repeats.
+    let raft = raft.expect("the start of raft does not panic").map_err(|fatal| {
+        StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
+    })?;
+    started_raft.get_or_init(|| raft.clone());
     let shared = Arc::new(Shared::new(raft, peers, log, applied, settings.election_max));
     for task in [
         Executor { shared: Arc::clone(&shared) }.run().boxed(),
@@ -153,29 +164,6 @@ pub fn start(
         spawn(&runtime, local.fault.clone(), task);
     }
     Ok(Handle::running(shared, runtime))
-}
-
-fn start_raft(
-    runtime: &Runtime,
-    config: Arc<Config>,
-    peers: &Arc<Peers>,
-    log_store: LogStore,
-    state_machine: StateMachine,
-) -> Result<Raft, StartError> {
-    let network = Network { peers: Arc::clone(peers), raft: Arc::new(OnceLock::new()) };
-    let (node, started_raft) = (peers.local.node, Arc::clone(&network.raft));
-    // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
-    let raft =
-        futures::executor::block_on(runtime.spawn(async move {
-            Raft::new(node, config, network, log_store, state_machine).await
-        }));
-    let raft = raft.expect("the start of raft does not panic");
-    // The fault latch has the storage error, which openraft's own error only repeats.
-    let raft = raft.map_err(|fatal| {
-        StartError::Raft(peers.local.fault.cause().unwrap_or_else(|| fatal.to_string()))
-    })?;
-    started_raft.get_or_init(|| raft.clone());
-    Ok(raft)
 }
 
 /// Serves the routes of the peer listener. Its end is a fault of the node.

@@ -64,6 +64,48 @@ impl Webhooks {
         let retries = config.retry_seconds.clone();
         Ok(Self { policy, sealer, client, plain_client, retries })
     }
+
+    /// Makes an attempt and returns its outcome.
+    pub(super) async fn attempt(
+        &self,
+        id: DeliveryId,
+        delivery: &Delivery,
+        target: &Target,
+    ) -> AttemptOutcome {
+        if !target.is_enabled {
+            return AttemptOutcome::Disabled;
+        }
+        let failures = delivery.attempts.saturating_sub(delivery.attempts_before) as usize;
+        let pause = self.retries.get(failures).copied();
+        match self.send(id, delivery, target).await {
+            Ok((status, _)) if status.is_success() => AttemptOutcome::Delivered(status.as_u16()),
+            Ok((StatusCode::GONE, _)) => AttemptOutcome::Gone(target.changed_at),
+            Ok((status, retry_after)) => failed(status.to_string(), pause, retry_after),
+            Err(reason) => failed(reason, pause, None),
+        }
+    }
+
+    /// Sends a request. Returns the status and the `Retry-After` of the response, or the reason
+    /// of the failure.
+    async fn send(
+        &self,
+        id: DeliveryId,
+        delivery: &Delivery,
+        target: &Target,
+    ) -> Result<(StatusCode, Option<Duration>), String> {
+        // Also here: the resolver is not called for IP addresses in URLs.
+        let url = self.policy.check(&target.url)?;
+        let open = |sealed| self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
+        let secrets: Option<Vec<String>> = target.secrets.iter().map(open).collect();
+        let secrets = secrets.ok_or("the secret was sealed with another key than webhooks.key")?;
+        let now = SystemTime::now();
+        let message = Message::new(id, delivery, &secrets, now);
+        let client = if url.scheme() == "https" { &self.client } else { &self.plain_client };
+        let request = client.post(url).headers(message.headers).body(message.body);
+        // The body of the response is not needed, and not read.
+        let response = request.send().await.map_err(|error| reason(&error))?;
+        Ok((response.status(), retry_after(response.headers(), now)))
+    }
 }
 
 fn authority(path: &Path) -> Result<Vec<Certificate>, String> {
@@ -114,50 +156,6 @@ impl Target {
         let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
         let secrets = secret.into_iter().chain(retiring).collect();
         Some(Self { is_enabled, url, host, secrets, changed_at })
-    }
-}
-
-impl Webhooks {
-    /// Makes an attempt and returns its outcome.
-    pub(super) async fn attempt(
-        &self,
-        id: DeliveryId,
-        delivery: &Delivery,
-        target: &Target,
-    ) -> AttemptOutcome {
-        if !target.is_enabled {
-            return AttemptOutcome::Disabled;
-        }
-        let failures = delivery.attempts.saturating_sub(delivery.attempts_before) as usize;
-        let pause = self.retries.get(failures).copied();
-        match self.send(id, delivery, target).await {
-            Ok((status, _)) if status.is_success() => AttemptOutcome::Delivered(status.as_u16()),
-            Ok((StatusCode::GONE, _)) => AttemptOutcome::Gone(target.changed_at),
-            Ok((status, retry_after)) => failed(status.to_string(), pause, retry_after),
-            Err(reason) => failed(reason, pause, None),
-        }
-    }
-
-    /// Sends a request. Returns the status and the `Retry-After` of the response, or the reason
-    /// of the failure.
-    async fn send(
-        &self,
-        id: DeliveryId,
-        delivery: &Delivery,
-        target: &Target,
-    ) -> Result<(StatusCode, Option<Duration>), String> {
-        // Also here: the resolver is not called for IP addresses in URLs.
-        let url = self.policy.check(&target.url)?;
-        let open = |sealed| self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
-        let secrets: Option<Vec<String>> = target.secrets.iter().map(open).collect();
-        let secrets = secrets.ok_or("the secret was sealed with another key than webhooks.key")?;
-        let now = SystemTime::now();
-        let message = Message::new(id, delivery, &secrets, now);
-        let client = if url.scheme() == "https" { &self.client } else { &self.plain_client };
-        let request = client.post(url).headers(message.headers).body(message.body);
-        // The body of the response is not needed, and not read.
-        let response = request.send().await.map_err(|error| reason(&error))?;
-        Ok((response.status(), retry_after(response.headers(), now)))
     }
 }
 

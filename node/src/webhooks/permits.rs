@@ -35,8 +35,8 @@ struct Taken {
 /// A taken permit; dropping it frees it.
 pub(super) struct Permit {
     permits: Arc<HostPermits>,
-    tenant: TenantId,
-    id: DeliveryId,
+    pub(super) tenant: TenantId,
+    pub(super) id: DeliveryId,
     host: String,
 }
 

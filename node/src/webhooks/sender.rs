@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use raft::Handle;
-use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
+use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::id::{TenantId, Timestamp};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
@@ -140,21 +140,14 @@ impl Sender {
             let delivery = self.reader.delivery(tenant, id)?;
             let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
             if let Some(delivery) = delivery.filter(is_due) {
-                tokio::spawn(self.clone().attempt(tenant, id, delivery, target.clone(), permit));
+                tokio::spawn(self.clone().attempt(delivery, target.clone(), permit));
             }
         }
         Ok(())
     }
 
-    /// Makes an attempt, and records its outcome.
-    async fn attempt(
-        self,
-        tenant: TenantId,
-        id: DeliveryId,
-        delivery: Delivery,
-        target: Target,
-        permit: Permit,
-    ) {
+    async fn attempt(self, delivery: Delivery, target: Target, permit: Permit) {
+        let Permit { tenant, id, .. } = permit;
         let outcome = self.webhooks.attempt(id, &delivery, &target).await;
         let counter = match outcome {
             AttemptOutcome::Delivered(_) => &self.counters.delivered,

@@ -39,7 +39,6 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
-use storage::model::id::Timestamp;
 use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, Room, codec, decide};
 use tokio::time::Instant;
 
@@ -126,11 +125,14 @@ impl Executor {
     /// Runs one round. Decides the same commands again while their batch turns out stale. An
     /// error means that the term is over for this node; every command has been completed.
     async fn run_round(&self, term: &mut Term) -> Result<(), ()> {
+        let local = &self.shared.local;
         let mut stale = Vec::new();
         loop {
-            let now = self.next_stamp(term);
+            let own = wall_clock();
+            let median = local.contact.median(local.node, &self.shared.voters(), own);
+            let now = term.clock.stamp(own, median);
             let started_at = std::time::Instant::now();
-            let mut draft = Draft::new(&self.shared.local.reader, now);
+            let mut draft = Draft::new(&local.reader, now);
             let first = std::mem::take(&mut stale);
             // Reads the state, which blocks: raft's other tasks move to another thread.
             let decided = tokio::task::block_in_place(|| self.decide_queued(&mut draft, first))?;
@@ -148,9 +150,9 @@ impl Executor {
                         term.stamped_at = Instant::now();
                     }
                     // Since `started_at`, a quorum has confirmed this leader and its position.
-                    let index = self.shared.local.reader.position().index;
-                    self.shared.local.contact.record_commit(index, started_at, index);
-                    self.complete(decided);
+                    let index = local.reader.position().index;
+                    local.contact.record_commit(index, started_at, index);
+                    self.complete(decided, index);
                     return Ok(());
                 }
                 Ok(ApplyOutcome::Stale) => {
@@ -159,13 +161,6 @@ impl Executor {
                 Err(error) => return fail(decided, error),
             }
         }
-    }
-
-    fn next_stamp(&self, term: &mut Term) -> Timestamp {
-        let local = &self.shared.local;
-        let own = wall_clock();
-        let median = local.contact.median(local.node, &self.shared.voters(), own);
-        term.clock.stamp(own, median)
     }
 
     /// Decides commands until the batch is full: first `stale`, then the queue. A storage
@@ -232,8 +227,7 @@ impl Executor {
         }
     }
 
-    fn complete(&self, decided: Decided) {
-        let index = self.shared.local.reader.position().index;
+    fn complete(&self, decided: Decided, index: u64) {
         let accepted = decided.iter().filter(|(_, reply)| reply.is_ok()).count();
         let mut totals = self.shared.totals();
         totals.accepted += accepted as u64;
@@ -244,7 +238,6 @@ impl Executor {
         }
     }
 
-    /// Completes all queued commands with `NoLeader`.
     fn fail_queued(&self) {
         while let Some(queued) = self.shared.claim_next() {
             queued.send(Err(SubmitError::NoLeader));
