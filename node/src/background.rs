@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
-use storage::model::analytics::{Report, TenantReport};
+use storage::model::analytics::Report;
 use storage::{Action, Command, Reader, Reply};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -38,8 +38,8 @@ impl BackgroundTasks {
         boot: u64,
     ) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let reporter = Reporter { app: app.clone(), raft: raft.clone(), node, boot };
-        let report = tokio::spawn(report_task(reporter, stopped));
+        let report = Report { node, boot, number: 1, tenants: Vec::new() };
+        let report = tokio::spawn(report_task(app.clone(), raft.clone(), report, stopped));
         tokio::spawn(tick_task(raft.clone(), reader.clone()));
         tokio::spawn(expire_task(raft.clone()));
         Self { stop, report }
@@ -57,18 +57,15 @@ impl BackgroundTasks {
     }
 }
 
-/// Reports the recalls of one process.
-struct Reporter {
+/// Reports recalls at an interval, from the empty `report` on. Once `stopped`, reports all that
+/// remain, and ends.
+async fn report_task(
     app: App,
     raft: Handle,
-    node: NodeId,
-    boot: u64,
-}
-
-/// Reports recalls at an interval. Once `stopped`, reports all that remain, and ends.
-async fn report_task(reporter: Reporter, mut stopped: oneshot::Receiver<()>) {
+    mut report: Report,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let mut is_last = false;
-    let mut number = 1;
     loop {
         if !is_last {
             tokio::select! {
@@ -76,38 +73,36 @@ async fn report_task(reporter: Reporter, mut stopped: oneshot::Receiver<()>) {
                 _ = &mut stopped => is_last = true,
             }
         }
-        let tenants = reporter.app.report(is_last);
-        if tenants.is_empty() {
+        report.tenants = app.report(is_last);
+        if report.tenants.is_empty() {
             if is_last {
                 return;
             }
             continue;
         }
-        if let Err(SubmitError::Quarantined) = reporter.submit(number, tenants).await {
+        if let Err(SubmitError::Quarantined) = submit_report(&raft, &report).await {
             return;
         }
-        number += 1;
+        report.number += 1;
     }
 }
 
-impl Reporter {
-    /// Submits a report until its outcome is known. Repeats have the same number, so the report
-    /// counts once.
-    async fn submit(&self, number: u64, tenants: Vec<TenantReport>) -> Result<(), SubmitError> {
-        let report = Report { node: self.node, boot: self.boot, number, tenants };
-        loop {
-            let command = Command::background(Action::RecordReport(report.clone()));
-            match self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await {
-                Ok(Outcome { reply: Ok(_), .. }) => return Ok(()),
-                Ok(Outcome { reply: Err(rejection), .. }) => {
+/// Submits a report until its outcome is known. Repeats have the same number, so the report
+/// counts once.
+async fn submit_report(raft: &Handle, report: &Report) -> Result<(), SubmitError> {
+    loop {
+        let command = Command::background(Action::RecordReport(report.clone()));
+        match raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await {
+            Ok(Outcome { reply, .. }) => {
+                if let Err(rejection) = reply {
                     tracing::warn!(%rejection, "report rejected");
-                    return Ok(());
                 }
-                Err(SubmitError::Quarantined) => return Err(SubmitError::Quarantined),
-                Err(error) => tracing::debug!(%error, "report not submitted, retrying"),
+                return Ok(());
             }
-            tokio::time::sleep(REPORT_INTERVAL).await;
+            Err(SubmitError::Quarantined) => return Err(SubmitError::Quarantined),
+            Err(error) => tracing::debug!(%error, "report not submitted, retrying"),
         }
+        tokio::time::sleep(REPORT_INTERVAL).await;
     }
 }
 

@@ -1,12 +1,11 @@
 //! Bootstraps a cluster: its members, its first tenant, and the tenant's admin key in a file.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use api::{Embedder, random_bytes};
-use raft::{Handle, NodeId, Peer};
+use raft::Handle;
 use storage::model::cluster::{Cluster, Member};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyText, Role};
@@ -15,13 +14,14 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::embed::Pool;
+use crate::error::text;
 
 /// Name of the file with the admin key, in the data folder.
 pub(crate) const ADMIN_KEY: &str = "admin.key";
 /// Time limit of a bootstrap. All other members must start within it.
 const BOOTSTRAP_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates the cluster of the configured members, unless it exists.
+/// Creates the cluster of the configured members, or of this node alone, unless it exists.
 pub(crate) async fn bootstrap_cluster(
     config: &Config,
     raft: &Handle,
@@ -29,50 +29,30 @@ pub(crate) async fn bootstrap_cluster(
     embedder: &Pool,
 ) -> Result<(), String> {
     let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
-    let members = members(config);
-    raft::bootstrap(raft, &members, deadline).await.map_err(|error| error.to_string())?;
+    let mut members = config.cluster.members.clone();
+    if members.is_empty() {
+        members.insert(config.node.id, config.peer.advertised_address());
+    }
+    raft::bootstrap(raft, &members, deadline).await.map_err(text)?;
     // The state is complete only once all acknowledged entries are applied.
     while let Err(error) = raft.read_index(deadline).await {
         if Instant::now() >= deadline {
             return Err(format!("cannot bootstrap the cluster: {error}"));
         }
     }
-    if reader.cluster().map_err(|error| error.to_string())?.is_some() {
+    if reader.cluster().map_err(text)?.is_some() {
         return Ok(());
     }
-    let founders =
-        raft::founders(raft, &members, deadline).await.map_err(|error| error.to_string())?;
+    let founders = raft::founders(raft, &members, deadline).await.map_err(text)?;
     let cluster = Cluster {
         id: random_bytes(),
-        members: founders
-            .into_iter()
-            .map(|(node, incarnation)| Member::new(node, incarnation))
-            .collect(),
+        members: founders.into_iter().map(|(node, of)| Member::new(node, of)).collect(),
         model: embedder.model().clone(),
     };
-    create_first_tenant(config, raft, cluster, deadline).await
-}
-
-/// The configured members; this node alone, if none are configured.
-fn members(config: &Config) -> BTreeMap<NodeId, Peer> {
-    let configured = &config.cluster.members;
-    if configured.is_empty() {
-        let address = config.peer.advertised_address();
-        return BTreeMap::from([(config.node.id, Peer { address })]);
-    }
-    configured.iter().map(|(node, address)| (*node, Peer { address: address.clone() })).collect()
-}
-
-/// Submits the cluster and its first tenant. The admin key is on disk before it is in the log:
-/// after a crash in between, the next start uses the same key.
-async fn create_first_tenant(
-    config: &Config,
-    raft: &Handle,
-    cluster: Cluster,
-    deadline: Instant,
-) -> Result<(), String> {
-    let key = admin_key(&config.node.data.join(ADMIN_KEY))
-        .map_err(|error| format!("admin key: {error}"))?;
+    // The admin key is on disk before it is in the log: after a crash in between, the next start
+    // uses the same key.
+    let path = config.node.data.join(ADMIN_KEY);
+    let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
     let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
     let key = ApiKey {
         name: "admin".into(),
@@ -85,23 +65,22 @@ async fn create_first_tenant(
     };
     let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };
     let command = Command { tenant: None, actor: None, receipt: None, action };
-    let outcome = raft.submit(command, deadline).await.map_err(|error| error.to_string())?;
-    outcome.reply.map(drop).map_err(|rejection| rejection.to_string())
+    let outcome = raft.submit(command, deadline).await.map_err(text)?;
+    outcome.reply.map(drop).map_err(text)
 }
 
 /// Reads the key in the file at `path`. Without a file, creates a key and the file.
 fn admin_key(path: &Path) -> Result<KeyText, String> {
     match std::fs::read_to_string(path) {
-        Ok(text) => {
-            KeyText::parse(text.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
+        Ok(line) => {
+            KeyText::parse(line.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = KeyText::from_random(random_bytes());
-            let text = format!("{}\n", key.as_str());
-            storage::file::replace_secret(path, text.as_bytes())
-                .map_err(|error| error.to_string())?;
+            let line = format!("{}\n", key.as_str());
+            storage::file::replace_secret(path, line.as_bytes()).map_err(text)?;
             Ok(key)
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(text(error)),
     }
 }

@@ -9,26 +9,8 @@ use rcgen::{
 };
 use storage::file::{replace, replace_secret};
 
+use crate::error::{cannot, unusable};
 use crate::webhooks::new_cluster_key;
-
-/// Why certificates cannot be created.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CertificateError {
-    /// The key of the authority is missing or unreadable.
-    #[error("cannot use {path}: {reason}")]
-    AuthorityKey {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A certificate cannot be generated.
-    #[error("cannot create certificates: {0}")]
-    Generate(#[from] rcgen::Error),
-    /// A file cannot be written.
-    #[error("cannot write certificates: {0}")]
-    Write(#[from] storage::Error),
-}
 
 /// A folder with an authority and the certificates that it signed. It contains the authority's
 /// private key: only operators should have access to the folder.
@@ -44,24 +26,23 @@ pub(crate) struct NodeFiles {
 
 impl Certificates {
     /// Opens the authority in `folder`. Creates it, and the cluster key, if they are missing.
-    pub(crate) fn in_folder(folder: &Path) -> Result<Self, CertificateError> {
+    pub(crate) fn in_folder(folder: &Path) -> Result<Self, String> {
         let certificates = Self { folder: folder.to_owned() };
+        let write_error = cannot("write certificates");
         let has_authority = certificates.authority().exists();
         if has_authority && !certificates.authority_key().exists() {
-            return Err(CertificateError::AuthorityKey {
-                path: certificates.authority_key(),
-                reason: "it is missing, but its ca.pem exists: bring it back".into(),
-            });
+            let reason = "it is missing, but its ca.pem exists: bring it back";
+            return Err(unusable(&certificates.authority_key())(reason));
         }
         if !has_authority {
-            let key = KeyPair::generate()?;
-            let authority = authority_params()?.self_signed(&key)?;
+            let (authority, key) = new_authority().map_err(cannot("create certificates"))?;
             // The certificate is last: its existence implies that of the key.
-            replace_secret(&certificates.authority_key(), key.serialize_pem().as_bytes())?;
-            replace(&certificates.authority(), authority.pem().as_bytes())?;
+            replace_secret(&certificates.authority_key(), key.as_bytes()).map_err(&write_error)?;
+            replace(&certificates.authority(), authority.as_bytes()).map_err(&write_error)?;
         }
         if !certificates.cluster_key().exists() {
-            replace_secret(&certificates.cluster_key(), new_cluster_key().as_bytes())?;
+            replace_secret(&certificates.cluster_key(), new_cluster_key().as_bytes())
+                .map_err(&write_error)?;
         }
         Ok(certificates)
     }
@@ -92,31 +73,26 @@ impl Certificates {
 
     /// The certificate of a node for `hosts` (names and addresses), for clients and for other
     /// nodes. Creates it if it is missing.
-    pub(crate) fn of_node(
-        &self,
-        node: u64,
-        hosts: &[String],
-    ) -> Result<NodeFiles, CertificateError> {
+    pub(crate) fn of_node(&self, node: u64, hosts: &[String]) -> Result<NodeFiles, String> {
         let files = self.files(node);
         if self.has(node) {
             return Ok(files);
         }
         let path = self.authority_key();
-        let authority_key = std::fs::read_to_string(&path)
-            .map_err(|error| CertificateError::AuthorityKey { path, reason: error.to_string() })?;
-        let issuer = Issuer::new(authority_params()?, KeyPair::from_pem(&authority_key)?);
-        let mut params = CertificateParams::new(hosts)?;
-        params.distinguished_name.push(DnType::CommonName, format!("hearth node {node}"));
-        params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &issuer)?;
-        replace(&files.certificate, certificate.pem().as_bytes())?;
-        replace_secret(&files.key, key.serialize_pem().as_bytes())?;
+        let authority_key = std::fs::read_to_string(&path).map_err(unusable(&path))?;
+        let (certificate, key) =
+            new_certificate(&authority_key, node, hosts).map_err(cannot("create certificates"))?;
+        let write_error = cannot("write certificates");
+        replace(&files.certificate, certificate.as_bytes()).map_err(&write_error)?;
+        replace_secret(&files.key, key.as_bytes()).map_err(&write_error)?;
         Ok(files)
     }
+}
+
+/// A new authority: its certificate and its key as PEM texts.
+fn new_authority() -> Result<(String, String), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    Ok((authority_params()?.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
 fn authority_params() -> Result<CertificateParams, rcgen::Error> {
@@ -125,4 +101,21 @@ fn authority_params() -> Result<CertificateParams, rcgen::Error> {
     params.distinguished_name.push(DnType::CommonName, "Hearth cluster CA");
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
+}
+
+/// A new certificate of a node and its key as PEM texts.
+fn new_certificate(
+    authority_key: &str,
+    node: u64,
+    hosts: &[String],
+) -> Result<(String, String), rcgen::Error> {
+    let issuer = Issuer::new(authority_params()?, KeyPair::from_pem(authority_key)?);
+    let mut params = CertificateParams::new(hosts)?;
+    params.distinguished_name.push(DnType::CommonName, format!("hearth node {node}"));
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate()?;
+    Ok((params.signed_by(&key, &issuer)?.pem(), key.serialize_pem()))
 }

@@ -59,13 +59,10 @@ pub(crate) struct Bounded<A> {
 }
 
 impl<A> Bounded<A> {
-    pub(crate) fn new(inner: A, connections: u64) -> Self {
-        Self { inner, free: Arc::new(Semaphore::new(connections as usize)), failures: None }
-    }
-
-    /// Logs each reason of failed handshakes once.
-    pub(crate) fn with_failure_log(self) -> Self {
-        Self { failures: Some(Arc::default()), ..self }
+    /// `logs_failures` logs each reason of failed handshakes once.
+    pub(crate) fn new(inner: A, connections: u64, logs_failures: bool) -> Self {
+        let failures = logs_failures.then(Arc::default);
+        Self { inner, free: Arc::new(Semaphore::new(connections as usize)), failures }
     }
 }
 

@@ -1,16 +1,21 @@
-//! Opens the engine of a node: its data folder, and Raft over it.
+//! Opens the engine of a node: its data folder, and Raft over it. Checks that the configured
+//! embedding model is the one that embedded the stored memories: vectors of different models
+//! cannot be compared.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft::{
-    DataFolder, Fault, Handle, LogCompaction, Settings, StartError, SystemClock, Transport,
-};
-use storage::{Flusher, Options, Reader};
+use api::Embedder;
+use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
+use storage::{Flusher, Options, Reader, View};
 
 use crate::config::Config;
-use crate::error::{ServeError, start_error, storage_error};
+use crate::embed::Pool;
+use crate::error::{storage_error, text};
 use crate::identity::Identity;
+
+/// How often a node outside a cluster checks whether it has joined one.
+const JOINED_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The storage and Raft of a running node.
 pub(crate) struct Engine {
@@ -24,32 +29,16 @@ pub(crate) struct Engine {
 pub(crate) fn open(
     config: &Config,
     identity: &Identity,
-    transport: Transport,
+    tls: &PeerTls,
+    serve: Serve,
     boot: u64,
-) -> Result<Engine, ServeError> {
+) -> Result<Engine, String> {
     let data = &config.node.data;
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
-    let (writer, reader, log) =
-        storage::open(data, options).map_err(|error| storage_error(data, &error))?;
+    let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
     let flusher = writer.flusher();
-    let fault = Fault::default();
-    let settings = settings(config, identity, boot);
-    let (folder, clock) = (DataFolder { path: data, writer, log }, Arc::new(SystemClock));
-    match raft::start(&settings, transport, folder, clock, fault.clone()) {
-        Ok(raft) => Ok(Engine { reader, flusher, raft }),
-        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
-            tracing::error!(%reason, "quarantined");
-            let raft = Handle::quarantined(config.node.id, reason.to_string(), fault);
-            Ok(Engine { reader, flusher, raft })
-        }
-        Err(StartError::Storage(error)) => Err(storage_error(data, &error)),
-        Err(error) => Err(start_error(error)),
-    }
-}
-
-fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {
     let (timing, compaction) = (&config.raft, &config.log_compaction);
-    Settings {
+    let settings = Settings {
         node: config.node.id,
         incarnation: identity.incarnation.into_bytes(),
         boot,
@@ -63,5 +52,43 @@ fn settings(config: &Config, identity: &Identity, boot: u64) -> Settings {
             follower_timeout: Duration::from_secs(compaction.follower_timeout_seconds),
         },
         verify_interval: Duration::from_secs(timing.verify_seconds),
+    };
+    let raft = match raft::start(&settings, tls, serve, data, writer, log) {
+        Ok(raft) => raft,
+        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
+            tracing::error!(%reason, "quarantined");
+            Handle::quarantined(config.node.id, reason.to_string())
+        }
+        Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
+        Err(error) => return Err(text(error)),
+    };
+    Ok(Engine { reader, flusher, raft })
+}
+
+/// Compares the model of the cluster with the configured one. A node outside a cluster has
+/// nothing to compare.
+pub(crate) fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), String> {
+    let cluster = reader.cluster().map_err(|error| format!("{error}. {}", error.advice()))?;
+    let Some(cluster) = cluster else { return Ok(()) };
+    let (stored, configured) = (&cluster.model, embedder.model());
+    if stored.id == configured.id {
+        return Ok(());
+    }
+    Err(format!(
+        "the memories were embedded by {} ({}), but {} ({}) is configured: set embedder.model back",
+        stored.name,
+        hex::encode(stored.id.0),
+        configured.name,
+        hex::encode(configured.id.0),
+    ))
+}
+
+/// Checks the model once the node has joined a cluster. Stops the node if it differs.
+pub(crate) async fn model_check_task(raft: Handle, reader: Reader, embedder: Arc<Pool>) {
+    while matches!(reader.cluster(), Ok(None)) {
+        tokio::time::sleep(JOINED_INTERVAL).await;
+    }
+    if let Err(error) = check_model(&reader, &embedder) {
+        raft.fault().report(&error);
     }
 }

@@ -3,13 +3,15 @@
 //! The file is written once. Without it, a folder could be opened with the id of another node,
 //! and that id would vote twice.
 
-use std::fs::{self, DirBuilder};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::error::text;
 
 /// Name of the file in the data folder.
 const FILE: &str = "identity.toml";
@@ -28,13 +30,18 @@ pub(crate) struct Identity {
 /// created, readable by its owner only; a missing identity is created too.
 pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
     let unusable = |error: io::Error| format!("cannot prepare {}: {error}", data.display());
-    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(unusable)?;
+    create_private_folder(data).map_err(unusable)?;
     let path = data.join(FILE);
-    let identity = match fs::read_to_string(&path) {
-        Ok(text) => {
-            toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?
+    let identity = match std::fs::read_to_string(&path) {
+        Ok(toml) => {
+            toml::from_str(&toml).map_err(|error| format!("{}: {error}", path.display()))?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(&path, node)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let identity = Identity { node, incarnation: Uuid::new_v4() };
+            let toml = toml::to_string(&identity).map_err(text)?;
+            storage::file::replace(&path, toml.as_bytes()).map_err(text)?;
+            identity
+        }
         Err(error) => return Err(unusable(error)),
     };
     if identity.node != node {
@@ -47,9 +54,7 @@ pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
     Ok(identity)
 }
 
-fn create(path: &Path, node: u64) -> Result<Identity, String> {
-    let identity = Identity { node, incarnation: Uuid::new_v4() };
-    let text = toml::to_string(&identity).map_err(|error| error.to_string())?;
-    storage::file::replace(path, text.as_bytes()).map_err(|error| error.to_string())?;
-    Ok(identity)
+/// Creates a folder, and its parents, that only its owner may read.
+pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

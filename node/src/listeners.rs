@@ -18,7 +18,6 @@ use raft::{Fault, Serve, WINDOW_BYTES};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use rustls::ServerConfig;
 
-use crate::config::Config;
 use crate::connections::{Bounded, connections_max};
 
 /// Time limit of a TLS handshake, of a request's headers, and of a keep-alive response.
@@ -36,30 +35,12 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of keep-alive checks on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// The bound ports of a node.
-pub(crate) struct Listeners {
-    pub(crate) public: TcpListener,
-    pub(crate) operator: TcpListener,
-    pub(crate) peer: TcpListener,
-}
-
-impl Listeners {
-    /// Binds all ports.
-    pub(crate) fn bind(config: &Config) -> Result<Self, String> {
-        Ok(Self {
-            public: listen(config.public.listen)?,
-            operator: listen(config.operator.listen)?,
-            peer: listen(config.peer.listen)?,
-        })
-    }
-}
-
 /// Binds an address. Its connections end after [`STALL_TIMEOUT`] without acknowledged data, so
 /// that clients that stop reading occupy no memory for long.
 ///
 /// Linux reports progress of a full receive window in steps of a sixteenth of the buffer. A
 /// client slower than about 13 kB/s may count as stalled.
-fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let bind = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -70,7 +51,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
 }
 
-/// Serves clients over HTTPS.
 pub(crate) fn serve_https(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -78,14 +58,13 @@ pub(crate) fn serve_https(
     handle: Handle<SocketAddr>,
     fault: Fault,
 ) -> io::Result<()> {
-    let acceptor = Bounded::new(acceptor(tls), connections_max());
+    let acceptor = Bounded::new(acceptor(tls), connections_max(), false);
     let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
     tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
     Ok(())
 }
 
-/// Serves the operator over plain HTTP.
 pub(crate) fn serve_http(
     listener: TcpListener,
     router: Router,
@@ -102,7 +81,7 @@ pub(crate) fn serve_http(
 pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
     Box::new(move |router| {
         async move {
-            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX).with_failure_log();
+            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX, true);
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server

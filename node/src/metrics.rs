@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use api::App;
 use prometheus::core::{Collector, Desc};
@@ -10,11 +11,11 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
-use storage::{GraphCounts, Reader, View};
+use storage::{GraphCounts, Reader, SearchCounters, View};
 
-use crate::{embed, webhooks};
+use crate::embed::{self, Pool};
+use crate::webhooks::{self, Sender};
 
-/// Collects the metrics of a node.
 pub(crate) struct NodeMetrics {
     app: App,
     raft: Handle,
@@ -24,9 +25,12 @@ pub(crate) struct NodeMetrics {
     descriptions: Vec<Desc>,
 }
 
-/// The values of one scrape.
 struct Snapshot<'a> {
-    node: &'a NodeMetrics,
+    app: &'a App,
+    raft: &'a Handle,
+    searches: &'a SearchCounters,
+    embedder: &'a embed::Counters,
+    webhooks: &'a webhooks::Counters,
     status: Status,
     totals: Totals,
     memories: u64,
@@ -34,30 +38,21 @@ struct Snapshot<'a> {
     outbox: Outbox,
 }
 
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-/// One metric, and how its value is read.
-struct Metric {
-    kind: Kind,
-    name: &'static str,
-    help: &'static str,
-    value: fn(&Snapshot<'_>) -> f64,
-}
+/// Name and help text of a metric, and how its value is read. A metric whose name ends with
+/// `_total` is a counter; any other is a gauge.
+type Metric<V> = (&'static str, &'static str, fn(&Snapshot<'_>) -> V);
 
 impl NodeMetrics {
     pub(crate) fn new(
         app: &App,
         raft: &Handle,
         reader: &Reader,
-        embedder: Arc<embed::Counters>,
-        webhooks: Arc<webhooks::Counters>,
+        embedder: &Pool,
+        webhooks: &Sender,
     ) -> Self {
-        let descriptions = METRICS.iter().map(Metric::description).collect();
+        let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
-        Self { app, raft, reader, embedder, webhooks, descriptions }
+        Self { app, raft, reader, embedder, webhooks, descriptions: descriptions() }
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
@@ -65,7 +60,11 @@ impl NodeMetrics {
         let graphs = tenants.iter().map(|tenant| self.reader.graph_counts(*tenant));
         let outboxes = tenants.iter().filter_map(|tenant| self.reader.outbox(*tenant).ok());
         Snapshot {
-            node: self,
+            app: &self.app,
+            raft: &self.raft,
+            searches: self.reader.searches(),
+            embedder: &self.embedder,
+            webhooks: &self.webhooks,
             status: self.raft.status(),
             totals: self.raft.totals(),
             memories: tenants.iter().map(|tenant| self.reader.counts(*tenant).memories).sum(),
@@ -82,154 +81,125 @@ impl Collector for NodeMetrics {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let snapshot = self.snapshot();
-        METRICS.iter().flat_map(|metric| metric.collect(&snapshot)).collect()
+        let integers =
+            METRICS.iter().map(|(name, help, value)| (name, help, value(&snapshot) as f64));
+        let seconds = SECONDS.iter().map(|(name, help, value)| (name, help, value(&snapshot)));
+        integers.chain(seconds).flat_map(|(name, help, value)| family(name, help, value)).collect()
     }
 }
 
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&Snapshot<'_>) -> f64,
-) -> Metric {
-    Metric { kind: Kind::Counter, name, help, value }
+fn descriptions() -> Vec<Desc> {
+    let integers = METRICS.iter().map(|(name, help, _)| (name, help));
+    let all = integers.chain(SECONDS.iter().map(|(name, help, _)| (name, help)));
+    let description = |(name, help): (&&str, &&str)| {
+        Desc::new((*name).into(), (*help).into(), Vec::new(), HashMap::new())
+    };
+    all.map(description).collect::<Result<_, _>>().expect("the names are valid")
 }
 
-const fn gauge(name: &'static str, help: &'static str, value: fn(&Snapshot<'_>) -> f64) -> Metric {
-    Metric { kind: Kind::Gauge, name, help, value }
-}
-
-impl Metric {
-    fn description(&self) -> Desc {
-        Desc::new(self.name.into(), self.help.into(), Vec::new(), HashMap::new())
-            .expect("the name is valid")
-    }
-
-    fn collect(&self, snapshot: &Snapshot<'_>) -> Vec<MetricFamily> {
-        let (options, value) = (Opts::new(self.name, self.help), (self.value)(snapshot));
-        match self.kind {
-            Kind::Counter => {
-                let counter = Counter::with_opts(options).expect("the name is valid");
-                counter.inc_by(value);
-                counter.collect()
-            }
-            Kind::Gauge => {
-                let gauge = Gauge::with_opts(options).expect("the name is valid");
-                gauge.set(value);
-                gauge.collect()
-            }
-        }
+fn family(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
+    let options = Opts::new(name, help);
+    if name.ends_with("_total") {
+        let counter = Counter::with_opts(options).expect("the name is valid");
+        counter.inc_by(value);
+        counter.collect()
+    } else {
+        let gauge = Gauge::with_opts(options).expect("the name is valid");
+        gauge.set(value);
+        gauge.collect()
     }
 }
 
-fn flag(is_set: bool) -> f64 {
-    f64::from(u8::from(is_set))
-}
-
-fn staleness_seconds(raft: &Handle) -> f64 {
-    raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
-}
-
-const METRICS: [Metric; 37] = [
-    gauge("hearth_has_leader", "1 if this node is or follows a leader, else 0.", |s| {
-        flag(s.status.leader.is_some())
-    }),
-    gauge("hearth_is_leader", "1 if this node is the leader, else 0.", |s| {
-        flag(s.status.role == "leader")
-    }),
-    gauge("hearth_quarantined", "1 if this node is quarantined, else 0.", |s| {
-        flag(s.status.quarantine.is_some())
-    }),
-    gauge("hearth_raft_term", "Current Raft term.", |s| s.status.term as f64),
-    gauge("hearth_raft_last_log_index", "Index of the last log entry.", |s| {
-        s.status.last_log_index as f64
-    }),
-    gauge("hearth_raft_commit_index", "Index of the last committed log entry.", |s| {
-        s.status.commit_index as f64
-    }),
-    gauge("hearth_raft_applied_index", "Index of the last applied log entry.", |s| {
-        s.status.applied_index as f64
-    }),
-    gauge(
-        "hearth_raft_snapshot_index",
-        "Index of the last log entry whose effect is durable without the log.",
-        |s| s.status.snapshot_index as f64,
-    ),
-    gauge("hearth_raft_purged_index", "Index of the last log entry removed by compaction.", |s| {
-        s.status.purged_index as f64
-    }),
-    gauge(
+/// Metrics in seconds.
+const SECONDS: [Metric<f64>; 2] = [
+    (
         "hearth_staleness_seconds",
         "Upper bound of the age of the state that this node serves.",
-        |s| staleness_seconds(&s.node.raft),
+        |s| s.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64()),
     ),
-    gauge("hearth_executor_queue", "Commands in the queue of the executor.", |s| {
-        s.status.queued as f64
+    ("hearth_embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
+        s.embedder.micros.load(Relaxed) as f64 / 1e6
     }),
-    counter("hearth_executor_batches_total", "Batches written to the log.", |s| {
-        s.totals.batches as f64
+];
+
+/// All other metrics.
+const METRICS: [Metric<u64>; 35] = [
+    ("hearth_has_leader", "1 if this node is or follows a leader, else 0.", |s| {
+        u64::from(s.status.leader.is_some())
     }),
-    counter("hearth_executor_batch_bytes_total", "Bytes of the batches written.", |s| {
-        s.totals.batch_bytes as f64
+    ("hearth_is_leader", "1 if this node is the leader, else 0.", |s| {
+        u64::from(s.status.role == "leader")
     }),
-    counter("hearth_executor_batch_commands_total", "Commands in the batches written.", |s| {
-        s.totals.batch_commands as f64
+    ("hearth_quarantined", "1 if this node is quarantined, else 0.", |s| {
+        u64::from(s.status.quarantine.is_some())
     }),
-    counter("hearth_executor_accepted_total", "Commands executed.", |s| s.totals.accepted as f64),
-    counter("hearth_executor_rejected_total", "Commands rejected by a rule.", |s| {
-        s.totals.rejected as f64
+    ("hearth_raft_term", "Current Raft term.", |s| s.status.term),
+    ("hearth_raft_last_log_index", "Index of the last log entry.", |s| s.status.last_log_index),
+    ("hearth_raft_commit_index", "Index of the last committed log entry.", |s| {
+        s.status.commit_index
     }),
-    counter("hearth_executor_busy_total", "Commands rejected because the queue was full.", |s| {
-        s.totals.busy as f64
+    ("hearth_raft_applied_index", "Index of the last applied log entry.", |s| {
+        s.status.applied_index
     }),
-    counter("hearth_forwarded_total", "Commands forwarded to the leader.", |s| {
-        s.totals.forwarded as f64
+    (
+        "hearth_raft_snapshot_index",
+        "Index of the last log entry whose effect is durable without the log.",
+        |s| s.status.snapshot_index,
+    ),
+    ("hearth_raft_purged_index", "Index of the last log entry removed by compaction.", |s| {
+        s.status.purged_index
     }),
-    counter("hearth_log_wal_syncs_total", "Syncs of the log to disk.", |s| {
-        s.totals.wal_syncs as f64
+    ("hearth_executor_queue", "Commands in the queue of the executor.", |s| s.status.queued as u64),
+    ("hearth_executor_batches_total", "Batches written to the log.", |s| s.totals.batches),
+    ("hearth_executor_batch_bytes_total", "Bytes of the batches written.", |s| {
+        s.totals.batch_bytes
     }),
-    gauge("hearth_log_bytes", "Approximate size of the log in bytes.", |s| {
-        s.totals.log_bytes as f64
+    ("hearth_executor_batch_commands_total", "Commands in the batches written.", |s| {
+        s.totals.batch_commands
     }),
-    counter("hearth_recalls_dropped_total", "Recalls lost because the report was full.", |s| {
-        s.node.app.recalls_dropped() as f64
+    ("hearth_executor_accepted_total", "Commands executed.", |s| s.totals.accepted),
+    ("hearth_executor_rejected_total", "Commands rejected by a rule.", |s| s.totals.rejected),
+    ("hearth_executor_busy_total", "Commands rejected because the queue was full.", |s| {
+        s.totals.busy
     }),
-    gauge("hearth_event_streams", "Open event streams.", |s| s.node.app.streams_open() as f64),
-    gauge("hearth_memories", "Memories of all tenants.", |s| s.memories as f64),
-    counter("hearth_searches_exact_total", "Vector searches that scored all candidates.", |s| {
-        s.node.reader.searches().exact() as f64
+    ("hearth_forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
+    ("hearth_log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
+    ("hearth_log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
+    ("hearth_recalls_dropped_total", "Recalls lost because the report was full.", |s| {
+        s.app.recalls_dropped()
     }),
-    counter("hearth_searches_graph_total", "Vector searches through an HNSW graph.", |s| {
-        s.node.reader.searches().by_graph() as f64
+    ("hearth_event_streams", "Open event streams.", |s| s.app.streams_open() as u64),
+    ("hearth_memories", "Memories of all tenants.", |s| s.memories),
+    ("hearth_searches_exact_total", "Vector searches that scored all candidates.", |s| {
+        s.searches.exact()
     }),
-    gauge("hearth_graph_held", "Memories in HNSW graphs.", |s| s.graphs.held as f64),
-    gauge("hearth_graph_missing", "Memories not yet in an HNSW graph.", |s| {
-        s.graphs.missing as f64
+    ("hearth_searches_graph_total", "Vector searches through an HNSW graph.", |s| {
+        s.searches.by_graph()
     }),
-    gauge("hearth_graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| {
-        s.graphs.lost as f64
+    ("hearth_graph_held", "Memories in HNSW graphs.", |s| s.graphs.held),
+    ("hearth_graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
+    ("hearth_graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| {
+        s.graphs.lost
     }),
-    counter("hearth_embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts() as f64),
-    counter("hearth_embedder_cached_total", "Texts whose vector was cached.", |s| {
-        s.node.embedder.cached() as f64
+    ("hearth_embedder_texts_total", "Texts embedded.", |s| s.embedder.texts.load(Relaxed)),
+    ("hearth_embedder_cached_total", "Texts whose vector was cached.", |s| {
+        s.embedder.cached.load(Relaxed)
     }),
-    counter("hearth_embedder_busy_total", "Texts rejected because the queue was full.", |s| {
-        s.node.embedder.busy() as f64
+    ("hearth_embedder_busy_total", "Texts rejected because the queue was full.", |s| {
+        s.embedder.busy.load(Relaxed)
     }),
-    counter("hearth_embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
-        s.node.embedder.seconds()
-    }),
-    gauge("hearth_webhooks_pending", "Pending deliveries.", |s| s.outbox.pending as f64),
-    gauge("hearth_webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters as f64),
-    counter(
+    ("hearth_webhooks_pending", "Pending deliveries.", |s| s.outbox.pending),
+    ("hearth_webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters),
+    (
         "hearth_webhooks_dropped_total",
         "Firings without a delivery because too many were pending.",
-        |s| s.outbox.dropped as f64,
+        |s| s.outbox.dropped,
     ),
-    counter("hearth_webhooks_delivered_total", "Deliveries accepted by their receiver.", |s| {
-        s.node.webhooks.delivered() as f64
+    ("hearth_webhooks_delivered_total", "Deliveries accepted by their receiver.", |s| {
+        s.webhooks.delivered.load(Relaxed)
     }),
-    counter("hearth_webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
-        s.node.webhooks.failed() as f64
+    ("hearth_webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
+        s.webhooks.failed.load(Relaxed)
     }),
 ];
 
@@ -237,17 +207,19 @@ const METRICS: [Metric; 37] = [
 mod tests {
     use std::collections::HashSet;
 
+    use prometheus::proto::MetricType;
+
     use super::*;
 
     #[test]
     fn metrics_have_unique_conventional_names() {
         let mut names = HashSet::new();
-        for metric in &METRICS {
-            assert_eq!(metric.description().fq_name, metric.name);
-            assert!(metric.name.starts_with("hearth_") && metric.help.ends_with('.'));
-            assert!(names.insert(metric.name), "{} is a duplicate", metric.name);
-            let is_counter = matches!(metric.kind, Kind::Counter);
-            assert_eq!(metric.name.ends_with("_total"), is_counter, "{}", metric.name);
+        for Desc { fq_name, help, .. } in descriptions() {
+            assert!(fq_name.starts_with("hearth_") && help.ends_with('.'));
+            let families = family(&fq_name, &help, 1.0);
+            let is_counter = families[0].get_field_type() == MetricType::COUNTER;
+            assert_eq!(fq_name.ends_with("_total"), is_counter, "{fq_name}");
+            assert!(names.insert(fq_name.clone()), "{fq_name} is a duplicate");
         }
     }
 }

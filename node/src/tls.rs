@@ -1,31 +1,16 @@
 //! TLS of the listeners and of calls to other nodes, from PEM files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use raft::PeerTls;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 
-use crate::config::{Config, Peer, Public};
-
-/// Why TLS cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A PEM file is missing or invalid.
-    #[error("cannot use {path}: {reason}")]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The library rejects the certificate or the key, or they do not match.
-    #[error("cannot set up TLS: {0}")]
-    Setup(#[from] rustls::Error),
-}
+use crate::config::{Peer, Public};
+use crate::error::unusable;
 
 /// Installs `ring` as the cryptography provider of rustls in this process.
 pub(crate) fn install_provider() {
@@ -33,69 +18,55 @@ pub(crate) fn install_provider() {
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
-/// TLS settings of all connections of a node.
-pub(crate) struct Tls {
-    /// For clients: HTTP/2 and HTTP/1.1.
-    pub(crate) public_server: Arc<ServerConfig>,
-    /// For other nodes: HTTP/2, with a certificate of the cluster's authority.
-    pub(crate) peer_server: Arc<ServerConfig>,
-    /// To other nodes.
-    pub(crate) peer_client: PeerTls,
-}
-
-impl Tls {
-    /// Reads the PEM files of `config`.
-    pub(crate) fn load(config: &Config) -> Result<Self, TlsError> {
-        Ok(Self {
-            public_server: public_server(&config.public)?,
-            peer_server: peer_server(&config.peer)?,
-            peer_client: peer_client(&config.peer)?,
-        })
-    }
-}
-
-fn pem_error(path: &Path, reason: &dyn std::fmt::Display) -> TlsError {
-    TlsError::Pem { path: path.to_owned(), reason: reason.to_string() }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| pem_error(path, &error))?;
+        .map_err(unusable(path))?;
     match certificates.is_empty() {
-        true => Err(pem_error(path, &"it contains no certificate")),
+        true => Err(unusable(path)("it contains no certificate")),
         false => Ok(certificates),
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| pem_error(path, &error))
+/// For clients: HTTP/2 and HTTP/1.1.
+pub(crate) fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String> {
+    let builder = ServerConfig::builder().with_no_client_auth();
+    server(builder, &config.certificate, &config.key, &[b"h2", b"http/1.1"])
 }
 
-fn public_server(config: &Public) -> Result<Arc<ServerConfig>, TlsError> {
-    let (chain, key) = (certificates(&config.certificate)?, private_key(&config.key)?);
-    let mut tls = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?;
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(tls))
-}
-
-fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, TlsError> {
+/// For other nodes: HTTP/2, with a certificate of the cluster's authority.
+pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&config.authority)? {
-        roots.add(certificate)?;
+        roots.add(certificate).map_err(setup_error)?;
     }
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
         .build()
-        .map_err(|error| pem_error(&config.authority, &error))?;
-    let (chain, key) = (certificates(&config.certificate)?, private_key(&config.key)?);
+        .map_err(unusable(&config.authority))?;
     let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
-    let mut tls = builder.with_single_cert(chain, key)?;
-    tls.alpn_protocols = vec![b"h2".to_vec()];
+    server(builder, &config.certificate, &config.key, &[b"h2"])
+}
+
+fn server(
+    builder: ConfigBuilder<ServerConfig, WantsServerCert>,
+    certificate: &Path,
+    key: &Path,
+    protocols: &[&[u8]],
+) -> Result<Arc<ServerConfig>, String> {
+    let chain = certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_file(key).map_err(unusable(key))?;
+    let mut tls = builder.with_single_cert(chain, key).map_err(setup_error)?;
+    tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(tls))
 }
 
-fn peer_client(config: &Peer) -> Result<PeerTls, TlsError> {
-    let read = |path: &Path| std::fs::read(path).map_err(|error| pem_error(path, &error));
+fn setup_error(error: rustls::Error) -> String {
+    format!("cannot set up TLS: {error}")
+}
+
+/// For calls to other nodes.
+pub(crate) fn peer_client(config: &Peer) -> Result<PeerTls, String> {
+    let read = |path: &Path| std::fs::read(path).map_err(unusable(path));
     Ok(PeerTls {
         authority: read(&config.authority)?,
         certificate: read(&config.certificate)?,

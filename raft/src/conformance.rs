@@ -9,8 +9,7 @@ use tempfile::TempDir;
 
 use crate::fault::Fault;
 use crate::log::store::LogStore;
-use crate::state_machine::StateMachine;
-use crate::state_machine::snapshot::Snapshots;
+use crate::state_machine::{Snapshots, StateMachine};
 use crate::types::TypeConfig;
 
 struct Builder;

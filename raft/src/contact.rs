@@ -245,11 +245,9 @@ mod tests {
     fn freshness_starts_when_the_commit_is_applied() {
         let contact = Contact::new(7);
         assert_eq!(contact.staleness(9), None);
-        let now = Instant::now();
-        let (early, late) =
-            (now.checked_sub(Duration::from_secs(9)), now.checked_sub(Duration::from_secs(3)));
-        contact.record_commit(5, early.unwrap(), 0);
-        contact.record_commit(8, late.unwrap(), 0);
+        let ago = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        contact.record_commit(5, ago(9), 0);
+        contact.record_commit(8, ago(3), 0);
         assert_eq!(contact.staleness(4), None, "no recorded commit is applied yet");
         assert!(contact.staleness(5).unwrap() >= Duration::from_secs(9));
         let staleness = contact.staleness(8).unwrap();
@@ -276,10 +274,7 @@ mod tests {
         let later = now + DELAY_WINDOW + Duration::from_secs(1);
         assert_eq!(delay.record(-4_000_000, later), Duration::from_secs(1));
         let much_later = later + DELAY_WINDOW + Duration::from_secs(1);
-        assert_eq!(
-            delay.record(-4_000_000, much_later),
-            Duration::ZERO,
-            "an old minimum expires after two windows"
-        );
+        // The old minimum expires after two windows.
+        assert_eq!(delay.record(-4_000_000, much_later), Duration::ZERO);
     }
 }

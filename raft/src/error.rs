@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use storage::{Rejection, Reply};
 
-use crate::log::store::BelowHighWaterMark;
-
 /// Outcome of a decided command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -35,6 +33,9 @@ pub enum SubmitError {
     Quarantined,
 }
 
+/// Result of submitting a command.
+pub type SubmitResult = Result<Outcome, SubmitError>;
+
 /// Why a linearizable read is not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
@@ -47,6 +48,20 @@ pub enum ReadError {
     /// This node is quarantined.
     #[error("this node is quarantined")]
     Quarantined,
+}
+
+/// The log ends below its durable high-water mark.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the log ends at {found}, but this node had synced {marked}: its disk lost acknowledged \
+     data. The node stays up but does not vote. Keep a copy of its data folder. If other nodes \
+     hold the data, remove this node from the cluster and add it again, empty, with a new id. \
+     Never restore an old copy of one node beside the others. A cluster of one can restore its \
+     data folder from a backup"
+)]
+pub struct BelowHighWaterMark {
+    pub(crate) found: String,
+    pub(crate) marked: String,
 }
 
 /// Why a node could not start.

@@ -1,8 +1,8 @@
 //! The fault latch: keeps the first fatal fault of this node and stops the node. A fault is
 //! an error of this machine, such as a failed sync, or the end of a part that must not end.
 
-use std::fmt;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use tokio::sync::watch;
 
@@ -35,6 +35,14 @@ impl Fault {
         self.report(&format_args!("storage failed: {error}. {}", error.advice()));
     }
 
+    /// For `map_err`: reports a storage error, and returns it for openraft.
+    pub(crate) fn fail(&self) -> impl Fn(storage::Error) -> io::Error {
+        |error| {
+            self.report_storage(&error);
+            io::Error::other(error.to_string())
+        }
+    }
+
     /// The cause; `None` while the latch is open.
     pub fn cause(&self) -> Option<String> {
         self.0.borrow().clone()
@@ -43,12 +51,8 @@ impl Fault {
     /// Waits until the latch closes, and returns the cause.
     pub async fn closed(&self) -> String {
         let mut watch = self.0.subscribe();
-        loop {
-            if let Some(cause) = watch.borrow_and_update().clone() {
-                return cause;
-            }
-            // `self` holds the sender, so this cannot fail.
-            let _: Result<(), _> = watch.changed().await;
-        }
+        // `self` holds the sender, so this cannot fail.
+        let closed = watch.wait_for(Option::is_some).await;
+        closed.map_or(None, |cause| cause.clone()).unwrap_or_default()
     }
 }

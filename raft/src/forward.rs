@@ -17,19 +17,17 @@
 //!   its idempotency key.
 //! - A read index has no effect, so it is requested again after every failure.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use storage::Command;
 use tokio::time::Instant;
 
-use crate::error::{Outcome, ReadError, SubmitError};
+use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::client::{Channel, RpcError};
 use crate::network::message::{Rpc, RpcResponse};
-use crate::operation::{OperateError, Operation, OperationResult};
+use crate::operation::{Operate, OperateError, Operation, OperationResult};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -42,188 +40,149 @@ const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
 /// Time for the responses of a former leader after the leader has changed.
 const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(500);
 
-/// Forwards calls to the leader.
-pub(crate) struct Forward {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) peers: Arc<Peers>,
-}
-
-/// The present leader.
-#[derive(Debug, Clone, PartialEq, Eq)]
 enum Leader {
     Local,
     Peer(NodeId, String),
 }
 
-/// Progress of one call through its attempts.
-struct LeaderRetry {
+/// The leaders for the attempts of one call.
+struct Leaders<'a> {
+    shared: &'a Shared,
     give_up_at: Instant,
     is_first: bool,
 }
 
-impl LeaderRetry {
-    fn until(deadline: Instant) -> Self {
-        Self { give_up_at: deadline.min(Instant::now() + LEADER_WAIT), is_first: true }
-    }
-}
-
-impl Forward {
-    /// Submits a command to the leader.
-    pub(crate) async fn submit(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
-        let mut retry = LeaderRetry::until(deadline);
-        while let Some(leader) = self.next_leader(&mut retry).await {
-            let submitted = match leader {
-                Leader::Local => self.shared.submit(command.clone(), deadline).await,
-                Leader::Peer(node, address) => {
-                    self.submit_to(node, &address, command.clone(), deadline).await
-                }
-            };
-            match submitted {
-                Err(SubmitError::NoLeader) => {}
-                submitted => return submitted,
-            }
-        }
-        Err(SubmitError::NoLeader)
-    }
-
-    async fn submit_to(
-        &self,
-        node: NodeId,
-        address: &str,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
-        self.shared.counters.forwarded.fetch_add(1, Ordering::Relaxed);
-        let response = self.peers.call(Channel::Forward, node, address, call, timeout);
-        let leader_changed = async {
-            self.leader_changed(node).await;
-            tokio::time::sleep(LEADER_CHANGE_GRACE).await;
-        };
-        let response = tokio::select! {
-            response = response => response,
-            () = leader_changed => return Err(SubmitError::Unknown),
-        };
-        match response {
-            Ok(RpcResponse::Submitted(submitted)) => submitted,
-            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
-            Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
-        }
-    }
-
-    /// Requests the leader's read index. A local read at this index includes everything
-    /// acknowledged before this call.
-    pub(crate) async fn read_index(&self, deadline: Instant) -> Result<u64, ReadError> {
-        let mut retry = LeaderRetry::until(deadline);
-        while let Some(leader) = self.next_leader(&mut retry).await {
-            let index = match leader {
-                Leader::Local => {
-                    tokio::time::timeout_at(deadline, self.shared.read_index()).await.ok().flatten()
-                }
-                Leader::Peer(node, address) => self.read_index_of(node, &address, deadline).await,
-            };
-            if let Some(index) = index {
-                return Ok(index);
-            }
-        }
-        Err(ReadError::NoLeader)
-    }
-
-    async fn read_index_of(&self, node: NodeId, address: &str, deadline: Instant) -> Option<u64> {
-        let timeout = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
-        let response = self.peers.call(Channel::Forward, node, address, Rpc::ReadIndex, timeout);
-        tokio::select! {
-            response = response => match response {
-                Ok(RpcResponse::ReadIndex { index }) => index,
-                _ => None,
-            },
-            () = self.leader_changed(node) => None,
-        }
-    }
-
-    /// Runs an operation on the leader.
-    pub(crate) async fn operate(
-        &self,
-        operation: Operation,
-        deadline: Instant,
-    ) -> Result<OperationResult, OperateError> {
-        let mut retry = LeaderRetry::until(deadline);
-        while let Some(leader) = self.next_leader(&mut retry).await {
-            let result = match leader {
-                Leader::Local => {
-                    let (shared, peers) = (&*self.shared, &*self.peers);
-                    Operator { shared, peers, deadline }.operate(operation.clone()).await
-                }
-                Leader::Peer(node, address) => {
-                    self.operate_at(node, &address, operation.clone(), deadline).await
-                }
-            };
-            match result {
-                Err(OperateError::NoLeader) => {}
-                result => return result,
-            }
-        }
-        Err(OperateError::NoLeader)
-    }
-
-    async fn operate_at(
-        &self,
-        node: NodeId,
-        address: &str,
-        operation: Operation,
-        deadline: Instant,
-    ) -> Result<OperationResult, OperateError> {
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
-        match self.peers.call(Channel::Forward, node, address, call, timeout).await {
-            Ok(RpcResponse::OperationResult(result)) => result,
-            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
-            Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
-        }
+impl<'a> Leaders<'a> {
+    fn until(deadline: Instant, shared: &'a Shared) -> Self {
+        Self { shared, give_up_at: deadline.min(Instant::now() + LEADER_WAIT), is_first: true }
     }
 
     /// Waits for the leader of the next attempt; `None` when the time is over. Call it again
     /// only after an attempt that had no effect.
-    async fn next_leader(&self, retry: &mut LeaderRetry) -> Option<Leader> {
-        if std::mem::take(&mut retry.is_first)
-            && let Some(leader) = self.leader()
-        {
-            return Some(leader);
-        }
-        while Instant::now() < retry.give_up_at {
-            tokio::time::sleep(RETRY_PAUSE).await;
-            if let Some(leader) = self.leader() {
+    async fn next(&mut self) -> Option<Leader> {
+        loop {
+            if !std::mem::take(&mut self.is_first) {
+                if Instant::now() >= self.give_up_at {
+                    return None;
+                }
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            if let Some(leader) = self.present() {
                 return Some(leader);
             }
         }
-        None
     }
 
-    fn leader(&self) -> Option<Leader> {
+    fn present(&self) -> Option<Leader> {
         let metrics = self.shared.raft.metrics();
         let metrics = metrics.borrow_watched();
         let leader = metrics.current_leader?;
         if leader == self.shared.local.node {
             return Some(Leader::Local);
         }
-        let peer = metrics.membership_config.membership().get_node(&leader)?;
-        Some(Leader::Peer(leader, peer.address.clone()))
+        let address = metrics.membership_config.membership().get_node(&leader)?;
+        Some(Leader::Peer(leader, address.clone()))
     }
+}
 
-    /// Waits until `node` is no longer the leader in this node's metrics.
-    async fn leader_changed(&self, node: NodeId) {
-        let mut metrics = self.shared.raft.server_metrics();
-        while metrics.borrow_watched().current_leader == Some(node) {
-            if metrics.changed().await.is_err() {
-                return;
+pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
+    let mut leaders = Leaders::until(deadline, shared);
+    while let Some(leader) = leaders.next().await {
+        let command = command.clone();
+        let submitted = match leader {
+            Leader::Local => shared.submit(command, deadline).await,
+            Leader::Peer(node, address) => {
+                let timeout = deadline.saturating_duration_since(Instant::now());
+                let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
+                shared.totals().forwarded += 1;
+                let leader_changed = async {
+                    leader_changed(shared, node).await;
+                    tokio::time::sleep(LEADER_CHANGE_GRACE).await;
+                };
+                let response = tokio::select! {
+                    response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => {
+                        response
+                    }
+                    () = leader_changed => return Err(SubmitError::Unknown),
+                };
+                match response {
+                    Ok(RpcResponse::Submitted(submitted)) => submitted,
+                    Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => continue,
+                    Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
+                }
             }
+        };
+        match submitted {
+            Err(SubmitError::NoLeader) => {}
+            submitted => return submitted,
         }
     }
+    Err(SubmitError::NoLeader)
+}
+
+/// Requests the leader's read index. A local read at this index includes everything
+/// acknowledged before this call.
+pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64, ReadError> {
+    let mut leaders = Leaders::until(deadline, shared);
+    while let Some(leader) = leaders.next().await {
+        let index = match leader {
+            Leader::Local => {
+                tokio::time::timeout_at(deadline, shared.read_index()).await.ok().flatten()
+            }
+            Leader::Peer(node, address) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let timeout = left.min(LEADER_WAIT);
+                let (peers, call) = (&shared.peers, Rpc::ReadIndex);
+                tokio::select! {
+                    response = peers.call(Channel::Forward, node, &address, call, timeout) => {
+                        match response {
+                            Ok(RpcResponse::ReadIndex(index)) => index,
+                            _ => None,
+                        }
+                    }
+                    () = leader_changed(shared, node) => None,
+                }
+            }
+        };
+        if let Some(index) = index {
+            return Ok(index);
+        }
+    }
+    Err(ReadError::NoLeader)
+}
+
+pub(crate) async fn operate(
+    shared: &Shared,
+    operation: Operation,
+    deadline: Instant,
+) -> Operate<OperationResult> {
+    let mut leaders = Leaders::until(deadline, shared);
+    while let Some(leader) = leaders.next().await {
+        let operation = operation.clone();
+        let result = match leader {
+            Leader::Local => Operator { shared, deadline }.operate(operation).await,
+            Leader::Peer(node, address) => {
+                let timeout = deadline.saturating_duration_since(Instant::now());
+                let timeout_micros = remote_timeout_micros(timeout);
+                let call = Rpc::Operate { operation, timeout_micros };
+                match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
+                    Ok(RpcResponse::OperationResult(result)) => result,
+                    Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => continue,
+                    Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
+                }
+            }
+        };
+        match result {
+            Err(OperateError::NoLeader) => {}
+            result => return result,
+        }
+    }
+    Err(OperateError::NoLeader)
+}
+
+/// Waits until `node` is no longer the leader in this node's metrics.
+async fn leader_changed(shared: &Shared, node: NodeId) {
+    shared.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
 }
 
 /// The leader's timeout for a call that has `timeout` left here.

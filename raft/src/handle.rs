@@ -1,23 +1,19 @@
 //! The handle: the rest of the node uses raft through it. It submits commands, gives read
 //! guarantees and returns the status, whether this node leads or another one does.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use storage::{Command, Log};
-use tokio::sync::watch;
+use storage::Command;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Outcome, ReadError, SubmitError};
+use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
-use crate::forward::Forward;
+use crate::forward;
 use crate::membership::operations::Operator;
-use crate::network::client::Peers;
-use crate::operation::{OperateError, Operation, OperationResult};
-use crate::shared::Shared;
-use crate::state_machine::Raft;
+use crate::operation::{Operate, OperateError, Operation, OperationResult};
+use crate::shared::{Shared, Totals};
 use crate::types::NodeId;
 
 /// Maximum wait for the end of raft's threads at shutdown.
@@ -39,9 +35,6 @@ enum Mode {
 
 struct Running {
     shared: Arc<Shared>,
-    forward: Forward,
-    applied: watch::Receiver<u64>,
-    log: Arc<Log>,
     /// `None` after the shutdown.
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
 }
@@ -83,97 +76,57 @@ pub struct Status {
     pub quarantine: Option<String>,
 }
 
-/// Counters of a node since the start of its process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Batches written by this node as leader.
-    pub batches: u64,
-    /// Bytes of those batches.
-    pub batch_bytes: u64,
-    /// Commands in those batches.
-    pub batch_commands: u64,
-    /// Commands that were accepted.
-    pub accepted: u64,
-    /// Commands that were rejected by a rule of the engine.
-    pub rejected: u64,
-    /// Commands that were turned away because the queue was full.
-    pub busy: u64,
-    /// Commands forwarded to another node as the leader.
-    pub forwarded: u64,
-    /// Syncs of the log's write-ahead log.
-    pub wal_syncs: u64,
-    /// Approximate size of the log in bytes.
-    pub log_bytes: u64,
-}
-
 impl Handle {
-    pub(crate) fn running(
-        shared: Arc<Shared>,
-        forward: Forward,
-        applied: watch::Receiver<u64>,
-        log: Arc<Log>,
-        runtime: tokio::runtime::Runtime,
-    ) -> Self {
-        let runtime = Mutex::new(Some(runtime));
-        Self(Arc::new(Mode::Running(Running { shared, forward, applied, log, runtime })))
+    pub(crate) fn running(shared: Arc<Shared>, runtime: tokio::runtime::Runtime) -> Self {
+        Self(Arc::new(Mode::Running(Running { shared, runtime: Mutex::new(Some(runtime)) })))
     }
 
     /// A handle for a node that is quarantined for `reason`.
-    pub fn quarantined(node: NodeId, reason: String, fault: Fault) -> Self {
-        Self(Arc::new(Mode::Quarantined { node, reason, fault }))
+    pub fn quarantined(node: NodeId, reason: String) -> Self {
+        Self(Arc::new(Mode::Quarantined { node, reason, fault: Fault::default() }))
+    }
+
+    /// The state of running raft; `None` on a quarantined node.
+    pub(crate) fn shared(&self) -> Option<&Shared> {
+        match &*self.0 {
+            Mode::Running(running) => Some(&running.shared),
+            Mode::Quarantined { .. } => None,
+        }
     }
 
     /// Submits `command` to the leader and waits for the outcome, until `deadline` at most.
     ///
     /// # Errors
     /// See [`SubmitError`]. Every error except `Unknown` means that the command had no effect.
-    pub async fn submit(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
-        let Mode::Running(running) = &*self.0 else { return Err(SubmitError::Quarantined) };
-        running.forward.submit(command, deadline).await
+    pub async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
+        let shared = self.shared().ok_or(SubmitError::Quarantined)?;
+        forward::submit(shared, command, deadline).await
     }
 
     /// Submits `command` to this node only. For background tasks that run on the leader.
     ///
     /// # Errors
     /// See [`SubmitError`]; `NoLeader` when another node leads.
-    pub async fn submit_here(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
-        let Mode::Running(running) = &*self.0 else { return Err(SubmitError::Quarantined) };
-        running.shared.submit(command, deadline).await
+    pub async fn submit_here(&self, command: Command, deadline: Instant) -> SubmitResult {
+        self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
     }
 
     /// Runs an operation on the leader and waits for its result, until `deadline` at most.
-    ///
-    /// # Errors
-    /// See [`OperateError`].
     pub async fn operate(
         &self,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<OperationResult, OperateError> {
-        let Mode::Running(running) = &*self.0 else {
-            return Err(OperateError::Rejected(
-                "this node is quarantined: use another node".into(),
-            ));
-        };
-        running.forward.operate(operation, deadline).await
+    ) -> Operate<OperationResult> {
+        let quarantined = "this node is quarantined: use another node";
+        let shared = self.shared().ok_or(OperateError::Rejected(quarantined.into()))?;
+        forward::operate(shared, operation, deadline).await
     }
 
     /// Waits until local reads include everything that was acknowledged before this call: a
     /// ReadIndex at the leader, then [`Self::wait_applied`].
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub async fn read_index(&self, deadline: Instant) -> Result<(), ReadError> {
-        let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
-        let index = running.forward.read_index(deadline).await?;
+        let shared = self.shared().ok_or(ReadError::Quarantined)?;
+        let index = forward::read_index(shared, deadline).await?;
         self.wait_applied(index, deadline).await
     }
 
@@ -182,10 +135,8 @@ impl Handle {
     /// # Errors
     /// [`ReadError::DeadlinePassed`] when it has not by `deadline`.
     pub async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), ReadError> {
-        let Mode::Running(running) = &*self.0 else { return Err(ReadError::Quarantined) };
-        let mut applied = running.applied.clone();
-        let reached = applied.wait_for(|applied| *applied >= index);
-        match timeout_at(deadline, reached).await {
+        let mut applied = self.shared().ok_or(ReadError::Quarantined)?.applied.clone();
+        match timeout_at(deadline, applied.wait_for(|applied| *applied >= index)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(ReadError::DeadlinePassed),
         }
@@ -194,61 +145,46 @@ impl Handle {
     /// Time since this node's state was last confirmed as the newest of the cluster; `None` if
     /// it never was in this process.
     pub fn staleness(&self) -> Option<Duration> {
-        let Mode::Running(running) = &*self.0 else { return None };
-        let shared = &running.shared;
-        let confirmed = shared.local.contact.staleness(*running.applied.borrow());
+        let shared = self.shared()?;
+        let confirmed = shared.local.contact.staleness(*shared.applied.borrow());
         shared.leader_staleness().into_iter().chain(confirmed).min()
     }
 
     /// While this node leads and serves: time since a quorum last acknowledged it.
     pub fn leader_staleness(&self) -> Option<Duration> {
-        match &*self.0 {
-            Mode::Running(running) => running.shared.leader_staleness(),
-            Mode::Quarantined { .. } => None,
-        }
+        self.shared()?.leader_staleness()
     }
 
     /// Status of this node.
     pub fn status(&self) -> Status {
-        let running = match &*self.0 {
-            Mode::Running(running) => running,
+        let shared = match &*self.0 {
+            Mode::Running(running) => &running.shared,
             Mode::Quarantined { node, reason, .. } => {
                 let (node, quarantine) = (*node, Some(reason.clone()));
                 return Status { node, role: "quarantined", quarantine, ..Status::default() };
             }
         };
-        let metrics = running.shared.raft.metrics().borrow_watched().clone();
+        let metrics = shared.raft.metrics().borrow_watched().clone();
         Status {
-            node: running.shared.local.node,
+            node: shared.local.node,
             role: role(metrics.state),
             leader: metrics.current_leader,
             term: metrics.current_term,
             last_log_index: metrics.last_log_index.unwrap_or(0),
             commit_index: metrics.local_committed.map_or(0, |id| id.index()),
-            applied_index: *running.applied.borrow(),
+            applied_index: *shared.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             purged_index: metrics.purged.map_or(0, |id| id.index()),
-            queued: running.shared.queue().len(),
+            queued: shared.queue().len(),
             quarantine: None,
         }
     }
 
     /// Counters since start.
     pub fn totals(&self) -> Totals {
-        let Mode::Running(running) = &*self.0 else { return Totals::default() };
-        let counters = &running.shared.counters;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Totals {
-            batches: load(&counters.batches),
-            batch_bytes: load(&counters.batch_bytes),
-            batch_commands: load(&counters.batch_commands),
-            accepted: load(&counters.accepted),
-            rejected: load(&counters.rejected),
-            busy: load(&counters.busy),
-            forwarded: load(&counters.forwarded),
-            wal_syncs: running.log.syncs(),
-            log_bytes: running.log.size_bytes(),
-        }
+        let Some(shared) = self.shared() else { return Totals::default() };
+        let (wal_syncs, log_bytes) = (shared.log.syncs(), shared.log.size_bytes());
+        Totals { wal_syncs, log_bytes, ..*shared.totals() }
     }
 
     /// The fault latch, which closes when this node must stop.
@@ -262,10 +198,8 @@ impl Handle {
     /// Transfers leadership to another voter, if this node leads and a voter is reachable. For an
     /// orderly shutdown.
     pub async fn transfer_leadership(&self, deadline: Instant) {
-        let Mode::Running(running) = &*self.0 else { return };
-        let forward = &running.forward;
-        let (shared, peers) = (&*running.shared, &*forward.peers);
-        match (Operator { shared, peers, deadline }).transfer_leadership().await {
+        let Some(shared) = self.shared() else { return };
+        match (Operator { shared, deadline }).transfer_leadership().await {
             Ok(Some(next)) => tracing::info!(next, "leadership transferred"),
             Ok(None) => {}
             Err(error) => tracing::info!(%error, "leadership not transferred"),
@@ -284,14 +218,7 @@ impl Handle {
             let stopped = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));
             drop(stopped.await);
         }
-        running.log.close();
-    }
-
-    pub(crate) fn parts(&self) -> Option<(&Raft, &Peers)> {
-        match &*self.0 {
-            Mode::Running(running) => Some((&running.shared.raft, &running.forward.peers)),
-            Mode::Quarantined { .. } => None,
-        }
+        running.shared.log.close();
     }
 }
 

@@ -35,20 +35,19 @@ mod types;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
-use storage::{Log, Reader, Writer};
+use storage::{Log, Writer};
 
-pub use error::{Outcome, ReadError, StartError, SubmitError};
+pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
-pub use handle::{Handle, Status, Totals};
-pub use leader::clock::{SystemClock, WallClock};
-pub use log::store::BelowHighWaterMark;
+pub use handle::{Handle, Status};
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
@@ -56,14 +55,14 @@ pub use network::message::WINDOW_BYTES;
 pub use operation::{
     ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification,
 };
-pub use types::{NodeId, Peer};
+pub use shared::Totals;
+pub use types::NodeId;
 
 use contact::Contact;
-use forward::Forward;
 use integrity::quarantine::{self, Quarantine};
 use integrity::verify;
 use leader::executor::Executor;
-use log::store::{LogStore, OpenError};
+use log::store::LogStore;
 use membership::maintenance;
 use network::Network;
 use network::client::Peers;
@@ -71,8 +70,7 @@ use network::identity::LocalNode;
 use network::log_throttle::LogThrottle;
 use network::server::{Server, router};
 use shared::Shared;
-use state_machine::snapshot::Snapshots;
-use state_machine::{Raft, StateMachine};
+use state_machine::{Raft, Snapshots, StateMachine};
 use tokio::runtime::Runtime;
 
 /// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
@@ -99,52 +97,34 @@ pub struct Settings {
     pub verify_interval: Duration,
 }
 
-/// Connections between this node and its peers.
-pub struct Transport {
-    /// Certificates for connections to peers.
-    pub tls: PeerTls,
-    /// Serves the routes on the peer listener.
-    pub serve: Serve,
-}
-
 /// Serves routes to callers with a certificate of the cluster's authority only. Runs on raft's
 /// threads. The future ends with an error or never.
 pub type Serve = Box<dyn FnOnce(Router) -> BoxFuture<'static, io::Result<()>> + Send>;
 
-/// An open data folder, with the parts that [`storage::open`] returned.
-pub struct DataFolder<'a> {
-    /// Path of the folder.
-    pub path: &'a Path,
-    /// Write access to the state.
-    pub writer: Writer,
-    /// The log.
-    pub log: Log,
-}
-
-/// Starts raft on a node.
+/// Starts raft on a node. `tls` is for connections to peers; `serve` serves the routes of the peer
+/// listener. `writer` and `log` are those of the data folder `data`.
 ///
 /// # Errors
 /// See [`StartError`]. After `BelowHighWaterMark` and `Quarantined` the node may stay up for its
 /// operator with [`Handle::quarantined`].
 pub fn start(
     settings: &Settings,
-    transport: Transport,
-    data: DataFolder<'_>,
-    wall_clock: Arc<dyn WallClock>,
-    fault: Fault,
+    tls: &PeerTls,
+    serve: Serve,
+    data: &Path,
+    writer: Writer,
+    log: Log,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = quarantine::reason(data.path)? {
+    if let Some(reason) = quarantine::reason(data)? {
         return Err(StartError::Quarantined(reason));
     }
     let config = config(settings)?;
-    let log = Arc::new(data.log);
-    let reader = data.writer.reader().clone();
-    let log_store =
-        LogStore::open(Arc::clone(&log), data.path, fault.clone()).map_err(open_error)?;
-    let snapshots = Snapshots::open(data.path)?;
+    let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
+    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
+    let snapshots = Snapshots::open(data)?;
     let state_machine =
-        StateMachine::new(data.writer, Some(log_store.writer()), snapshots.clone(), fault.clone());
-    let applied = state_machine.watch_applied();
+        StateMachine::new(writer, Some(log_store.writer.clone()), snapshots.clone(), fault.clone());
+    let applied = state_machine.applied.subscribe();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .thread_name("raft")
@@ -153,88 +133,57 @@ pub fn start(
     let local = Arc::new(LocalNode {
         node: settings.node,
         incarnation: settings.incarnation,
-        reader: reader.clone(),
-        wall_clock,
+        reader,
         contact: Contact::new(settings.boot),
         fault,
-        quarantine: Quarantine::of(data.path),
+        quarantine: Quarantine::of(data),
     });
-    let peers = Peers::new(Arc::clone(&local), &transport.tls)
+    let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
-    let raft = start_raft(&runtime, config, &peers, log_store, state_machine)?;
-    let shared = Arc::new(Shared::new(raft, local, settings.election_max));
-    let tasks = Tasks { runtime: &runtime, shared: &shared, peers: &peers };
-    tasks.start(settings, &log, reader);
-    tasks.serve(transport.serve, snapshots);
-    let forward = Forward { shared: Arc::clone(&shared), peers };
-    Ok(Handle::running(shared, forward, applied, log, runtime))
-}
-
-fn start_raft(
-    runtime: &Runtime,
-    config: Arc<Config>,
-    peers: &Arc<Peers>,
-    log_store: LogStore,
-    state_machine: StateMachine,
-) -> Result<Raft, StartError> {
-    let network = Network { peers: Arc::clone(peers), raft: Arc::new(OnceLock::new()) };
-    let (node, started_raft) = (peers.local.node, Arc::clone(&network.raft));
-    let raft = block_on(runtime, async move {
-        Raft::new(node, config, network, log_store, state_machine).await
-    });
+    let network = Network { peers: Arc::clone(&peers), raft: Arc::default() };
+    let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
+    // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
+    let raft =
+        futures::executor::block_on(runtime.spawn(async move {
+            Raft::new(node, config, network, log_store, state_machine).await
+        }));
     // The fault latch has the storage error, which openraft's own error only repeats.
-    let raft = raft.map_err(|fatal| {
-        StartError::Raft(peers.local.fault.cause().unwrap_or_else(|| fatal.to_string()))
+    let raft = raft.expect("the start of raft does not panic").map_err(|fatal| {
+        StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
     })?;
     started_raft.get_or_init(|| raft.clone());
-    Ok(raft)
+    let shared = Arc::new(Shared::new(raft, peers, log, applied, settings.election_max));
+    for task in [
+        Executor { shared: Arc::clone(&shared) }.run().boxed(),
+        maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
+        verify::run(Arc::clone(&shared), settings.verify_interval).boxed(),
+        Arc::clone(&shared).report_stop().boxed(),
+        serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
+    ] {
+        spawn(&runtime, local.fault.clone(), task);
+    }
+    Ok(Handle::running(shared, runtime))
 }
 
-/// Starts the tasks that run beside openraft.
-struct Tasks<'a> {
-    runtime: &'a Runtime,
-    shared: &'a Arc<Shared>,
-    peers: &'a Arc<Peers>,
+/// Serves the routes of the peer listener. Its end is a fault of the node.
+async fn serve_peers(shared: Arc<Shared>, serve: Serve, snapshots: Snapshots) {
+    let fault = shared.local.fault.clone();
+    let routes = router(Server { shared, snapshots, log_throttle: LogThrottle::default() });
+    if let Err(error) = serve(routes).await {
+        fault.report(&format!("the peer listener failed: {error}"));
+    }
 }
 
-impl Tasks<'_> {
-    fn start(&self, settings: &Settings, log: &Arc<Log>, reader: Reader) {
-        let shared = || Arc::clone(self.shared);
-        self.spawn(Executor { shared: shared(), reader }.run());
-        self.spawn(maintenance::run(shared(), Arc::clone(log), settings.compaction));
-        self.spawn(verify::run(shared(), Arc::clone(self.peers), settings.verify_interval));
-        let watched = shared();
-        self.spawn(async move { watched.report_stop().await });
-    }
-
-    fn serve(&self, serve: Serve, snapshots: Snapshots) {
-        let routes = router(Server {
-            local: Arc::clone(&self.shared.local),
-            shared: Arc::clone(self.shared),
-            peers: Arc::clone(self.peers),
-            snapshots,
-            log_throttle: LogThrottle::default(),
-        });
-        let fault = self.shared.local.fault.clone();
-        self.spawn(async move {
-            if let Err(error) = serve(routes).await {
-                fault.report(&format!("the peer listener failed: {error}"));
-            }
-        });
-    }
-
-    /// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = self.runtime.spawn(task);
-        let fault = self.shared.local.fault.clone();
-        self.runtime.spawn(async move {
-            match task.await {
-                Err(error) if error.is_panic() => fault.report(&error),
-                Ok(()) | Err(_) => {}
-            }
-        });
-    }
+/// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.
+fn spawn(runtime: &Runtime, fault: Fault, task: BoxFuture<'static, ()>) {
+    let task = runtime.spawn(task);
+    runtime.spawn(async move {
+        match task.await {
+            Err(error) if error.is_panic() => fault.report(&error),
+            Ok(()) | Err(_) => {}
+        }
+    });
 }
 
 fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
@@ -259,26 +208,6 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         ..Config::default()
     };
     config.validate().map(Arc::new).map_err(|error| StartError::Settings(error.to_string()))
-}
-
-fn open_error(error: OpenError) -> StartError {
-    match error {
-        OpenError::BelowHighWaterMark(below) => below.into(),
-        OpenError::Storage(error) => error.into(),
-    }
-}
-
-/// Runs `task` on `runtime` and blocks until it ends. The calling thread may belong to another
-/// runtime, where tokio's own `block_on` would panic.
-fn block_on<T: Send + 'static>(
-    runtime: &Runtime,
-    task: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    runtime.spawn(async move {
-        let _: Result<(), _> = sender.send(task.await);
-    });
-    receiver.recv().expect("the task sends its output before it ends, and does not panic")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! them out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use openraft::Instant as _;
@@ -11,12 +11,13 @@ use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
-use storage::Command;
+use storage::{Action, Command, Log};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{Outcome, SubmitError};
+use crate::error::{SubmitError, SubmitResult};
 use crate::leader::queue::{Queue, QueuedCommand};
+use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::state_machine::Raft;
 use crate::types::{NodeId, TypeConfig};
@@ -25,55 +26,71 @@ use crate::types::{NodeId, TypeConfig};
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
     pub(crate) local: Arc<LocalNode>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) log: Arc<Log>,
+    /// Index of the last applied entry.
+    pub(crate) applied: watch::Receiver<u64>,
     /// Maximum age of the last quorum acknowledgement at which commands are accepted.
     lease: Duration,
-    pub(crate) counters: Counters,
+    totals: Mutex<Totals>,
     queue: Mutex<Queue>,
     queued: Notify,
     /// The term that the executor has opened; 0 for none.
-    open_term: watch::Sender<u64>,
+    open_term: AtomicU64,
 }
 
-/// Counters since start.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) batches: AtomicU64,
-    pub(crate) batch_bytes: AtomicU64,
-    pub(crate) batch_commands: AtomicU64,
-    pub(crate) accepted: AtomicU64,
-    pub(crate) rejected: AtomicU64,
-    pub(crate) busy: AtomicU64,
-    pub(crate) forwarded: AtomicU64,
-}
-
-impl Counters {
-    pub(crate) fn count_batch(&self, commands: usize, bytes: usize) {
-        self.batches.fetch_add(1, Ordering::Relaxed);
-        self.batch_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.batch_commands.fetch_add(commands as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_decision(&self, is_accepted: bool) {
-        let counter = if is_accepted { &self.accepted } else { &self.rejected };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
+/// Counters of a node since the start of its process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Batches written by this node as leader.
+    pub batches: u64,
+    /// Bytes of those batches.
+    pub batch_bytes: u64,
+    /// Commands in those batches.
+    pub batch_commands: u64,
+    /// Commands that were accepted.
+    pub accepted: u64,
+    /// Commands that were rejected by a rule of the engine.
+    pub rejected: u64,
+    /// Commands that were turned away because the queue was full.
+    pub busy: u64,
+    /// Commands forwarded to another node as the leader.
+    pub forwarded: u64,
+    /// Syncs of the log's write-ahead log.
+    pub wal_syncs: u64,
+    /// Approximate size of the log in bytes.
+    pub log_bytes: u64,
 }
 
 impl Shared {
-    pub(crate) fn new(raft: Raft, local: Arc<LocalNode>, lease: Duration) -> Self {
+    pub(crate) fn new(
+        raft: Raft,
+        peers: Arc<Peers>,
+        log: Arc<Log>,
+        applied: watch::Receiver<u64>,
+        lease: Duration,
+    ) -> Self {
         Self {
             raft,
-            local,
+            local: Arc::clone(&peers.local),
+            peers,
+            log,
+            applied,
             lease,
-            counters: Counters::default(),
+            totals: Mutex::default(),
             queue: Mutex::default(),
             queued: Notify::new(),
-            open_term: watch::Sender::new(0),
+            open_term: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("no code panics while it holds this lock")
+    }
+
+    /// The counters. Those of the log are 0 here.
+    pub(crate) fn totals(&self) -> MutexGuard<'_, Totals> {
+        self.totals.lock().expect("no code panics while it holds this lock")
     }
 
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
@@ -87,9 +104,11 @@ impl Shared {
         }
     }
 
+    /// Queues a command that only advances the cluster clock. Its outcome has no receiver.
     pub(crate) fn push_stamp(&self) {
+        let (stamp, _) = QueuedCommand::new(Command::background(Action::AdvanceClock));
         // A full queue needs no stamp command: its own commands carry one.
-        drop(self.queue().push(QueuedCommand::stamp()));
+        drop(self.queue().push(stamp));
     }
 
     /// Waits until the queue is not empty.
@@ -107,19 +126,14 @@ impl Shared {
         leads.then_some(vote.leader_id.term)
     }
 
-    /// Starts to accept commands and reads in `term`.
+    /// Starts to accept commands and reads in `term`. 0 stops accepting them.
     pub(crate) fn open_term(&self, term: u64) {
-        self.open_term.send_replace(term);
-    }
-
-    /// Stops accepting commands and reads until a term opens.
-    pub(crate) fn close_term(&self) {
-        self.open_term.send_replace(0);
+        self.open_term.store(term, Ordering::SeqCst);
     }
 
     /// Whether this node leads and has applied all entries of earlier terms.
     pub(crate) fn is_serving(&self) -> bool {
-        let term = *self.open_term.borrow();
+        let term = self.open_term.load(Ordering::SeqCst);
         term != 0 && self.is_leader_of(term)
     }
 
@@ -129,59 +143,51 @@ impl Shared {
 
     /// Waits until this node leads, and returns the term; `None` when raft has stopped.
     pub(crate) async fn next_term(&self) -> Option<u64> {
+        self.wait_metrics(Self::led_term).await
+    }
+
+    /// Waits until this node no longer leads `term`.
+    pub(crate) async fn leadership_lost(&self, term: u64) {
+        let lost = |metrics: &_| (Self::led_term(metrics) != Some(term)).then_some(());
+        self.wait_metrics(lost).await;
+    }
+
+    /// Waits until `find` returns a value for raft's metrics; `None` when raft has stopped.
+    pub(crate) async fn wait_metrics<T>(
+        &self,
+        find: impl Fn(&RaftServerMetrics<TypeConfig>) -> Option<T>,
+    ) -> Option<T> {
         let mut metrics = self.raft.server_metrics();
         loop {
-            let term = Self::led_term(&metrics.borrow_watched());
-            if term.is_some() {
-                return term;
+            let found = find(&metrics.borrow_watched());
+            if found.is_some() {
+                return found;
             }
             metrics.changed().await.ok()?;
         }
     }
 
     /// Waits until raft stops. Reports the cause as a fault, except for an orderly shutdown.
-    pub(crate) async fn report_stop(&self) {
+    pub(crate) async fn report_stop(self: Arc<Self>) {
         let mut metrics = self.raft.metrics();
-        loop {
-            let running = metrics.borrow_watched().running_state.clone();
-            match running {
-                Ok(()) => {}
-                Err(Fatal::Stopped) => return,
-                Err(fatal) => return self.local.fault.report(&fatal),
-            }
-            if metrics.changed().await.is_err() {
-                let last = metrics.borrow_watched().running_state.clone();
-                if !matches!(last, Err(Fatal::Stopped)) {
-                    self.local.fault.report(&"raft ended without a cause");
-                }
-                return;
-            }
-        }
-    }
-
-    /// Waits until this node no longer leads `term`.
-    pub(crate) async fn leadership_lost(&self, term: u64) {
-        let mut metrics = self.raft.server_metrics();
-        while Self::led_term(&metrics.borrow_watched()) == Some(term) {
-            if metrics.changed().await.is_err() {
-                return;
-            }
+        while metrics.borrow_watched().running_state.is_ok() && metrics.changed().await.is_ok() {}
+        let last = metrics.borrow_watched().running_state.clone();
+        match last {
+            Ok(()) => self.local.fault.report(&"raft ended without a cause"),
+            Err(Fatal::Stopped) => {}
+            Err(fatal) => self.local.fault.report(&fatal),
         }
     }
 
     /// Queues `command` for this node's executor, and waits for the outcome.
-    pub(crate) async fn submit(
-        &self,
-        command: Command,
-        deadline: Instant,
-    ) -> Result<Outcome, SubmitError> {
+    pub(crate) async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
         if !self.is_serving() || self.has_lost_quorum() {
             return Err(SubmitError::NoLeader);
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();
         if self.queue().push(queued).is_err() {
-            self.counters.busy.fetch_add(1, Ordering::Relaxed);
+            self.totals().busy += 1;
             return Err(SubmitError::Busy);
         }
         self.queued.notify_one();

@@ -24,12 +24,8 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// How other members reach a member.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
-    /// Host and port of its peer listener; empty in a cluster of one.
-    pub address: String,
-}
+/// Host and port of a member's peer listener; empty in a cluster of one.
+pub(crate) type Address = String;
 
 openraft::declare_raft_types!(
     /// Hearth's instance of openraft. Terms are those of the Raft paper: at most one leader
@@ -38,7 +34,7 @@ openraft::declare_raft_types!(
         D = Payload,
         R = storage::ApplyOutcome,
         NodeId = NodeId,
-        Node = Peer,
+        Node = Address,
         Term = u64,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
 );

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::certificates::Certificates;
+use crate::error::text;
 
 /// Arguments of `hearth certs`.
 #[derive(Args)]
@@ -24,14 +25,13 @@ pub(crate) struct Certs {
 impl Certs {
     #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) fn run(self) -> Result<(), String> {
-        std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string())?;
-        let certificates =
-            Certificates::in_folder(&self.folder).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(&self.folder).map_err(text)?;
+        let certificates = Certificates::in_folder(&self.folder)?;
         if certificates.has(self.node) {
             let folder = self.folder.display();
             return Err(format!("{folder} already has a certificate of node {}", self.node));
         }
-        let files = certificates.of_node(self.node, &self.host).map_err(|e| e.to_string())?;
+        let files = certificates.of_node(self.node, &self.host)?;
         println!("authority    {}", certificates.authority().display());
         println!("certificate  {}", files.certificate.display());
         println!("key          {}", files.key.display());

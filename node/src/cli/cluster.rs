@@ -1,11 +1,15 @@
 //! `hearth cluster`: shows and changes a running cluster, through the operator's listener of any
 //! node.
 
+#![expect(clippy::print_stdout, reason = "the output of the command")]
+
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
+
+use crate::error::text;
 
 /// Time limit of a response. The time limit of the node itself is shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
@@ -54,10 +58,9 @@ enum Command {
 }
 
 impl Cluster {
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) async fn run(self) -> Result<(), String> {
         let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
-        let operator = Operator { client: client.map_err(|e| e.to_string())?, ops: self.ops };
+        let operator = Operator { client: client.map_err(text)?, ops: self.ops };
         match self.command {
             Command::Status => println!("{}", status_text(&operator.status().await?)),
             Command::Add { id, address } => {
@@ -95,16 +98,15 @@ impl Operator {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, String> {
-        let request = self.client.request(method, format!("{}{path}", self.ops));
-        let request = match body {
-            Some(body) => request.json(&body),
-            None => request,
-        };
+        let mut request = self.client.request(method, format!("{}{path}", self.ops));
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
         let response = request.send().await.map_err(|_| {
             format!("no response from {}: is it the operator's listener of a node?", self.ops)
         })?;
         let status = response.status();
-        let value: Value = response.json().await.map_err(|error| error.to_string())?;
+        let value: Value = response.json().await.map_err(text)?;
         if status.is_success() {
             return Ok(value);
         }
@@ -117,7 +119,6 @@ impl Operator {
     }
 
     /// Shows the progress of a new node until it votes.
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
     async fn show_progress(&self, id: u64) -> Result<(), String> {
         let started = Instant::now();
         let mut shown = Value::Null;
@@ -147,7 +148,6 @@ impl Operator {
     }
 
     /// Compares the states of all nodes, and shows their hashes.
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
     async fn verify(&self) -> Result<(), String> {
         let result = self.request(Method::POST, "/cluster/verify", Some(json!({}))).await?;
         println!("At log index {}:", result["index"]);
@@ -171,7 +171,7 @@ impl Operator {
 
 /// The status of a cluster as a table.
 fn status_text(status: &Value) -> String {
-    let mut text = format!(
+    let mut table = format!(
         "Node {} leads in term {}. Its log ends at index {}.\n  id  role     behind  last contact  address",
         status["leader"], status["term"], status["last_log_index"]
     );
@@ -180,7 +180,7 @@ fn status_text(status: &Value) -> String {
             Some(number) => format!("{number}{unit}"),
             None => "unknown".into(),
         };
-        text += &format!(
+        table += &format!(
             "\n  {:<3} {:<8} {:<7} {:<13} {}",
             or_unknown(&member["id"], ""),
             member["role"].as_str().unwrap_or_default(),
@@ -189,5 +189,5 @@ fn status_text(status: &Value) -> String {
             member["address"].as_str().unwrap_or_default(),
         );
     }
-    text
+    table
 }

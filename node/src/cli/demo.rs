@@ -1,7 +1,8 @@
 //! `hearth demo`: shows the features of the service on a development cluster with sample texts.
 //! The cluster then keeps running.
 
-use std::path::Path;
+#![expect(clippy::print_stdout, reason = "the output of the command")]
+
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -9,8 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::cli::dev::as_text;
-use crate::cli::dev_cluster::{Cluster, ClusterOptions};
+use crate::cli::dev::{Cluster, as_text};
+use crate::error::text;
 
 const SAMPLES: &str = include_str!("../../../deploy/samples/samples.jsonl");
 const QUERIES: &str = include_str!("../../../deploy/samples/queries.json");
@@ -25,21 +26,14 @@ const NODES: u64 = 3;
 /// Time limit of the first write after the leader was killed.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-#[expect(clippy::print_stdout, reason = "the output of the command")]
 pub(crate) async fn run() -> Result<(), String> {
-    let options =
-        ClusterOptions { nodes: NODES, data: None, base_port: 0, embedder: "onnx".into() };
-    let cluster = Cluster::prepare(options)?;
-    let result = cluster
+    let result = Cluster::prepare(NODES, None, 0, "onnx")?
         .during(async |cluster: &mut Cluster| {
             println!("Hearth demo\n\n1. Start three equal nodes: TLS, Raft log, embedding model.");
             let started = Instant::now();
             cluster.launch().await?;
-            println!(
-                "   ready after {}, node {} leads\n",
-                millis(started),
-                cluster.leader().await?
-            );
+            let (took, leader) = (millis(started), cluster.leader().await?);
+            println!("   ready after {took}, node {leader} leads\n");
             show(cluster).await?;
             println!("{}", as_text(cluster));
             std::future::pending().await
@@ -54,33 +48,38 @@ pub(crate) async fn run() -> Result<(), String> {
 
 async fn show(cluster: &mut Cluster) -> Result<(), String> {
     let agent = Agent::new(cluster)?;
-    let samples: Vec<Value> = SAMPLES
-        .lines()
-        .map(serde_json::from_str)
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())?;
+    let samples = SAMPLES.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
+    let samples = samples.map_err(text)?;
     store(&agent, &samples).await?;
     search(&agent).await?;
     load_hot_context(&agent).await?;
     kill_leader(cluster, &agent, samples.len()).await
 }
 
-#[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn store(agent: &Agent, samples: &[Value]) -> Result<(), String> {
     println!(
         "2. Store {} memories through all nodes in turn. Two of three nodes sync each one.",
         samples.len()
     );
     let started = Instant::now();
-    agent.store(samples).await?;
+    let style = ProgressStyle::with_template("   {bar:40} {pos}/{len}");
+    let bar = ProgressBar::new(samples.len() as u64);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut stored = stream::iter(samples.iter().enumerate())
+        .map(|(at, sample)| agent.post(at, "/api/v1/agent/nodes", sample))
+        .buffer_unordered(STORE_CLIENTS);
+    while let Some(result) = stored.next().await {
+        result?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
     println!("   stored after {}\n", millis(started));
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn search(agent: &Agent) -> Result<(), String> {
     println!("3. Search by meaning, heat and words, on each node in turn.");
-    let queries: Vec<Value> = serde_json::from_str(QUERIES).map_err(|error| error.to_string())?;
+    let queries: Vec<Value> = serde_json::from_str(QUERIES).map_err(text)?;
     for (at, query) in queries.iter().enumerate() {
         let started = Instant::now();
         let mut body = json!({ "query": query["query"], "limit": 3 });
@@ -95,7 +94,6 @@ async fn search(agent: &Agent) -> Result<(), String> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn load_hot_context(agent: &Agent) -> Result<(), String> {
     println!("\n4. Load hot context: pinned first, then the hottest.");
     let started = Instant::now();
@@ -110,7 +108,6 @@ async fn load_hot_context(agent: &Agent) -> Result<(), String> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "the output of the command")]
 async fn kill_leader(cluster: &mut Cluster, agent: &Agent, stored: usize) -> Result<(), String> {
     let leader = cluster.leader().await? as usize - 1;
     println!("5. Kill node {}, the leader, with SIGKILL, and continue to write.", leader + 1);
@@ -118,19 +115,19 @@ async fn kill_leader(cluster: &mut Cluster, agent: &Agent, stored: usize) -> Res
     cluster.nodes[leader].kill().await;
     let survivor = (leader + 1) % cluster.nodes.len();
     let body = json!({ "label": "Stored while the old leader was down.", "namespace": "demo" });
+    let path = "/api/v1/agent/nodes";
     loop {
+        let request = agent.client.post(agent.url(survivor, path)).json(&body);
         // Retries have one idempotency key, so the memory is stored once.
-        match agent.post_once(survivor, "/api/v1/agent/nodes", &body).await {
+        let request = request.header("Idempotency-Key", "the first write");
+        match agent.send(path, request).await {
             Ok(_) => break,
             Err(error) if killed.elapsed() > FAILOVER_TIMEOUT => return Err(error),
             Err(_) => {}
         }
     }
-    let paused = millis(killed);
-    println!(
-        "   node {} leads now; the first write succeeded after {paused}",
-        cluster.leader().await?
-    );
+    let (paused, next) = (millis(killed), cluster.leader().await?);
+    println!("   node {next} leads now; the first write succeeded after {paused}");
     let total = agent.total(survivor).await?;
     if total != stored + 1 {
         return Err(format!("{total} memories exist, but {} were acknowledged", stored + 1));
@@ -170,66 +167,38 @@ struct Agent {
 
 impl Agent {
     fn new(cluster: &Cluster) -> Result<Self, String> {
-        let client = client(&cluster.ca)?;
+        // Trusts only the authority of the development cluster.
+        let pem = std::fs::read(&cluster.ca).map_err(text)?;
+        let ca = reqwest::Certificate::from_pem(&pem).map_err(text)?;
+        let client = Client::builder().tls_certs_only([ca]).no_proxy().timeout(REQUEST_TIMEOUT);
+        let client = client.build().map_err(text)?;
         let urls = cluster.nodes.iter().map(|node| node.url.clone()).collect();
         Ok(Self { client, urls, key: cluster.key.clone() })
     }
 
-    /// Sends a request to node `node`, counted from 0, modulo the number of nodes.
-    async fn post(&self, node: usize, path: &str, body: &Value) -> Result<Value, String> {
-        let url = format!("{}{path}", self.urls[node % self.urls.len()]);
-        self.send(path, self.client.post(url).json(body)).await
+    /// A URL of node `node`, counted from 0, modulo the number of nodes.
+    fn url(&self, node: usize, path: &str) -> String {
+        format!("{}{path}", self.urls[node % self.urls.len()])
     }
 
-    /// As [`Self::post`], with an idempotency key: repeats take effect once.
-    async fn post_once(&self, node: usize, path: &str, body: &Value) -> Result<Value, String> {
-        let url = format!("{}{path}", self.urls[node % self.urls.len()]);
-        let request = self.client.post(url).header("Idempotency-Key", "the first write");
-        self.send(path, request.json(body)).await
+    async fn post(&self, node: usize, path: &str, body: &Value) -> Result<Value, String> {
+        self.send(path, self.client.post(self.url(node, path)).json(body)).await
     }
 
     async fn send(&self, path: &str, request: RequestBuilder) -> Result<Value, String> {
-        let response = request.bearer_auth(&self.key).send().await;
-        let response = response.map_err(|error| error.to_string())?;
+        let response = request.bearer_auth(&self.key).send().await.map_err(text)?;
         let status = response.status();
-        let value: Value = response.json().await.map_err(|error| error.to_string())?;
+        let value: Value = response.json().await.map_err(text)?;
         match status.is_success() {
             true => Ok(value),
             false => Err(format!("{path} responded {status}: {value}")),
         }
     }
 
-    async fn store(&self, samples: &[Value]) -> Result<(), String> {
-        let style = ProgressStyle::with_template("   {bar:40} {pos}/{len}");
-        let bar = ProgressBar::new(samples.len() as u64);
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let mut stored = stream::iter(samples.iter().enumerate())
-            .map(|(at, sample)| self.post(at, "/api/v1/agent/nodes", sample))
-            .buffer_unordered(STORE_CLIENTS);
-        while let Some(result) = stored.next().await {
-            result?;
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(())
-    }
-
     /// The number of memories on a node, read linearizably.
     async fn total(&self, node: usize) -> Result<usize, String> {
         let path = "/api/v1/agent/nodes?page_size=1&consistency=linearizable";
-        let list = self.send(path, self.client.get(format!("{}{path}", self.urls[node]))).await?;
+        let list = self.send(path, self.client.get(self.url(node, path))).await?;
         Ok(list["total"].as_u64().unwrap_or(0) as usize)
     }
-}
-
-/// A client that trusts only the authority of the development cluster.
-fn client(ca: &Path) -> Result<Client, String> {
-    let pem = std::fs::read(ca).map_err(|error| error.to_string())?;
-    let ca = reqwest::Certificate::from_pem(&pem).map_err(|error| error.to_string())?;
-    Client::builder()
-        .tls_certs_only([ca])
-        .no_proxy()
-        .timeout(REQUEST_TIMEOUT)
-        .build()
-        .map_err(|error| error.to_string())
 }

@@ -1,14 +1,22 @@
-//! `hearth dev`: a development cluster on this machine. A node that crashes stays down;
-//! `hearth serve` starts it again.
+//! `hearth dev`: a development cluster on this machine, of child processes of this binary on
+//! loopback, in one folder. A node that crashes stays down; `hearth serve` starts it again.
 
+use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
-use crate::cli::dev_cluster::{Cluster, ClusterOptions};
-use crate::cli::dev_node::Node;
+use crate::bootstrap::ADMIN_KEY;
+use crate::certificates::Certificates;
+use crate::cli::dev_config::{CONFIG_FILE, choose_ports, write_config};
+use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
+use crate::error::{cannot, text};
+use crate::identity::create_private_folder;
+use crate::process::signals;
 
 /// Most nodes of a development cluster.
 const NODES_MAX: i64 = 7;
@@ -36,42 +44,165 @@ pub(crate) struct Dev {
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), String> {
         let Self { nodes, data, base_port, json, embedder } = self;
-        let cluster = Cluster::prepare(ClusterOptions { nodes, data, base_port, embedder })?;
-        cluster
+        Cluster::prepare(nodes, data, base_port, &embedder)?
             .during(async |cluster: &mut Cluster| {
                 cluster.launch().await?;
                 let leader = cluster.leader().await?;
-                let text = if json { as_json(cluster, leader) } else { as_text(cluster) };
-                print(&text).map_err(|error| error.to_string())?;
+                let line = if json { as_json(cluster, leader) } else { as_text(cluster) };
+                let mut out = std::io::stdout();
+                writeln!(out, "{line}").and_then(|()| out.flush()).map_err(text)?;
                 std::future::pending().await
             })
             .await
     }
 }
 
-fn print(text: &str) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    /// PEM file of the authority.
+    pub(crate) ca: PathBuf,
+    /// The admin key; empty before the cluster is launched.
+    pub(crate) key: String,
+    /// Locked while this process runs the cluster.
+    _lock: File,
+    /// Removed when dropped.
+    _temporary: Option<TempDir>,
+}
+
+impl Cluster {
+    /// Creates folders, certificates and configurations. Starts no process. The ids of the nodes
+    /// count from 1. The folder is a temporary one without `data`. Port 0 keeps the ports of
+    /// existing nodes, and chooses free ones for new nodes.
+    pub(crate) fn prepare(
+        count: u64,
+        data: Option<PathBuf>,
+        base_port: u16,
+        embedder: &str,
+    ) -> Result<Self, String> {
+        let (folder, temporary) = cluster_folder(data)?;
+        let lock = lock(&folder)?;
+        let certificates = Certificates::in_folder(&folder)?;
+        require_same_size(&folder, count)?;
+        let configs: Vec<PathBuf> =
+            (1..=count).map(|id| node_folder(&folder, id).join(CONFIG_FILE)).collect();
+        let ports = choose_ports(base_port, &configs)?;
+        let members: Vec<String> =
+            (1..).zip(&ports).map(|(id, ports)| format!("{id}=127.0.0.1:{}", ports.peer)).collect();
+        let members = members.join(", ");
+        let mut nodes = Vec::new();
+        for (id, ports) in (1..).zip(ports) {
+            let data = node_folder(&folder, id);
+            create_private(&data)?;
+            write_config(id, &data, ports, &certificates, &members, embedder)?;
+            nodes.push(Node::new(id, data, ports));
+        }
+        let ca = certificates.authority();
+        Ok(Self { nodes, ca, key: String::new(), _lock: lock, _temporary: temporary })
+    }
+
+    /// Starts all nodes, and waits until they are ready.
+    pub(crate) async fn launch(&mut self) -> Result<(), String> {
+        for node in &mut self.nodes {
+            node.start(node.id == 1)?;
+        }
+        for node in &self.nodes {
+            node.wait_ready().await?;
+        }
+        let path = self.nodes[0].data.join(ADMIN_KEY);
+        let key = std::fs::read_to_string(&path);
+        self.key = key.map_err(cannot(&format!("read {}", path.display())))?.trim().to_owned();
+        Ok(())
+    }
+
+    /// Waits for a leader among the running nodes, and returns its id.
+    pub(crate) async fn leader(&self) -> Result<u64, String> {
+        let client = http_client()?;
+        let started = Instant::now();
+        loop {
+            for node in self.nodes.iter().filter(|node| node.is_running()) {
+                let response = client.get(format!("{}/api/v1/status", node.ops)).send().await;
+                let Ok(response) = response else { continue };
+                let status = response.json::<Value>().await.unwrap_or_default();
+                if status["role"] == "leader" {
+                    return Ok(node.id);
+                }
+            }
+            if started.elapsed() > READY_TIMEOUT {
+                return Err("no node is the leader".into());
+            }
+            tokio::time::sleep(READY_INTERVAL).await;
+        }
+    }
+
+    /// Runs `story` until it ends, or SIGINT or SIGTERM arrives. Then stops the cluster.
+    pub(crate) async fn during(
+        mut self,
+        story: impl AsyncFnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (mut interrupt, mut terminate) = signals().map_err(cannot("receive signals"))?;
+        let result = tokio::select! {
+            result = story(&mut self) => result,
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        };
+        futures::future::join_all(self.nodes.into_iter().map(Node::stop)).await;
+        result
+    }
+}
+
+/// Creates the folder of the cluster; a temporary one, if `data` is absent.
+fn cluster_folder(data: Option<PathBuf>) -> Result<(PathBuf, Option<TempDir>), String> {
+    let (folder, temporary) = match data {
+        Some(folder) => (folder, None),
+        None => {
+            let temporary = tempfile::Builder::new().prefix("hearth-").tempdir();
+            let temporary = temporary.map_err(cannot("create a temporary folder"))?;
+            (temporary.path().to_owned(), Some(temporary))
+        }
+    };
+    create_private(&folder)?;
+    let folder =
+        std::fs::canonicalize(&folder).map_err(cannot(&format!("find {}", folder.display())))?;
+    Ok((folder, temporary))
+}
+
+fn create_private(folder: &Path) -> Result<(), String> {
+    create_private_folder(folder).map_err(cannot(&format!("create {}", folder.display())))
+}
+
+fn node_folder(folder: &Path, id: u64) -> PathBuf {
+    folder.join(format!("node-{id}"))
+}
+
+/// Locks a folder: one process at a time runs its cluster.
+fn lock(folder: &Path) -> Result<File, String> {
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(cannot(&format!("open {}", path.display())))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(_) => Err(format!("another `hearth dev` runs the cluster in {}", folder.display())),
+    }
+}
+
+/// Rejects another number of nodes than the folder has: the members are part of the state.
+fn require_same_size(folder: &Path, nodes: u64) -> Result<(), String> {
+    let existing =
+        (1..).take_while(|id| node_folder(folder, *id).join(CONFIG_FILE).exists()).count() as u64;
+    if existing == 0 || existing == nodes {
+        return Ok(());
+    }
+    Err(format!(
+        "{} holds a cluster of {existing}: start it with --nodes {existing}, or use another folder",
+        folder.display()
+    ))
 }
 
 fn as_json(cluster: &Cluster, leader: u64) -> String {
-    let node = |node: &Node| -> Value {
-        json!({
-            "id": node.id,
-            "url": node.url,
-            "ops": node.ops,
-            "pid": node.pid,
-            "data": node.data,
-        })
+    let node = |Node { id, url, ops, pid, data, .. }: &Node| -> Value {
+        json!({ "id": id, "url": url, "ops": ops, "pid": pid, "data": data })
     };
-    json!({
-        "nodes": cluster.nodes.iter().map(node).collect::<Vec<_>>(),
-        "ca": cluster.ca,
-        "key": cluster.key,
-        "leader": leader,
-    })
-    .to_string()
+    let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
+    json!({ "nodes": nodes, "ca": cluster.ca, "key": cluster.key, "leader": leader }).to_string()
 }
 
 /// The addresses of the cluster and an example, for people.

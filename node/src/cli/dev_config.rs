@@ -1,126 +1,137 @@
-//! Writes the configuration file of a node of a development cluster.
+//! The configuration file and the ports of a node of a development cluster.
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use api::random_bytes;
 
-use crate::certificates::{Certificates, NodeFiles};
-use crate::cli::dev_ports::Ports;
+use crate::certificates::Certificates;
+use crate::config::Config;
+use crate::error::text;
 
 /// Name of a node's configuration file, in its data folder.
 pub(crate) const CONFIG_FILE: &str = "hearth.toml";
-/// Networks that webhooks of a development cluster may reach.
-const LOOPBACK_NETWORKS: &str = "127.0.0.0/8, ::1/128";
+/// Names and addresses of loopback.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+/// Range of free ports. It excludes the range from which the system assigns ports to outgoing
+/// connections, which could take a port before its node binds it.
+const FREE_PORTS: Range<u16> = 10_240..32_768;
+/// Tries to find a free port.
+const FREE_TRIES: usize = 100;
+/// Ports per node.
+const PORTS_PER_NODE: u16 = 3;
 
-/// The content of the file. It sets the keys that have no default or differ from it.
-#[derive(Serialize)]
-struct File<'a> {
-    node: NodeSection<'a>,
-    public: PublicSection<'a>,
-    operator: OperatorSection,
-    peer: PeerSection<'a>,
-    cluster: ClusterSection<'a>,
-    webhooks: WebhooksSection<'a>,
-    embedder: EmbedderSection<'a>,
+/// The ports of a node on loopback.
+#[derive(Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) public: u16,
+    pub(crate) operator: u16,
+    pub(crate) peer: u16,
 }
 
-#[derive(Serialize)]
-struct NodeSection<'a> {
+/// Chooses the ports of each node. A node whose configuration exists keeps its ports. A new node
+/// gets ports from `base` on, or free ones if `base` is 0.
+pub(crate) fn choose_ports(base: u16, configs: &[PathBuf]) -> Result<Vec<Ports>, String> {
+    let mut free = FreePorts::default();
+    let mut ports = Vec::new();
+    for (at, config) in (0..).zip(configs) {
+        let first = base + PORTS_PER_NODE * at;
+        ports.push(if config.exists() {
+            let config = Config::load(config, std::iter::empty())?;
+            let (public, operator) = (config.public.listen.port(), config.operator.listen.port());
+            // The ports are part of the addresses that other nodes have stored.
+            if base != 0 && public != first {
+                return Err("these nodes have other ports: keep them with --base-port 0".into());
+            }
+            Ports { public, operator, peer: config.peer.listen.port() }
+        } else if base != 0 {
+            Ports { public: first, operator: first + 1, peer: first + 2 }
+        } else {
+            Ports { public: free.next()?, operator: free.next()?, peer: free.next()? }
+        });
+    }
+    Ok(ports)
+}
+
+/// Finds free ports. All stay bound until the last is found, so that they differ.
+#[derive(Default)]
+struct FreePorts(Vec<TcpListener>);
+
+impl FreePorts {
+    fn next(&mut self) -> Result<u16, String> {
+        for _ in 0..FREE_TRIES {
+            let random = usize::from(u16::from_be_bytes(random_bytes()));
+            let port = FREE_PORTS.start + (random % FREE_PORTS.len()) as u16;
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
+                self.0.push(listener);
+                return Ok(port);
+            }
+        }
+        Err("no free port found".to_owned())
+    }
+}
+
+/// Writes the configuration file of a node into its data folder, with the keys that have no
+/// default or differ from it. `members` are all nodes, as in key `cluster.members`.
+pub(crate) fn write_config(
     id: u64,
-    data: &'a Path,
-}
-
-#[derive(Serialize)]
-struct PublicSection<'a> {
-    listen: SocketAddr,
-    certificate: &'a Path,
-    key: &'a Path,
-}
-
-#[derive(Serialize)]
-struct OperatorSection {
-    listen: SocketAddr,
-}
-
-#[derive(Serialize)]
-struct PeerSection<'a> {
-    listen: SocketAddr,
-    authority: PathBuf,
-    certificate: &'a Path,
-    key: &'a Path,
-}
-
-#[derive(Serialize)]
-struct ClusterSection<'a> {
-    members: &'a str,
-}
-
-#[derive(Serialize)]
-struct WebhooksSection<'a> {
-    key: PathBuf,
-    allow: &'a str,
-}
-
-#[derive(Serialize)]
-struct EmbedderSection<'a> {
-    kind: &'a str,
-    model: PathBuf,
-    library: PathBuf,
-}
-
-/// What the configuration of a node depends on, besides the cluster.
-pub(crate) struct NodeConfig<'a> {
-    id: u64,
-    data: &'a Path,
+    data: &Path,
     ports: Ports,
-    certificates: &'a Certificates,
-    files: &'a NodeFiles,
-}
+    certificates: &Certificates,
+    members: &str,
+    embedder: &str,
+) -> Result<(), String> {
+    let quoted = |path: &Path| match path.to_str() {
+        Some(text) => Ok(toml::Value::from(text)),
+        None => Err("path contains invalid UTF-8 characters"),
+    };
+    let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
+    let (certificate, key) = (quoted(&files.certificate)?, quoted(&files.key)?);
+    let (model, library) = cached_model()?;
+    let Ports { public, operator, peer } = ports;
+    let path = data.join(CONFIG_FILE);
+    let config = format!(
+        r#"# Written by `hearth dev`. Start this node again with:
+#   hearth serve --config {}
+[node]
+id = {id}
+data = {}
 
-impl<'a> NodeConfig<'a> {
-    pub(crate) fn new(
-        id: u64,
-        data: &'a Path,
-        ports: Ports,
-        certificates: &'a Certificates,
-        files: &'a NodeFiles,
-    ) -> Self {
-        Self { id, data, ports, certificates, files }
-    }
+[public]
+listen = "127.0.0.1:{public}"
+certificate = {certificate}
+key = {key}
 
-    /// Writes the file into the data folder. `members` are all nodes, as in key
-    /// `cluster.members`.
-    pub(crate) fn write(&self, members: &str, embedder: &str) -> Result<(), String> {
-        let (model, library) = cached_model()?;
-        let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        let (certificate, key) = (&*self.files.certificate, &*self.files.key);
-        let file = File {
-            node: NodeSection { id: self.id, data: self.data },
-            public: PublicSection { listen: listen(self.ports.public), certificate, key },
-            operator: OperatorSection { listen: listen(self.ports.operator) },
-            peer: PeerSection {
-                listen: listen(self.ports.peer),
-                authority: self.certificates.authority(),
-                certificate,
-                key,
-            },
-            cluster: ClusterSection { members },
-            webhooks: WebhooksSection {
-                key: self.certificates.cluster_key(),
-                allow: LOOPBACK_NETWORKS,
-            },
-            embedder: EmbedderSection { kind: embedder, model, library },
-        };
-        let path = self.data.join(CONFIG_FILE);
-        let text = toml::to_string(&file).map_err(|error| error.to_string())?;
-        let text = format!(
-            "# Written by `hearth dev`. Start this node again with:\n\
-             #   hearth serve --config {}\n{text}",
-            path.display()
-        );
-        storage::file::replace(&path, text.as_bytes()).map_err(|error| error.to_string())
-    }
+[operator]
+listen = "127.0.0.1:{operator}"
+
+[peer]
+listen = "127.0.0.1:{peer}"
+authority = {}
+certificate = {certificate}
+key = {key}
+
+[cluster]
+members = "{members}"
+
+[webhooks]
+key = {}
+allow = "127.0.0.0/8, ::1/128"
+
+[embedder]
+kind = "{embedder}"
+model = {}
+library = {}
+"#,
+        path.display(),
+        quoted(data)?,
+        quoted(&certificates.authority())?,
+        quoted(&certificates.cluster_key())?,
+        quoted(&model)?,
+        quoted(&library)?,
+    );
+    storage::file::replace(&path, config.as_bytes()).map_err(text)
 }
 
 /// Where `make setup` stores the model and ONNX Runtime.

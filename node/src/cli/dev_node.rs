@@ -9,8 +9,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::cli::dev_config::CONFIG_FILE;
-use crate::cli::files::cannot;
+use crate::cli::dev_config::{CONFIG_FILE, Ports};
+use crate::error::{cannot, text};
 
 /// Time limit until a node is ready.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -21,14 +21,12 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Lines of the log in an error.
 const LOG_LINES: usize = 5;
 
-/// A node of a development cluster.
 pub(crate) struct Node {
     pub(crate) id: u64,
     /// URL of the public listener.
     pub(crate) url: String,
     /// URL of the operator's listener.
     pub(crate) ops: String,
-    /// Data folder.
     pub(crate) data: PathBuf,
     /// Id of the last process of the node; 0 before the first.
     pub(crate) pid: u32,
@@ -44,11 +42,12 @@ struct Process {
 }
 
 impl Node {
-    pub(crate) fn new(id: u64, url: String, ops: String, data: PathBuf) -> Self {
+    pub(crate) fn new(id: u64, data: PathBuf, ports: Ports) -> Self {
+        let url = format!("https://127.0.0.1:{}", ports.public);
+        let ops = format!("http://127.0.0.1:{}", ports.operator);
         Self { id, url, ops, data, pid: 0, process: None }
     }
 
-    /// Starts its process.
     pub(crate) fn start(&mut self, bootstrap: bool) -> Result<(), String> {
         let mut child = spawn(&self.data, bootstrap).map_err(cannot("start a node"))?;
         self.pid = child.id().unwrap_or_default();
@@ -152,5 +151,5 @@ fn spawn(data: &Path, bootstrap: bool) -> std::io::Result<Child> {
 
 /// A client of the operator's listeners.
 pub(crate) fn http_client() -> Result<Client, String> {
-    Client::builder().no_proxy().build().map_err(|error| error.to_string())
+    Client::builder().no_proxy().build().map_err(text)
 }

@@ -4,11 +4,8 @@ mod certs;
 mod cluster;
 mod demo;
 mod dev;
-mod dev_cluster;
 mod dev_config;
 mod dev_node;
-mod dev_ports;
-mod files;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
+use crate::error::cannot;
 use crate::serve::serve;
 use crate::tls;
 
@@ -77,14 +75,16 @@ pub fn run() -> ExitCode {
 async fn execute(command: Command) -> Result<(), String> {
     match command {
         Command::Serve { config, bootstrap, while_stdin_open } => {
-            let config = Config::load(&config, environment()).map_err(|error| error.to_string())?;
-            serve(config, bootstrap, while_stdin_open).await.map_err(|error| error.to_string())
+            serve(Config::load(&config, environment())?, bootstrap, while_stdin_open).await
         }
         Command::Cluster(cluster) => cluster.run().await,
         Command::Certs(certs) => certs.run(),
         Command::Dev(dev) => dev.run().await,
         Command::Demo => demo::run().await,
-        Command::Openapi => print(&api::openapi()),
+        Command::Openapi => {
+            let written = std::io::stdout().write_all(api::openapi().as_bytes());
+            written.map_err(cannot("write to standard output"))
+        }
     }
 }
 
@@ -93,11 +93,6 @@ fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
         .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
-}
-
-fn print(text: &str) -> Result<(), String> {
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ExitCode {

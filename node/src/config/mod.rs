@@ -4,126 +4,101 @@
 //! wherever it comes from: a misspelt key must not silently keep its default.
 //! `deploy/hearth.toml` documents every key.
 
-mod embedder;
-mod listeners;
-mod log;
-mod node;
-mod raft;
+mod sections;
 mod source;
-mod webhooks;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use figment::Figment;
 use serde::Deserialize;
 
-pub use embedder::{Embedder, EmbedderKind, Search};
-pub use listeners::{Operator, Peer, Public};
-pub use log::{Log, LogFormat};
-pub use node::{Cluster, Node};
-pub use raft::{LogCompaction, Raft};
-pub use webhooks::Webhooks;
-
+pub(crate) use sections::{
+    Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Node, Operator, Peer, Public,
+    Raft, Search, Webhooks,
+};
 use source::Source;
 
-/// All sections. `deploy/hearth.toml` documents their keys.
+use crate::error::text;
+
+/// An election needs this many missed heartbeats at least.
+const HEARTBEATS_PER_ELECTION: u64 = 3;
+
+/// All sections.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The identity of this node.
-    pub node: Node,
-    /// The public HTTPS listener.
-    pub public: Public,
-    /// The operator's listener.
+pub(crate) struct Config {
+    pub(crate) node: Node,
+    pub(crate) public: Public,
     #[serde(default)]
-    pub operator: Operator,
-    /// The listener for other nodes.
-    pub peer: Peer,
-    /// The initial members of the cluster.
+    pub(crate) operator: Operator,
+    pub(crate) peer: Peer,
     #[serde(default)]
-    pub cluster: Cluster,
-    /// Timing of Raft.
+    pub(crate) cluster: Cluster,
     #[serde(default)]
-    pub raft: Raft,
-    /// Compaction of the Raft log.
+    pub(crate) raft: Raft,
     #[serde(default)]
-    pub log_compaction: LogCompaction,
-    /// Vector search.
+    pub(crate) log_compaction: LogCompaction,
     #[serde(default)]
-    pub search: Search,
-    /// The embedding model.
-    pub embedder: Embedder,
-    /// Delivery of webhooks.
+    pub(crate) search: Search,
+    pub(crate) embedder: Embedder,
     #[serde(default)]
-    pub webhooks: Webhooks,
-    /// Log output.
+    pub(crate) webhooks: Webhooks,
     #[serde(default)]
-    pub log: Log,
-}
-
-/// Why a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the operating system.
-        source: std::io::Error,
-    },
-    /// A key is unknown, missing, or has a value of the wrong type. The text names the key, and
-    /// the file or the variable.
-    #[error("invalid configuration: {0}")]
-    Key(String),
-    /// The file is not TOML, or the values of some keys contradict a rule.
-    #[error("{path}: {message}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong. It names the key.
-        message: String,
-    },
+    pub(crate) log: Log,
 }
 
 impl Config {
-    /// Reads the file at `path`. Variables in `environment` override its keys.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
-    pub fn load(
+    /// Reads the file at `path`. Variables in `environment` override its keys. An error names
+    /// the key, and the file or the variable.
+    pub(crate) fn load(
         path: &Path,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, String> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         Self::parse(path, &text, environment)
     }
 
     fn parse(
         path: &Path,
-        text: &str,
+        toml: &str,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        let invalid = |message| ConfigError::Invalid { path: path.to_owned(), message };
-        let file = Source::file(path, text).map_err(|error| invalid(error.to_string()))?;
+    ) -> Result<Self, String> {
+        let invalid = |message| format!("{}: {message}", path.display());
+        let bad_key = |message| format!("invalid configuration: {message}");
+        let file = Source::file(path, toml).map_err(|error| invalid(text(error)))?;
         let mut sources = Figment::from(file);
         for (name, value) in environment {
-            if let Some(variable) = Source::variable(&name, &value).map_err(ConfigError::Key)? {
+            if let Some(variable) = Source::variable(&name, &value).map_err(bad_key)? {
                 sources = sources.merge(variable);
             }
         }
-        let config: Self =
-            sources.extract().map_err(|error| ConfigError::Key(error.to_string()))?;
+        let config: Self = sources.extract().map_err(|error| bad_key(text(error)))?;
         config.validate().map_err(invalid)?;
         Ok(config)
     }
 
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
-        self.node.validate()?;
-        self.peer.validate()?;
-        self.raft.validate()
+        let Self { node, peer, raft, .. } = self;
+        let is_reachable = peer.address.is_some() || !peer.listen.ip().is_unspecified();
+        let election_min_ms = raft.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION);
+        let rules = [
+            (node.id > 0, "node.id must be 1 or more"),
+            (!node.tenant.trim().is_empty(), "node.tenant must not be empty"),
+            (
+                is_reachable,
+                "peer.address is required: peer.listen names no address that other nodes can \
+                 connect to",
+            ),
+            (raft.verify_seconds > 0, "raft.verify_seconds must be 1 or more"),
+            (
+                raft.election_min_ms >= election_min_ms,
+                "raft.election_min_ms must be at least three times raft.heartbeat_ms",
+            ),
+        ];
+        let broken = rules.into_iter().find(|(holds, _)| !holds);
+        broken.map_or(Ok(()), |(_, rule)| Err(rule.into()))
     }
 }
 
@@ -139,7 +114,7 @@ mod tests {
     fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let path = Path::new("/etc/hearth.toml");
-        Config::parse(path, text, environment.iter().map(owned)).map_err(|error| error.to_string())
+        Config::parse(path, text, environment.iter().map(owned))
     }
 
     fn with(environment: &[(&str, &str)]) -> Result<Config, String> {
@@ -158,9 +133,9 @@ mod tests {
             Webhooks { key: config.webhooks.key.clone(), ..Webhooks::default() }
         );
         assert_eq!(config.log.filter, Log::default().filter);
-        assert_eq!(config.embedder.threads, embedder::default_threads());
-        assert_eq!(config.embedder.kind, embedder::default_kind());
-        assert_eq!(config.node.tenant, node::default_tenant());
+        assert_eq!(config.embedder.threads, sections::default_threads());
+        assert_eq!(config.embedder.kind, EmbedderKind::default());
+        assert_eq!(config.node.tenant, sections::default_tenant());
     }
 
     #[test]

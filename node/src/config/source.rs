@@ -1,16 +1,24 @@
 //! The sources of a configuration, as providers of the `figment` crate: the file, and one per
-//! environment variable. An error names the source of the key that is wrong.
+//! environment variable. An error names the source of the key that is wrong. Also parses values
+//! with several items in one text.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
 
 use figment::util::nest;
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 /// Prefix of all environment variables.
 const PREFIX: &str = "HEARTH__";
 /// Separates the section from the key in the name of a variable.
 const SEPARATOR: &str = "__";
+/// Longest pause before a retry.
+const RETRY_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Keys with their values, and the source of both.
 pub(super) struct Source {
@@ -49,4 +57,67 @@ impl Provider for Source {
     fn data(&self) -> Result<Map<Profile, Dict>, Error> {
         Ok(Profile::Default.collect(self.keys.clone()))
     }
+}
+
+/// Parses `1=host:port, 2=host:port`.
+pub(super) fn members<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<u64, String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let mut members = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (id, address) = member(part).ok_or_else(|| {
+            D::Error::custom(format!("{part:?} is not a member: write 1=host:port, 2=host:port"))
+        })?;
+        if members.insert(id, address).is_some() {
+            return Err(D::Error::custom(format!("duplicate member id {id}")));
+        }
+    }
+    Ok(members)
+}
+
+/// Parses `1=host:port`.
+fn member(text: &str) -> Option<(u64, String)> {
+    let (id, address) = text.split_once('=')?;
+    let (id, address) = (id.trim().parse().ok()?, address.trim());
+    (id > 0 && address.contains(':')).then(|| (id, address.to_owned()))
+}
+
+/// A list as text, or a single number.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected text with commas between the items")]
+enum List {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+}
+
+/// Parses a list with commas between its items.
+pub(super) fn list<'de, D: Deserializer<'de>, T: FromStr>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let text = match List::deserialize(deserializer)? {
+        List::Text(text) => text,
+        List::Integer(number) => number.to_string(),
+        List::Float(number) => number.to_string(),
+    };
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    items
+        .map(|item| {
+            item.parse().map_err(|_| D::Error::custom(format!("{item:?} cannot be parsed")))
+        })
+        .collect()
+}
+
+pub(super) fn pauses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Duration>, D::Error> {
+    let seconds: Vec<f64> = list(deserializer)?;
+    let pause = |seconds: f64| {
+        Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|pause| *pause <= RETRY_MAX)
+            .ok_or_else(|| D::Error::custom(format!("{seconds} is not between 0 and 30 days")))
+    };
+    seconds.into_iter().map(pause).collect()
 }

@@ -1,6 +1,7 @@
 //! `manifest.json` of a model folder: the model, its files, and their SHA-256.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +9,6 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
-
-use crate::embed::error::OnnxError;
 
 /// How the vectors of tokens become the vector of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -34,7 +33,7 @@ struct Text {
 /// A model folder whose files have the expected hashes.
 #[derive(Debug, Clone)]
 pub struct Manifest {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     model: Model,
     /// Tokens per text; longer texts are truncated.
     pub max_tokens: usize,
@@ -42,40 +41,36 @@ pub struct Manifest {
     pub pooling: Pooling,
 }
 
-const MODEL_FILE: &str = "model.onnx";
-const TOKENIZER_FILE: &str = "tokenizer.json";
+pub(crate) const MODEL_FILE: &str = "model.onnx";
+pub(crate) const TOKENIZER_FILE: &str = "tokenizer.json";
 
 impl Manifest {
     /// Reads the manifest in `folder` and verifies all files that it names.
     ///
     /// # Errors
     /// When a file is missing or has another hash.
-    pub fn load(folder: &Path) -> Result<Self, OnnxError> {
+    pub fn load(folder: &Path) -> Result<Self, String> {
         let path = folder.join("manifest.json");
-        let bytes =
-            std::fs::read(&path).map_err(|error| OnnxError::missing(&path, &error.to_string()))?;
-        let text: Text = serde_json::from_slice(&bytes)
-            .map_err(|error| OnnxError::missing(&path, &error.to_string()))?;
+        let bytes = std::fs::read(&path).map_err(missing(&path))?;
+        let text: Text = serde_json::from_slice(&bytes).map_err(missing(&path))?;
         let mut identity = Sha256::new();
         identity.update(format!("{:?} {}", text.pooling, text.max_tokens));
         for (name, expected) in &text.files {
             let file = folder.join(name);
-            let found =
-                sha256(&file).map_err(|error| OnnxError::missing(&file, &error.to_string()))?;
+            let found = sha256(&file).map_err(missing(&file))?;
             if found != *expected {
                 let reason = format!("SHA-256 is {found}, expected {expected}");
-                return Err(OnnxError::missing(&file, &reason));
+                return Err(missing(&file)(reason));
             }
             identity.update(format!(" {name} {found}"));
         }
         for needed in [MODEL_FILE, TOKENIZER_FILE] {
             if !text.files.contains_key(needed) {
-                return Err(OnnxError::missing(&path, &format!("does not list {needed}")));
+                return Err(missing(&path)(format!("does not list {needed}")));
             }
         }
-        let identity = identity.finalize();
         let mut id = [0; 8];
-        id.copy_from_slice(&identity[..8]);
+        id.copy_from_slice(&identity.finalize()[..8]);
         Ok(Self {
             folder: folder.to_owned(),
             model: Model { id: ModelId(id), name: text.model, dimension: text.dimension },
@@ -88,13 +83,16 @@ impl Manifest {
     pub fn model(&self) -> Model {
         self.model.clone()
     }
+}
 
-    pub(crate) fn model_file(&self) -> PathBuf {
-        self.folder.join(MODEL_FILE)
-    }
-
-    pub(crate) fn tokenizer_file(&self) -> PathBuf {
-        self.folder.join(TOKENIZER_FILE)
+/// For `map_err`: a file is missing or invalid.
+pub(crate) fn missing<E: Display>(path: &Path) -> impl Fn(E) -> String {
+    move |reason| {
+        format!(
+            "cannot use {}: {reason}. `make setup` in Hearth's repository fetches the model and \
+             ONNX Runtime; embedder.model and embedder.library name their locations",
+            path.display()
+        )
     }
 }
 

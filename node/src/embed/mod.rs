@@ -1,7 +1,6 @@
 //! Embedders turn texts into vectors. The configuration selects the ONNX model, or a hashing
 //! embedder for tests.
 
-mod error;
 mod hashing;
 mod manifest;
 mod onnx;
@@ -11,16 +10,16 @@ use std::sync::Arc;
 
 use crate::config::{self, EmbedderKind};
 
-pub use error::OnnxError;
 pub use manifest::{Manifest, Pooling};
 pub use onnx::{OnnxRuntime, Session};
-pub use pool::{Counters, Pool};
+pub(crate) use pool::Counters;
+pub use pool::Pool;
 
 /// Starts the threads of the configured embedder.
 ///
 /// # Errors
 /// When a file is missing or invalid. The text names the command that fetches it.
-pub fn start(config: &config::Embedder) -> Result<Arc<Pool>, OnnxError> {
+pub(crate) fn start(config: &config::Embedder) -> Result<Arc<Pool>, String> {
     match config.kind {
         EmbedderKind::Hashing => Ok(Arc::new(Pool::start(hashing::model(), hashing::workers()))),
         EmbedderKind::Onnx => {

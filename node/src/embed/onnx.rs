@@ -9,8 +9,7 @@ use ort::session::builder::GraphOptimizationLevel;
 use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
-use crate::embed::error::OnnxError;
-use crate::embed::manifest::{Manifest, Pooling};
+use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, TOKENIZER_FILE, missing};
 use crate::embed::pool::Worker;
 
 /// Smallest token limit. The model's special tokens need a part of it.
@@ -24,16 +23,15 @@ impl OnnxRuntime {
     ///
     /// # Errors
     /// When it is missing, too old, or already loaded.
-    pub fn load(path: &Path) -> Result<Self, OnnxError> {
+    pub fn load(path: &Path) -> Result<Self, String> {
         // The loader would search for a relative path beside the binary first.
-        let path = std::fs::canonicalize(path)
-            .map_err(|error| OnnxError::missing(path, &error.to_string()))?;
+        let path = std::fs::canonicalize(path).map_err(missing(path))?;
         let environment = ort::init_from(&path)
-            .map_err(|error| OnnxError::missing(&path, &error.to_string()))?
+            .map_err(missing(&path))?
             .with_name("hearth")
             .with_telemetry(false)
             .build()
-            .map_err(|error| OnnxError::Runtime(error.to_string()))?;
+            .map_err(|error| format!("ONNX Runtime: {error}"))?;
         environment.set_log_level(ort::logging::LogLevel::Warning);
         Ok(Self(environment))
     }
@@ -52,12 +50,11 @@ impl Session {
     ///
     /// # Errors
     /// When a file is invalid.
-    pub fn open(runtime: &OnnxRuntime, manifest: &Manifest) -> Result<Self, OnnxError> {
-        let session = open(&runtime.0, &manifest.model_file())
-            .map_err(|error| OnnxError::missing(&manifest.model_file(), &error.to_string()))?;
-        let file = manifest.tokenizer_file();
-        let tokenizer = tokenizer(&file, manifest.max_tokens)
-            .map_err(|error| OnnxError::missing(&file, &error.to_string()))?;
+    pub fn open(runtime: &OnnxRuntime, manifest: &Manifest) -> Result<Self, String> {
+        let file = manifest.folder.join(MODEL_FILE);
+        let session = open(&runtime.0, &file).map_err(missing(&file))?;
+        let file = manifest.folder.join(TOKENIZER_FILE);
+        let tokenizer = tokenizer(&file, manifest.max_tokens).map_err(missing(&file))?;
         let dimension = manifest.model().dimension as usize;
         Ok(Self { session, tokenizer, pooling: manifest.pooling, dimension })
     }

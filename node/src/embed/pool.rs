@@ -38,38 +38,20 @@ pub struct Pool {
     model: Model,
     queue: SyncSender<Task>,
     cache: Cache<String, Arc<[f32]>>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// Numbers of a pool since its start.
 #[derive(Debug, Default)]
-pub struct Counters {
-    texts: AtomicU64,
-    cached: AtomicU64,
-    busy: AtomicU64,
-    micros: AtomicU64,
-}
-
-impl Counters {
+pub(crate) struct Counters {
     /// Texts embedded.
-    pub fn texts(&self) -> u64 {
-        self.texts.load(Ordering::Relaxed)
-    }
-
+    pub(crate) texts: AtomicU64,
     /// Texts found in the cache.
-    pub fn cached(&self) -> u64 {
-        self.cached.load(Ordering::Relaxed)
-    }
-
+    pub(crate) cached: AtomicU64,
     /// Texts rejected because the queue was full.
-    pub fn busy(&self) -> u64 {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    /// Seconds spent embedding, summed over all threads.
-    pub fn seconds(&self) -> f64 {
-        self.micros.load(Ordering::Relaxed) as f64 / 1e6
-    }
+    pub(crate) busy: AtomicU64,
+    /// Microseconds spent embedding, summed over all threads.
+    pub(crate) micros: AtomicU64,
 }
 
 impl Pool {
@@ -86,11 +68,6 @@ impl Pool {
                 .expect("the system starts a thread: without one, no node can run");
         }
         Self { model, queue, cache: Cache::new(CACHE_ENTRIES), counters }
-    }
-
-    /// The numbers of this pool.
-    pub fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
     }
 }
 

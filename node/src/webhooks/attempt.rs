@@ -1,68 +1,70 @@
-//! One delivery attempt: its target, its request, and its outcome. `sender` schedules attempts
-//! and records their outcomes.
+//! The clients, address rules and keys of webhooks, and one delivery attempt: its target, its
+//! request, and its outcome. `sender` schedules attempts and records their outcomes.
 
 use std::error::Error;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use api::random_bytes;
+use api::{Hooks, random_bytes};
 use jiff::fmt::rfc2822;
-use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::redirect::Policy as Redirects;
+use reqwest::{Certificate, Client, StatusCode};
 use storage::model::delivery::{AttemptOutcome, Delivery, DeliveryId};
-use storage::model::id::Timestamp;
+use storage::model::id::{Timestamp, TriggerId};
 use storage::model::trigger::{SealedSecret, Trigger, TriggerAction};
 
-use super::address::NotAllowed;
-use super::clients::Webhooks;
-use super::message::Message;
+use super::address::{NotAllowed, Policy, Resolver};
+use super::message::{self, Message};
+use super::sealing::SecretSealer;
+use crate::config;
 
+/// Time limit of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which an idle connection is kept for the next request to the same receiver.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest `Retry-After` of a receiver that is honoured.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 /// Range of the random factor of each pause. It spreads retries of many deliveries.
 const JITTER: std::ops::Range<f64> = 0.8..1.2;
 
-/// The receiver of a trigger's requests.
-#[derive(Clone)]
-pub(super) enum Target {
-    /// None: the trigger is disabled.
-    Disabled,
-    /// A URL.
-    Url {
-        url: String,
-        /// For the limit of requests per host.
-        host: String,
-        /// The newest first.
-        secrets: Vec<SealedSecret>,
-        /// When the trigger was last changed.
-        changed_at: Timestamp,
-    },
-}
-
-impl Target {
-    /// The target of `trigger` at `now`. `None` if it sends no webhooks.
-    pub(super) fn of(trigger: Trigger, now: Timestamp) -> Option<Self> {
-        let Trigger { action, enabled, updated_at, .. } = trigger;
-        let TriggerAction::Webhook { url, secret, retiring } = action else { return None };
-        if !enabled {
-            return Some(Self::Disabled);
-        }
-        let host = reqwest::Url::parse(&url).ok();
-        let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
-        let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
-        let secrets = secret.into_iter().chain(retiring).collect();
-        Some(Self::Url { url, host, secrets, changed_at: updated_at })
-    }
-
-    /// The host of the URL; empty if the trigger is disabled.
-    pub(super) fn host(&self) -> &str {
-        match self {
-            Self::Url { host, .. } => host,
-            Self::Disabled => "",
-        }
-    }
+/// What this node needs to check and send webhooks.
+pub(crate) struct Webhooks {
+    policy: Policy,
+    /// `None` if no cluster key is configured.
+    sealer: Option<SecretSealer>,
+    /// Reaches public and allowed addresses.
+    client: Client,
+    /// For plain HTTP: reaches only the networks that the operator allows.
+    plain_client: Client,
+    /// Pause after each failed attempt.
+    retries: Vec<Duration>,
 }
 
 impl Webhooks {
+    pub(crate) fn new(config: &config::Webhooks) -> Result<Self, String> {
+        let policy = Policy { allowed: config.allow.clone() };
+        let sealer = config.key.as_deref().map(SecretSealer::read).transpose()?;
+        let client = |only_allowed| -> Result<Client, String> {
+            let mut client = Client::builder()
+                // Neither a receiver nor a proxy variable may change where a request goes.
+                .redirect(Redirects::none())
+                .no_proxy()
+                .dns_resolver(Resolver { policy: policy.clone(), only_allowed })
+                .connect_timeout(CONNECT_TIMEOUT)
+                .timeout(Duration::from_millis(config.timeout_ms))
+                .pool_idle_timeout(IDLE_TIMEOUT)
+                .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
+            if let Some(path) = &config.authority {
+                client = client.tls_certs_merge(authority(path)?);
+            }
+            client.build().map_err(|error| format!("webhooks: {error}"))
+        };
+        let (client, plain_client) = (client(false)?, client(true)?);
+        let retries = config.retry_seconds.clone();
+        Ok(Self { policy, sealer, client, plain_client, retries })
+    }
+
     /// Makes an attempt and returns its outcome.
     pub(super) async fn attempt(
         &self,
@@ -70,14 +72,14 @@ impl Webhooks {
         delivery: &Delivery,
         target: &Target,
     ) -> AttemptOutcome {
-        let Target::Url { url, secrets, changed_at, .. } = target else {
+        if !target.is_enabled {
             return AttemptOutcome::Disabled;
-        };
+        }
         let failures = delivery.attempts.saturating_sub(delivery.attempts_before) as usize;
         let pause = self.retries.get(failures).copied();
-        match self.send(id, delivery, url, secrets).await {
+        match self.send(id, delivery, target).await {
             Ok((status, _)) if status.is_success() => AttemptOutcome::Delivered(status.as_u16()),
-            Ok((StatusCode::GONE, _)) => AttemptOutcome::Gone(*changed_at),
+            Ok((StatusCode::GONE, _)) => AttemptOutcome::Gone(target.changed_at),
             Ok((status, retry_after)) => failed(status.to_string(), pause, retry_after),
             Err(reason) => failed(reason, pause, None),
         }
@@ -89,13 +91,12 @@ impl Webhooks {
         &self,
         id: DeliveryId,
         delivery: &Delivery,
-        url: &str,
-        secrets: &[SealedSecret],
+        target: &Target,
     ) -> Result<(StatusCode, Option<Duration>), String> {
         // Also here: the resolver is not called for IP addresses in URLs.
-        let url = self.policy.check(url)?;
+        let url = self.policy.check(&target.url)?;
         let open = |sealed| self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
-        let secrets: Option<Vec<String>> = secrets.iter().map(open).collect();
+        let secrets: Option<Vec<String>> = target.secrets.iter().map(open).collect();
         let secrets = secrets.ok_or("the secret was sealed with another key than webhooks.key")?;
         let now = SystemTime::now();
         let message = Message::new(id, delivery, &secrets, now);
@@ -104,6 +105,57 @@ impl Webhooks {
         // The body of the response is not needed, and not read.
         let response = request.send().await.map_err(|error| reason(&error))?;
         Ok((response.status(), retry_after(response.headers(), now)))
+    }
+}
+
+fn authority(path: &Path) -> Result<Vec<Certificate>, String> {
+    let error =
+        |error: &dyn std::fmt::Display| format!("webhooks.authority {}: {error}", path.display());
+    let pem = std::fs::read(path).map_err(|cause| error(&cause))?;
+    Certificate::from_pem_bundle(&pem).map_err(|cause| error(&cause))
+}
+
+impl Hooks for Webhooks {
+    fn check(&self, url: &str) -> Result<(), String> {
+        self.policy.check(url).map(drop)
+    }
+
+    fn check_secret(&self, secret: &str) -> Result<(), String> {
+        message::check_secret(secret)
+    }
+
+    fn seal(&self, of: TriggerId, secret: &str) -> Option<SealedSecret> {
+        self.sealer.as_ref().map(|sealer| sealer.seal(of, secret))
+    }
+
+    fn blind(&self, digest: [u8; 32]) -> [u8; 32] {
+        self.sealer.as_ref().map_or(digest, |sealer| sealer.blind(digest))
+    }
+}
+
+/// The receiver of a trigger's requests.
+#[derive(Clone)]
+pub(super) struct Target {
+    is_enabled: bool,
+    url: String,
+    /// For the limit of requests per host; empty if the trigger is disabled.
+    pub(super) host: String,
+    /// The newest first.
+    secrets: Vec<SealedSecret>,
+    /// When the trigger was last changed.
+    changed_at: Timestamp,
+}
+
+impl Target {
+    /// The target of `trigger` at `now`. `None` if it sends no webhooks.
+    pub(super) fn of(trigger: Trigger, now: Timestamp) -> Option<Self> {
+        let Trigger { action, enabled: is_enabled, updated_at: changed_at, .. } = trigger;
+        let TriggerAction::Webhook { url, secret, retiring } = action else { return None };
+        let parsed = reqwest::Url::parse(&url).ok().filter(|_| is_enabled);
+        let host = parsed.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
+        let secrets = secret.into_iter().chain(retiring).collect();
+        Some(Self { is_enabled, url, host, secrets, changed_at })
     }
 }
 
@@ -132,19 +184,15 @@ fn failed(
 
 /// The reason of a failed request, without its URL.
 fn reason(error: &reqwest::Error) -> String {
-    let mut cause: Option<&(dyn Error + 'static)> = error.source();
-    let mut last = None;
-    while let Some(error) = cause {
-        if error.is::<NotAllowed>() {
-            return NotAllowed.to_string();
-        }
-        last = Some(error.to_string());
-        cause = error.source();
+    let causes = std::iter::successors(error.source(), |&error| error.source());
+    let causes: Vec<&(dyn Error + 'static)> = causes.collect();
+    if causes.iter().any(|cause| cause.is::<NotAllowed>()) {
+        return NotAllowed.to_string();
     }
-    match last {
+    match causes.last() {
         _ if error.is_timeout() => "no response in time".into(),
         Some(cause) if error.is_connect() => format!("no connection: {cause}"),
-        Some(cause) => cause,
+        Some(cause) => cause.to_string(),
         None => "the request failed".into(),
     }
 }

@@ -18,7 +18,6 @@ use storage::model::score::rounded;
 /// Prefix of a secret of Standard Webhooks. The key follows in base64.
 const STANDARD_PREFIX: &str = "whsec_";
 
-/// The body and headers of a request.
 pub(crate) struct Message {
     pub(crate) body: String,
     pub(crate) headers: HeaderMap,

@@ -3,12 +3,11 @@
 
 mod address;
 mod attempt;
-mod clients;
 mod message;
 mod permits;
 mod sealing;
 mod sender;
 
-pub(crate) use clients::Webhooks;
+pub(crate) use attempt::Webhooks;
 pub(crate) use sealing::new_cluster_key;
 pub(crate) use sender::{Counters, Sender};

@@ -21,7 +21,8 @@ const HOST_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct HostPermits {
     taken: Mutex<Taken>,
-    freed: Notify,
+    /// Notified when a permit is freed.
+    pub(super) freed: Notify,
 }
 
 #[derive(Default)]
@@ -34,8 +35,8 @@ struct Taken {
 /// A taken permit; dropping it frees it.
 pub(super) struct Permit {
     permits: Arc<HostPermits>,
-    tenant: TenantId,
-    id: DeliveryId,
+    pub(super) tenant: TenantId,
+    pub(super) id: DeliveryId,
     host: String,
 }
 
@@ -73,11 +74,6 @@ impl HostPermits {
         *taken.tenants.entry(tenant).or_default() += 1;
         *taken.hosts.entry(host.to_owned()).or_default() += 1;
         Some(Permit { permits: Arc::clone(self), tenant, id, host: host.to_owned() })
-    }
-
-    /// Waits until a permit is freed.
-    pub(super) async fn freed(&self) {
-        self.freed.notified().await;
     }
 }
 

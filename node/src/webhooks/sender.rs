@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use raft::Handle;
-use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
+use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::id::{TenantId, Timestamp};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
-use super::attempt::Target;
-use super::clients::Webhooks;
+use super::attempt::{Target, Webhooks};
 use super::permits::{HostPermits, Permit};
 
 /// Interval of scans for due deliveries.
@@ -44,26 +43,16 @@ pub(crate) struct Sender {
     reader: Reader,
     webhooks: Arc<Webhooks>,
     permits: Arc<HostPermits>,
-    counters: Arc<Counters>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// Numbers of attempts of this node since its start.
 #[derive(Default)]
 pub(crate) struct Counters {
-    delivered: AtomicU64,
-    failed: AtomicU64,
-}
-
-impl Counters {
     /// Attempts that the receiver accepted.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.delivered.load(Ordering::Relaxed)
-    }
-
+    pub(crate) delivered: AtomicU64,
     /// Attempts that failed.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
+    pub(crate) failed: AtomicU64,
 }
 
 /// The clock of the state, advanced by the time since its last change.
@@ -88,10 +77,6 @@ impl Sender {
         Self { raft, reader, webhooks, permits: Arc::default(), counters: Arc::default() }
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
     /// Sends due deliveries while this node leads, until the process ends.
     pub(crate) async fn webhook_task(self) {
         let mut clock = StateClock { last: Timestamp::default(), changed_at: Instant::now() };
@@ -100,7 +85,7 @@ impl Sender {
             tokio::time::sleep(pause).await;
             tokio::select! {
                 () = tokio::time::sleep(SCAN_INTERVAL) => {}
-                () = self.permits.freed() => {}
+                () = self.permits.freed.notified() => {}
             }
             let staleness = self.raft.leader_staleness();
             if staleness.is_none_or(|staleness| staleness >= CONFIRMATION_MAX) {
@@ -145,7 +130,7 @@ impl Sender {
             };
             // The trigger and its deliveries were deleted since `due` returned.
             let Some(target) = target else { continue };
-            let Some(permit) = self.permits.take(tenant, id, target.host()) else {
+            let Some(permit) = self.permits.take(tenant, id, &target.host) else {
                 if self.permits.has_room(tenant) {
                     continue;
                 }
@@ -153,32 +138,24 @@ impl Sender {
             };
             // Read with the permit held: the outcome of an earlier attempt is visible.
             let delivery = self.reader.delivery(tenant, id)?;
-            if let Some(delivery) = delivery.filter(|delivery| is_due(delivery, now)) {
-                self.start(tenant, id, delivery, target.clone(), permit);
+            let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
+            if let Some(delivery) = delivery.filter(is_due) {
+                tokio::spawn(self.clone().attempt(delivery, target.clone(), permit));
             }
         }
         Ok(())
     }
 
-    fn start(
-        &self,
-        tenant: TenantId,
-        id: DeliveryId,
-        delivery: Delivery,
-        target: Target,
-        permit: Permit,
-    ) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            let outcome = this.webhooks.attempt(id, &delivery, &target).await;
-            let counter = match outcome {
-                AttemptOutcome::Delivered(_) => &this.counters.delivered,
-                _ => &this.counters.failed,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
-            this.record(tenant, Attempt { id, number: delivery.attempts + 1, outcome }).await;
-            drop(permit);
-        });
+    async fn attempt(self, delivery: Delivery, target: Target, permit: Permit) {
+        let Permit { tenant, id, .. } = permit;
+        let outcome = self.webhooks.attempt(id, &delivery, &target).await;
+        let counter = match outcome {
+            AttemptOutcome::Delivered(_) => &self.counters.delivered,
+            _ => &self.counters.failed,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.record(tenant, Attempt { id, number: delivery.attempts + 1, outcome }).await;
+        drop(permit);
     }
 
     /// Records the outcome of an attempt, for as long as this node leads. Repeats count once. If
@@ -198,8 +175,4 @@ impl Sender {
             tokio::time::sleep(RECORD_PAUSE).await;
         }
     }
-}
-
-fn is_due(delivery: &Delivery, now: Timestamp) -> bool {
-    matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now)
 }

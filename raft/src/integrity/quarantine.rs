@@ -11,9 +11,6 @@ use storage::Error;
 const FILE: &str = "quarantine";
 
 /// Why the data folder is quarantined; `None` if it is not.
-///
-/// # Errors
-/// When the file cannot be read.
 pub(crate) fn reason(data: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(data.join(FILE)) {
         Ok(reason) => Ok(Some(reason.trim_end().to_owned())),

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::{Action, Reply};
+use storage::{Action, Reply, VerifyResult};
 use tokio::time::Instant;
 
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, Peers};
+use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
 use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
@@ -36,11 +36,10 @@ fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
 }
 
 impl Operator<'_> {
-    /// Compares the states of all members.
     pub(crate) async fn verify(&self) -> Operate<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
         let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
-        let status = self.status()?;
+        let status = self.status();
         // Ends before the caller's deadline, so that the result can list unreachable members.
         let until = self.deadline.checked_sub(CALL_TIMEOUT).unwrap_or(self.deadline);
         let requests = status.members.iter().map(|member| self.hash_of(member, mark, until));
@@ -65,54 +64,46 @@ impl Operator<'_> {
 
     async fn hash_of(&self, member: &MemberStatus, mark: u64, until: Instant) -> Option<Hash> {
         let local = &self.shared.local;
-        let status = match member.node == local.node {
-            true => hash_status(local, mark, until).await,
-            false => self.remote_hash_status(member, mark, until).await,
-        };
-        match status {
-            HashStatus::Ready(hash) => Some(hash),
-            HashStatus::Pending | HashStatus::Skipped => None,
+        if member.node == local.node {
+            let status = hash_status(local, mark, until).await;
+            return if let HashStatus::Ready(hash) = status { Some(hash) } else { None };
         }
-    }
-
-    async fn remote_hash_status(
-        &self,
-        member: &MemberStatus,
-        mark: u64,
-        until: Instant,
-    ) -> HashStatus {
         let mut failures = 0;
         while Instant::now() < until && failures < FAILURES_MAX {
-            match self.call(member, Rpc::StateHash { mark }).await {
+            match self.call(member, Rpc::StateHash(mark)).await {
+                Some(RpcResponse::StateHash(HashStatus::Ready(hash))) => return Some(hash),
+                Some(RpcResponse::StateHash(HashStatus::Skipped)) => return None,
                 Some(RpcResponse::StateHash(HashStatus::Pending)) => failures = 0,
-                Some(RpcResponse::StateHash(status)) => return status,
                 _ => failures += 1,
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
-        HashStatus::Pending
+        None
     }
 
     async fn quarantine_member(&self, member: &MemberStatus, mark: u64, majority: Hash) -> bool {
         tracing::error!(node = member.node, "state differs from the majority's");
-        if member.node == self.peers.local.node {
+        if member.node == self.shared.local.node {
             return quarantine_if_diverged(&self.shared.local, mark, majority);
         }
         let response = self.call(member, Rpc::Quarantine { mark, majority }).await;
-        matches!(response, Some(RpcResponse::Quarantined { accepted: true }))
+        matches!(response, Some(RpcResponse::Quarantined(true)))
     }
 
     async fn call(&self, member: &MemberStatus, call: Rpc) -> Option<RpcResponse> {
         let (node, address) = (member.node, &member.address);
-        self.peers.call(Channel::Forward, node, address, call, CALL_TIMEOUT).await.ok()
+        self.shared.peers.call(Channel::Forward, node, address, call, CALL_TIMEOUT).await.ok()
     }
+}
+
+fn result_at(local: &LocalNode, mark: u64) -> Option<VerifyResult> {
+    local.reader.verifier().results().into_iter().find(|result| result.number == mark)
 }
 
 /// This node's hash at a verify mark. Waits for it until `until`.
 pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) -> HashStatus {
     loop {
-        let results = local.reader.verifier().results();
-        match results.iter().find(|result| result.number == mark) {
+        match result_at(local, mark) {
             Some(result) => return result.hash.map_or(HashStatus::Skipped, HashStatus::Ready),
             None if Instant::now() >= until => return HashStatus::Pending,
             None => tokio::time::sleep(POLL_INTERVAL).await,
@@ -123,8 +114,7 @@ pub(crate) async fn hash_status(local: &LocalNode, mark: u64, until: Instant) ->
 /// Quarantines and stops this node if its hash at the mark is not `majority`, the hash that the
 /// leader reports. Returns whether it is quarantined.
 pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Hash) -> bool {
-    let results = local.reader.verifier().results();
-    let Some(own) = results.iter().find(|result| result.number == mark) else { return false };
+    let Some(own) = result_at(local, mark) else { return false };
     if own.hash.is_none_or(|hash| hash == majority) {
         return false;
     }
@@ -144,7 +134,7 @@ pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Has
 
 /// Compares the states once per `interval` while this node leads. An incomplete comparison is
 /// repeated earlier. Runs until the runtime stops.
-pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, interval: Duration) {
+pub(crate) async fn run(shared: Arc<Shared>, interval: Duration) {
     let newest = || shared.local.reader.verifier().results().last().map(|result| result.number);
     let (mut last, mut due) = (newest(), Instant::now() + interval);
     loop {
@@ -157,7 +147,7 @@ pub(crate) async fn run(shared: Arc<Shared>, peers: Arc<Peers>, interval: Durati
             continue;
         }
         let deadline = Instant::now() + TIMEOUT;
-        let operator = Operator { shared: &shared, peers: &peers, deadline };
+        let operator = Operator { shared: &shared, deadline };
         let pause = match operator.verify().await {
             Ok(verification) => {
                 log_result(&verification);

@@ -1,5 +1,5 @@
 //! The cluster clock: stamps of one time line for all nodes. A single bad wall clock cannot
-//! move it. This file holds the rule, as a pure function, and the wall-clock trait.
+//! move it. This file holds the rule, as a pure function.
 //!
 //! `stamp = max(last + 1 µs, min(own wall clock, median of the voters' wall clocks + 500 ms))`
 //!
@@ -14,23 +14,12 @@ use storage::model::id::Timestamp;
 /// Maximum lead of the leader's wall clock over the voters' median.
 pub const LEAD_MAX: Duration = Duration::from_millis(500);
 
-/// A source of wall-clock time. It is injected, so that tests control it.
-pub trait WallClock: Send + Sync {
-    /// The present wall-clock time.
-    fn now(&self) -> Timestamp;
-}
-
-/// The wall clock of the machine.
-pub struct SystemClock;
-
-impl WallClock for SystemClock {
-    fn now(&self) -> Timestamp {
-        let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => since.as_micros() as i64,
-            Err(before) => -(before.duration().as_micros() as i64),
-        };
-        Timestamp(micros)
-    }
+/// The wall-clock time of this machine.
+pub(crate) fn wall_clock() -> Timestamp {
+    Timestamp(match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_micros() as i64,
+        Err(before) => -(before.duration().as_micros() as i64),
+    })
 }
 
 /// Stamps the batches of one term.

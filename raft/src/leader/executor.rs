@@ -39,12 +39,11 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
-use storage::model::id::Timestamp;
-use storage::{ApplyOutcome, DecideError, Draft, Reader, Rejection, Reply, Room, codec, decide};
+use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, Room, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
-use crate::leader::clock::ClusterClock;
+use crate::leader::clock::{ClusterClock, wall_clock};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
@@ -57,10 +56,8 @@ const STAMP_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a failed attempt to open a term.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// State of the task.
 pub(crate) struct Executor {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) reader: Reader,
 }
 
 /// A term in which this node leads.
@@ -73,13 +70,8 @@ struct Term {
     stamped_at: Instant,
 }
 
-/// Outcome of a batch that was proposed or confirmed.
-enum WriteOutcome {
-    Applied,
-    Stale,
-    NotLeader,
-    Unknown,
-}
+/// Outcome of a batch that was proposed or confirmed; `NoLeader` or `Unknown` if it has none.
+type WriteOutcome = Result<ApplyOutcome, SubmitError>;
 
 type Decided = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
 
@@ -102,11 +94,11 @@ impl Executor {
             if counter.0 != term {
                 counter = (term, 0);
             }
-            let clock = ClusterClock::new(self.reader.position().clock);
+            let clock = ClusterClock::new(self.shared.local.reader.position().clock);
             let mut open = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
             self.lead(&mut open).await;
             counter.1 = open.counter;
-            self.shared.close_term();
+            self.shared.open_term(0);
             self.fail_queued();
         }
         self.fail_queued();
@@ -133,11 +125,14 @@ impl Executor {
     /// Runs one round. Decides the same commands again while their batch turns out stale. An
     /// error means that the term is over for this node; every command has been completed.
     async fn run_round(&self, term: &mut Term) -> Result<(), ()> {
+        let local = &self.shared.local;
         let mut stale = Vec::new();
         loop {
-            let now = self.next_stamp(term);
+            let own = wall_clock();
+            let median = local.contact.median(local.node, &self.shared.voters(), own);
+            let now = term.clock.stamp(own, median);
             let started_at = std::time::Instant::now();
-            let mut draft = Draft::new(&self.reader, now);
+            let mut draft = Draft::new(&local.reader, now);
             let first = std::mem::take(&mut stale);
             // Reads the state, which blocks: raft's other tasks move to another thread.
             let decided = tokio::task::block_in_place(|| self.decide_queued(&mut draft, first))?;
@@ -150,30 +145,22 @@ impl Executor {
                 false => self.confirm(draft.after()).await,
             };
             match outcome {
-                WriteOutcome::Applied => {
+                Ok(ApplyOutcome::Done) => {
                     if is_logged {
                         term.stamped_at = Instant::now();
                     }
                     // Since `started_at`, a quorum has confirmed this leader and its position.
-                    let index = self.reader.position().index;
-                    self.shared.local.contact.record_commit(index, started_at, index);
-                    self.complete(decided);
+                    let index = local.reader.position().index;
+                    local.contact.record_commit(index, started_at, index);
+                    self.complete(decided, index);
                     return Ok(());
                 }
-                WriteOutcome::Stale => {
+                Ok(ApplyOutcome::Stale) => {
                     stale = decided.into_iter().map(|(queued, _)| queued).collect();
                 }
-                WriteOutcome::NotLeader => return fail(decided, SubmitError::NoLeader),
-                WriteOutcome::Unknown => return fail(decided, SubmitError::Unknown),
+                Err(error) => return fail(decided, error),
             }
         }
-    }
-
-    fn next_stamp(&self, term: &mut Term) -> Timestamp {
-        let local = &self.shared.local;
-        let own = local.wall_clock.now();
-        let median = local.contact.median(local.node, &self.shared.voters(), own);
-        term.clock.stamp(own, median)
     }
 
     /// Decides commands until the batch is full: first `stale`, then the queue. A storage
@@ -192,14 +179,14 @@ impl Executor {
                 Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
                 Err(DecideError::Fault(error)) => {
                     self.shared.local.fault.report_storage(&error);
-                    queued.fail(SubmitError::Unknown);
+                    queued.send(Err(SubmitError::Unknown));
                     return fail(decided, SubmitError::Unknown);
                 }
             }
         }
         // On another state the same commands may exceed one batch. The claims of the rest are
         // taken, so they cannot return to the queue. They had no effect.
-        stale.for_each(|queued| queued.fail(SubmitError::Busy));
+        stale.for_each(|queued| queued.send(Err(SubmitError::Busy)));
         Ok(decided)
     }
 
@@ -208,25 +195,23 @@ impl Executor {
         term.counter += 1;
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));
-        self.shared.counters.count_batch(commands, bytes.len());
-        self.write(term.term, bytes).await
-    }
-
-    async fn write(&self, term: u64, bytes: Vec<u8>) -> WriteOutcome {
+        {
+            let mut totals = self.shared.totals();
+            totals.batches += 1;
+            totals.batch_bytes += bytes.len() as u64;
+            totals.batch_commands += commands as u64;
+        }
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
-        let write = self.shared.raft.write(Payload(bytes)).with_leader(term).responder(responder);
-        if write.await.is_err() {
-            return WriteOutcome::Unknown;
+        let write = self.shared.raft.write(Payload(bytes)).with_leader(term.term);
+        if write.responder(responder).await.is_err() {
+            return Err(SubmitError::Unknown);
         }
         match response.await {
-            Ok(Ok(response)) => match response.data {
-                ApplyOutcome::Done => WriteOutcome::Applied,
-                ApplyOutcome::Stale => WriteOutcome::Stale,
-            },
+            Ok(Ok(response)) => Ok(response.data),
             // Only this variant means "no effect". Others carry the same hint.
-            Ok(Err(ClientWriteError::ForwardToLeader(_))) => WriteOutcome::NotLeader,
-            Ok(Err(_)) | Err(_) => WriteOutcome::Unknown,
+            Ok(Err(ClientWriteError::ForwardToLeader(_))) => Err(SubmitError::NoLeader),
+            Ok(Err(_)) | Err(_) => Err(SubmitError::Unknown),
         }
     }
 
@@ -234,29 +219,33 @@ impl Executor {
     /// the last batch at a read index.
     async fn confirm(&self, decided_on: BatchId) -> WriteOutcome {
         match self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
-            Ok(_) if self.reader.position().batch == decided_on => WriteOutcome::Applied,
-            Ok(_) => WriteOutcome::Stale,
-            Err(_) => WriteOutcome::NotLeader,
+            Ok(_) if self.shared.local.reader.position().batch != decided_on => {
+                Ok(ApplyOutcome::Stale)
+            }
+            Ok(_) => Ok(ApplyOutcome::Done),
+            Err(_) => Err(SubmitError::NoLeader),
         }
     }
 
-    fn complete(&self, decided: Decided) {
-        let index = self.reader.position().index;
+    fn complete(&self, decided: Decided, index: u64) {
+        let accepted = decided.iter().filter(|(_, reply)| reply.is_ok()).count();
+        let mut totals = self.shared.totals();
+        totals.accepted += accepted as u64;
+        totals.rejected += (decided.len() - accepted) as u64;
+        drop(totals);
         for (queued, reply) in decided {
-            self.shared.counters.count_decision(reply.is_ok());
-            queued.complete(Outcome { index, reply });
+            queued.send(Ok(Outcome { index, reply }));
         }
     }
 
-    /// Completes all queued commands with `NoLeader`.
     fn fail_queued(&self) {
         while let Some(queued) = self.shared.claim_next() {
-            queued.fail(SubmitError::NoLeader);
+            queued.send(Err(SubmitError::NoLeader));
         }
     }
 }
 
 fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
-    decided.into_iter().for_each(|(queued, _)| queued.fail(error));
+    decided.into_iter().for_each(|(queued, _)| queued.send(Err(error)));
     Err(())
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
-use storage::{Action, Command, Priority};
+use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
-use crate::error::{Outcome, SubmitError};
+use crate::error::SubmitResult;
 
 /// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
@@ -32,30 +32,17 @@ const CLIENTS_PER_BACKGROUND: usize = 64;
 pub(crate) struct QueuedCommand {
     pub(crate) command: Command,
     pub(crate) claim: Claim,
-    outcome: oneshot::Sender<Result<Outcome, SubmitError>>,
+    outcome: oneshot::Sender<SubmitResult>,
 }
 
 impl QueuedCommand {
     /// A queued command, and the receiver of its outcome.
-    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<Result<Outcome, SubmitError>>) {
+    pub(crate) fn new(command: Command) -> (Self, oneshot::Receiver<SubmitResult>) {
         let (outcome, receiver) = oneshot::channel();
         (Self { command, claim: Claim::default(), outcome }, receiver)
     }
 
-    /// A command that only advances the cluster clock. Its outcome has no receiver.
-    pub(crate) fn stamp() -> Self {
-        Self::new(Command::background(Action::AdvanceClock)).0
-    }
-
-    pub(crate) fn complete(self, outcome: Outcome) {
-        self.send(Ok(outcome));
-    }
-
-    pub(crate) fn fail(self, error: SubmitError) {
-        self.send(Err(error));
-    }
-
-    fn send(self, result: Result<Outcome, SubmitError>) {
+    pub(crate) fn send(self, result: SubmitResult) {
         // A submitter that passed its deadline has dropped the receiver.
         let _: Result<(), _> = self.outcome.send(result);
     }
@@ -74,7 +61,6 @@ impl Claim {
     }
 }
 
-/// The queue.
 #[derive(Default)]
 pub(crate) struct Queue {
     clients: FairQueue,
@@ -120,7 +106,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes and returns the next command.
     pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
         let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
         let due = if is_due { self.background.pop() } else { None };
@@ -178,20 +163,21 @@ impl FairQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use storage::Action;
     use storage::model::id::MemoryId;
 
     fn client(tenant: u32) -> QueuedCommand {
-        let command = Command {
-            tenant: Some(TenantId(tenant)),
-            actor: None,
-            receipt: None,
-            action: Action::DeleteMemory(MemoryId([0; 16])),
-        };
-        QueuedCommand::new(command).0
+        let action = Action::DeleteMemory(MemoryId([0; 16]));
+        let tenant = Some(TenantId(tenant));
+        QueuedCommand::new(Command { tenant, actor: None, receipt: None, action }).0
     }
 
     fn background() -> QueuedCommand {
         QueuedCommand::new(Command::background(Action::AdvanceClock)).0
+    }
+
+    fn fill(queue: &mut Queue, count: usize, tenant: u32) {
+        (0..count).for_each(|_| assert!(queue.push(client(tenant)).is_ok()));
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
@@ -213,9 +199,7 @@ mod tests {
     fn background_commands_do_not_starve() {
         let mut queue = Queue::default();
         assert!(queue.push(background()).is_ok());
-        for _ in 0..2 * CLIENTS_PER_BACKGROUND {
-            assert!(queue.push(client(1)).is_ok());
-        }
+        fill(&mut queue, 2 * CLIENTS_PER_BACKGROUND, 1);
         let order = order(&mut queue);
         assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_PER_BACKGROUND));
         assert_eq!(order.len(), 2 * CLIENTS_PER_BACKGROUND + 1);
@@ -224,9 +208,7 @@ mod tests {
     #[test]
     fn busy_tenant_does_not_starve_others() {
         let mut queue = Queue::default();
-        for _ in 0..TENANT_COMMANDS_MAX {
-            assert!(queue.push(client(1)).is_ok());
-        }
+        fill(&mut queue, TENANT_COMMANDS_MAX, 1);
         assert!(queue.push(client(2)).is_ok());
         let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
         assert!(position <= QUANTUM_BYTES / 128, "the quiet tenant is at position {position}");
@@ -236,9 +218,7 @@ mod tests {
     fn full_queue_returns_the_command() {
         let mut queue = Queue::default();
         for tenant in 0..(COMMANDS_MAX / TENANT_COMMANDS_MAX) as u32 {
-            for _ in 0..TENANT_COMMANDS_MAX {
-                assert!(queue.push(client(tenant)).is_ok());
-            }
+            fill(&mut queue, TENANT_COMMANDS_MAX, tenant);
             assert!(queue.push(client(tenant)).is_err(), "the tenant's limit is reached");
         }
         assert!(queue.push(client(99)).is_err(), "the total limit is reached");

@@ -10,9 +10,8 @@ use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
 use storage::codec::Record;
 
-use crate::types::{Entry, LogId, NodeId, Payload, Peer, StoredMembership, Vote};
+use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
 
-/// Id of a log entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct LogIdRecord {
     pub(crate) term: u64,
@@ -80,20 +79,20 @@ impl From<VoteRecord> for Vote {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MembershipRecord {
     voters: Vec<BTreeSet<NodeId>>,
-    nodes: BTreeMap<NodeId, Peer>,
+    nodes: BTreeMap<NodeId, Address>,
 }
 
-impl From<&Membership<NodeId, Peer>> for MembershipRecord {
-    fn from(membership: &Membership<NodeId, Peer>) -> Self {
+impl From<&Membership<NodeId, Address>> for MembershipRecord {
+    fn from(membership: &Membership<NodeId, Address>) -> Self {
         Self {
             voters: membership.get_joint_config().clone(),
-            nodes: membership.nodes().map(|(id, peer)| (*id, peer.clone())).collect(),
+            nodes: membership.nodes().map(|(id, address)| (*id, address.clone())).collect(),
         }
     }
 }
 
 impl MembershipRecord {
-    fn into_membership(self) -> storage::Result<Membership<NodeId, Peer>> {
+    fn into_membership(self) -> storage::Result<Membership<NodeId, Address>> {
         Membership::new(self.voters, self.nodes).map_err(|error| storage::Error::Corrupt {
             what: "membership",
             detail: error.to_string(),
@@ -123,14 +122,12 @@ impl From<&StoredMembership> for StoredMembershipRecord {
 }
 
 impl StoredMembershipRecord {
-    /// Converts to openraft's type.
     pub(crate) fn into_stored(self) -> storage::Result<StoredMembership> {
         let membership = self.membership.into_membership()?;
         Ok(StoredMembership::new(self.log_id.map(LogId::from), membership))
     }
 }
 
-/// A log entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EntryRecord {
     pub(crate) id: LogIdRecord,
@@ -161,7 +158,6 @@ impl From<Entry> for EntryRecord {
 }
 
 impl EntryRecord {
-    /// Converts to openraft's type.
     pub(crate) fn into_entry(self) -> storage::Result<Entry> {
         let payload = match self.body {
             BodyRecord::Blank => EntryPayload::Blank,
@@ -213,7 +209,7 @@ mod tests {
         assert_eq!(encode(&vote), [1, 2, 3, 1]);
         let membership = MembershipRecord {
             voters: vec![BTreeSet::from([1])],
-            nodes: BTreeMap::from([(1, Peer { address: "a".into() })]),
+            nodes: BTreeMap::from([(1, "a".into())]),
         };
         let stored = StoredMembershipRecord { log_id: Some(id), membership: membership.clone() };
         assert_eq!(encode(&stored), [1, 1, 2, 251, 44, 1, 1, 1, 1, 1, 1, 1, b'a']);

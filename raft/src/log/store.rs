@@ -15,6 +15,7 @@ use storage::codec::{self, Record};
 use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
+use crate::error::{BelowHighWaterMark, StartError};
 use crate::fault::Fault;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
@@ -27,40 +28,16 @@ const CHUNK_ENTRIES_MAX: usize = 1_024;
 /// File name of the high-water mark in the data folder.
 const MARK_FILE: &str = "log.mark";
 
-/// The log storage.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     log: Arc<Log>,
-    writer: LogWriter,
+    pub(crate) writer: LogWriter,
     fault: Fault,
-}
-
-/// The log ends below its durable high-water mark.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the log ends at {found}, but this node had synced {marked}: its disk lost acknowledged \
-     data. The node stays up but does not vote. Keep a copy of its data folder. If other nodes \
-     hold the data, remove this node from the cluster and add it again, empty, with a new id. \
-     Never restore an old copy of one node beside the others. A cluster of one can restore its \
-     data folder from a backup"
-)]
-pub struct BelowHighWaterMark {
-    found: String,
-    marked: String,
-}
-
-/// Why the log cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
-    #[error(transparent)]
-    BelowHighWaterMark(#[from] BelowHighWaterMark),
-    #[error(transparent)]
-    Storage(#[from] storage::Error),
 }
 
 impl LogStore {
     /// Opens the log of the data folder `data`, after a check against its high-water mark.
-    pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, OpenError> {
+    pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: named(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
@@ -82,21 +59,6 @@ impl LogStore {
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
         Ok(Self { log, writer, fault })
-    }
-
-    /// A handle of the log writer, for waiting on syncs.
-    pub(crate) fn writer(&self) -> LogWriter {
-        self.writer.clone()
-    }
-
-    async fn write(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
-        self.send(write, None, mark).await
-    }
-
-    async fn write_durably(&self, write: LogWrite, mark: MarkUpdate) -> io::Result<()> {
-        let (sender, durable) = TypeConfig::oneshot();
-        self.send(write, Some(IOFlushed::signal(sender)), mark).await?;
-        durable.await.map_err(|_| stopped())?
     }
 
     async fn send(
@@ -163,14 +125,6 @@ fn read_from(log: &Log, first: u64, end: u64) -> storage::Result<Vec<Entry>> {
     }
 }
 
-/// For `map_err`: a read error of the log is a fault of the node.
-fn read_fault(fault: &Fault) -> impl Fn(storage::Error) -> io::Error {
-    |error| {
-        fault.report_storage(&error);
-        io::Error::other(error.to_string())
-    }
-}
-
 fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let start = match range.start_bound() {
         Bound::Included(first) => *first,
@@ -191,11 +145,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        read(&self.log, first, end, usize::MAX).map_err(read_fault(&self.fault))
+        read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read_from(&self.log, first, end).map_err(read_fault(&self.fault))
+        read_from(&self.log, first, end).map_err(self.fault.fail())
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -205,12 +159,8 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let (first, end) = bounds(&range);
         let (log, fault) = (Arc::clone(&self.log), self.fault.clone());
         let chunks = futures::stream::try_unfold(first, move |next| {
-            let chunk = if next < end {
-                let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-                read_from(&log, next, limit).map_err(read_fault(&fault))
-            } else {
-                Ok(Vec::new())
-            };
+            let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
+            let chunk = read_from(&log, next, limit).map_err(fault.fail());
             async move {
                 let chunk = chunk?;
                 let count = chunk.len() as u64;
@@ -225,8 +175,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote =
-            named::<VoteRecord>(&self.log, LogField::Vote).map_err(read_fault(&self.fault))?;
+        let vote = named::<VoteRecord>(&self.log, LogField::Vote).map_err(self.fault.fail())?;
         Ok(vote.map(Vote::from))
     }
 }
@@ -236,8 +185,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
         let purged =
-            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(read_fault(&self.fault))?;
-        let last = last(&self.log).map_err(read_fault(&self.fault))?;
+            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(self.fault.fail())?;
+        let last = last(&self.log).map_err(self.fault.fail())?;
         Ok(LogState {
             last_purged_log_id: purged.map(LogId::from),
             last_log_id: last.map(LogId::from),
@@ -251,7 +200,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let record = VoteRecord::from(vote);
         let write = LogWrite::Set(LogField::Vote, codec::encode(&record));
-        self.write_durably(write, MarkUpdate::Vote(record)).await
+        let (sender, durable) = TypeConfig::oneshot();
+        self.send(write, Some(IOFlushed::signal(sender)), MarkUpdate::Vote(record)).await?;
+        durable.await.map_err(|_| stopped())?
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -259,12 +210,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // Needs no sync of its own. It is written after the entries that it covers, and if it
         // is lost, the next leader commits them again.
         let bytes = codec::encode(&LogIdRecord::from(committed));
-        self.write(LogWrite::Set(LogField::Committed, bytes), MarkUpdate::None).await
+        self.send(LogWrite::Set(LogField::Committed, bytes), None, MarkUpdate::None).await
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
         let committed = named::<LogIdRecord>(&self.log, LogField::Committed);
-        Ok(committed.map_err(read_fault(&self.fault))?.map(LogId::from))
+        Ok(committed.map_err(self.fault.fail())?.map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>
@@ -284,12 +235,12 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |last| last.index() + 1);
         let mark = MarkUpdate::Lower(last.map(LogIdRecord::from));
-        self.write(LogWrite::TruncateFrom(first), mark).await
+        self.send(LogWrite::TruncateFrom(first), None, mark).await
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         let record = LogIdRecord::from(upto);
         let write = LogWrite::Purge(record.index, codec::encode(&record));
-        self.write(write, MarkUpdate::None).await
+        self.send(write, None, MarkUpdate::None).await
     }
 }

@@ -40,7 +40,6 @@ const QUEUE_MAX: usize = 1_024;
 /// Interval at which the mark is written.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A write and its notifications.
 pub(crate) struct Write {
     pub(crate) write: LogWrite,
     /// Notified when the write is readable.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::error::StartError;
 use crate::handle::Handle;
 use crate::network::client::{Peers, RpcError};
-use crate::types::{NodeId, Peer};
+use crate::types::NodeId;
 
 /// Timeout of one request for a node's identity.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,30 +26,29 @@ const IDENTIFY_PAUSE: Duration = Duration::from_millis(100);
 /// When a member is not reached by `deadline` or is not pristine, or when raft fails.
 pub async fn bootstrap(
     handle: &Handle,
-    members: &BTreeMap<NodeId, Peer>,
+    members: &BTreeMap<NodeId, String>,
     deadline: Instant,
 ) -> Result<(), StartError> {
-    let Some((raft, peers)) = handle.parts() else { return Ok(()) };
+    let Some(shared) = handle.shared() else { return Ok(()) };
     let failed = |error: String| StartError::Raft(error);
-    if raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
+    if shared.raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
         return Ok(());
     }
-    let local = peers.local.node;
+    let local = shared.local.node;
     if members.keys().next() != Some(&local) {
         return Err(failed(format!(
             "only the member with the lowest id may bootstrap a cluster, and this is node {local}"
         )));
     }
-    for (node, peer) in members.iter().filter(|(node, _)| **node != local) {
-        let (_, is_pristine) = identify(peers, *node, peer, deadline).await?;
+    for (node, address) in members.iter().filter(|(node, _)| **node != local) {
+        let (_, is_pristine) = identify(&shared.peers, *node, address, deadline).await?;
         if !is_pristine {
             return Err(failed(format!(
-                "node {node} at {} already belongs to a cluster: no cluster was bootstrapped",
-                peer.address
+                "node {node} at {address} already belongs to a cluster: no cluster was bootstrapped"
             )));
         }
     }
-    raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
+    shared.raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
 }
 
 /// Incarnations of the initial members' data folders, requested from the members.
@@ -58,15 +57,15 @@ pub async fn bootstrap(
 /// When a member is not reached by `deadline`.
 pub async fn founders(
     handle: &Handle,
-    members: &BTreeMap<NodeId, Peer>,
+    members: &BTreeMap<NodeId, String>,
     deadline: Instant,
 ) -> Result<Vec<(NodeId, Incarnation)>, StartError> {
-    let Some((_, peers)) = handle.parts() else { return Ok(Vec::new()) };
+    let Some(shared) = handle.shared() else { return Ok(Vec::new()) };
     let mut founders = Vec::new();
-    for (node, peer) in members {
-        let incarnation = match *node == peers.local.node {
-            true => peers.local.incarnation,
-            false => identify(peers, *node, peer, deadline).await?.0,
+    for (node, address) in members {
+        let incarnation = match *node == shared.local.node {
+            true => shared.local.incarnation,
+            false => identify(&shared.peers, *node, address, deadline).await?.0,
         };
         founders.push((*node, incarnation));
     }
@@ -78,31 +77,27 @@ pub async fn founders(
 async fn identify(
     peers: &Peers,
     node: NodeId,
-    peer: &Peer,
+    address: &str,
     deadline: Instant,
 ) -> Result<(Incarnation, bool), StartError> {
+    let failed = |error| Err(StartError::Raft(error));
     let mut is_logged = false;
     loop {
-        let error = match peers.identify(&peer.address, IDENTIFY_TIMEOUT).await {
+        let error = match peers.identify(address, IDENTIFY_TIMEOUT).await {
             Ok((from, is_pristine)) if from.node == node => {
                 return Ok((from.incarnation, is_pristine));
             }
             Ok((from, _)) => {
-                let error =
-                    format!("expected node {node} at {}: it is {}", peer.address, from.node);
-                return Err(StartError::Raft(error));
+                return failed(format!("expected node {node} at {address}: it is {}", from.node));
             }
-            Err(RpcError::Rejected(rejection)) => {
-                return Err(StartError::Raft(rejection.to_string()));
-            }
+            Err(RpcError::Rejected(rejection)) => return failed(rejection.to_string()),
             Err(error) => error,
         };
         if Instant::now() >= deadline {
-            let error = format!("node {node} at {}: {error}", peer.address);
-            return Err(StartError::Raft(error));
+            return failed(format!("node {node} at {address}: {error}"));
         }
         if !std::mem::replace(&mut is_logged, true) {
-            tracing::info!(node, address = peer.address, "waiting for an initial member");
+            tracing::info!(node, address, "waiting for an initial member");
         }
         tokio::time::sleep(IDENTIFY_PAUSE).await;
     }

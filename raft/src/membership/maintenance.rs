@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
-use openraft::{ChangeMembers, RaftMetrics};
-use storage::Log;
+use openraft::{ChangeMembers, Instant as _, RaftMetrics};
 use tokio::time::Instant;
 
-use crate::membership::followers::Followers;
 use crate::shared::Shared;
 use crate::types::{LogId, NodeId, TypeConfig};
 
@@ -41,8 +39,39 @@ pub struct LogCompaction {
     pub follower_timeout: Duration,
 }
 
+/// Replication progress and responsiveness of the followers, from the leader's metrics.
+pub(crate) struct Followers<'a>(pub(crate) &'a RaftMetrics<TypeConfig>);
+
+impl Followers<'_> {
+    /// Index up to which a follower has confirmed the log.
+    pub(crate) fn matched_index(&self, node: NodeId) -> Option<u64> {
+        let replication = self.0.replication.as_ref()?.get(&node).copied();
+        replication.flatten().map(|id| id.index())
+    }
+
+    /// Time since a follower's last response.
+    pub(crate) fn last_contact(&self, node: NodeId) -> Option<Duration> {
+        let responded_at = self.0.heartbeat.as_ref()?.get(&node).copied().flatten();
+        responded_at.map(|at| at.elapsed())
+    }
+
+    /// Whether a node responded within `time`. The leader itself always did.
+    pub(crate) fn is_responsive(&self, node: NodeId, time: Duration) -> bool {
+        node == self.0.id || self.last_contact(node).is_some_and(|contact| contact <= time)
+    }
+
+    /// Entries of the leader's log that a node has not confirmed.
+    pub(crate) fn lag(&self, node: NodeId) -> Option<u64> {
+        let last = self.0.last_log_index.unwrap_or(0);
+        if node == self.0.id {
+            return Some(0);
+        }
+        self.matched_index(node).map(|matched| last.saturating_sub(matched))
+    }
+}
+
 /// Runs until raft stops.
-pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, compaction: LogCompaction) {
+pub(crate) async fn run(shared: Arc<Shared>, compaction: LogCompaction) {
     let (mut compacted_at, mut compacted_bytes) = (Instant::now(), 0);
     let mut joint = None;
     loop {
@@ -51,7 +80,7 @@ pub(crate) async fn run(shared: Arc<Shared>, log: Arc<Log>, compaction: LogCompa
         if shared.is_serving() {
             advance_membership(&shared, &metrics, &mut joint).await;
         }
-        let bytes = log.size_bytes();
+        let bytes = shared.log.size_bytes();
         // RocksDB frees purged entries with a delay.
         compacted_bytes = bytes.min(compacted_bytes);
         let growth = bytes.saturating_sub(compacted_bytes);
@@ -101,11 +130,17 @@ async fn advance_membership(
             ChangeMembers::ReplaceAllVoters(new_voters.clone())
         }
         _ => {
-            let ready = ready_learners(metrics);
+            let followers = Followers(metrics);
+            let is_ready = |node: &NodeId| {
+                let is_near = followers.lag(*node).is_some_and(|lag| lag <= PROMOTION_LAG_MAX);
+                is_near && followers.is_responsive(*node, CONTACT_AGE_MAX)
+            };
+            let ready: BTreeSet<NodeId> = membership.learner_ids().filter(is_ready).collect();
             let voters: Vec<NodeId> = membership.voter_ids().chain(ready.iter().copied()).collect();
+            let is_responsive = |node: &&NodeId| followers.is_responsive(**node, CONTACT_AGE_MAX);
+            let responsive = voters.iter().filter(is_responsive).count();
             // The new configuration must be able to commit the change itself.
-            let is_responsive = Followers(metrics).is_majority_responsive(&voters, CONTACT_AGE_MAX);
-            if ready.is_empty() || !is_responsive {
+            if ready.is_empty() || responsive <= voters.len() / 2 {
                 return;
             }
             tracing::info!(?ready, "promoting learners to voters");
@@ -119,13 +154,4 @@ async fn advance_membership(
         Ok(Err(error)) => tracing::warn!(%error, "membership change failed"),
         Err(_) => tracing::warn!("membership change is slow"),
     }
-}
-
-fn ready_learners(metrics: &RaftMetrics<TypeConfig>) -> BTreeSet<NodeId> {
-    let followers = Followers(metrics);
-    let is_ready = |node: &NodeId| {
-        let is_near = followers.lag(*node).is_some_and(|lag| lag <= PROMOTION_LAG_MAX);
-        is_near && followers.is_responsive(*node, CONTACT_AGE_MAX)
-    };
-    metrics.membership_config.membership().learner_ids().filter(is_ready).collect()
 }

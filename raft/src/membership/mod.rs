@@ -2,6 +2,5 @@
 //! learners and voters.
 
 pub(crate) mod bootstrap;
-pub(crate) mod followers;
 pub(crate) mod maintenance;
 pub(crate) mod operations;

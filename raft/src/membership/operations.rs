@@ -11,13 +11,12 @@ use storage::{Action, Command, Reply};
 use tokio::time::Instant;
 
 use crate::error::SubmitError;
-use crate::membership::followers::Followers;
-use crate::network::client::Peers;
+use crate::membership::maintenance::Followers;
 use crate::operation::{
     ClusterStatus, MemberStatus, Operate, OperateError, Operation, OperationResult,
 };
 use crate::shared::Shared;
-use crate::types::{NodeId, Peer, TypeConfig};
+use crate::types::{Address, NodeId, TypeConfig};
 
 /// Timeout of the request for the identity of a node that is to be added.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,33 +36,30 @@ fn rejected<T>(reason: impl Into<String>) -> Operate<T> {
 /// Runs operations on this node, which must be the leader.
 pub(crate) struct Operator<'a> {
     pub(crate) shared: &'a Shared,
-    pub(crate) peers: &'a Peers,
     pub(crate) deadline: Instant,
 }
 
 impl Operator<'_> {
-    /// Runs an operation.
     pub(crate) async fn operate(&self, operation: Operation) -> Operate<OperationResult> {
         if !self.shared.is_serving() {
             return Err(OperateError::NoLeader);
         }
         match operation {
-            Operation::Status => self.status().map(OperationResult::Status),
+            Operation::Status => return Ok(OperationResult::Status(self.status())),
             Operation::Add { node, address } => self.add(node, address).await,
             Operation::Remove { node } => self.remove(node).await,
             Operation::Transfer { to } => self.transfer(to).await,
-            Operation::Verify => self.verify().await.map(OperationResult::Verified),
+            Operation::Verify => return self.verify().await.map(OperationResult::Verified),
         }
+        .map(|()| OperationResult::Done)
     }
 
-    pub(crate) fn status(&self) -> Operate<ClusterStatus> {
+    pub(crate) fn status(&self) -> ClusterStatus {
         let metrics = self.shared.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let last_log_index = metrics.last_log_index.unwrap_or(0);
         let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
         let followers = Followers(&metrics);
-        let joint = metrics.membership_config.membership().get_joint_config().len() > 1;
-        let member = |(node, peer): (&NodeId, &Peer)| {
+        let member = |(node, address): (&NodeId, &Address)| {
             let role = match (*node == metrics.id, voters.contains(node)) {
                 (true, _) => "leader",
                 (false, true) => "voter",
@@ -72,36 +68,37 @@ impl Operator<'_> {
             let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
             MemberStatus {
                 node: *node,
-                address: peer.address.clone(),
+                address: address.clone(),
                 role: role.to_owned(),
                 lag: followers.lag(*node),
                 last_contact_ms: if role == "leader" { Some(0) } else { contact },
             }
         };
-        Ok(ClusterStatus {
+        ClusterStatus {
             leader: metrics.id,
             term: metrics.current_term,
-            last_log_index,
-            changing: joint,
+            last_log_index: metrics.last_log_index.unwrap_or(0),
+            changing: metrics.membership_config.membership().get_joint_config().len() > 1,
             members: metrics.membership_config.nodes().map(member).collect(),
-        })
+        }
     }
 
     /// Adds a node to the replicated members, so that peers accept its messages, then to raft as
     /// a learner. `membership/maintenance.rs` promotes it once it has caught up.
-    async fn add(&self, node: NodeId, address: String) -> Operate<OperationResult> {
-        let (from, is_pristine) = match self.peers.identify(&address, IDENTIFY_TIMEOUT).await {
+    async fn add(&self, node: NodeId, address: String) -> Operate<()> {
+        let peers = &self.shared.peers;
+        let (from, is_pristine) = match peers.identify(&address, IDENTIFY_TIMEOUT).await {
             Ok(identity) => identity,
             Err(error) => return rejected(format!("node {node} at {address}: {error}")),
         };
         if from.node != node {
             return rejected(format!("expected node {node} at {address}: it is {}", from.node));
         }
-        let cluster = self.peers.local.peer_identity().cluster;
+        let cluster = self.shared.local.peer_identity().cluster;
         if !is_pristine && from.cluster.is_some() && from.cluster != cluster {
             return rejected(format!("node {node} at {address} belongs to another cluster"));
         }
-        let members = self.status()?.members;
+        let members = self.status().members;
         if let Some(member) = members.iter().find(|member| member.node == node)
             && member.address != address
         {
@@ -112,18 +109,14 @@ impl Operator<'_> {
             ));
         }
         self.submit(Action::AddMember { node, incarnation: from.incarnation }).await?;
-        let added = self.shared.raft.add_learner(node, Peer { address }, false);
-        match tokio::time::timeout_at(self.deadline, added).await {
-            Ok(added) => changed(added.map(drop)),
-            Err(_) => Err(OperateError::Unknown),
-        }
+        self.change(self.shared.raft.add_learner(node, address, false)).await
     }
 
-    async fn remove(&self, node: NodeId) -> Operate<OperationResult> {
-        let status = self.status()?;
-        let voters = status.members.iter().filter(|member| member.role != "learner");
+    async fn remove(&self, node: NodeId) -> Operate<()> {
+        let members = self.status().members;
+        let voters = members.iter().filter(|member| member.role != "learner");
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
-        let member = status.members.iter().find(|member| member.node == node);
+        let member = members.iter().find(|member| member.node == node);
         let responsive = others.iter().filter(|member| is_responsive(member)).count();
         match member {
             // Not in raft's membership: an earlier removal may have stopped here.
@@ -146,52 +139,52 @@ impl Operator<'_> {
                     "learner" => ChangeMembers::RemoveNodes(one),
                     _ => ChangeMembers::RemoveVoters(one),
                 };
-                let removed = self.shared.raft.change_membership(change, false);
-                match tokio::time::timeout_at(self.deadline, removed).await {
-                    Ok(removed) => drop(changed(removed.map(drop))?),
-                    Err(_) => return Err(OperateError::Unknown),
-                }
+                self.change(self.shared.raft.change_membership(change, false)).await?;
             }
         }
-        self.submit(Action::RemoveMember { node }).await?;
-        Ok(OperationResult::Done)
+        self.submit(Action::RemoveMember { node }).await.map(drop)
     }
 
-    async fn transfer(&self, to: NodeId) -> Operate<OperationResult> {
+    async fn change<T>(
+        &self,
+        change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
+    ) -> Operate<()> {
+        match tokio::time::timeout_at(self.deadline, change).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => {
+                Err(OperateError::NoLeader)
+            }
+            Ok(Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error)))) => {
+                rejected(error.to_string())
+            }
+            Ok(Err(_)) | Err(_) => Err(OperateError::Unknown),
+        }
+    }
+
+    async fn transfer(&self, to: NodeId) -> Operate<()> {
         if !self.shared.voters().contains(&to) {
             return rejected(format!("node {to} is not a voter"));
         }
-        let raft = &self.shared.raft;
-        if to == self.peers.local.node {
-            return Ok(OperationResult::Done);
+        let local = self.shared.local.node;
+        if to == local {
+            return Ok(());
         }
-        let status = self.status()?;
-        if !status.members.iter().any(|member| member.node == to && is_responsive(member)) {
+        if !self.status().members.iter().any(|member| member.node == to && is_responsive(member)) {
             return rejected(format!("node {to} is not reachable"));
         }
-        if raft.trigger().transfer_leader(to).await.is_err() {
+        if self.shared.raft.trigger().transfer_leader(to).await.is_err() {
             return Err(OperateError::Unknown);
         }
-        let mut metrics = raft.server_metrics();
-        let local = self.peers.local.node;
-        let elected = async {
-            loop {
-                let leader = metrics.borrow_watched().current_leader;
-                match leader {
-                    Some(leader) if leader == to => return Ok(OperationResult::Done),
-                    Some(other) if other != local => {
-                        return rejected(format!("node {other} became the leader, not node {to}"));
-                    }
-                    _ => {}
-                }
-                if metrics.changed().await.is_err() {
-                    return Err(OperateError::Unknown);
-                }
-            }
-        };
+        let elected = self
+            .shared
+            .wait_metrics(|metrics| metrics.current_leader.filter(|leader| *leader != local));
         let deadline = self.deadline.min(Instant::now() + TRANSFER_TIMEOUT);
-        let result = tokio::time::timeout_at(deadline, elected).await;
-        result.unwrap_or_else(|_| rejected(format!("node {to} did not become the leader in time")))
+        match tokio::time::timeout_at(deadline, elected).await {
+            Ok(Some(leader)) if leader == to => Ok(()),
+            Ok(Some(other)) => rejected(format!("node {other} became the leader, not node {to}")),
+            Ok(None) => Err(OperateError::Unknown),
+            Err(_) => rejected(format!("node {to} did not become the leader in time")),
+        }
     }
 
     /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None`
@@ -200,13 +193,11 @@ impl Operator<'_> {
         if !self.shared.is_serving() {
             return Ok(None);
         }
-        let members = self.status()?.members;
-        let candidates =
-            members.iter().filter(|member| member.role == "voter" && is_responsive(member));
-        let Some(next) = candidates.min_by_key(|member| member.lag.unwrap_or(u64::MAX)) else {
-            return Ok(None);
-        };
-        self.transfer(next.node).await.map(|_| Some(next.node))
+        let mut candidates = self.status().members;
+        candidates.retain(|member| member.role == "voter" && is_responsive(member));
+        let next = candidates.iter().min_by_key(|member| member.lag.unwrap_or(u64::MAX));
+        let Some(next) = next.map(|member| member.node) else { return Ok(None) };
+        self.transfer(next).await.map(|()| Some(next))
     }
 
     /// Submits a command. Returns the index at which it is applied, and its reply.
@@ -220,20 +211,5 @@ impl Operator<'_> {
             Err(SubmitError::NoLeader) => Err(OperateError::NoLeader),
             Err(error) => rejected(error.to_string()),
         }
-    }
-}
-
-fn changed(
-    result: Result<(), RaftError<TypeConfig, ClientWriteError<TypeConfig>>>,
-) -> Operate<OperationResult> {
-    match result {
-        Ok(()) => Ok(OperationResult::Done),
-        Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_))) => {
-            Err(OperateError::NoLeader)
-        }
-        Err(RaftError::APIError(ClientWriteError::ChangeMembershipError(error))) => {
-            rejected(error.to_string())
-        }
-        Err(_) => Err(OperateError::Unknown),
     }
 }

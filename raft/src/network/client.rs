@@ -8,6 +8,7 @@ use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, Sta
 use storage::codec;
 use storage::model::cluster::GROUP;
 
+use crate::leader::clock::wall_clock;
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
@@ -66,23 +67,20 @@ pub(crate) enum RpcError {
     Rejected(#[from] PeerRejection),
 }
 
-/// Calls to all peers.
 pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
-    raft: Client,
-    forward: Client,
-    snapshot: Client,
+    /// One client per [`Channel`].
+    clients: [Client; 3],
     /// The last problem with each peer.
     log_throttle: LogThrottle,
 }
 
 impl Peers {
     pub(crate) fn new(local: Arc<LocalNode>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
-        let (raft, forward, snapshot) = (client(tls)?, client(tls)?, client(tls)?);
-        Ok(Self { local, raft, forward, snapshot, log_throttle: LogThrottle::default() })
+        let clients = [client(tls)?, client(tls)?, client(tls)?];
+        Ok(Self { local, clients, log_throttle: LogThrottle::default() })
     }
 
-    /// Calls node `to` at `address`.
     pub(crate) async fn call(
         &self,
         channel: Channel,
@@ -119,7 +117,7 @@ impl Peers {
         let sent = tokio::time::timeout(timeout, self.send(Channel::Raft, address, body)).await;
         let response = sent.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
-            RpcResponse::Identified { pristine } => Ok((response.from, pristine)),
+            RpcResponse::Identified(pristine) => Ok((response.from, pristine)),
             _ => Err(RpcError::Lost("the response does not match the request".into())),
         }
     }
@@ -137,20 +135,14 @@ impl Peers {
         }
     }
 
-    /// Sends a body and reads the response.
     pub(crate) async fn send(
         &self,
         channel: Channel,
         address: &str,
         body: Body,
     ) -> Result<Response, RpcError> {
-        let client = match channel {
-            Channel::Raft => &self.raft,
-            Channel::Forward => &self.forward,
-            Channel::Snapshot => &self.snapshot,
-        };
-        let sent =
-            client.post(format!("https://{address}{}", channel.path())).body(body).send().await;
+        let url = format!("https://{address}{}", channel.path());
+        let sent = self.clients[channel as usize].post(url).body(body).send().await;
         let response = sent.map_err(|error| match error.is_connect() {
             true => RpcError::NotSent(causes(&error)),
             false => RpcError::Lost(causes(&error)),
@@ -184,8 +176,7 @@ impl Peers {
         if self.log_throttle.clear(to) {
             tracing::info!(peer = to, "peer reachable again");
         }
-        let own_wall_clock = self.local.wall_clock.now();
-        self.local.contact.record_clocks(from.node, response.clocks, own_wall_clock);
+        self.local.contact.record_clocks(from.node, response.clocks, wall_clock());
         Ok(result)
     }
 
@@ -210,27 +201,20 @@ fn is_partitioned(node: NodeId) -> bool {
 
 /// The error with its causes. An error of the HTTP client itself names the step only.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    let causes = std::iter::successors(error.source(), |error| error.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 async fn read_bounded(mut response: HttpResponse) -> Result<Vec<u8>, RpcError> {
+    let lost = |error| RpcError::Lost(causes(&error));
     let mut bytes = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(Some(chunk)) if bytes.len() + chunk.len() <= MESSAGE_BYTES_MAX => {
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(Some(_)) => return Err(RpcError::Lost("the response is too long".into())),
-            Ok(None) => return Ok(bytes),
-            Err(error) => return Err(RpcError::Lost(causes(&error))),
+    while let Some(chunk) = response.chunk().await.map_err(lost)? {
+        if bytes.len() + chunk.len() > MESSAGE_BYTES_MAX {
+            return Err(RpcError::Lost("the response is too long".into()));
         }
+        bytes.extend_from_slice(&chunk);
     }
+    Ok(bytes)
 }
 
 /// The text of an error response. It names the format if the peer could not read it.

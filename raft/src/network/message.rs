@@ -14,9 +14,9 @@ use storage::codec::Record;
 use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
-use crate::error::{Outcome, SubmitError};
+use crate::error::SubmitResult;
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
-use crate::operation::{Hash, HashStatus, OperateError, Operation, OperationResult};
+use crate::operation::{Hash, HashStatus, Operate, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
@@ -34,7 +34,6 @@ pub(crate) struct PeerIdentity {
     pub(crate) incarnation: Incarnation,
 }
 
-/// A request to a peer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// The Raft group that it is for.
@@ -82,9 +81,7 @@ pub(crate) enum Rpc {
         timeout_micros: u64,
     },
     /// Returns the hash of the receiver's state at a verify mark.
-    StateHash {
-        mark: u64,
-    },
+    StateHash(u64),
     /// From the leader: quarantines the receiver if its hash at the mark is not `majority`.
     Quarantine {
         mark: u64,
@@ -130,7 +127,6 @@ pub(crate) struct SnapshotRpc {
     pub(crate) files: Vec<(String, u64)>,
 }
 
-/// The response to a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
     pub(crate) from: PeerIdentity,
@@ -146,32 +142,23 @@ impl Record for Response {
 /// The result of an [`Rpc`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum RpcResponse {
-    /// `pristine`: it has never belonged to a cluster.
-    Identified {
-        pristine: bool,
-    },
+    /// Whether the node is pristine: it has never belonged to a cluster.
+    Identified(bool),
     Appended(Appended),
     Voted {
         vote: VoteRecord,
         granted: bool,
         last: Option<LogIdRecord>,
     },
-    Transferred {
-        accepted: bool,
-    },
-    ReadIndex {
-        index: Option<u64>,
-    },
-    Submitted(Result<Outcome, SubmitError>),
-    Installed {
-        vote: VoteRecord,
-    },
-    OperationResult(Result<OperationResult, OperateError>),
+    /// Whether it accepted the leadership.
+    Transferred(bool),
+    ReadIndex(Option<u64>),
+    Submitted(SubmitResult),
+    Installed(VoteRecord),
+    OperationResult(Operate<OperationResult>),
     StateHash(HashStatus),
-    /// `accepted`: the node is quarantined.
-    Quarantined {
-        accepted: bool,
-    },
+    /// Whether the node is quarantined.
+    Quarantined(bool),
 }
 
 /// openraft's response to AppendEntries.
@@ -288,11 +275,6 @@ impl From<&TransferLeaderRequest<TypeConfig>> for Rpc {
 }
 
 impl SnapshotRpc {
-    pub(crate) fn new(vote: VoteRecord, meta: &SnapshotMeta, files: Vec<(String, u64)>) -> Self {
-        let last = meta.last_log_id.map(LogIdRecord::from);
-        Self { vote, last, membership: (&meta.last_membership).into(), files }
-    }
-
     pub(crate) fn meta(&self) -> storage::Result<SnapshotMeta> {
         Ok(SnapshotMeta {
             last_log_id: self.last.map(LogId::from),

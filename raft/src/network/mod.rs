@@ -24,9 +24,8 @@ use openraft::raft::{
 use crate::log::record::VoteRecord;
 use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
-use crate::state_machine::Raft;
-use crate::state_machine::snapshot::{Snapshot, SnapshotFolder};
-use crate::types::{LogId, NodeId, Peer, TypeConfig, Vote};
+use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
+use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
 
 /// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,7 +33,6 @@ const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which an unreachable target of a snapshot is probed, and timeout of a probe.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
 
-/// Creates links to peers.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
@@ -42,18 +40,17 @@ pub(crate) struct Network {
     pub(crate) raft: Arc<OnceLock<Raft>>,
 }
 
-/// The link to one peer.
 pub(crate) struct Link {
     network: Network,
     target: NodeId,
-    address: String,
+    address: Address,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Link;
 
-    async fn new_client(&mut self, target: NodeId, node: &Peer) -> Link {
-        Link { network: self.clone(), target, address: node.address.clone() }
+    async fn new_client(&mut self, target: NodeId, address: &Address) -> Link {
+        Link { network: self.clone(), target, address: address.clone() }
     }
 }
 
@@ -164,7 +161,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
             response = sent => response,
         };
         let error = match response {
-            Ok(RpcResponse::Installed { vote }) => return Ok(SnapshotResponse::new(vote.into())),
+            Ok(RpcResponse::Installed(vote)) => return Ok(SnapshotResponse::new(vote.into())),
             Ok(_) => return Err(unexpected().into()),
             Err(error) => error,
         };
@@ -183,13 +180,11 @@ impl RaftNetworkV2<TypeConfig> for Link {
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
         match self.call((&request).into(), option.soft_ttl()).await? {
-            RpcResponse::Transferred { accepted: true } => Ok(Ok(())),
-            RpcResponse::Transferred { accepted: false } => {
-                Ok(Err(TransferLeaderError::LogNotFlushed {
-                    expected: request.last_log_id().copied(),
-                    actual: None,
-                }))
-            }
+            RpcResponse::Transferred(true) => Ok(Ok(())),
+            RpcResponse::Transferred(false) => Ok(Err(TransferLeaderError::LogNotFlushed {
+                expected: request.last_log_id().copied(),
+                actual: None,
+            })),
             _ => Err(unexpected()),
         }
     }

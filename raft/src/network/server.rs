@@ -20,9 +20,9 @@ use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::verify::{hash_status, quarantine_if_diverged};
+use crate::leader::clock::wall_clock;
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, Peers};
-use crate::network::identity::LocalNode;
+use crate::network::client::Channel;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
@@ -31,7 +31,7 @@ use crate::network::message::{
 };
 use crate::network::transfer::{read_announcement, read_files};
 use crate::shared::Shared;
-use crate::state_machine::snapshot::{Snapshot, SnapshotFolder, Snapshots};
+use crate::state_machine::{Snapshot, SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId};
 
 /// Maximum timeout of a forwarded call, whatever its sender requests.
@@ -39,11 +39,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 /// Maximum wait for a state hash. The caller repeats the request.
 const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// State of the routes.
 pub(crate) struct Server {
-    pub(crate) local: Arc<LocalNode>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) peers: Arc<Peers>,
     pub(crate) snapshots: Snapshots,
     /// The last problem with each peer.
     pub(crate) log_throttle: LogThrottle,
@@ -54,7 +51,6 @@ const UNKNOWN_SENDER: NodeId = 0;
 
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
-/// The routes of the peer listener.
 pub(crate) fn router(server: Server) -> Router {
     let messages = Router::new()
         .route(Channel::Raft.path(), post(call))
@@ -72,29 +68,32 @@ async fn call(
     body: Result<Bytes, BytesRejection>,
 ) -> HttpResponse {
     let received_at = Instant::now();
-    let unreadable = |error: String, status: StatusCode| {
-        if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
-            tracing::error!(error, "unreadable message from a peer");
-        }
-        (status, error).into_response()
+    let decoded = match body {
+        Ok(body) => codec::decode::<Request>(&body)
+            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string())),
+        Err(rejection) => Err((rejection.status(), rejection.body_text())),
     };
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return unreadable(rejection.body_text(), rejection.status()),
-    };
-    match codec::decode::<Request>(&body) {
-        Ok(request) => {
-            let result = match server.accept(&request) {
-                Ok(delay) => {
-                    let timing = Timing { received_at, delay };
-                    server.run(request.from.node, request.call, timing).await
-                }
-                Err(rejection) => Err(rejection),
-            };
-            server.respond(result)
+    let request = match decoded {
+        Ok(request) => request,
+        Err((status, error)) => {
+            if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
+                tracing::error!(error, "unreadable message from a peer");
+            }
+            return (status, error).into_response();
         }
-        Err(error) => unreadable(error.to_string(), StatusCode::BAD_REQUEST),
-    }
+    };
+    let result = match server.accept(&request) {
+        Ok(delay) => {
+            let timing = Timing { received_at, delay };
+            server.run(request.from.node, request.call, timing).await
+        }
+        Err(rejection) => Err(rejection),
+    };
+    server.respond(result)
+}
+
+fn unavailable<E>(_: E) -> PeerRejection {
+    PeerRejection::Unavailable
 }
 
 /// When a request was received and sent.
@@ -134,7 +133,8 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
 
 impl Server {
     fn respond(&self, result: RpcResult) -> HttpResponse {
-        let (from, clocks) = (self.local.peer_identity(), self.local.clocks());
+        let local = &self.shared.local;
+        let (from, clocks) = (local.peer_identity(), local.clocks());
         codec::encode(&Response { from, clocks, result }).into_response()
     }
 
@@ -154,64 +154,55 @@ impl Server {
     }
 
     fn check(&self, request: &Request) -> Result<Duration, PeerRejection> {
+        let local = &self.shared.local;
         if request.group != GROUP {
             return Err(PeerRejection::OtherGroup);
         }
         if request.call == Rpc::Identify {
             return Ok(Duration::ZERO);
         }
-        if request.to != Some(self.local.node) {
+        if request.to != Some(local.node) {
             return Err(PeerRejection::OtherNode);
         }
-        self.local.check_peer(&request.from)?;
-        self.local.check_incarnation(request.incarnation)?;
-        let own_wall_clock = self.local.wall_clock.now();
-        Ok(self.local.contact.record_clocks(request.from.node, request.clocks, own_wall_clock))
+        local.check_peer(&request.from)?;
+        local.check_incarnation(request.incarnation)?;
+        Ok(local.contact.record_clocks(request.from.node, request.clocks, wall_clock()))
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
-        let raft = &self.shared.raft;
+        let (raft, local) = (&self.shared.raft, &self.shared.local);
         match call {
             Rpc::Identify => {
-                let initialized =
-                    raft.is_initialized().await.map_err(|_| PeerRejection::Unavailable)?;
-                Ok(RpcResponse::Identified { pristine: !initialized })
+                let initialized = raft.is_initialized().await.map_err(unavailable)?;
+                Ok(RpcResponse::Identified(!initialized))
             }
             Rpc::Append(call) => self.append(call, timing).await,
-            Rpc::Vote(call) => {
-                let voted = raft.vote(call.into()).await;
-                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
-            }
-            Rpc::PreVote(call) => {
-                let voted = raft.pre_vote(call.into()).await;
-                voted.map(RpcResponse::from).map_err(|_| PeerRejection::Unavailable)
-            }
+            Rpc::Vote(call) => Ok(raft.vote(call.into()).await.map_err(unavailable)?.into()),
+            Rpc::PreVote(call) => Ok(raft.pre_vote(call.into()).await.map_err(unavailable)?.into()),
             Rpc::Transfer { vote, to, last } => {
                 let request = TransferLeaderRequest::new(vote.into(), to, last.map(LogId::from));
-                let handled = raft.handle_transfer_leader(request).await;
-                let accepted = handled.map_err(|_| PeerRejection::Unavailable)?.is_ok();
-                Ok(RpcResponse::Transferred { accepted })
+                let handled = raft.handle_transfer_leader(request).await.map_err(unavailable)?;
+                Ok(RpcResponse::Transferred(handled.is_ok()))
             }
-            Rpc::ReadIndex => Ok(RpcResponse::ReadIndex { index: self.shared.read_index().await }),
+            Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
             Rpc::Submit { command, timeout_micros } => {
                 let deadline = timing.deadline(timeout_micros);
                 Ok(RpcResponse::Submitted(self.shared.submit(command, deadline).await))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
             Rpc::Operate { operation, timeout_micros } => {
-                let (shared, peers) = (&*self.shared, &*self.peers);
-                let operator =
-                    Operator { shared, peers, deadline: timing.deadline(timeout_micros) };
+                let deadline = timing.deadline(timeout_micros);
+                let operator = Operator { shared: &self.shared, deadline };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }
             Rpc::Quarantine { mark, majority } => {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
-                let accepted = leads && quarantine_if_diverged(&self.local, mark, majority);
-                Ok(RpcResponse::Quarantined { accepted })
+                let accepted = leads && quarantine_if_diverged(local, mark, majority);
+                Ok(RpcResponse::Quarantined(accepted))
             }
-            Rpc::StateHash { mark } => {
+            Rpc::StateHash(mark) => {
                 let until = tokio::time::Instant::now() + HASH_TIMEOUT;
-                Ok(RpcResponse::StateHash(hash_status(&self.local, mark, until).await))
+                Ok(RpcResponse::StateHash(hash_status(local, mark, until).await))
             }
         }
     }
@@ -224,14 +215,15 @@ impl Server {
         };
         let request = call.into_raft().map_err(unreadable)?;
         let appended = self.shared.raft.append_entries(request).await;
-        let appended = Appended::from(appended.map_err(|_| PeerRejection::Unavailable)?);
+        let appended = Appended::from(appended.map_err(unavailable)?);
         if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
             (appended, quorum_status)
         {
             let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
             if let Some(as_of) = timing.received_at.checked_sub(age) {
-                let applied = self.local.reader.position().index;
-                self.local.contact.record_commit(commit, as_of, applied);
+                let local = &self.shared.local;
+                let applied = local.reader.position().index;
+                local.contact.record_commit(commit, as_of, applied);
             }
         }
         Ok(RpcResponse::Appended(appended))
@@ -250,7 +242,7 @@ impl Server {
             return Err(io::Error::other("the announcement is not one of a snapshot"));
         };
         let folder = self.snapshots.next_folder();
-        read_files(&mut input, &call.files, folder.path())?;
+        read_files(&mut input, &call.files, &folder.path)?;
         Ok(Ok((call, folder)))
     }
 
@@ -261,7 +253,7 @@ impl Server {
         })?;
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
-        let installed = installed.map_err(|_| PeerRejection::Unavailable)?;
-        Ok(RpcResponse::Installed { vote: (&installed.vote).into() })
+        let installed = installed.map_err(unavailable)?;
+        Ok(RpcResponse::Installed((&installed.vote).into()))
     }
 }

@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use storage::codec;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
-use crate::log::record::VoteRecord;
+use crate::log::record::{LogIdRecord, VoteRecord};
 use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{Request, Rpc, RpcResponse, SnapshotRpc};
-use crate::state_machine::snapshot::Snapshot;
+use crate::state_machine::Snapshot;
 use crate::types::NodeId;
 
 /// Capacity of the pipe between the thread that reads files and the connection, in bytes.
@@ -36,9 +36,14 @@ pub(crate) async fn send(
 ) -> Result<RpcResponse, RpcError> {
     let read_error =
         |error: io::Error| RpcError::NotSent(format!("cannot read the snapshot: {error}"));
-    let folder = snapshot.snapshot.path().to_owned();
+    let folder = snapshot.snapshot.path.clone();
     let files = list(&folder).map_err(read_error)?;
-    let call = SnapshotRpc::new(vote, &snapshot.meta, files.clone());
+    let call = SnapshotRpc {
+        vote,
+        last: snapshot.meta.last_log_id.map(LogIdRecord::from),
+        membership: (&snapshot.meta.last_membership).into(),
+        files: files.clone(),
+    };
     let request = codec::encode(&peers.request(Some(target), Rpc::Snapshot(call)));
     let (input, output) = tokio::io::duplex(PIPE_BYTES);
     let writing = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,27 @@
-//! Waits for the request to stop: a signal, or the end of the parent process.
+//! The process of a node: its log lines, to standard error as text or JSON, and the request to
+//! stop, a signal or the end of the parent process.
+
+use std::io::IsTerminal;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Log, LogFormat};
+use crate::error::text;
+
+/// Configures logging of the whole process. It can be called once.
+pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&log.filter).map_err(|error| format!("log.filter: {error}"))?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    match log.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().try_init(),
+    }
+    .map_err(text)
+}
 
 /// Waits for SIGINT or SIGTERM; with `while_stdin_open` also for the end of standard input.
 pub(crate) async fn stop_requested(while_stdin_open: bool) {

@@ -19,35 +19,32 @@
 //! A snapshot has no copy at first: it only makes the state durable, so that the log below may
 //! be purged. A copy for a follower is made on request ([`StateMachine::get_current_snapshot`]).
 
-pub(crate) mod snapshot;
-
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::{Stream, TryStreamExt};
-use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use storage::model::cluster::Position;
-use storage::{ApplyOutcome, EntryBody, Writer, codec};
+use storage::{ApplyOutcome, EntryBody, Flusher, Writer, codec};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
-use crate::state_machine::snapshot::{
-    Builder, Snapshot, SnapshotFolder, Snapshots, log_state, snapshot_meta,
-};
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 
-/// openraft with this state machine.
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
-/// The state machine.
 pub(crate) struct StateMachine {
     writer: Writer,
     log: Option<LogWriter>,
     snapshots: Snapshots,
-    applied: watch::Sender<u64>,
+    /// Index of the last applied entry.
+    pub(crate) applied: watch::Sender<u64>,
     fault: Fault,
 }
 
@@ -63,11 +60,6 @@ impl StateMachine {
         Self { writer, log, snapshots, applied, fault }
     }
 
-    /// Index of the last applied entry.
-    pub(crate) fn watch_applied(&self) -> watch::Receiver<u64> {
-        self.applied.subscribe()
-    }
-
     fn apply_one(&mut self, entry: Entry) -> storage::Result<ApplyOutcome> {
         let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
         let index = entry.log_id.index();
@@ -81,11 +73,6 @@ impl StateMachine {
         };
         self.writer.apply(storage::Entry { index, log_id, body })
     }
-
-    fn report(&self, error: &storage::Error) -> io::Error {
-        self.fault.report_storage(error);
-        io::Error::other(error.to_string())
-    }
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
@@ -93,7 +80,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        log_state(&self.writer.reader().position()).map_err(|error| self.report(&error))
+        let meta = snapshot_meta(&self.writer.reader().position()).map_err(self.fault.fail())?;
+        Ok((meta.last_log_id, meta.last_membership))
     }
 
     async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
@@ -112,7 +100,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             }));
             let outcome = applied
                 .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
-                .map_err(|error| self.report(&error))?;
+                .map_err(self.fault.fail())?;
             self.applied.send_replace(index);
             if let Some(responder) = responder {
                 responder.send(outcome);
@@ -134,8 +122,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             |position: &Position| snapshot_meta(position).is_ok_and(|found| found == *meta);
         // Blocks in proportion to the size of the state.
         let installed =
-            tokio::task::block_in_place(|| self.writer.install(snapshot.path(), is_announced));
-        installed.map_err(|error| self.report(&error))?;
+            tokio::task::block_in_place(|| self.writer.install(&snapshot.path, is_announced));
+        installed.map_err(self.fault.fail())?;
         self.applied.send_replace(self.writer.reader().position().index);
         Ok(())
     }
@@ -145,9 +133,85 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             return Ok(None);
         }
         let folder = self.snapshots.next_folder();
-        let position = tokio::task::block_in_place(|| self.writer.checkpoint(folder.path()))
-            .map_err(|error| self.report(&error))?;
-        let meta = snapshot_meta(&position).map_err(|error| self.report(&error))?;
+        let position = tokio::task::block_in_place(|| self.writer.checkpoint(&folder.path))
+            .map_err(self.fault.fail())?;
+        let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
+    }
+}
+
+/// openraft's snapshot, with its folder.
+pub(crate) type Snapshot = openraft::type_config::alias::SnapshotOf<TypeConfig, SnapshotFolder>;
+
+/// A folder with a copy of a state. A drop removes the folder, unless the engine has moved it.
+#[derive(Debug)]
+pub struct SnapshotFolder {
+    pub(crate) path: PathBuf,
+}
+
+impl Drop for SnapshotFolder {
+    fn drop(&mut self) {
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(path = %self.path.display(), %error, "snapshot folder not removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The parent of all snapshot folders. Folders of one process have distinct names. A start
+/// removes the folders of earlier processes.
+#[derive(Clone)]
+pub(crate) struct Snapshots {
+    root: PathBuf,
+    next: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    pub(crate) fn open(data: &Path) -> io::Result<Self> {
+        let root = data.join("snapshots");
+        match std::fs::remove_dir_all(&root) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir_all(&root)?,
+        }
+        Ok(Self { root, next: Arc::default() })
+    }
+
+    /// A new folder name. The caller creates the folder.
+    pub(crate) fn next_folder(&self) -> SnapshotFolder {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        SnapshotFolder { path: self.root.join(number.to_string()) }
+    }
+}
+
+/// Last applied entry and membership of a state at `position`.
+pub(crate) fn snapshot_meta(position: &Position) -> storage::Result<SnapshotMeta> {
+    let last_log_id = match &position.log_id[..] {
+        [] => None,
+        bytes => Some(codec::decode::<LogIdRecord>(bytes)?.into()),
+    };
+    let last_membership = match &position.membership[..] {
+        [] => StoredMembership::default(),
+        bytes => codec::decode::<StoredMembershipRecord>(bytes)?.into_stored()?,
+    };
+    Ok(SnapshotMeta { last_log_id, last_membership })
+}
+
+/// Builds a snapshot: makes the state durable at its position, so that the log below may be
+/// purged. It copies nothing. A copy is made when a follower needs one.
+pub(crate) struct Builder {
+    pub(crate) flusher: Flusher,
+    pub(crate) snapshots: Snapshots,
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    type SnapshotData = SnapshotFolder;
+
+    async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
+        let flushed = tokio::task::block_in_place(|| self.flusher.flush());
+        let position = flushed.map_err(io::Error::other)?;
+        let meta = snapshot_meta(&position).map_err(io::Error::other)?;
+        Ok(Snapshot { meta, snapshot: self.snapshots.next_folder() })
     }
 }

@@ -1,0 +1,244 @@
+//! The sections of the configuration. `deploy/hearth.toml` documents their keys.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use crate::config::source::{list, members, pauses};
+
+/// The identity of this node.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Id: 1 or more, unique in the cluster, never reused.
+    pub id: u64,
+    /// The data folder of this node.
+    pub data: PathBuf,
+    /// Name of the first tenant of a new cluster.
+    #[serde(default = "default_tenant")]
+    pub tenant: String,
+}
+
+pub(super) fn default_tenant() -> String {
+    "default".into()
+}
+
+/// The initial members of the cluster; read only when the cluster is bootstrapped.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cluster {
+    /// Peer address (host and port) per node id, as `1=host:port, 2=host:port`. Empty: this node
+    /// alone.
+    #[serde(deserialize_with = "members")]
+    pub members: BTreeMap<u64, String>,
+}
+
+/// The public HTTPS listener.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Public {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// PEM file with the certificate chain.
+    pub certificate: PathBuf,
+    /// PEM file with its private key.
+    pub key: PathBuf,
+}
+
+/// The operator's listener: plain HTTP, without authentication.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Operator {
+    /// Address and port, on loopback or in a network of operators only.
+    pub listen: SocketAddr,
+}
+
+impl Default for Operator {
+    fn default() -> Self {
+        Self { listen: SocketAddr::from(([127, 0, 0, 1], 4281)) }
+    }
+}
+
+/// The listener for other nodes: mutual TLS.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// Host and port for other nodes; `listen` if absent.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// PEM file with the authority that signed the certificates of all nodes.
+    pub authority: PathBuf,
+    /// PEM file with the certificate chain of this node.
+    pub certificate: PathBuf,
+    /// PEM file with its private key.
+    pub key: PathBuf,
+}
+
+impl Peer {
+    /// Host and port that other nodes connect to.
+    pub fn advertised_address(&self) -> String {
+        self.address.clone().unwrap_or_else(|| self.listen.to_string())
+    }
+}
+
+/// Timing of Raft.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Raft {
+    /// Interval of the leader's heartbeats.
+    pub heartbeat_ms: u64,
+    /// Shortest time without a leader before an election.
+    pub election_min_ms: u64,
+    /// Longest time without a leader before an election.
+    pub election_max_ms: u64,
+    /// Interval at which the states of all nodes are compared.
+    pub verify_seconds: u64,
+}
+
+impl Default for Raft {
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 100,
+            election_min_ms: 400,
+            election_max_ms: 800,
+            verify_seconds: 86_400,
+        }
+    }
+}
+
+/// Compaction of the Raft log.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogCompaction {
+    /// Growth of the log, in bytes, that triggers compaction.
+    pub log_bytes: u64,
+    /// Time since the last compaction that triggers one regardless of growth.
+    pub interval_seconds: u64,
+    /// Entries that compaction keeps.
+    pub keep_entries: u64,
+    /// Silence after which a follower no longer delays compaction.
+    pub follower_timeout_seconds: u64,
+}
+
+impl Default for LogCompaction {
+    fn default() -> Self {
+        Self {
+            log_bytes: 128 << 20,
+            interval_seconds: 600,
+            keep_entries: 1_000,
+            follower_timeout_seconds: 300,
+        }
+    }
+}
+
+/// Implementations of the embedder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EmbedderKind {
+    /// A model in ONNX format.
+    #[default]
+    Onnx,
+    /// Hashed words, without meaning. For tests only.
+    Hashing,
+}
+
+/// The embedding model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Embedder {
+    /// The implementation.
+    #[serde(default)]
+    pub kind: EmbedderKind,
+    /// Folder with `manifest.json`, the model and its tokenizer.
+    #[serde(default)]
+    pub model: PathBuf,
+    /// The ONNX Runtime library.
+    #[serde(default)]
+    pub library: PathBuf,
+    /// Threads of the embedder. Each has a session of about 215 MB.
+    #[serde(default = "default_threads")]
+    pub threads: usize,
+}
+
+pub(super) fn default_threads() -> usize {
+    2
+}
+
+/// Vector search.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// Candidates up to which a search scores all of them. Larger searches use the HNSW graph.
+    pub exact_max: usize,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { exact_max: storage::Options::default().exact_max }
+    }
+}
+
+/// Delivery of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Webhooks {
+    /// File with the key that seals secrets, the same on all nodes.
+    pub key: Option<PathBuf>,
+    /// Allowed networks besides the public internet, as `10.1.0.0/16, ::1/128`.
+    #[serde(deserialize_with = "list")]
+    pub allow: Vec<IpNet>,
+    /// PEM file with certificate authorities of receivers, besides those of the system.
+    pub authority: Option<PathBuf>,
+    /// Time limit of one request.
+    pub timeout_ms: u64,
+    /// Pauses after failed attempts, as `5, 300`. The number of pauses bounds the retries.
+    #[serde(deserialize_with = "pauses")]
+    pub retry_seconds: Vec<Duration>,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        const HOUR: u64 = 3_600;
+        let retries =
+            [5, 300, 1_800, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR];
+        Self {
+            key: None,
+            allow: Vec::new(),
+            authority: None,
+            timeout_ms: 15_000,
+            retry_seconds: retries.map(Duration::from_secs).into(),
+        }
+    }
+}
+
+/// Log output.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// Levels per module, as `info,raft=debug`.
+    pub filter: String,
+    /// The format of log lines.
+    pub format: LogFormat,
+}
+
+/// Formats of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// JSON, for log collectors.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info,openraft=error,ort=warn,hnsw_rs=warn".into(), format: LogFormat::Text }
+    }
+}
