@@ -1,8 +1,6 @@
 //! The bytes of every record in the log and in the state. If a test fails here, the code no
 //! longer reads the data of a released version. Append a new variant or a new format instead.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use storage::codec::{Record, decode, encode};
@@ -26,14 +24,19 @@ use storage::model::trigger::{
 use storage::model::vector::{ModelId, Vector};
 use storage::{Batch, Change, Signal};
 
-fn hex(bytes: &[u8]) -> String {
-    hex::encode(bytes)
+/// The bytes of a record without its format.
+fn row<R: Record>(record: &R) -> String {
+    hex::encode(&encode(record)[1..])
+}
+
+fn float(number: f64) -> String {
+    hex::encode(number.to_le_bytes())
 }
 
 #[track_caller]
 fn assert_bytes<R: Record + PartialEq + std::fmt::Debug>(record: &R, expected: &str) {
     let bytes = encode(record);
-    assert_eq!(hex(&bytes), expected, "{}", R::NAME);
+    assert_eq!(hex::encode(&bytes), expected, "{}", R::NAME);
     assert_eq!(&decode::<R>(&bytes).unwrap(), record);
 }
 
@@ -127,30 +130,22 @@ fn row_bytes_are_fixed() {
     // sections in order. Floats are IEEE 754 in 8 bytes, little-endian. Integers are varints.
     let mut expected = String::from("01017402010a");
     for (seconds, floor, gain) in [
-        (86_400.0_f64, 0.01_f64, 1.5_f64),
+        (86_400.0, 0.01, 1.5),
         (2_592_000.0, 0.05, 2.0),
         (7_776_000.0, 0.10, 1.8),
         (15_552_000.0, 0.05, 2.0),
         (31_536_000.0, 0.15, 2.5),
         (43_200.0, 0.01, 1.5),
     ] {
-        expected += &hex(&seconds.to_le_bytes());
-        expected += &hex(&floor.to_le_bytes());
-        expected += &hex(&gain.to_le_bytes());
-        expected += "01";
+        expected += &(float(seconds) + &float(floor) + &float(gain) + "01");
     }
-    let numbers = |numbers: &[f64]| -> String {
-        numbers.iter().map(|number| hex(&number.to_le_bytes())).collect()
-    };
+    let numbers = |all: &[f64]| -> String { all.iter().map(|number| float(*number)).collect() };
     expected += &numbers(&[0.5, 1.0, 2.0]);
     // Resonance, with its depth in third position. The tick's 60 s. The cold threshold and 20
     // cold memories. 200 memories and 50,000 characters. The recall gain and its 60 s. The
     // weights.
-    expected += &(numbers(&[0.30, 0.50]) + "02" + &numbers(&[0.05]));
-    expected += "3c";
-    expected += &(numbers(&[0.10]) + "14");
-    expected += "c8fb50c3";
-    expected += &(numbers(&[0.1]) + "3c");
+    expected += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
+    expected += &(float(0.10) + "14c8fb50c3" + &float(0.1) + "3c");
     expected += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1]);
     assert_bytes(&tenant(), &expected);
     // The configuration without the tenant's name, time and limit.
@@ -261,7 +256,7 @@ fn delivery() -> Delivery {
 
 #[test]
 fn trigger_and_delivery_bytes_are_fixed() {
-    let one = hex(&1.0_f64.to_le_bytes());
+    let one = float(1.0);
     let key = "04".repeat(8);
     assert_bytes(
         &trigger(),
@@ -317,7 +312,7 @@ fn variant_bytes_are_fixed() {
     let sealed = || SealedSecret(vec![9]);
     for (action, bytes) in [
         (TriggerAction::Notify { template: Some("t".into()) }, "00010174".to_owned()),
-        (TriggerAction::Boost { strength: 0.5 }, format!("01{}", hex(&0.5_f64.to_le_bytes()))),
+        (TriggerAction::Boost { strength: 0.5 }, format!("01{}", float(0.5))),
         (TriggerAction::Pin, "02".into()),
         (TriggerAction::Tag { tag: None }, "0300".into()),
         (TriggerAction::Deprecate, "04".into()),
@@ -359,7 +354,7 @@ fn event_bytes_are_fixed() {
         target_label: None,
         metadata: "{}".into(),
     };
-    let (half, one) = (hex(&0.5_f64.to_le_bytes()), hex(&1.0_f64.to_le_bytes()));
+    let (half, one) = (float(0.5), float(1.0));
     let kinds = [
         (EventKind::Created, "00".into()),
         (EventKind::Updated { fields: vec![MemoryField::MinHeat] }, "010107".into()),
@@ -403,49 +398,39 @@ fn change_bytes_are_fixed() {
     let ids = "03".repeat(16);
     let (a, aa) = (TriggerId([0xaa; 16]), "aa".repeat(16));
     let d = DeliveryId { trigger: a, number: 7 };
-    let row = |record: &str| record[2..].to_owned();
     let changes: Vec<(Change, String)> = vec![
-        (Change::ClusterPut(cluster()), format!("00{}", row(&hex(&encode(&cluster()))))),
-        (Change::TenantPut(t, tenant()), format!("0101{}", row(&hex(&encode(&tenant()))))),
+        (Change::ClusterPut(cluster()), format!("00{}", row(&cluster()))),
+        (Change::TenantPut(t, tenant()), format!("0101{}", row(&tenant()))),
         (
             Change::ApiKeyPut(t, KeyId([4; 8]), api_key()),
-            format!("0201{}{}", "04".repeat(8), row(&hex(&encode(&api_key())))),
+            format!("0201{}{}", "04".repeat(8), row(&api_key())),
         ),
-        (Change::MemoryPut(t, id, memory()), format!("0301{ids}{}", row(&hex(&encode(&memory()))))),
-        (Change::AnchorPut(t, id, anchor()), format!("0401{ids}{}", row(&hex(&encode(&anchor()))))),
-        (Change::VectorPut(t, id, vector()), format!("0501{ids}{}", row(&hex(&encode(&vector()))))),
+        (Change::MemoryPut(t, id, memory()), format!("0301{ids}{}", row(&memory()))),
+        (Change::AnchorPut(t, id, anchor()), format!("0401{ids}{}", row(&anchor()))),
+        (Change::VectorPut(t, id, vector()), format!("0501{ids}{}", row(&vector()))),
         (Change::MemoryRemoved(t, id), format!("0601{ids}")),
         (
             Change::ReceiptPut(t, 20, [5; 32], receipt()),
-            format!("070114{}{}", "05".repeat(32), row(&hex(&encode(&receipt())))),
+            format!("070114{}{}", "05".repeat(32), row(&receipt())),
         ),
         (Change::ReceiptsDropped(t, 21), "080115".into()),
-        (Change::EventAppended(t, event()), format!("0901{}", row(&hex(&encode(&event()))))),
+        (Change::EventAppended(t, event()), format!("0901{}", row(&event()))),
         (Change::EventsTrimmed(t, Cursor::new(22, 1)), "0a01001601".into()),
         (Change::VerifyMark(7), "0b07".into()),
-        (Change::TickPut(t, tick()), format!("0c01{}", row(&hex(&encode(&tick()))))),
-        (Change::RecallStatsPut(t, stats()), format!("0d01{}", row(&hex(&encode(&stats()))))),
-        (
-            Change::UsagePut(t, 24_322, usage()),
-            format!("0e01fb025f{}", row(&hex(&encode(&usage())))),
-        ),
+        (Change::TickPut(t, tick()), format!("0c01{}", row(&tick()))),
+        (Change::RecallStatsPut(t, stats()), format!("0d01{}", row(&stats()))),
+        (Change::UsagePut(t, 24_322, usage()), format!("0e01fb025f{}", row(&usage()))),
         (Change::LastReportPut(2, last_report()), "0f020304".into()),
-        (Change::EdgePut(t, edge()), format!("1001{}", row(&hex(&encode(&edge()))))),
+        (Change::EdgePut(t, edge()), format!("1001{}", row(&edge()))),
         (Change::ApiKeyRemoved(t, KeyId([4; 8])), format!("1201{}", "04".repeat(8))),
-        (Change::RulesPut(t, rules()), format!("1301{}", row(&hex(&encode(&rules()))))),
-        (
-            Change::TriggerPut(t, a, trigger()),
-            format!("1401{aa}{}", row(&hex(&encode(&trigger())))),
-        ),
+        (Change::RulesPut(t, rules()), format!("1301{}", row(&rules()))),
+        (Change::TriggerPut(t, a, trigger()), format!("1401{aa}{}", row(&trigger()))),
         (Change::TriggerRemoved(t, a), format!("1501{aa}")),
-        (
-            Change::FiringsPut(t, a, firings()),
-            format!("1601{aa}{}", row(&hex(&encode(&firings())))),
-        ),
-        (Change::OutboxPut(t, outbox()), format!("1701{}", row(&hex(&encode(&outbox()))))),
+        (Change::FiringsPut(t, a, firings()), format!("1601{aa}{}", row(&firings()))),
+        (Change::OutboxPut(t, outbox()), format!("1701{}", row(&outbox()))),
         (
             Change::DeliveryPut(t, d, delivery(), Some(DeliveryStage::DeadLettered(Timestamp(2)))),
-            format!("1801{aa}07{}010104", row(&hex(&encode(&delivery())))),
+            format!("1801{aa}07{}010104", row(&delivery())),
         ),
         (
             Change::DeliveryRemoved(t, d, DeliveryStage::Pending(Timestamp(2))),

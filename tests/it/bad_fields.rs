@@ -3,11 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Cluster, Document, id, kind, string};
-
-use crate::options;
+use super::*;
 
 /// Numbers that are moved into range, as published clients expect.
 const CLAMPED: [&str; 5] = ["limit", "page", "page_size", "depth", "budget_chars"];
@@ -52,13 +48,13 @@ fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Ve
         wrong.extend(schema["maximum"].as_f64().map(|maximum| (maximum + 1.0).into()));
     }
     let mut wrong: Vec<_> = wrong.into_iter().map(|value| (name.to_owned(), value)).collect();
-    for (inner, property) in schema["properties"].as_object().into_iter().flatten() {
+    for (inner, property) in properties(&schema) {
         for (field, value) in faults(document, &format!("{name}.{inner}"), property, ids) {
             wrong.push((field, json!({ inner: value })));
         }
     }
     let items = document.resolved(&schema["items"]);
-    for (inner, property) in items["properties"].as_object().into_iter().flatten() {
+    for (inner, property) in properties(&items) {
         for (field, value) in faults(document, &format!("{name}[0].{inner}"), property, ids) {
             let mut item = document.sample(&items, &mut ids.iter());
             item[inner] = value;
@@ -71,18 +67,16 @@ fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Ve
     wrong
 }
 
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"].as_object().into_iter().flatten()
+}
+
 /// All state that a request can change.
 async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
-    for path in [
-        "/agent/nodes",
-        "/agent/archive",
-        "/keys",
-        "/namespaces/acl",
-        "/settings/thermo",
-        "/triggers",
-        "/triggers/deliveries",
-    ] {
+    let memories = ["/agent/nodes", "/agent/archive", "/keys", "/namespaces/acl"];
+    let others = ["/settings/thermo", "/triggers", "/triggers/deliveries", "/org"];
+    for path in memories.into_iter().chain(others) {
         let mut body = cluster.get(path).await;
         // Heats cool meanwhile, and the use of a key is recorded.
         let list = if path == "/keys" { "keys" } else { "items" };
@@ -97,7 +91,6 @@ async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     for count in ["memories", "edges", "events"] {
         all.insert(count, numbers[count].take());
     }
-    all.insert("/org", cluster.get("/org").await);
     all
 }
 
@@ -106,8 +99,7 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     let post = async |path: &str, body: Value| cluster.post(path, &body).await;
     let mut ids = Vec::new();
     for label in ["one", "two", "three"] {
-        let memory = post("/agent/nodes", json!({ "label": label })).await;
-        ids.push(id(&memory).to_owned());
+        ids.push(cluster.store(&json!({ "label": label })).await);
     }
     let edge = json!({ "source_id": ids[0], "target_id": ids[1], "relation": "something" });
     post("/agent/graph/relate", edge).await;
@@ -207,7 +199,7 @@ async fn test_body(
         rejected(cluster, (valid.method, &valid.path), None, Some(body), field).await;
     };
     let body = document.resolved(schema);
-    for (name, property) in body["properties"].as_object().into_iter().flatten() {
+    for (name, property) in properties(&body) {
         let mut all = faults(document, name, property, ids);
         // Text is valid for these types in a query only.
         match kind(&document.resolved(property)) {

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::Cluster;
-
-use crate::options;
+use super::*;
 
 /// Creates memories with `clients` clients; returns their number and the seconds.
 async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64) {
@@ -15,9 +11,7 @@ async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64
         let mut count = 0;
         while started.elapsed() < time {
             let label = format!("client {client} number {count}");
-            let request =
-                cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": label}));
-            request.send().await.ok();
+            cluster.create(&json!({"label": label})).await;
             count += 1;
         }
         count

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder, StatusCode};
-use serde_json::Value;
+use reqwest::{Client, RequestBuilder};
+
+use crate::{StatusCode, Value};
 
 /// A response: status, headers by name, JSON body (null without one).
 #[derive(Debug, Clone)]
@@ -76,11 +77,10 @@ impl Request {
     pub async fn try_send(self) -> Result<Response, reqwest::Error> {
         let response = self.0.send().await?;
         let status = response.status();
-        let header = |(name, value): (&reqwest::header::HeaderName, &_)| {
-            let value: &reqwest::header::HeaderValue = value;
-            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let headers = response.headers().iter().map(header).collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = response.headers().iter();
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect();
         let bytes = response.bytes().await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Response { status, headers, body })

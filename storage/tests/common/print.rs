@@ -6,8 +6,8 @@ use storage::model::id::{MemoryId, Timestamp, TriggerId};
 use storage::model::journal::{DeliveryNext, EventKind, FiringResult};
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::WriteEffect;
-use storage::model::score::rounded;
-use storage::model::tick::{Stage, Tick};
+use storage::model::score::{Factors, rounded};
+use storage::model::tick::Tick;
 use storage::model::trigger::{Notification, SealedSecret, TriggerAction};
 use storage::{Change, Reply};
 
@@ -39,6 +39,22 @@ fn delivery(id: DeliveryId) -> String {
     format!("{}/{}", trigger(id.trigger), id.number)
 }
 
+/// The name of an enum's variant, without its fields.
+fn variant(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+pub fn factors_text(factors: &Factors) -> String {
+    format!(
+        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
+        factors.similarity,
+        factors.heat,
+        factors.keyword_overlap,
+        factors.temporal_boost,
+        factors.namespace_boost,
+    )
+}
+
 pub fn time(at: Timestamp) -> String {
     let hour = 3_600 * Timestamp::SECOND_MICROS;
     format!("{}h+{}", at.0 / hour, at.0 % hour)
@@ -56,15 +72,10 @@ pub fn memory_text(record: &MemoryRecord) -> String {
         record.anchor.heat,
         time(record.anchor.at),
     );
-    for (flag, set) in [
-        ("pinned", memory.is_pinned),
-        ("locked", memory.is_locked),
-        ("flagged", memory.is_flagged),
-        ("cold", memory.archived_at.is_some()),
-    ] {
-        if set {
-            text += &format!(" {flag}");
-        }
+    let is_cold = memory.archived_at.is_some();
+    let flags = [memory.is_pinned, memory.is_locked, memory.is_flagged, is_cold];
+    for (flag, name) in flags.into_iter().zip([" pinned", " locked", " flagged", " cold"]) {
+        text += if flag { name } else { "" };
     }
     text
 }
@@ -125,13 +136,6 @@ pub fn outcome(decision: &Decision) -> String {
     }
 }
 
-fn effect_text(effect: &WriteEffect) -> String {
-    match effect {
-        WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
-        WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
-    }
-}
-
 pub fn change_text(change: &Change) -> String {
     match change {
         Change::ClusterPut(cluster) => {
@@ -156,12 +160,16 @@ pub fn change_text(change: &Change) -> String {
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
         Change::ReceiptPut(_, day, key, receipt) => {
-            format!("receipt {} of day {day}: {}", char::from(key[0]), effect_text(&receipt.effect))
+            let effect = match &receipt.effect {
+                WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
+                WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
+            };
+            format!("receipt {} of day {day}: {effect}", char::from(key[0]))
         }
         Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are removed"),
         Change::EventAppended(_, event) => {
             let subject = event.subject.map_or('-', name);
-            let (kind, details) = event_kind(&event.kind);
+            let (kind, details) = (variant(&event.kind), event_details(&event.kind));
             format!("event {kind} {subject} {details}").trim_end().into()
         }
         Change::EventsTrimmed(_, before) => {
@@ -200,35 +208,30 @@ pub fn change_text(change: &Change) -> String {
     }
 }
 
-/// Name and details of an event.
-fn event_kind(kind: &EventKind) -> (&'static str, String) {
+fn event_details(kind: &EventKind) -> String {
     match kind {
-        EventKind::Created => ("Created", String::new()),
+        EventKind::Created
+        | EventKind::Archived
+        | EventKind::Restored
+        | EventKind::Cooled
+        | EventKind::Warmed => String::new(),
         EventKind::Updated { fields } => {
-            let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
-            ("Updated", names.join(" "))
+            fields.iter().map(|field| field.name()).collect::<Vec<_>>().join(" ")
         }
-        EventKind::Deleted { label } => ("Deleted", label.clone()),
-        EventKind::Archived => ("Archived", String::new()),
-        EventKind::Restored => ("Restored", String::new()),
-        EventKind::Cooled => ("Cooled", String::new()),
-        EventKind::Warmed => ("Warmed", String::new()),
-        EventKind::Feedback { signal } => ("Feedback", signal.name().into()),
-        EventKind::EdgeCreated { other, relation } => {
-            ("EdgeCreated", format!("{} {relation}", name(*other)))
+        EventKind::Deleted { label } => label.clone(),
+        EventKind::Feedback { signal } => signal.name().into(),
+        EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
+            format!("{} {relation}", name(*other))
         }
-        EventKind::EdgeDeleted { other, relation } => {
-            ("EdgeDeleted", format!("{} {relation}", name(*other)))
-        }
-        EventKind::Activity(activity) => ("Activity", activity.action.clone()),
+        EventKind::Activity(activity) => activity.action.clone(),
         EventKind::TriggerFired(fired) => {
-            let (event, action) = (fired.event.name(), fired.action.name());
-            let head =
-                format!("{} {} {event} {action}", trigger(fired.trigger), fired.trigger_name);
-            ("TriggerFired", format!("{head} {} {}", fired.label, result(&fired.result)))
+            let (id, event, action) =
+                (trigger(fired.trigger), fired.event.name(), fired.action.name());
+            let (name, label, result) = (&fired.trigger_name, &fired.label, result(&fired.result));
+            format!("{id} {name} {event} {action} {label} {result}")
         }
         EventKind::Delivered { delivery: id, attempt, status } => {
-            ("Delivered", format!("{} {attempt} {status}", delivery(*id)))
+            format!("{} {attempt} {status}", delivery(*id))
         }
         EventKind::DeliveryFailed { delivery: id, attempt, reason, next } => {
             let next = match next {
@@ -238,9 +241,9 @@ fn event_kind(kind: &EventKind) -> (&'static str, String) {
                 DeliveryNext::DeadLettered => "dead-lettered".into(),
                 DeliveryNext::TriggerDisabled => "dead-lettered, trigger disabled".into(),
             };
-            ("DeliveryFailed", format!("{} {attempt} {reason} {next}", delivery(*id)))
+            format!("{} {attempt} {reason} {next}", delivery(*id))
         }
-        EventKind::FiringsSkipped { count } => ("FiringsSkipped", count.to_string()),
+        EventKind::FiringsSkipped { count } => count.to_string(),
     }
 }
 
@@ -257,11 +260,7 @@ fn result(result: &FiringResult) -> String {
 }
 
 fn tick_text(tick: &Tick) -> String {
-    let stage = match tick.stage {
-        Stage::Evaluating(_) => "evaluating",
-        Stage::Archiving(_) => "archiving",
-        Stage::Done => "done",
-    };
+    let stage = variant(&tick.stage).to_lowercase();
     format!("tick {} from {} until {}: {stage}", tick.number, time(tick.from), time(tick.until))
 }
 

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use reqwest::{Client, Method};
-use serde_json::json;
+use futures::future::join_all;
+use reqwest::Client;
 use tempfile::TempDir;
 use tests::engine::random;
-use tests::{Cluster, Options, eventually};
+use tests::{Cluster, Method, Options, eventually, json};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
@@ -154,12 +154,9 @@ fn base64(length: usize) -> String {
 async fn turn(store: &Store, clients: usize, seconds: u64) -> [f64; 3] {
     let started = Instant::now();
     let end = started + Duration::from_secs(seconds);
-    let tasks: Vec<_> =
-        (0..clients).map(|client| tokio::spawn(store.clone().store(client, end))).collect();
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(task.await.expect("the task ends"));
-    }
+    let tasks = (0..clients).map(|client| tokio::spawn(store.clone().store(client, end)));
+    let ended = join_all(tasks).await.into_iter();
+    let mut latencies: Vec<_> = ended.flat_map(|task| task.expect("the task ends")).collect();
     latencies.sort_unstable();
     let quantile =
         |percent: usize| latencies[(latencies.len() - 1) * percent / 100].as_secs_f64() * 1e3;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{Cluster, cpu_seconds};
+use futures::future::join_all;
+use tests::{Cluster, Method, cpu_seconds, json};
 
 use crate::work::Work;
 
@@ -36,11 +35,9 @@ pub async fn operation(
         let (work, ids) = (Arc::clone(work), Arc::clone(ids));
         tokio::spawn(repeat(work, operation.to_owned(), number, end, ids))
     };
-    let tasks: Vec<_> = (0..clients).map(client).collect();
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(task.await.expect("the task ends"));
-    }
+    let ended = join_all((0..clients).map(client)).await;
+    let mut latencies: Vec<_> =
+        ended.into_iter().flat_map(|task| task.expect("the task ends")).collect();
     let seconds = started.elapsed().as_secs_f64();
     let used = Usage::of(&work.cluster, operation).await.since(before);
     latencies.sort();

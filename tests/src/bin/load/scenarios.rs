@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{Cluster, Processes, Stream, cpu_seconds};
+use tests::{Cluster, Method, Stream, cpu_seconds, json};
 
 use crate::measure;
 use crate::work::Work;
@@ -67,13 +65,11 @@ async fn terms(cluster: &Cluster) -> Vec<u64> {
 
 /// From SIGKILL of the leader to the first write that another node acknowledges.
 pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
-    let mut processes = Processes::of(cluster);
     let mut seconds = Vec::new();
     for number in 0..count {
-        let leader = cluster.leader().await;
+        let [leader, survivor] = cluster.leader_first().await;
         let killed = Instant::now();
-        processes.kill(leader);
-        let survivor = cluster.at((leader + 1) % cluster.nodes().len());
+        leader.kill();
         let body = json!({"label": format!("after failover {number}")});
         // Without a pause, which would add to the time.
         loop {
@@ -83,7 +79,7 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
             }
         }
         seconds.push(killed.elapsed().as_secs_f64());
-        processes.restart(leader).await;
+        leader.restart().await;
     }
     seconds.sort_by(f64::total_cmp);
     println!(
@@ -99,12 +95,11 @@ pub async fn restart(cluster: &Cluster, memories: u64) {
     cluster.kill();
     for (after, stop) in [("a kill", true), ("an orderly stop", false)] {
         let started = Instant::now();
-        let mut process = cluster.serve();
-        cluster.ready().await;
+        cluster.restart().await;
         let seconds = started.elapsed().as_secs_f64();
         println!("\nStart with {memories} memories after {after}: {seconds:.2} s");
         if stop {
-            assert!(process.stop(), "{}", process.log());
+            cluster.shut_down();
         }
     }
 }
