@@ -3,17 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::pattern::FoldedText;
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::trigger_match::Subject;
-use storage::{Action, Command, CompiledTrigger, Filter, Options, Reply, View};
 
 use crate::common::world::{Random, World};
-use crate::common::{
-    DIMENSION, Engine, TENANT, command, configure, create_trigger, setting, trigger,
-};
+use crate::common::*;
 
 const DAY: i64 = Timestamp::DAY_MICROS;
 

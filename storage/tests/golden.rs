@@ -6,18 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent};
 use storage::model::trigger_match::SkipReason;
 use storage::model::words::words;
-use storage::{
-    Action, ApplyOutcome, Change, Command, Filter, HotRequest, ListRequest, NewMemory, Options,
-    SearchRequest, TierFilter, View,
-};
 
 use crate::common::line::{Line, by_name};
 use crate::common::print::{change_text, factors_text, memory_text, name, outcome};
-use crate::common::{Engine, TENANT, create, create_trigger, new_memory, trigger, vector};
+use crate::common::*;
 
 /// The most lines per command, and bytes per line, that a script prints.
 const LINES_MAX: usize = 60;

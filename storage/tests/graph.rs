@@ -5,12 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use storage::model::id::MemoryId;
-use storage::model::vector::Vector;
-use storage::{Action, CREATE_MAX, Filter, NewMemory, Options, Reader, SearchRequest};
-
 use crate::common::world::Random;
-use crate::common::{self, Engine, MODEL, TENANT, command, new_memory};
+use crate::common::*;
 
 /// The longest time that a test waits for a graph.
 const BUILD_MAX: Duration = Duration::from_secs(1_800);
@@ -49,7 +45,7 @@ impl Clusters {
 }
 
 fn id(number: usize) -> MemoryId {
-    common::id(number as u64 + 1)
+    memory_id(number as u64 + 1)
 }
 
 fn memory(number: usize, vector: Vector) -> NewMemory {
@@ -99,11 +95,8 @@ fn graph_search_reaches_98_percent_recall() {
     assert_eq!(engine.reader.searches().by_graph(), 0);
 
     let engine = engine.reopened(Options::default());
-    assert_eq!(
-        nearest(&engine.reader, &queries[0]),
-        expected[0],
-        "an exact scan until there is a graph"
-    );
+    let first = nearest(&engine.reader, &queries[0]);
+    assert_eq!(first, expected[0], "an exact scan until there is a graph");
     wait_for_graph(&engine.reader, &queries[0]);
     let found = queries.iter().zip(&expected).map(|(query, expected)| {
         let found = nearest(&engine.reader, query);

@@ -1,20 +1,17 @@
 //! Hot context equals a full sort of all memories. The upper bound of the heats of a chunk is
 //! cached between reads. It must never exclude one of the hottest memories.
 
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::score::rounded;
-use storage::{Action, HotRequest, ListRequest, MemoryPatch, Options};
 
 use crate::common::brute::hottest;
-use crate::common::{self, DIMENSION, Engine, TENANT, command, create, new_memory, random};
+use crate::common::*;
 
 const COUNT: u16 = 3_000;
 const MINUTE: i64 = 60 * Timestamp::SECOND_MICROS;
 
 fn id(number: u16) -> MemoryId {
     // The order of ids is not the order of creation.
-    common::id(u32::from(number.wrapping_mul(40_503)) << 16 | u32::from(number))
+    memory_id(u32::from(number.wrapping_mul(40_503)) << 16 | u32::from(number))
 }
 
 fn expected(engine: &Engine, pinned_first: bool) -> Vec<MemoryId> {

@@ -1,15 +1,7 @@
 //! The journal returns the same events forward and backward, reports trimmed ranges, and filters
 //! the events of triggers. The outbox keeps its bounds.
 
-use storage::model::delivery::{Attempt, AttemptOutcome, DEAD_LETTERS_MAX, PENDING_MAX};
-use storage::model::id::{Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, ApplyOutcome, Change, Command, Options, View};
-
-use crate::common::{
-    DIMENSION, Engine, TENANT, command, create, create_trigger, id, new_memory, trigger,
-};
+use crate::common::*;
 
 struct Fixture {
     engine: Engine,
@@ -37,7 +29,7 @@ impl Fixture {
 
     fn store(&mut self, label: &str) {
         self.stored += 1;
-        self.apply(create(new_memory(id(self.stored), label)));
+        self.apply(create(new_memory(memory_id(self.stored), label)));
     }
 
     fn after(&self, after: Cursor, limit: usize) -> storage::EventsAfter {
@@ -102,10 +94,8 @@ fn trimmed_range_is_reported_as_gap() {
     assert_eq!(fixture.after(Cursor::default(), 0).gap, Some(first));
     let found = fixture.after(first.previous(), 100);
     assert_eq!((found.gap, found.events), (None, all[9..].to_vec()));
-    assert!(
-        fixture.after(all[8].0, 100).gap.is_none(),
-        "no event is missing after the one before the trim"
-    );
+    let gap = fixture.after(all[8].0, 100).gap;
+    assert!(gap.is_none(), "no event is missing after the one before the trim");
     let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
     assert_eq!(fired.events.len(), all[9..].iter().filter(|event| is_firing(event)).count());
 }

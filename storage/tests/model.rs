@@ -5,27 +5,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Event, EventKind};
-use storage::model::memory::MemoryType;
 use storage::model::score::rounded;
-use storage::model::thermo::Thermo;
-use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::words::words;
-use storage::{
-    Action, ApplyOutcome, Command, CompiledTrigger, Filter, HotRequest, Key, ListRequest, Options,
-    Rejection, Reply, SearchRequest, View, codec,
-};
 use tempfile::TempDir;
 
 use crate::common::brute::{self, BruteForce, Candidate, hottest, passes};
 use crate::common::world::{NAMESPACES, NaiveMemory, Random, World};
-use crate::common::{
-    DIMENSION, Decision, Engine, TENANT, bootstrap, command, configure, create_trigger, setting,
-    trigger, vector,
-};
+use crate::common::*;
 
 fn outcome(decision: &Decision) -> &'static str {
     match decision {
@@ -57,21 +44,17 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
     let passing = |filter: &Filter| -> Vec<_> {
         world.memories.iter().filter(|(_, naive)| passes(filter, &naive.memory)).collect()
     };
-    compare_list(engine, &passing(&filter), &filter, now);
-    compare_hot(engine, &passing(&filter), &filter, now);
-    compare_search(engine, world, &filter, now, random);
+    compare_list(engine, &passing(&filter), &filter);
+    compare_hot(engine, &passing(&filter), &filter);
+    compare_search(engine, world, &filter, random);
     let filter = Filter { words: Some(words(std::iter::once(&*random.text()))), ..filter };
     let matching = passing(&filter).len();
     let request = ListRequest { filter, ..ListRequest::default() };
     assert_eq!(engine.reader.list(TENANT, &request).unwrap().total, matching, "{request:?}");
 }
 
-fn compare_list(
-    engine: &Engine,
-    passing: &[(&MemoryId, &NaiveMemory)],
-    filter: &Filter,
-    now: Timestamp,
-) {
+fn compare_list(engine: &Engine, passing: &[(&MemoryId, &NaiveMemory)], filter: &Filter) {
+    let now = engine.reader.position().clock;
     let mut expected: Vec<_> =
         passing.iter().map(|(id, naive)| (rounded(World::heat(naive, now)), **id)).collect();
     expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
@@ -83,12 +66,8 @@ fn compare_list(
     assert_eq!(page.memories.iter().map(|found| found.id).collect::<Vec<_>>(), expected);
 }
 
-fn compare_hot(
-    engine: &Engine,
-    passing: &[(&MemoryId, &NaiveMemory)],
-    filter: &Filter,
-    now: Timestamp,
-) {
+fn compare_hot(engine: &Engine, passing: &[(&MemoryId, &NaiveMemory)], filter: &Filter) {
+    let now = engine.reader.position().clock;
     let expected = passing.iter().map(|(id, naive)| {
         let memory = &naive.memory;
         (memory.is_pinned, rounded(World::heat(naive, now)), memory.updated_at, **id)
@@ -100,13 +79,7 @@ fn compare_hot(
     assert_eq!(found, hottest(expected.collect()));
 }
 
-fn compare_search(
-    engine: &Engine,
-    world: &World,
-    filter: &Filter,
-    now: Timestamp,
-    random: &mut Random,
-) {
+fn compare_search(engine: &Engine, world: &World, filter: &Filter, random: &mut Random) {
     let mut query = random.text();
     if random.chance(30) {
         query += random.pick(&[" today", " yesterday", " 3 days ago"]);
@@ -123,6 +96,7 @@ fn compare_search(
         (*id, Candidate::new(naive.memory.clone(), naive.anchor, vector))
     });
     let brute = BruteForce(candidates.collect());
+    let now = engine.reader.position().clock;
     let expected = brute.best(&request, &Thermo::default(), now);
     let found = engine.reader.search(TENANT, &request).unwrap().hits;
     brute::compare(&found, &expected, &request.query);
@@ -177,7 +151,7 @@ fn compare_firings(engine: &Engine, world: &World) {
     let triggers = engine.reader.triggers(TENANT);
     let count = |(compiled, firings): &(Arc<CompiledTrigger>, Firings)| {
         let row: Option<Firings> =
-            engine.reader.record(&Key::Firings(TENANT, compiled.id)).unwrap();
+            engine.reader.record(&storage::Key::Firings(TENANT, compiled.id)).unwrap();
         assert_eq!(*firings, row.unwrap_or_default(), "the loaded firings equal the stored ones");
         firings.count
     };

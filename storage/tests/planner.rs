@@ -2,17 +2,10 @@
 //! similarity, heat, words, time and namespace, under every filter.
 
 use storage::model::access::{Policy, Rule, Rules};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::tenant::{KeyId, Role};
-use storage::model::thermo::SettingValue;
-use storage::model::vector::Vector;
-use storage::{
-    Action, CREATE_MAX, Filter, MemoryPatch, NewMemory, Options, SearchRequest, TierFilter,
-};
 
 use crate::common::brute::{self, BruteForce, Candidate};
-use crate::common::{Engine, MODEL, TENANT, command, new_memory, random};
+use crate::common::*;
 
 const COUNT: u64 = 50_000;
 const DIMENSION: usize = 48;

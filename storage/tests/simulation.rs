@@ -1,15 +1,15 @@
 //! The engine on the in-memory file system of the simulation. A restart keeps flushed writes and
 //! loses the others.
 
-use storage::{Env, LogWrite, Options};
+use storage::{Env, LogWrite};
 
-use crate::common::{DIMENSION, Engine, TENANT, create, id, new_memory};
+use crate::common::*;
 
 #[test]
 fn dropped_state_reopens_at_its_last_flush() {
     let options = Options { env: Some(Env::mem_env().unwrap()), ..Options::default() };
     let mut engine = Engine::bootstrapped(DIMENSION, options.clone());
-    let (first, second) = (id(1_u8), id(2_u8));
+    let (first, second) = (memory_id(1_u8), memory_id(2_u8));
     engine.run(2, &[create(new_memory(first, "text"))]);
     engine.writer.flusher().flush().unwrap();
     engine.run(3, &[create(new_memory(second, "text"))]);

@@ -4,12 +4,8 @@
 use std::collections::BTreeMap;
 
 use storage::model::analytics::Usage;
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::journal::{Event, EventKind};
-use storage::model::memory::DecayClass;
-use storage::{Action, Change, Command, MemoryPatch, NewMemory, Options, Reply};
 
-use crate::common::{self, DIMENSION, Engine, TENANT, command, configure, create, new_memory};
+use crate::common::*;
 
 const SECOND: i64 = Timestamp::SECOND_MICROS;
 const DAY: i64 = Timestamp::DAY_MICROS;
@@ -18,7 +14,7 @@ const THRESHOLD: f64 = 0.10;
 const COUNT: u16 = 8_000;
 
 fn id(number: u16) -> MemoryId {
-    common::id(number)
+    memory_id(number)
 }
 
 /// Decides and applies commands. Appends the crossings that they report to `reported`.
@@ -81,7 +77,7 @@ fn change_memories(
         run(engine, now, &[command(Action::UpdateMemory(id(number - step), patch))], reported);
     }
     let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
-    run(engine, now, &[common::report(step.into(), 1, Usage::default(), recalls)], reported);
+    run(engine, now, &[report(step.into(), 1, Usage::default(), recalls)], reported);
 }
 
 /// Turns archiving off, because it would remove memories from a count.

@@ -13,7 +13,7 @@ use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
 use storage::{Action, Batch, Command, HotRequest, NewMemory, Options, SearchRequest, codec};
 use tests::engine::{
-    Engine, MODEL, TENANT, command, create, create_trigger, id, new_memory, random, trigger,
+    Engine, MODEL, TENANT, command, create, create_trigger, memory_id, new_memory, random, trigger,
 };
 
 const TEXT: &str = "Reverting a deployment: run the previous build again, wait for the canary to \
@@ -39,7 +39,7 @@ fn vector(seed: u64, dimension: usize) -> Vector {
 fn memory(number: u64, label: &str, vector: Vector) -> NewMemory {
     let memory_type = MemoryType::ALL[number as usize % 6];
     // As published clients send it: heats differ by age only.
-    NewMemory { memory_type, initial_heat: 0.8, vector, ..new_memory(id(number), label) }
+    NewMemory { memory_type, initial_heat: 0.8, vector, ..new_memory(memory_id(number), label) }
 }
 
 impl Filled {
@@ -198,7 +198,7 @@ fn notify(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
         owner: Some(KeyId([0; 8])),
         ..trigger(TriggerEvent::Store, TriggerAction::Notify { template: None })
     };
-    let id = TriggerId(id(number as u64).0);
+    let id = TriggerId(memory_id(number as u64).0);
     Command { actor: Some(KeyId([0; 8])), ..create_trigger(id, trigger) }
 }
 

@@ -90,7 +90,7 @@ async fn assert_secret(
             if !header.is_empty() {
                 request = request.header("X-Namespace", header);
             }
-            let response = if body.is_null() { request } else { request.json(body) }.send().await;
+            let response = request.json(body).send().await;
             let text = response.body.to_string();
             assert!(!text.contains(SECRET), "{method} {path} {body}: {text}");
             assert_ne!(response.status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");

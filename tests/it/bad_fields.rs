@@ -110,51 +110,45 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     (ids, id(&key).to_owned(), id(&trigger).to_owned())
 }
 
-/// Sends one request and expects the rejection to name `field`.
-async fn rejected(
-    cluster: &Cluster,
-    (method, path): (&Method, &str),
-    header: Option<(&str, &str)>,
-    body: Option<&Value>,
-    field: &str,
-) {
-    let path = path.strip_prefix("/api/v1").unwrap();
-    let mut request = cluster.request(method.clone(), path);
-    if let Some((name, value)) = header {
-        request = request.header(name, value);
-    }
-    if let Some(body) = body {
-        request = request.json(body);
-    }
-    let response = request.send().await;
-    let mut excerpt = format!("{method} {path} {header:?} {}", body.unwrap_or(&Value::Null));
-    excerpt.truncate(excerpt.floor_char_boundary(300));
-    assert_eq!(response.status, 400, "{excerpt}: {field}: {}", response.body);
-    assert_eq!(response.body["error"], "invalid_field", "{excerpt}: {}", response.body);
-    let named = string(&response.body["field"]);
-    // A header may be named without its prefix.
-    let same = field.eq_ignore_ascii_case(named)
-        || header.is_some() && field.to_lowercase().ends_with(&format!("-{named}"));
-    assert!(same, "{excerpt}: {named} instead of {field}");
-}
-
-/// A valid request, of which a test changes one part.
-struct Valid<'a> {
-    method: &'a Method,
-    /// With an existing id.
+/// A request whose rejection names `field`.
+#[derive(Debug, Clone)]
+struct Case {
+    method: Method,
     path: String,
-    body: Option<Value>,
+    header: Option<(String, String)>,
+    /// Null for none.
+    body: Value,
+    field: String,
 }
 
-/// Tests every parameter; returns the number of requests.
-async fn test_parameters(
-    cluster: &Cluster,
+impl Case {
+    async fn assert_rejected(&self, cluster: &Cluster) {
+        let Self { method, path, header, body, field } = self;
+        let mut request = cluster.request(method.clone(), path.strip_prefix("/api/v1").unwrap());
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let response = request.json(body).send().await;
+        let mut excerpt = format!("{self:?}");
+        excerpt.truncate(excerpt.floor_char_boundary(300));
+        assert_eq!(response.status, 400, "{excerpt}: {field}: {}", response.body);
+        assert_eq!(response.body["error"], "invalid_field", "{excerpt}: {}", response.body);
+        let named = string(&response.body["field"]);
+        // A header may be named without its prefix.
+        let same = field.eq_ignore_ascii_case(named)
+            || header.is_some() && field.to_lowercase().ends_with(&format!("-{named}"));
+        assert!(same, "{excerpt}: {named} instead of {field}");
+    }
+}
+
+/// A valid request with each parameter wrong in each way. `path` has the place of the id.
+fn wrong_parameters(
     document: &Document,
-    valid: &Valid<'_>,
+    valid: &Case,
     (path, parameters): (&str, &[Value]),
     ids: &[String],
-) -> usize {
-    let mut requests = 0;
+) -> Vec<Case> {
+    let mut cases = Vec::new();
     for parameter in parameters {
         let name = string(&parameter["name"]);
         for (field, value) in faults(document, name, &parameter["schema"], ids) {
@@ -165,39 +159,29 @@ async fn test_parameters(
                 Value::Object(_) | Value::Array(_) => continue,
                 other => other.to_string(),
             };
-            let (mut target, mut header) = (valid.path.clone(), None);
+            let mut case = Case { field, ..valid.clone() };
             match string(&parameter["in"]) {
-                "path" => target = path.replace("{id}", &text),
-                "header" => header = Some((name, text.as_str())),
-                _ => target += &format!("?{name}={}", text.replace(' ', "%20")),
+                "path" => case.path = path.replace("{id}", &text),
+                "header" => case.header = Some((name.to_owned(), text)),
+                _ => case.path += &format!("?{name}={}", text.replace(' ', "%20")),
             }
             let mut others = ids.iter();
             for other in parameters.iter().filter(|other| other["in"] == "query") {
                 let other_name = string(&other["name"]);
                 if other["required"] == true && other_name != name {
                     let sample = document.sample(&other["schema"], &mut others);
-                    target += &format!("&{other_name}={}", sample.as_str().unwrap());
+                    case.path += &format!("&{other_name}={}", string(&sample));
                 }
             }
-            requests += 1;
-            rejected(cluster, (valid.method, &target), header, valid.body.as_ref(), &field).await;
+            cases.push(case);
         }
     }
-    requests
+    cases
 }
 
-/// Tests every property of the body; returns the number of requests.
-async fn test_body(
-    cluster: &Cluster,
-    document: &Document,
-    valid: &Valid<'_>,
-    schema: &Value,
-    ids: &[String],
-) -> usize {
-    let mut requests = 0;
-    let rejected = async |body: &Value, field: &str| {
-        rejected(cluster, (valid.method, &valid.path), None, Some(body), field).await;
-    };
+/// A valid request with each property of its body wrong in each way, or missing if required.
+fn wrong_bodies(document: &Document, valid: &Case, schema: &Value, ids: &[String]) -> Vec<Case> {
+    let mut cases = Vec::new();
     let body = document.resolved(schema);
     for (name, property) in properties(&body) {
         let mut all = faults(document, name, property, ids);
@@ -207,20 +191,18 @@ async fn test_body(
             "number" | "integer" => all.push((name.clone(), "1".into())),
             _ => {}
         }
-        requests += all.len();
         for (field, value) in all {
-            let mut wrong = valid.body.clone().unwrap();
-            wrong[name] = value;
-            rejected(&wrong, &field).await;
+            let mut case = Case { field, ..valid.clone() };
+            case.body[name] = value;
+            cases.push(case);
         }
         if body["required"].as_array().is_some_and(|all| all.contains(&json!(name))) {
-            let mut wrong = valid.body.clone().unwrap();
-            wrong.as_object_mut().unwrap().remove(name);
-            requests += 1;
-            rejected(&wrong, name).await;
+            let mut case = Case { field: name.clone(), ..valid.clone() };
+            case.body.as_object_mut().unwrap().remove(name);
+            cases.push(case);
         }
     }
-    requests
+    cases
 }
 
 #[tokio::test]
@@ -229,7 +211,7 @@ async fn invalid_fields_are_rejected_by_name_without_effect() {
     let document = Document::committed();
     let (ids, key, trigger) = fill(&cluster).await;
     let before = state(&cluster).await;
-    let mut requests = 0;
+    let mut cases = Vec::new();
     for (method, path, operation) in document.operations() {
         let in_path = match path {
             path if path.contains("/keys/") => &key,
@@ -237,13 +219,20 @@ async fn invalid_fields_are_rejected_by_name_without_effect() {
             _ => &ids[0],
         };
         let schema = document.body(operation);
-        let body = (!schema.is_null()).then(|| document.sample(schema, &mut ids.iter()));
-        let valid = Valid { method: &method, path: path.replace("{id}", in_path), body };
+        let body = match schema.is_null() {
+            true => Value::Null,
+            false => document.sample(schema, &mut ids.iter()),
+        };
+        let (header, field) = (None, String::new());
+        let valid = Case { method, path: path.replace("{id}", in_path), header, body, field };
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
-        requests += test_parameters(&cluster, &document, &valid, (path, parameters), &ids).await;
-        requests += test_body(&cluster, &document, &valid, schema, &ids).await;
+        cases.extend(wrong_parameters(&document, &valid, (path, parameters), &ids));
+        cases.extend(wrong_bodies(&document, &valid, schema, &ids));
     }
-    assert!(requests > 1_000, "{requests} requests");
+    assert!(cases.len() > 1_000, "{} requests", cases.len());
+    for case in &cases {
+        case.assert_rejected(&cluster).await;
+    }
     assert_eq!(state(&cluster).await, before);
 }
 
@@ -254,8 +243,7 @@ async fn overridden_aliases_are_still_validated() {
         (json!({ "label": 7, "pointer_summary": "x" }), "label"),
         (json!({ "label": "x", "initial_heat": 0.5, "heat": 5 }), "heat"),
     ] {
-        let path = "/api/v1/agent/nodes";
-        rejected(&cluster, (&Method::POST, path), None, Some(&body), field).await;
+        cluster.assert_rejected("/agent/nodes", &body, field).await;
     }
     assert_eq!(cluster.metric("hearth_memories").await, 0.0);
 }

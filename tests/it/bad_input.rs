@@ -46,9 +46,7 @@ async fn invalid_fields_are_named() {
         (Method::POST, "/agent/nodes/batch", json!({"nodes": vec![json!({}); 51]}), "nodes"),
     ];
     for (method, path, body, field) in table {
-        let request = cluster.request(method.clone(), path);
-        let request = if body.is_null() { request } else { request.json(&body) };
-        let response = request.send().await;
+        let response = cluster.send(method.clone(), path, &body).await;
         let found = (response.status.as_u16(), response.body["field"].as_str());
         let excerpt: String = body.to_string().chars().take(80).collect();
         assert_eq!(found, (400, Some(field)), "{method} {path} {excerpt}: {}", response.body);
@@ -137,10 +135,8 @@ async fn early_rejections_reach_the_client() {
                 .output()
                 .unwrap();
             let code = String::from_utf8_lossy(&curl.stdout).into_owned();
-            assert!(
-                curl.status.success() && code == expected,
-                "{method} {path} {round}: {code} {curl:?}"
-            );
+            let is_expected = curl.status.success() && code == expected;
+            assert!(is_expected, "{method} {path} {round}: {code} {curl:?}");
         }
     }
 }

@@ -241,14 +241,8 @@ async fn assert_each_fired_and_arrived_once(
     let unreachable = of(&expected.unreachable).await;
     assert_eq!(unreachable.len() as u64, expected.runs);
     assert!(column(&unreachable, "delivery_id").iter().all(|id| dead.contains(id)));
-    println!(
-        "{} runs: {} firings, {} requests for {} deliveries, {} dead-lettered",
-        expected.runs,
-        fired.len(),
-        receiver.count(),
-        deliveries.len(),
-        dead.len()
-    );
+    let (runs, sent, dead) = (expected.runs, receiver.count(), dead.len());
+    println!("{runs} runs: {sent} requests for {} deliveries, {dead} dead-lettered", fired.len());
     deliveries.iter().filter(|id| !is_undeliverable(id)).count() as u64
 }
 

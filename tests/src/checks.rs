@@ -3,18 +3,15 @@
 use std::path::PathBuf;
 
 use ::node::embed::{Manifest, OnnxRuntime};
+use futures::future::join_all;
 
 use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json};
 
 /// Waits until all nodes have applied the same index.
 pub async fn converged(cluster: &Cluster) {
-    let indexes = async || {
-        let mut indexes = Vec::new();
-        for node in cluster.nodes() {
-            indexes.push(node.status().await.map(|status| status["applied_index"].clone()));
-        }
-        indexes
-    };
+    let index =
+        async |node: &Node| node.status().await.map(|status| status["applied_index"].clone());
+    let indexes = async || join_all(cluster.nodes().map(index)).await;
     let equal = |indexes: &Vec<Option<Value>>| {
         indexes.iter().all(|index| index.is_some() && *index == indexes[0])
     };

@@ -1,9 +1,9 @@
 //! HTTP requests, and responses as tests read them.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder};
 
 use crate::{StatusCode, Value};
@@ -13,8 +13,8 @@ use crate::{StatusCode, Value};
 pub struct Response {
     /// HTTP status.
     pub status: StatusCode,
-    /// Headers, names in lower case.
-    pub headers: BTreeMap<String, String>,
+    /// Headers.
+    pub headers: HeaderMap,
     /// The body.
     pub body: Value,
 }
@@ -30,7 +30,7 @@ impl Response {
     /// A header as a number.
     #[track_caller]
     pub fn number(&self, header: &str) -> u64 {
-        self.headers[header].parse().expect("a number")
+        self.headers[header].to_str().ok().and_then(|text| text.parse().ok()).expect("a number")
     }
 
     /// Asserts the status and the error code.
@@ -58,10 +58,10 @@ impl Request {
         Self(self.0.header(name, value))
     }
 
-    /// With a JSON body.
+    /// With a JSON body, unless it is null.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
-        Self(self.0.json(body))
+        if body.is_null() { self } else { Self(self.0.json(body)) }
     }
 
     /// With a body of these bytes.
@@ -77,10 +77,7 @@ impl Request {
     pub async fn try_send(self) -> Result<Response, reqwest::Error> {
         let response = self.0.send().await?;
         let status = response.status();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let headers = response.headers().iter();
-        let headers =
-            headers.map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect();
+        let headers = response.headers().clone();
         let bytes = response.bytes().await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Response { status, headers, body })

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use reqwest::Client;
 
 use crate::{
-    Method, Options, Process, Request, Response, StatusCode, Value, eventually, id, signal, string,
-    wait_gone,
+    Method, Options, Process, Request, Response, StatusCode, Value, eventually, id, json, signal,
+    string, wait_gone,
 };
 
 /// A node that `hearth dev` started.
@@ -104,8 +104,9 @@ impl Node {
     /// Sends a POST that must be rejected (400) because of `field`.
     pub async fn assert_rejected(&self, path: &str, body: &Value, field: &str) {
         let response = self.send(Method::POST, path, body).await;
-        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{body}: {}", response.body);
-        assert_eq!(response.body["field"], field, "{body}: {}", response.body);
+        let found = (response.status.as_u16(), &response.body["error"], &response.body["field"]);
+        let expected = (400, &json!("invalid_field"), &json!(field));
+        assert_eq!(found, expected, "{body}: {}", response.body);
     }
 
     /// The body of a successful GET with the admin key.

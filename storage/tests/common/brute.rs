@@ -4,14 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{Memory, Tier};
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX};
 use storage::model::temporal::window;
-use storage::model::thermo::Thermo;
-use storage::model::vector::dot;
 use storage::model::words::{content_words, words};
-use storage::{Filter, SearchRequest, TierFilter};
+
+use crate::common::*;
 
 /// The properties of a memory that a search reads.
 pub struct Candidate {

@@ -61,7 +61,7 @@ pub fn vector(text: &str) -> Vector {
 }
 
 /// The id of a number. Ids have the order of their numbers.
-pub fn id(number: impl Into<u128>) -> MemoryId {
+pub fn memory_id(number: impl Into<u128>) -> MemoryId {
     MemoryId(number.into().to_be_bytes())
 }
 

@@ -3,17 +3,10 @@
 use std::collections::BTreeMap;
 
 use storage::model::analytics::Usage;
-use storage::model::delivery::{Attempt, AttemptOutcome, DeliveryId};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{KeyId, Role};
-use storage::model::thermo::SettingValue;
-use storage::model::trigger::{SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::model::vector::{ModelId, Vector};
-use storage::{Action, BulkFilter, Command, EdgeRef, MemoryPatch, NewMemory, Signal, TriggerPatch};
 
-use crate::common::{DIMENSION, api_key, bootstrap, command, new_memory, report, trigger, vector};
+use crate::common::*;
 
 /// The value of an enum that has a name.
 pub fn by_name<T: Copy>(

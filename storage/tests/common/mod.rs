@@ -1,4 +1,5 @@
-//! What the tests share: the engine, the lines of golden scripts, models.
+//! What the tests share: the engine, the lines of golden scripts, models, and the names of the
+//! crate that most of them use.
 
 pub mod brute;
 pub mod engine;
@@ -7,3 +8,15 @@ pub mod print;
 pub mod world;
 
 pub use engine::*;
+pub use storage::model::delivery::*;
+pub use storage::model::id::*;
+pub use storage::model::journal::*;
+pub use storage::model::memory::*;
+pub use storage::model::thermo::{SettingValue, Thermo};
+pub use storage::model::trigger::*;
+pub use storage::model::vector::*;
+pub use storage::{
+    Action, ApplyOutcome, Batch, BulkFilter, CREATE_MAX, Change, Command, CompiledTrigger, EdgeRef,
+    Filter, HotRequest, ListRequest, MemoryPatch, NewMemory, Options, Reader, Rejection, Reply,
+    SearchRequest, Signal, TierFilter, TriggerPatch, View, codec,
+};

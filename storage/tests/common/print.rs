@@ -1,17 +1,12 @@
 //! Prints the reply and the changes of a command for the golden scripts.
 
 use storage::model::cluster::Member;
-use storage::model::delivery::{DeliveryId, DeliveryStage};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{DeliveryNext, EventKind, FiringResult};
-use storage::model::memory::MemoryRecord;
+use storage::model::edge::Edge;
 use storage::model::receipt::WriteEffect;
 use storage::model::score::{Factors, rounded};
 use storage::model::tick::Tick;
-use storage::model::trigger::{Notification, SealedSecret, TriggerAction};
-use storage::{Change, Reply};
 
-use crate::common::Decision;
+use crate::common::*;
 
 pub fn name(id: MemoryId) -> char {
     char::from(id.0[0])
@@ -39,9 +34,17 @@ fn delivery(id: DeliveryId) -> String {
     format!("{}/{}", trigger(id.trigger), id.number)
 }
 
+fn list<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
+    all.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
 /// The name of an enum's variant, without its fields.
 fn variant(value: &impl std::fmt::Debug) -> String {
     format!("{value:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+fn edge_text(edge: &Edge) -> String {
+    format!("{} -{}- {}", name(edge.source), edge.relation, name(edge.target))
 }
 
 pub fn factors_text(factors: &Factors) -> String {
@@ -82,17 +85,11 @@ pub fn memory_text(record: &MemoryRecord) -> String {
 
 pub fn outcome(decision: &Decision) -> String {
     match decision {
-        Ok(Reply::Memories(memories)) => {
-            format!("done: {}", memories.iter().map(memory_text).collect::<Vec<_>>().join(", "))
-        }
+        Ok(Reply::Memories(memories)) => format!("done: {}", list(memories, memory_text)),
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
         Ok(Reply::Settings(_)) => "configured".into(),
         Ok(Reply::Bulk(results)) => {
-            let one = |result: &Result<(), _>| match result {
-                Ok(()) => "done".to_owned(),
-                Err(rejection) => format!("rejected: {rejection}"),
-            };
-            results.iter().map(one).collect::<Vec<_>>().join(", ")
+            list(results, |result| outcome(&result.clone().map(|()| Reply::Done)))
         }
         Ok(Reply::Feedback(feedback)) => format!(
             "heat {:.4} to {:.4}, stability {} to {}",
@@ -102,20 +99,12 @@ pub fn outcome(decision: &Decision) -> String {
             feedback.stability_after
         ),
         Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
-        Ok(Reply::Rule(rule)) => format!("rule {} for {}", rule.number, rule.namespace),
-        Ok(Reply::Edge { edge, is_new }) => format!(
-            "{} -{}- {}{}",
-            name(edge.source),
-            edge.relation,
-            name(edge.target),
-            if *is_new { " is new" } else { "" }
-        ),
+        Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
         Ok(Reply::Replayed(memories)) => {
-            let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
-                Some(record) => memory_text(record),
-                None => format!("{} is removed", name(*id)),
+            let one = |(id, record): &(_, Option<_>)| {
+                record.as_ref().map_or_else(|| format!("{} is removed", name(*id)), memory_text)
             };
-            format!("replayed: {}", memories.iter().map(one).collect::<Vec<_>>().join(", "))
+            format!("replayed: {}", list(memories, one))
         }
         Ok(Reply::Trigger(id, row, firings)) => {
             let off = if row.enabled { "" } else { ", disabled" };
@@ -129,9 +118,8 @@ pub fn outcome(decision: &Decision) -> String {
             };
             outcome(&Ok((**reply).clone())) + &notifications.iter().map(one).collect::<String>()
         }
-        Ok(Reply::Done) => "done".into(),
         Ok(Reply::VerifyMark(number)) => format!("marked {number}"),
-        Ok(Reply::Partial) => "partial".into(),
+        Ok(other) => variant(other).to_lowercase(),
         Err(rejection) => format!("rejected: {rejection}"),
     }
 }
@@ -143,17 +131,15 @@ pub fn change_text(change: &Change) -> String {
                 let removed = if member.removed { " (removed)" } else { "" };
                 format!("{}{removed}", member.node)
             };
-            let members: Vec<_> = cluster.members.iter().map(member).collect();
-            format!("cluster of model {} and nodes {}", cluster.model.name, members.join(", "))
+            let members = list(&cluster.members, member);
+            format!("cluster of model {} and nodes {members}", cluster.model.name)
         }
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
-        Change::MemoryPut(_, id, memory) => format!(
-            "memory {} label {:?} updated {}",
-            name(*id),
-            memory.label,
-            time(memory.updated_at)
-        ),
+        Change::MemoryPut(_, id, memory) => {
+            let (label, at) = (&memory.label, time(memory.updated_at));
+            format!("memory {} label {label:?} updated {at}", name(*id))
+        }
         Change::AnchorPut(_, id, anchor) => {
             format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
         }
@@ -177,14 +163,11 @@ pub fn change_text(change: &Change) -> String {
         }
         Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is removed", tenant.0),
         Change::RulesPut(_, rules) => format!("{} access rules", rules.rules.len()),
-        Change::TriggerPut(..)
-        | Change::TriggerRemoved(..)
-        | Change::FiringsPut(..)
-        | Change::OutboxPut(..)
-        | Change::DeliveryPut(..)
-        | Change::DeliveryRemoved(..) => trigger_change_text(change),
         Change::VerifyMark(number) => format!("verify mark {number}"),
-        Change::TickPut(_, tick) => tick_text(tick),
+        Change::TickPut(_, Tick { number, from, until, stage, .. }) => {
+            let (from, until, stage) = (time(*from), time(*until), variant(stage).to_lowercase());
+            format!("tick {number} from {from} until {until}: {stage}")
+        }
         Change::RecallStatsPut(_, stats) => {
             let recalls: u64 = stats.types.iter().map(|of_type| of_type.recalls).sum();
             format!("statistics: {recalls} recalls, {} searches", stats.searches)
@@ -195,16 +178,11 @@ pub fn change_text(change: &Change) -> String {
         Change::LastReportPut(node, last) => {
             format!("report {} of node {node} is recorded", last.number)
         }
-        Change::EdgePut(_, edge) => format!(
-            "edge {} -{}- {} of weight {}",
-            name(edge.source),
-            edge.relation,
-            name(edge.target),
-            edge.weight
-        ),
+        Change::EdgePut(_, edge) => format!("edge {} of weight {}", edge_text(edge), edge.weight),
         Change::EdgeRemoved(_, source, target, _) => {
             format!("an edge of {} and {} is removed", name(*source), name(*target))
         }
+        other => trigger_change_text(other),
     }
 }
 
@@ -259,22 +237,13 @@ fn result(result: &FiringResult) -> String {
     }
 }
 
-fn tick_text(tick: &Tick) -> String {
-    let stage = variant(&tick.stage).to_lowercase();
-    format!("tick {} from {} until {}: {stage}", tick.number, time(tick.from), time(tick.until))
-}
-
 fn trigger_change_text(change: &Change) -> String {
     match change {
         Change::TriggerPut(_, id, row) => {
             let off = if row.enabled { "" } else { ", disabled" };
             let (event, action) = (row.event.name(), row.action.kind().name());
-            let webhook = webhook(&row.action);
-            format!(
-                "trigger {} is number {}, {event} {action}{webhook}{off}",
-                trigger(*id),
-                row.number
-            )
+            let (number, webhook) = (row.number, webhook(&row.action));
+            format!("trigger {} is number {number}, {event} {action}{webhook}{off}", trigger(*id))
         }
         Change::TriggerRemoved(_, id) => format!("trigger {} is removed", trigger(*id)),
         Change::FiringsPut(_, id, firings) => {
@@ -290,14 +259,10 @@ fn trigger_change_text(change: &Change) -> String {
                 DeliveryStage::Pending(due_at) => format!("due {}", time(due_at)),
                 DeliveryStage::DeadLettered(at) => format!("dead-lettered {}", time(at)),
             };
-            format!(
-                "delivery {} of {:?} after {} attempts: {stage}",
-                delivery(*id),
-                row.label,
-                row.attempts
-            )
+            let (id, label, attempts) = (delivery(*id), &row.label, row.attempts);
+            format!("delivery {id} of {label:?} after {attempts} attempts: {stage}")
         }
         Change::DeliveryRemoved(_, id, _) => format!("delivery {} is removed", delivery(*id)),
-        _ => String::new(),
+        other => variant(other),
     }
 }

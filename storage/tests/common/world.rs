@@ -6,13 +6,9 @@ use std::collections::BTreeMap;
 use storage::model::analytics::Usage;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::thermo::Thermo;
-use storage::{Action, Command, EdgeRef, MemoryPatch, Signal};
 
-use crate::common::{self, Engine, GOLDEN_GAMMA, TENANT, command, create, mix, new_memory, vector};
+use crate::common::*;
 
 pub const WORDS: [&str; 12] = [
     "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
@@ -93,7 +89,7 @@ impl World {
                 self.next += 1;
                 // Ids come from several nodes, so they are not in order.
                 let number = u128::from(random.next()) << 64 | u128::from(self.next);
-                let mut new = new_memory(common::id(number), &random.text());
+                let mut new = new_memory(memory_id(number), &random.text());
                 new.memory_type = random.pick(&MemoryType::ALL);
                 new.decay_class = random.pick(&DecayClass::ALL);
                 new.namespace = random.pick(&NAMESPACES).into();
@@ -142,7 +138,7 @@ impl World {
             _ => {
                 self.next += 1;
                 let usage = Usage { requests: 3, ..Usage::default() };
-                common::report(self.next, 2, usage, vec![(id, 1), (other, 2)])
+                report(self.next, 2, usage, vec![(id, 1), (other, 2)])
             }
         }
     }
@@ -163,7 +159,18 @@ impl World {
         {
             return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
         }
+        let is_absent = |id| !self.memories.contains_key(id);
         match &command.action {
+            Action::UpdateMemory(id, _)
+            | Action::DeleteMemory(id)
+            | Action::GiveFeedback(id, _)
+                if is_absent(id) =>
+            {
+                "not found"
+            }
+            Action::CreateEdge(edge) if is_absent(&edge.source) || is_absent(&edge.target) => {
+                "not found"
+            }
             Action::CreateMemories(new) => {
                 let new = &new[0];
                 let memory = Memory {
@@ -189,26 +196,14 @@ impl World {
                 }
                 "done"
             }
-            Action::UpdateMemory(id, patch) => match self.memories.get_mut(id) {
-                None => "not found",
-                Some(naive) => {
-                    update(naive, patch, now);
-                    "done"
-                }
-            },
-            Action::DeleteMemory(id) => match self.memories.get(id) {
-                None => "not found",
-                Some(naive) if naive.memory.is_locked => "locked",
-                Some(_) => {
-                    self.memories.remove(id);
-                    "deleted"
-                }
-            },
-            Action::GiveFeedback(id, _) if !self.memories.contains_key(id) => "not found",
-            Action::CreateEdge(EdgeRef { source, target, .. })
-                if !self.memories.contains_key(source) || !self.memories.contains_key(target) =>
-            {
-                "not found"
+            Action::UpdateMemory(id, patch) => {
+                update(self.memories.get_mut(id).unwrap(), patch, now);
+                "done"
+            }
+            Action::DeleteMemory(id) if self.memories[id].memory.is_locked => "locked",
+            Action::DeleteMemory(id) => {
+                self.memories.remove(id);
+                "deleted"
             }
             _ => "done",
         }
@@ -237,13 +232,8 @@ fn update(naive: &mut NaiveMemory, patch: &MemoryPatch, now: Timestamp) {
     }
     memory.updated_at = now;
     let cooling = |memory: &Memory| {
-        (
-            memory.memory_type,
-            memory.decay_class,
-            memory.is_pinned,
-            memory.min_heat.to_bits(),
-            memory.archived_at,
-        )
+        let class = (memory.memory_type, memory.decay_class);
+        (class, memory.is_pinned, memory.min_heat.to_bits(), memory.archived_at)
     };
     if let Some(heat) = patch.current_heat {
         naive.anchor = Anchor { heat, at: now, ..naive.anchor };

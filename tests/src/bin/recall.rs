@@ -12,7 +12,7 @@ use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::vector::Vector;
 use storage::{NewMemory, Options, SearchRequest};
-use tests::engine::{Engine, MODEL, TENANT, create, id, new_memory, random};
+use tests::engine::{Engine, MODEL, TENANT, create, memory_id, new_memory, random};
 use tests::{cache, installed_model};
 
 /// Definitions that are memories. The definitions after them are queries.
@@ -48,7 +48,7 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
         let memories = (first..first + 1_000).map(|n| {
             let vector = vectors[n].clone();
             let memory_type = MemoryType::ALL[n % 6];
-            let memory = new_memory(id(n as u64), texts[n]);
+            let memory = new_memory(memory_id(n as u64), texts[n]);
             let (heat, decay_class) = match all {
                 true => ((random(n as u64) % 1_000) as f32 / 1e3, DecayClass::Normal),
                 false => (0.8, DecayClass::Permanent),
@@ -82,16 +82,11 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     let pairs = found.ids.iter().zip(&exact.ids);
     let same = pairs.map(|(found, exact)| exact.iter().filter(|id| found.contains(id)).count());
     let share = same.sum::<usize>() as f64 / (10 * QUERIES) as f64;
-    let millis = |results: &Results, percent: usize| {
-        results.times[QUERIES * percent / 100].as_secs_f64() * 1e3
+    let millis = |results: &Results| {
+        [50, 95].map(|percent| results.times[QUERIES * percent / 100].as_secs_f64() * 1e3)
     };
-    println!(
-        "| by {what} | {share:.4} | {:.2} | {:.2} | {:.2} | {:.2} |",
-        millis(&found, 50),
-        millis(&found, 95),
-        millis(&exact, 50),
-        millis(&exact, 95)
-    );
+    let ([p50, p95], [exact_p50, exact_p95]) = (millis(&found), millis(&exact));
+    println!("| by {what} | {share:.4} | {p50:.2} | {p95:.2} | {exact_p50:.2} | {exact_p95:.2} |");
     eprintln!("graph of {:?} in {:.0} s", engine.reader.graph_counts(TENANT), built.as_secs_f64());
     share
 }

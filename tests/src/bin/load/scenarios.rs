@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tests::{Cluster, Method, Stream, cpu_seconds, json};
+use futures::future::join_all;
+use tests::{Cluster, Method, Node, Stream, cpu_seconds, json};
 
 use crate::measure;
 use crate::work::Work;
@@ -56,11 +57,7 @@ pub async fn steady(work: &Arc<Work>, time: Duration) {
 }
 
 async fn terms(cluster: &Cluster) -> Vec<u64> {
-    let mut terms = Vec::new();
-    for node in cluster.nodes() {
-        terms.push(node.term().await);
-    }
-    terms
+    join_all(cluster.nodes().map(Node::term)).await
 }
 
 /// From SIGKILL of the leader to the first write that another node acknowledges.
@@ -82,11 +79,9 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
         leader.restart().await;
     }
     seconds.sort_by(f64::total_cmp);
+    let [median, first, last] = [count / 2, 0, count - 1].map(|at| seconds[at]);
     println!(
-        "leader killed {count} times: first write after {:.2} s at the median, {:.2} to {:.2} s",
-        seconds[count / 2],
-        seconds[0],
-        seconds[count - 1]
+        "leader killed {count} times: first write after {median:.2} s at the median, {first:.2} to {last:.2} s"
     );
 }
 
