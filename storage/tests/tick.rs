@@ -88,14 +88,14 @@ fn no_archiving() -> Command {
 #[test]
 fn interrupted_tick_reports_each_crossing_once() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let (mut now, mut reported) = (61 * SECOND, Vec::new());
     // Half of the memories cross within a day and a half.
     for number in 0..COUNT {
         let initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
-        engine.run(1, &[create(NewMemory { initial_heat, ..new_memory(id(number), "x") })]);
+        let new = NewMemory { initial_heat, ..new_memory(id(number), "x") };
+        run(&mut engine, 1, &[create(new)], &mut reported);
     }
-    engine.run(2, &[no_archiving()]);
-    let mut reported = Vec::new();
-    let mut now = 61 * SECOND;
+    run(&mut engine, 2, &[no_archiving()], &mut reported);
     run(&mut engine, now, &[advance_clock()], &mut reported);
     let before = heats(&engine);
     run(&mut engine, now + 1, &[tick()], &mut reported);
@@ -139,9 +139,10 @@ fn interrupted_tick_reports_each_crossing_once() {
 fn fast_cooling_in_old_chunk_is_reported_once() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let permanent = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
-    engine.run(1, &[create(permanent)]);
-    engine.run(2, &[configure("decay_profiles.episodic.half_life", 60.0)]);
     let (mut now, mut reported) = (400 * DAY, Vec::new());
+    run(&mut engine, 1, &[create(permanent)], &mut reported);
+    let fast = configure("decay_profiles.episodic.half_life", 60.0);
+    run(&mut engine, 2, &[fast], &mut reported);
     // Each crosses at another time between two ticks.
     let new = (1..=200).map(|number| {
         let initial_heat = 0.3 + f32::from(number) / 300.0;

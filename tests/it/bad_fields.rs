@@ -141,7 +141,7 @@ impl Case {
     }
 }
 
-/// A valid request with each parameter wrong in each way. `path` has the place of the id.
+/// A valid request with each parameter wrong in each way. `path` is its path with `{id}`.
 fn wrong_parameters(
     document: &Document,
     valid: &Case,

@@ -30,6 +30,7 @@ async fn assert_caught_up(cluster: &Cluster, node: &Node) {
     assert_equal_states(node).await;
 }
 
+#[cfg(feature = "failpoints")]
 fn assert_crashed(mut process: Process) {
     assert!(!process.ended(), "it was to crash: {}", process.log());
 }
