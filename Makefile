@@ -59,8 +59,8 @@ bench: setup
 soak: setup
 	@cargo build --quiet --release -p tests --features failpoints
 	@$(BENCH_LOAD) --nodes 3 --steady 600
-	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test model
-	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test crossings
+	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
+	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it durability -- --nocapture
 	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \

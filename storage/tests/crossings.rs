@@ -1,24 +1,13 @@
 //! Ticks fire on_decay and on_threshold exactly for the memories that a scan of all memories
 //! finds, once. Random commands run between the ticks. HEARTH_SEEDS sets the number of runs.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-#[path = "common/world.rs"]
-#[expect(dead_code, reason = "this test uses only its commands")]
-mod world;
-
 use std::collections::BTreeSet;
 
-use common::{DIMENSION, Engine, TENANT, bootstrap, command};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::pattern::FoldedText;
-use storage::model::thermo::SettingValue;
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::trigger_match::Subject;
-use storage::{Action, ApplyOutcome, Command, CompiledTrigger, Filter, Options, Reply, View};
-use world::{Random, World};
+
+use crate::common::world::{Random, World};
+use crate::common::*;
 
 const DAY: i64 = Timestamp::DAY_MICROS;
 
@@ -32,22 +21,10 @@ fn triggers(random: &mut Random) -> Vec<Command> {
             heat_above: bound(random).map(storage::model::score::rounded),
             ..TriggerFilter::default()
         };
-        let trigger = Trigger {
-            number: 0,
-            name: String::new(),
-            description: String::new(),
-            event: random.pick(&[TriggerEvent::Decay, TriggerEvent::Threshold]),
-            action: TriggerAction::Notify { template: Some("x".into()) },
-            namespace: None,
-            filter,
-            max_fires: None,
-            cooldown_seconds: 0,
-            enabled: number != 3,
-            owner: None,
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
-        };
-        all.push(command(Action::CreateTrigger(TriggerId([number; 16]), Box::new(trigger))));
+        let event = random.pick(&[TriggerEvent::Decay, TriggerEvent::Threshold]);
+        let any = trigger(event, TriggerAction::Notify { template: Some("x".into()) });
+        let trigger = Trigger { filter, enabled: number != 3, ..any };
+        all.push(create_trigger(TriggerId([number; 16]), trigger));
     }
     all
 }
@@ -86,16 +63,12 @@ fn fired_after(engine: &Engine, after: Cursor) -> Vec<(TriggerId, MemoryId)> {
 
 fn run(seed: u64) -> usize {
     let mut random = Random(seed);
-    let folder = tempfile::tempdir().unwrap();
-    let mut engine = Engine::open(folder.path(), Options::default());
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let (mut world, mut now, mut total) = (World::default(), 0, 0);
     let apply = |engine: &mut Engine, now: &mut i64, commands: &[Command]| {
         *now += 1;
-        let (decisions, batch) = engine.decide(Timestamp(*now), commands);
-        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
-        decisions
+        engine.submit(*now, commands)
     };
-    apply(&mut engine, &mut now, &[bootstrap(DIMENSION)]);
     apply(&mut engine, &mut now, &triggers(&mut random));
     for _ in 0..25 {
         for _ in 0..1 + random.below(6) {
@@ -110,9 +83,9 @@ fn run(seed: u64) -> usize {
             apply(&mut engine, &mut now, &commands);
         }
         if random.chance(20) {
-            let threshold = SettingValue::Number(0.05 + random.below(30) as f64 / 100.0);
-            let change = ("consolidation.cold_threshold".to_owned(), threshold);
-            apply(&mut engine, &mut now, &[command(Action::UpdateSettings(vec![change]))]);
+            let threshold = 0.05 + random.below(30) as f64 / 100.0;
+            let change = configure("consolidation.cold_threshold", threshold);
+            apply(&mut engine, &mut now, &[change]);
         }
         now += 60 * Timestamp::SECOND_MICROS;
         apply(&mut engine, &mut now, &[Command::background(Action::AdvanceClock)]);
@@ -131,7 +104,6 @@ fn run(seed: u64) -> usize {
 
 #[test]
 fn ticks_fire_each_crossing_once() {
-    let seeds = std::env::var("HEARTH_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
-    let fired: usize = (0..seeds).map(run).sum();
+    let fired: usize = (0..setting("HEARTH_SEEDS", 12)).map(run).sum();
     assert!(fired > 500, "{fired} firings are too few");
 }

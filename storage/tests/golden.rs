@@ -2,28 +2,16 @@
 //! printed effect. Its name is the claim. `UPDATE_GOLDEN=1` rewrites the printed lines; review
 //! them before a commit.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-#[path = "common/line.rs"]
-mod line;
-#[path = "common/print.rs"]
-mod print;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use common::{Engine, TENANT, command, new_memory, vector};
-use line::Line;
-use print::{change_text, memory_text, name, outcome};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::trigger::TriggerEvent;
 use storage::model::trigger_match::SkipReason;
-use storage::{
-    Action, ApplyOutcome, Change, Command, Filter, HotRequest, ListRequest, Options, SearchRequest,
-    TierFilter,
-};
+use storage::model::words::words;
+
+use crate::common::line::{Line, by_name};
+use crate::common::print::{change_text, factors_text, memory_text, name, outcome};
+use crate::common::*;
 
 /// The most lines per command, and bytes per line, that a script prints.
 const LINES_MAX: usize = 60;
@@ -59,19 +47,13 @@ struct Script {
 impl Script {
     /// Runs every `> ` line of a script and returns the script with the printed effects.
     fn run(mut self, script: &str) -> String {
-        let folder = tempfile::tempdir().unwrap();
-        let mut engine = Some(Engine::open(folder.path(), Options::default()));
-        for line in script.lines() {
-            if line.starts_with('#') {
-                writeln!(self.out, "{line}").unwrap();
-            } else if let Some(text) = line.strip_prefix("> ") {
-                writeln!(self.out, "> {text}").unwrap();
-                if text == "restart" {
-                    drop(engine.take());
-                    engine = Some(Engine::open(folder.path(), Options::default()));
-                } else {
-                    self.line(engine.as_mut().unwrap(), text);
-                }
+        let mut engine = Engine::empty(Options::default());
+        for line in script.lines().filter(|line| line.starts_with(['#', '>'])) {
+            writeln!(self.out, "{line}").unwrap();
+            match line.strip_prefix("> ") {
+                Some("restart") => engine = engine.reopened(Options::default()),
+                Some(text) => self.line(&mut engine, text),
+                None => {}
             }
         }
         self.out
@@ -99,7 +81,7 @@ impl Script {
     fn decide(&mut self, engine: &mut Engine, text: &str) {
         self.now += 1;
         let commands: Vec<_> = text.split("; ").map(|part| Line::parse(part).command()).collect();
-        let (decisions, batch) = engine.decide(Timestamp(self.now), &commands);
+        let (decisions, batch) = engine.decide(self.now, &commands);
         let mut lines: Vec<_> = decisions.iter().map(outcome).collect();
         lines.extend(batch.changes.iter().map(|change| format!("+ {}", change_text(change))));
         // Long effects are printed without their middle.
@@ -118,60 +100,43 @@ impl Script {
 
     /// Decides a command, applies another batch, then applies the first one.
     fn stale(&mut self, engine: &mut Engine, line: &Line) {
-        let (_, stale) = engine.decide(Timestamp(self.now), &[line.command()]);
-        let (_, newer) =
-            engine.decide(Timestamp(self.now), &[Command::background(Action::AdvanceClock)]);
-        assert_eq!(engine.apply(&newer), ApplyOutcome::Done);
+        let (_, stale) = engine.decide(self.now, &[line.command()]);
+        engine.run(self.now, &[Command::background(Action::AdvanceClock)]);
         let applied = engine.apply(&stale);
         self.print(&format!("{applied:?}"));
     }
 
     /// Creates memories that no script names, in batches, and one more with the name y.
     fn create_many(&mut self, engine: &mut Engine, line: &Line) {
-        let count: u16 = line.words[1].parse().unwrap();
-        let id = |number: u16| {
+        let initial_heat = line.get("heat").unwrap();
+        let ids = (0..line.words[1].parse::<u64>().unwrap()).map(|number| {
             let mut id = [b'!'; 16];
-            id[1..3].copy_from_slice(&number.to_be_bytes());
+            id[8..].copy_from_slice(&number.to_be_bytes());
             MemoryId(id)
-        };
-        let new = |number| {
-            let mut new = new_memory(id(number), "one of many");
-            new.initial_heat = line.get("heat").unwrap();
-            new
-        };
-        for first in (0..count).step_by(100) {
-            let memories = (first..(first + 100).min(count)).map(new).collect();
-            let (_, batch) =
-                engine.decide(Timestamp(self.now), &[command(Action::CreateMemories(memories))]);
-            assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
+        });
+        for id in ids {
+            let new = NewMemory { initial_heat, ..new_memory(id, "one of many") };
+            engine.run(self.now, &[create(new)]);
         }
-        let y = new_memory(MemoryId([b'y'; 16]), "y");
-        let (_, batch) =
-            engine.decide(Timestamp(self.now), &[command(Action::CreateMemories(vec![y]))]);
-        assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
+        engine.run(self.now, &[create(new_memory(MemoryId([b'y'; 16]), "y"))]);
     }
 
     /// Creates triggers that fire on each stored memory.
     fn create_triggers(&mut self, engine: &mut Engine, count: u32) {
-        for first in (0..count).step_by(500) {
-            let make = |number: u32| {
-                let line = Line::parse("trigger 1 on_store notify");
-                let Action::CreateTrigger(_, trigger) = line.command().action else { panic!() };
-                let mut id = [b'#'; 16];
-                id[1..5].copy_from_slice(&number.to_be_bytes());
-                command(Action::CreateTrigger(TriggerId(id), trigger))
-            };
-            let commands: Vec<_> = (first..first + 500).map(make).collect();
-            let (_, batch) = engine.decide(Timestamp(self.now), &commands);
-            assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
-        }
+        let notify = trigger(TriggerEvent::Store, TriggerAction::Notify { template: None });
+        let make = |number: u32| {
+            let mut id = [b'#'; 16];
+            id[1..5].copy_from_slice(&number.to_be_bytes());
+            create_trigger(TriggerId(id), Trigger { name: "trigger 1".into(), ..notify.clone() })
+        };
+        engine.run(self.now, &(0..count).map(make).collect::<Vec<_>>());
     }
 
     /// Prints the evaluation of each trigger, or the number of triggers per evaluation.
     fn evaluate(&mut self, engine: &Engine, line: &Line) {
-        let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == line.words[1]);
+        let event = by_name(TriggerEvent::ALL, TriggerEvent::name, &line.words[1]);
         let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
-        let evaluations = storage::evaluate(&engine.reader, TENANT, event.unwrap(), id).unwrap();
+        let evaluations = storage::evaluate(&engine.reader, TENANT, event, id).unwrap();
         let Some(evaluations) = evaluations else { return self.print("not found") };
         let (is_summary, mut counts) = (evaluations.len() > LINES_MAX, BTreeMap::new());
         for (_, trigger, evaluation) in evaluations {
@@ -181,16 +146,15 @@ impl Script {
                 false => self.print(&format!("{}: {result}", trigger.name)),
             }
         }
-        counts
-            .iter()
-            .for_each(|(result, count)| self.print(&format!("{count} triggers: {result}")));
+        for (result, count) in counts {
+            self.print(&format!("{count} triggers: {result}"));
+        }
     }
 
     fn limit(&mut self, engine: &mut Engine, max: u64) {
-        use storage::View;
         let mut tenant = engine.reader.tenant(TENANT).unwrap().unwrap();
         tenant.memories_max = Some(max);
-        let (_, mut batch) = engine.decide(Timestamp(self.now), &[]);
+        let (_, mut batch) = engine.decide(self.now, &[]);
         batch.changes.push(Change::TenantPut(TENANT, tenant));
         assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
     }
@@ -204,36 +168,15 @@ impl Script {
         let filter = Filter { namespace: line.get("namespace"), tier, ..Filter::default() };
         let limit = line.get("limit").unwrap_or(10);
         if line.words[0] == "search" {
-            let query = line.words[1].clone();
-            let vector = vector(&query).components().unwrap();
-            let request = SearchRequest {
-                query,
-                vector: Some(vector),
-                filter,
-                home_namespace: line.get("home"),
-                limit,
-            };
+            let (query, home_namespace) = (line.words[1].clone(), line.get("home"));
+            let vector = Some(vector(&query).components().unwrap());
+            let request = SearchRequest { query, vector, filter, home_namespace, limit };
             for hit in engine.reader.search(TENANT, &request).unwrap().hits {
-                if let Some(via) = hit.via {
-                    let seed = name(via.seed);
-                    self.print(&format!(
-                        "{} score={} through an edge of {seed}",
-                        name(hit.record.id),
-                        hit.score
-                    ));
-                    continue;
-                }
-                let factors = hit.factors.unwrap();
-                self.print(&format!(
-                    "{} score={} similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
-                    name(hit.record.id),
-                    hit.score,
-                    factors.similarity,
-                    factors.heat,
-                    factors.keyword_overlap,
-                    factors.temporal_boost,
-                    factors.namespace_boost,
-                ));
+                let found = format!("{} score={}", name(hit.record.id), hit.score);
+                self.print(&match (hit.via, hit.factors) {
+                    (Some(via), _) => format!("{found} through an edge of {}", name(via.seed)),
+                    (None, factors) => format!("{found} {}", factors_text(&factors.unwrap())),
+                });
             }
             return;
         }
@@ -242,9 +185,8 @@ impl Script {
                 HotRequest { filter, pinned_first: true, limit, budget_chars: line.get("chars") };
             engine.reader.hottest(TENANT, &request).unwrap()
         } else {
-            let words = line
-                .get::<String>("words")
-                .map(|text| storage::model::words::words(std::iter::once(text.as_str())));
+            let texts = line.settings.get("words");
+            let words = texts.map(|text| words(std::iter::once(text.as_str())));
             let filter = Filter { words, ..filter };
             let request = ListRequest { filter, limit, ..ListRequest::default() };
             let page = engine.reader.list(TENANT, &request).unwrap();

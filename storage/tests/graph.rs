@@ -1,37 +1,19 @@
 //! Search through the graph, compared with an exact scan, also while memories are created and
 //! deleted.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Engine, MODEL, TENANT, bootstrap, command, new_memory};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::vector::Vector;
-use storage::{Action, CREATE_MAX, Filter, NewMemory, Options, Reader, SearchRequest};
+use crate::common::world::Random;
+use crate::common::*;
 
 /// The longest time that a test waits for a graph.
 const BUILD_MAX: Duration = Duration::from_secs(1_800);
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
-    }
-
-    fn components(&mut self, dimension: usize) -> Vec<f32> {
-        (0..dimension).map(|_| self.next()).collect()
-    }
+/// Random numbers from -1 to 1.
+fn components(random: &mut Random, dimension: usize) -> Vec<f32> {
+    (0..dimension).map(|_| random.component()).collect()
 }
 
 /// Vectors in clusters. Few components are free, as in the vectors of a language model.
@@ -45,8 +27,8 @@ struct Clusters {
 impl Clusters {
     fn new(seed: u64, clusters: usize, free: usize, dimension: usize) -> Self {
         let mut random = Random(seed);
-        let centres = (0..clusters).map(|_| random.components(free)).collect();
-        let directions = (0..free).map(|_| random.components(dimension)).collect();
+        let centres = (0..clusters).map(|_| components(&mut random, free)).collect();
+        let directions = (0..free).map(|_| components(&mut random, dimension)).collect();
         Self { random, centres, directions }
     }
 
@@ -55,7 +37,7 @@ impl Clusters {
         let mut components = vec![0.0; self.directions[0].len()];
         let centre = &self.centres[cluster % self.centres.len()];
         for (centre, direction) in centre.iter().zip(&self.directions) {
-            let share = centre + 0.75 * self.random.next();
+            let share = centre + 0.75 * self.random.component();
             components.iter_mut().zip(direction).for_each(|(sum, part)| *sum += share * part);
         }
         Vector::quantise(MODEL, &components).unwrap()
@@ -63,7 +45,7 @@ impl Clusters {
 }
 
 fn id(number: usize) -> MemoryId {
-    MemoryId((number as u128 + 1).to_be_bytes())
+    memory_id(number as u64 + 1)
 }
 
 fn memory(number: usize, vector: Vector) -> NewMemory {
@@ -74,13 +56,9 @@ fn memory(number: usize, vector: Vector) -> NewMemory {
 fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
     let memories: Vec<_> = memories.collect();
     for batch in memories.chunks(20 * CREATE_MAX) {
-        let creates: Vec<_> = batch
-            .chunks(CREATE_MAX)
-            .map(|chunk| command(Action::CreateMemories(chunk.to_vec())))
-            .collect();
-        let (decisions, batch) = engine.decide(Timestamp(1), &creates);
-        assert!(decisions.iter().all(Result::is_ok));
-        engine.apply(&batch);
+        let chunks = batch.chunks(CREATE_MAX);
+        let creates = chunks.map(|chunk| command(Action::CreateMemories(chunk.to_vec())));
+        engine.run(1, &creates.collect::<Vec<_>>());
     }
 }
 
@@ -108,24 +86,17 @@ fn graph_search_reaches_98_percent_recall() {
     const DIMENSION: usize = 384;
     const MEMORIES: usize = 60_000;
     let mut clusters = Clusters::new(20, 600, 24, DIMENSION);
-    let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
-    let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(DIMENSION)]);
-    engine.apply(&batch);
+    let mut engine = Engine::bootstrapped(DIMENSION, scanned);
     let memories = (0..MEMORIES).map(|n| memory(n, clusters.vector(n)));
     create(&mut engine, memories);
     let queries: Vec<_> = (0..100).map(|n| clusters.vector(n)).collect();
     let expected: Vec<_> = queries.iter().map(|query| nearest(&engine.reader, query)).collect();
     assert_eq!(engine.reader.searches().by_graph(), 0);
-    drop(engine);
 
-    let engine = Engine::open(folder.path(), Options::default());
-    assert_eq!(
-        nearest(&engine.reader, &queries[0]),
-        expected[0],
-        "an exact scan until there is a graph"
-    );
+    let engine = engine.reopened(Options::default());
+    let first = nearest(&engine.reader, &queries[0]);
+    assert_eq!(first, expected[0], "an exact scan until there is a graph");
     wait_for_graph(&engine.reader, &queries[0]);
     let found = queries.iter().zip(&expected).map(|(query, expected)| {
         let found = nearest(&engine.reader, query);
@@ -142,13 +113,10 @@ fn graph_search_reaches_98_percent_recall() {
 fn applied_memory_is_found_while_graph_builds() {
     const DIMENSION: usize = 32;
     let mut random = Random(7);
-    let folder = tempfile::tempdir().unwrap();
     let options = Options { exact_max: 1_000, ..Options::default() };
-    let mut engine = Engine::open(folder.path(), options);
-    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(DIMENSION)]);
-    engine.apply(&batch);
+    let mut engine = Engine::bootstrapped(DIMENSION, options);
     let vectors: Vec<_> = (0..6_000)
-        .map(|_| Vector::quantise(MODEL, &random.components(DIMENSION)).unwrap())
+        .map(|_| Vector::quantise(MODEL, &components(&mut random, DIMENSION)).unwrap())
         .collect();
     create(&mut engine, vectors[..2_000].iter().cloned().enumerate().map(|(n, v)| memory(n, v)));
     wait_for_graph(&engine.reader, &vectors[0]);
@@ -173,10 +141,7 @@ fn applied_memory_is_found_while_graph_builds() {
             assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
             if number % 4 == 0 {
                 let deleted = number / 4 - 500;
-                let delete = Action::DeleteMemory(id(deleted));
-                let (decisions, batch) = engine.decide(Timestamp(1), &[command(delete)]);
-                assert!(decisions[0].is_ok());
-                engine.apply(&batch);
+                engine.run(1, &[command(Action::DeleteMemory(id(deleted)))]);
                 assert!(!nearest(&engine.reader, &vectors[deleted]).contains(&id(deleted)));
             }
         }
@@ -192,11 +157,8 @@ fn applied_memory_is_found_while_graph_builds() {
 fn graph_and_exact_scan_agree_under_filters() {
     const MEMORIES: usize = 3_000;
     let mut clusters = Clusters::new(3, 40, 16, 64);
-    let folder = tempfile::tempdir().unwrap();
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
-    let mut engine = Engine::open(folder.path(), scanned);
-    let (_, batch) = engine.decide(Timestamp(0), &[bootstrap(64)]);
-    engine.apply(&batch);
+    let mut engine = Engine::bootstrapped(64, scanned);
     let memories = (0..MEMORIES).map(|n| NewMemory {
         label: format!("note {n} on topic{} for team{}", n % 61, n % 7),
         namespace: format!("space{}", n % 3),
@@ -229,8 +191,7 @@ fn graph_and_exact_scan_agree_under_filters() {
         found.map(|found| found.hits.into_iter().map(|hit| hit.record.id).collect()).collect()
     };
     let expected = search_all(&engine);
-    drop(engine);
-    let engine = Engine::open(folder.path(), Options { exact_max: 500, ..Options::default() });
+    let engine = engine.reopened(Options { exact_max: 500, ..Options::default() });
     wait_for_graph(&engine.reader, &clusters.vector(0));
     let before = engine.reader.searches().by_graph();
     let found = search_all(&engine);

@@ -1,54 +1,26 @@
 //! Hot context equals a full sort of all memories. The upper bound of the heats of a chunk is
 //! cached between reads. It must never exclude one of the hottest memories.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-
-use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::score::rounded;
-use storage::{Action, Command, HotRequest, ListRequest, MemoryPatch, Options};
+
+use crate::common::brute::hottest;
+use crate::common::*;
 
 const COUNT: u16 = 3_000;
 const MINUTE: i64 = 60 * Timestamp::SECOND_MICROS;
 
 fn id(number: u16) -> MemoryId {
-    let mut bytes = [0; 16];
     // The order of ids is not the order of creation.
-    bytes[..2].copy_from_slice(&number.wrapping_mul(40_503).to_be_bytes());
-    bytes[2..4].copy_from_slice(&number.to_be_bytes());
-    MemoryId(bytes)
-}
-
-/// SplitMix64 (Steele, Lea and Flood, 2014), as a function.
-fn random(seed: u64) -> u64 {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-fn apply(engine: &mut Engine, now: i64, commands: &[Command]) {
-    let (decisions, batch) = engine.decide(Timestamp(now), commands);
-    decisions.into_iter().for_each(|decision| drop(decision.unwrap()));
-    engine.apply(&batch);
+    memory_id(u32::from(number.wrapping_mul(40_503)) << 16 | u32::from(number))
 }
 
 fn expected(engine: &Engine, pinned_first: bool) -> Vec<MemoryId> {
-    let mut all: Vec<_> = (0..COUNT)
-        .filter_map(|number| engine.reader.get(TENANT, id(number)).unwrap())
-        .map(|found| {
-            let pinned = pinned_first && found.memory.is_pinned;
-            (pinned, rounded(found.heat), found.memory.updated_at, found.id)
-        })
-        .collect();
-    all.sort_by(|l, r| {
-        let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
-        by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
+    let all = (0..COUNT).filter_map(|number| engine.reader.get(TENANT, id(number)).unwrap());
+    let all = all.map(|found| {
+        let pinned = pinned_first && found.memory.is_pinned;
+        (pinned, rounded(found.heat), found.memory.updated_at, found.id)
     });
-    all.into_iter().take(10).map(|(.., id)| id).collect()
+    hottest(all.collect())
 }
 
 fn compare(engine: &Engine, case: &str) {
@@ -65,9 +37,7 @@ fn compare(engine: &Engine, case: &str) {
 
 #[test]
 fn hot_context_equals_a_full_sort() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut engine = Engine::open(folder.path(), Options::default());
-    apply(&mut engine, 0, &[bootstrap(DIMENSION)]);
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     for number in 0..COUNT {
         let mut new = new_memory(id(number), "x");
         let bits = random(u64::from(number));
@@ -76,7 +46,7 @@ fn hot_context_equals_a_full_sort() {
         new.memory_type = MemoryType::ALL[(bits >> 8) as usize % 6];
         new.decay_class = DecayClass::ALL[(bits >> 16) as usize % 4];
         new.is_pinned = (bits >> 24).is_multiple_of(200);
-        apply(&mut engine, i64::from(number) + 1, &[command(Action::CreateMemories(vec![new]))]);
+        engine.run(i64::from(number) + 1, &[create(new)]);
     }
     let mut now = i64::from(COUNT) + 1;
     for round in 0..40_u64 {
@@ -94,7 +64,7 @@ fn hot_context_equals_a_full_sort() {
             let chosen = id((change(salt) % u64::from(COUNT)) as u16);
             command(Action::UpdateMemory(chosen, patch.clone()))
         };
-        apply(&mut engine, now, &(3..9).map(update).collect::<Vec<_>>());
+        engine.run(now, &(3..9).map(update).collect::<Vec<_>>());
         compare(&engine, &format!("round {round}, after the updates"));
     }
 }

@@ -1,68 +1,35 @@
 //! The journal returns the same events forward and backward, reports trimmed ranges, and filters
 //! the events of triggers. The outbox keeps its bounds.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-
-use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
-use storage::model::delivery::{Attempt, AttemptOutcome, DEAD_LETTERS_MAX, PENDING_MAX};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind, FiringResult};
-use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, ApplyOutcome, Batch, Change, Command, Options, View};
+use crate::common::*;
 
 struct Fixture {
     engine: Engine,
     now: i64,
     stored: u64,
-    _folder: tempfile::TempDir,
 }
 
 impl Fixture {
     /// A cluster with a webhook trigger that fires for each label with the given word.
     fn new(word: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let engine = Engine::open(folder.path(), Options::default());
-        let mut fixture = Self { engine, now: 0, stored: 0, _folder: folder };
-        fixture.apply(&[bootstrap(DIMENSION)]);
+        let engine = Engine::bootstrapped(DIMENSION, Options::default());
+        let mut fixture = Self { engine, now: 0, stored: 0 };
         let url = "https://hooks.example/".to_owned();
-        let trigger = Trigger {
-            number: 0,
-            name: "t".into(),
-            description: String::new(),
-            event: TriggerEvent::Store,
-            action: TriggerAction::Webhook { url, secret: None, retiring: None },
-            namespace: None,
-            filter: TriggerFilter { label_pattern: Some(word.into()), ..TriggerFilter::default() },
-            max_fires: None,
-            cooldown_seconds: 0,
-            enabled: true,
-            owner: None,
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
-        };
-        fixture.apply(&[command(Action::CreateTrigger(TriggerId([1; 16]), Box::new(trigger)))]);
+        let webhook = TriggerAction::Webhook { url, secret: None, retiring: None };
+        let filter = TriggerFilter { label_pattern: Some(word.into()), ..TriggerFilter::default() };
+        let trigger = Trigger { filter, ..trigger(TriggerEvent::Store, webhook) };
+        fixture.apply(create_trigger(TriggerId([1; 16]), trigger));
         fixture
     }
 
-    fn apply(&mut self, commands: &[Command]) {
-        self.apply_with(commands, |_| {});
-    }
-
-    fn apply_with(&mut self, commands: &[Command], change: impl FnOnce(&mut Batch)) {
+    fn apply(&mut self, command: Command) {
         self.now += 1;
-        let (decisions, mut batch) = self.engine.decide(Timestamp(self.now), commands);
-        assert!(decisions.iter().all(Result::is_ok), "{decisions:?}");
-        change(&mut batch);
-        assert_eq!(self.engine.apply(&batch), ApplyOutcome::Done);
+        self.engine.run(self.now, &[command]);
     }
 
     fn store(&mut self, label: &str) {
         self.stored += 1;
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.stored.to_be_bytes());
-        self.apply(&[command(Action::CreateMemories(vec![new_memory(MemoryId(id), label)]))]);
+        self.apply(create(new_memory(memory_id(self.stored), label)));
     }
 
     fn after(&self, after: Cursor, limit: usize) -> storage::EventsAfter {
@@ -103,12 +70,8 @@ fn forward_and_backward_reads_are_equal() {
     assert_eq!(fixture.after(first, 1).events[0].0, second);
     assert_eq!(fixture.engine.reader.last_event(TENANT), all.last().unwrap().0.index);
     let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
-    let expected = all
-        .iter()
-        .rev()
-        .filter(|(_, event)| matches!(event.kind, EventKind::TriggerFired(_)))
-        .cloned();
-    assert_eq!(fired.events, expected.collect::<Vec<_>>());
+    let expected: Vec<_> = all.iter().rev().filter(|event| is_firing(event)).cloned().collect();
+    assert_eq!(fired.events, expected);
     let page = fixture.engine.reader.trigger_journal(TENANT, None, 4, |_| true).unwrap();
     let rest = fixture.engine.reader.trigger_journal(TENANT, page.next, 100, |_| true).unwrap();
     assert_eq!([page.events, rest.events].concat(), fired.events);
@@ -124,22 +87,17 @@ fn trimmed_range_is_reported_as_gap() {
     all.reverse();
     // The trim ends in the middle of an entry. The firing of the entry remains.
     let first = all[9].0;
-    let trim = Change::EventsTrimmed(TENANT, first);
-    fixture
-        .apply_with(&[Command::background(Action::AdvanceClock)], |batch| batch.changes.push(trim));
+    let (_, mut batch) = fixture.engine.decide(fixture.now + 1, &[]);
+    batch.changes.push(Change::EventsTrimmed(TENANT, first));
+    assert_eq!(fixture.engine.apply(&batch), ApplyOutcome::Done);
     assert_eq!(fixture.after(all[3].0, 100).gap, Some(first));
     assert_eq!(fixture.after(Cursor::default(), 0).gap, Some(first));
     let found = fixture.after(first.previous(), 100);
     assert_eq!((found.gap, found.events), (None, all[9..].to_vec()));
-    assert!(
-        fixture.after(all[8].0, 100).gap.is_none(),
-        "no event is missing after the one before the trim"
-    );
+    let gap = fixture.after(all[8].0, 100).gap;
+    assert!(gap.is_none(), "no event is missing after the one before the trim");
     let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
-    assert_eq!(
-        fired.events.len(),
-        all[9..].iter().filter(|(_, e)| matches!(e.kind, EventKind::TriggerFired(_))).count()
-    );
+    assert_eq!(fired.events.len(), all[9..].iter().filter(|event| is_firing(event)).count());
 }
 
 #[test]
@@ -166,7 +124,7 @@ fn outbox_keeps_its_bounds() {
                 number: 1,
                 outcome: AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None },
             };
-            fixture.apply(&[command(Action::RecordAttempts(chunk.iter().map(attempt).collect()))]);
+            fixture.apply(command(Action::RecordAttempts(chunk.iter().map(attempt).collect())));
         }
         assert_eq!(reader.outbox(TENANT).unwrap().dead_letters, DEAD_LETTERS_MAX);
         for _ in 0..3 {
@@ -176,9 +134,13 @@ fn outbox_keeps_its_bounds() {
     let oldest = oldest.unwrap();
     assert!(reader.delivery(TENANT, oldest).unwrap().is_none(), "the oldest was removed");
     // A replay makes them pending again, up to its limit.
-    fixture.apply(&[command(Action::ReplayDeliveries(None))]);
+    fixture.apply(command(Action::ReplayDeliveries(None)));
     let outbox = reader.outbox(TENANT).unwrap();
     assert_eq!((outbox.pending, outbox.dead_letters), (503, DEAD_LETTERS_MAX - 500));
+}
+
+fn is_firing((_, event): &(Cursor, Event)) -> bool {
+    matches!(event.kind, EventKind::TriggerFired(_))
 }
 
 fn firing_result(event: Event) -> FiringResult {

@@ -2,53 +2,24 @@
 //! must agree on every read. Two replicas must be equal in every byte, also after a crash and a
 //! replay of the log. HEARTH_SEEDS and HEARTH_STEPS lengthen the run.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-#[path = "common/brute.rs"]
-mod brute;
-mod common;
-#[path = "common/world.rs"]
-mod world;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use brute::{BruteForce, Candidate};
-use common::{DIMENSION, Engine, MODEL, TENANT, bootstrap, command, vector};
-use storage::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryStage};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{Event, EventKind};
-use storage::model::memory::{Memory, MemoryType};
 use storage::model::score::rounded;
-use storage::model::thermo::{SettingValue, Thermo};
-use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::words::words;
-use storage::{
-    Action, ApplyOutcome, Command, CompiledTrigger, Filter, HotRequest, Key, ListRequest, Options,
-    Rejection, Reply, SearchRequest, View, codec,
-};
-use world::{NAMESPACES, NaiveMemory, Random, World};
+use tempfile::TempDir;
 
-fn outcome(decision: &common::Decision) -> &'static str {
+use crate::common::brute::{self, BruteForce, Candidate, hottest, passes};
+use crate::common::world::{NAMESPACES, NaiveMemory, Random, World};
+use crate::common::*;
+
+fn outcome(decision: &Decision) -> &'static str {
     match decision {
-        Ok(
-            Reply::Memories(_)
-            | Reply::Settings(_)
-            | Reply::Bulk(_)
-            | Reply::Feedback(_)
-            | Reply::Edge { .. }
-            | Reply::ApiKey(..)
-            | Reply::Rule(_)
-            | Reply::Trigger(..)
-            | Reply::ReplayedDeliveries { .. }
-            | Reply::Done
-            | Reply::Partial
-            | Reply::VerifyMark(_),
-        ) => "done",
         Ok(Reply::WithNotifications(reply, _)) => outcome(&Ok((**reply).clone())),
         Ok(Reply::Deleted(_)) => "deleted",
         Ok(Reply::Replayed(_) | Reply::ReplayedTriggerGone(_)) => "replayed",
+        Ok(_) => "done",
         Err(Rejection::NotFound) => "not found",
         Err(Rejection::Locked) => "locked",
         Err(Rejection::KeyReused) => "key reused",
@@ -70,32 +41,20 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
     let namespace = random.chance(50).then(|| random.pick(&NAMESPACES).to_owned());
     let memory_type = random.chance(30).then(|| random.pick(&MemoryType::ALL));
     let filter = Filter { namespace, memory_type, ..Filter::default() };
-    let passing: Vec<_> = world
-        .memories
-        .iter()
-        .filter(|(_, naive)| filter.namespace.as_ref().is_none_or(|n| *n == naive.memory.namespace))
-        .filter(|(_, naive)| filter.memory_type.is_none_or(|t| t == naive.memory.memory_type))
-        .filter(|(_, naive)| naive.memory.archived_at.is_none())
-        .collect();
-    compare_list(engine, &passing, &filter, now);
-    compare_hot(engine, &passing, &filter, now);
-    compare_search(engine, world, &filter, now, random);
-    let required = words(std::iter::once(random.text().as_str()));
-    let matching = passing.iter().filter(|(_, naive)| {
-        let contained = words(naive.memory.texts());
-        required.iter().all(|word| contained.contains(word))
-    });
-    let filter = Filter { words: Some(required.clone()), ..filter.clone() };
-    let page = engine.reader.list(TENANT, &ListRequest { filter, ..ListRequest::default() });
-    assert_eq!(page.unwrap().total, matching.count(), "{required:?}");
+    let passing = |filter: &Filter| -> Vec<_> {
+        world.memories.iter().filter(|(_, naive)| passes(filter, &naive.memory)).collect()
+    };
+    compare_list(engine, &passing(&filter), &filter);
+    compare_hot(engine, &passing(&filter), &filter);
+    compare_search(engine, world, &filter, random);
+    let filter = Filter { words: Some(words(std::iter::once(&*random.text()))), ..filter };
+    let matching = passing(&filter).len();
+    let request = ListRequest { filter, ..ListRequest::default() };
+    assert_eq!(engine.reader.list(TENANT, &request).unwrap().total, matching, "{request:?}");
 }
 
-fn compare_list(
-    engine: &Engine,
-    passing: &[(&MemoryId, &NaiveMemory)],
-    filter: &Filter,
-    now: Timestamp,
-) {
+fn compare_list(engine: &Engine, passing: &[(&MemoryId, &NaiveMemory)], filter: &Filter) {
+    let now = engine.reader.position().clock;
     let mut expected: Vec<_> =
         passing.iter().map(|(id, naive)| (rounded(World::heat(naive, now)), **id)).collect();
     expected.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
@@ -107,37 +66,20 @@ fn compare_list(
     assert_eq!(page.memories.iter().map(|found| found.id).collect::<Vec<_>>(), expected);
 }
 
-fn compare_hot(
-    engine: &Engine,
-    passing: &[(&MemoryId, &NaiveMemory)],
-    filter: &Filter,
-    now: Timestamp,
-) {
-    let mut expected: Vec<_> = passing
-        .iter()
-        .map(|(id, naive)| {
-            let memory = &naive.memory;
-            (memory.is_pinned, rounded(World::heat(naive, now)), memory.updated_at, **id)
-        })
-        .collect();
-    expected.sort_by(|l, r| {
-        let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
-        by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
+fn compare_hot(engine: &Engine, passing: &[(&MemoryId, &NaiveMemory)], filter: &Filter) {
+    let now = engine.reader.position().clock;
+    let expected = passing.iter().map(|(id, naive)| {
+        let memory = &naive.memory;
+        (memory.is_pinned, rounded(World::heat(naive, now)), memory.updated_at, **id)
     });
     let request =
         HotRequest { filter: filter.clone(), pinned_first: true, limit: 10, budget_chars: None };
     let found = engine.reader.hottest(TENANT, &request).unwrap();
-    let expected: Vec<_> = expected.iter().take(10).map(|(.., id)| *id).collect();
-    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), expected);
+    let found: Vec<_> = found.iter().map(|found| found.id).collect();
+    assert_eq!(found, hottest(expected.collect()));
 }
 
-fn compare_search(
-    engine: &Engine,
-    world: &World,
-    filter: &Filter,
-    now: Timestamp,
-    random: &mut Random,
-) {
+fn compare_search(engine: &Engine, world: &World, filter: &Filter, random: &mut Random) {
     let mut query = random.text();
     if random.chance(30) {
         query += random.pick(&[" today", " yesterday", " 3 days ago"]);
@@ -154,12 +96,8 @@ fn compare_search(
         (*id, Candidate::new(naive.memory.clone(), naive.anchor, vector))
     });
     let brute = BruteForce(candidates.collect());
-    let passes = |memory: &Memory| {
-        filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
-            && filter.memory_type.is_none_or(|value| value == memory.memory_type)
-            && memory.archived_at.is_none()
-    };
-    let expected = brute.best(&request, &Thermo::default(), now, passes);
+    let now = engine.reader.position().clock;
+    let expected = brute.best(&request, &Thermo::default(), now);
     let found = engine.reader.search(TENANT, &request).unwrap().hits;
     brute::compare(&found, &expected, &request.query);
 }
@@ -173,46 +111,21 @@ fn triggers() -> Vec<Command> {
     };
     let fox = TriggerFilter { label_pattern: Some("FOX".into()), ..TriggerFilter::default() };
     let url = "https://hooks.example/".to_owned();
+    let webhook = TriggerAction::Webhook { url, secret: None, retiring: None };
+    let (notify, tag) =
+        (TriggerAction::Notify { template: None }, TriggerAction::Tag { tag: None });
+    let boost = TriggerAction::Boost { strength: 0.1 };
     let all = [
-        (TriggerEvent::Store, TriggerAction::Notify { template: None }, heat(None, None), None),
-        (
-            TriggerEvent::Store,
-            TriggerAction::Webhook { url, secret: None, retiring: None },
-            fox,
-            Some(7),
-        ),
-        (
-            TriggerEvent::Boost,
-            TriggerAction::Notify { template: None },
-            heat(Some(0.6), None),
-            Some(9),
-        ),
-        (
-            TriggerEvent::Decay,
-            TriggerAction::Notify { template: None },
-            heat(Some(0.5), None),
-            None,
-        ),
-        (TriggerEvent::Threshold, TriggerAction::Tag { tag: None }, heat(None, Some(0.4)), None),
-        (TriggerEvent::Recall, TriggerAction::Boost { strength: 0.1 }, heat(Some(0.3), None), None),
+        (TriggerEvent::Store, notify.clone(), heat(None, None), None),
+        (TriggerEvent::Store, webhook, fox, Some(7)),
+        (TriggerEvent::Boost, notify.clone(), heat(Some(0.6), None), Some(9)),
+        (TriggerEvent::Decay, notify, heat(Some(0.5), None), None),
+        (TriggerEvent::Threshold, tag, heat(None, Some(0.4)), None),
+        (TriggerEvent::Recall, boost, heat(Some(0.3), None), None),
     ];
     let make = |(number, (event, action, filter, max_fires)): (u8, _)| {
-        let trigger = Trigger {
-            number: 0,
-            name: String::new(),
-            description: String::new(),
-            event,
-            action,
-            namespace: None,
-            filter,
-            max_fires,
-            cooldown_seconds: 0,
-            enabled: true,
-            owner: None,
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
-        };
-        command(Action::CreateTrigger(TriggerId([number; 16]), Box::new(trigger)))
+        let trigger = Trigger { filter, max_fires, ..trigger(event, action) };
+        create_trigger(TriggerId([number; 16]), trigger)
     };
     (1..).zip(all).map(make).collect()
 }
@@ -238,7 +151,7 @@ fn compare_firings(engine: &Engine, world: &World) {
     let triggers = engine.reader.triggers(TENANT);
     let count = |(compiled, firings): &(Arc<CompiledTrigger>, Firings)| {
         let row: Option<Firings> =
-            engine.reader.record(&Key::Firings(TENANT, compiled.id)).unwrap();
+            engine.reader.record(&storage::Key::Firings(TENANT, compiled.id)).unwrap();
         assert_eq!(*firings, row.unwrap_or_default(), "the loaded firings equal the stored ones");
         firings.count
     };
@@ -261,13 +174,6 @@ fn compare_firings(engine: &Engine, world: &World) {
     assert_eq!((outbox.pending, outbox.dead_letters), (count(&pending), count(&|it| !pending(it))));
 }
 
-fn hash(engine: &mut Engine, now: i64) -> [u8; 32] {
-    let (_, batch) = engine.decide(Timestamp(now), &[Command::background(Action::Verify)]);
-    assert_eq!(engine.apply(&batch), ApplyOutcome::Done);
-    engine.reader.verifier().wait_idle();
-    engine.reader.verifier().results().last().unwrap().hash.expect("it was not skipped")
-}
-
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -283,17 +189,14 @@ fn copy(from: &Path, to: &Path) {
 
 fn run(seed: u64, steps: usize) {
     let mut random = Random(seed);
-    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
-    let mut leader = Engine::open(folders[0].path(), Options::default());
+    let mut leader = Engine::empty(Options::default());
     // The follower has a graph. It is so small that it finds every memory.
-    let graphed = Options { exact_max: 5, ..Options::default() };
-    let mut follower = Engine::open(folders[1].path(), graphed);
+    let mut follower = Engine::empty(Options { exact_max: 5, ..Options::default() });
+    let crashed = Arc::new(TempDir::new().unwrap());
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
-    let archive_early = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(3.0));
-    let mut first =
-        vec![bootstrap(DIMENSION), command(Action::UpdateSettings(vec![archive_early]))];
-    first.extend(triggers());
-    let (_, first) = leader.decide(Timestamp(now), &first);
+    let archive_early = configure("consolidation.cold_count_trigger", 3.0);
+    let first = [vec![bootstrap(DIMENSION), archive_early], triggers()].concat();
+    let (_, first) = leader.decide(now, &first);
     log.push(codec::encode(&first));
     leader.apply(&first);
     let crash_at = random.below(steps);
@@ -311,7 +214,7 @@ fn run(seed: u64, steps: usize) {
         }
         commands.push(attempts(&leader, &mut random));
         expected.push("done");
-        let (decisions, batch) = leader.decide(now, &commands);
+        let (decisions, batch) = leader.decide(now.0, &commands);
         assert_eq!(decisions.iter().map(outcome).collect::<Vec<_>>(), expected, "seed {seed}");
         log.push(codec::encode(&batch));
         assert_eq!(leader.apply(&batch), ApplyOutcome::Done);
@@ -328,13 +231,13 @@ fn run(seed: u64, steps: usize) {
         if step == crash_at {
             // The crash loses the steps after this flush. The log replays them.
             leader.writer.flusher().flush().unwrap();
-            copy(&folders[0].path().join("state"), &folders[2].path().join("state"));
+            copy(&leader.folder().join("state"), &crashed.path().join("state"));
         }
     }
     compare(&leader, &world, &mut random);
     compare_firings(&leader, &world);
     replay(&mut follower, &log, 0);
-    let mut crashed = Engine::open(folders[2].path(), Options::default());
+    let mut crashed = Engine::open(crashed, Options::default());
     let from = crashed.reader.position().index as usize + 1;
     assert!(from <= log.len(), "the state is not ahead of the log");
     replay(&mut crashed, &log, from);
@@ -354,28 +257,28 @@ fn replay(engine: &mut Engine, log: &[Vec<u8>], from: usize) {
 
 fn assert_equal_hashes(engines: [&mut Engine; 3], index: u64, seed: u64) {
     let later = engines[0].reader.position().clock.0 + 1;
-    let (_, mark) = engines[0].decide(Timestamp(later), &[Command::background(Action::Verify)]);
+    let verify = [Command::background(Action::Verify)];
+    let (_, mark) = engines[0].decide(later, &verify);
     let [leader, rest @ ..] = engines;
-    let verified = |engine: &mut Engine| {
-        assert_eq!(engine.apply_at(index, codec::encode(&mark)), ApplyOutcome::Done);
+    let verified = |engine: &Engine| {
         engine.reader.verifier().wait_idle();
         engine.reader.verifier().results().last().unwrap().clone()
     };
+    assert_eq!(leader.apply(&mark), ApplyOutcome::Done);
     let expected = verified(leader);
     assert!(expected.hash.is_some());
     for engine in rest {
+        assert_eq!(engine.apply_at(index, codec::encode(&mark)), ApplyOutcome::Done);
         assert_eq!(verified(engine), expected, "seed {seed}");
     }
     // Different states have different hashes.
-    assert_ne!(hash(leader, later + 1), expected.hash.unwrap());
+    leader.run(later + 1, &verify);
+    let other = verified(leader).hash.expect("it was not skipped");
+    assert_ne!(Some(other), expected.hash);
 }
 
 #[test]
 fn engine_and_replicas_equal_the_naive_model() {
-    let setting = |name: &str, default: u64| {
-        std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-    };
-    assert_eq!(MODEL, vector("x").model);
     for seed in 0..setting("HEARTH_SEEDS", 8) {
         run(seed, setting("HEARTH_STEPS", 120) as usize);
     }

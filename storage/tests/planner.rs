@@ -1,24 +1,11 @@
 //! Among 50,000 memories, a search finds the same ten as brute force by the complete score:
 //! similarity, heat, words, time and namespace, under every filter.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-#[path = "common/brute.rs"]
-mod brute;
-mod common;
-
-use brute::{BruteForce, Candidate};
-use common::{Engine, MODEL, TENANT, bootstrap, command, new_memory};
 use storage::model::access::{Policy, Rule, Rules};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, Memory, MemoryType, Tier};
 use storage::model::tenant::{KeyId, Role};
-use storage::model::thermo::SettingValue;
-use storage::model::vector::Vector;
-use storage::model::words::words;
-use storage::{
-    Action, CREATE_MAX, Command, Filter, MemoryPatch, NewMemory, Options, SearchRequest, TierFilter,
-};
+
+use crate::common::brute::{self, BruteForce, Candidate};
+use crate::common::*;
 
 const COUNT: u64 = 50_000;
 const DIMENSION: usize = 48;
@@ -29,14 +16,6 @@ const COLD: u64 = 5_000;
 /// The number of words that labels use.
 const WORDS: u64 = 800;
 const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
-
-/// SplitMix64 (Steele, Lea and Flood, 2014), as a function.
-fn random(seed: u64) -> u64 {
-    let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 fn id(number: u64) -> MemoryId {
     // The order of ids is not the order of creation.
@@ -74,16 +53,9 @@ fn memory(number: u64) -> NewMemory {
     }
 }
 
-fn apply(engine: &mut Engine, now: i64, commands: &[Command]) {
-    let (decisions, batch) = engine.decide(Timestamp(now), commands);
-    decisions.into_iter().for_each(|decision| drop(decision.unwrap()));
-    engine.apply(&batch);
-}
-
 /// An engine with half a year of memories. Some are updated and some are archived.
-fn engine(folder: &std::path::Path) -> (Engine, i64) {
-    let mut engine = Engine::open(folder, Options::default());
-    apply(&mut engine, 0, &[bootstrap(DIMENSION)]);
+fn engine() -> (Engine, i64) {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let mut now = 0;
     for first in (0..COUNT).step_by(1_000) {
         now += STEP;
@@ -91,20 +63,20 @@ fn engine(folder: &std::path::Path) -> (Engine, i64) {
         let creates = numbers.chunks(CREATE_MAX).map(|chunk| {
             command(Action::CreateMemories(chunk.iter().map(|number| memory(*number)).collect()))
         });
-        apply(&mut engine, now, &creates.collect::<Vec<_>>());
+        engine.run(now, &creates.collect::<Vec<_>>());
         let warm = MemoryPatch { current_heat: Some(0.9), ..MemoryPatch::default() };
         let changed = (first..first + 1_000).step_by(50);
         let changes = changed.map(|number| {
             let older = random(number) % (number + 1);
             command(Action::UpdateMemory(id(older), warm.clone()))
         });
-        apply(&mut engine, now + 1, &changes.collect::<Vec<_>>());
+        engine.run(now + 1, &changes.collect::<Vec<_>>());
     }
     // Ticks archive some thousand memories, so both tiers are searched.
     now += Timestamp::DAY_MICROS;
     while engine.reader.overview(TENANT, &Filter::default()).hot > COUNT - COLD {
         now += 1;
-        apply(&mut engine, now, &[command(Action::AdvanceTick)]);
+        engine.run(now, &[command(Action::AdvanceTick)]);
     }
     (engine, now)
 }
@@ -136,25 +108,9 @@ fn filters() -> [Filter; 8] {
     ]
 }
 
-/// A naive filter.
-fn passes(filter: &Filter, memory: &Memory) -> bool {
-    let tier = match filter.tier {
-        TierFilter::Hot => memory.tier() == Tier::Hot,
-        TierFilter::Cold => memory.tier() == Tier::Cold,
-        TierFilter::All => true,
-    };
-    let contained = words(memory.texts());
-    tier && filter.memory_type.is_none_or(|value| value == memory.memory_type)
-        && filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
-        && filter.pinned.is_none_or(|value| value == memory.is_pinned)
-        && (filter.access.is_unrestricted() || memory.namespace != "garden")
-        && filter.words.iter().flatten().all(|word| contained.contains(word))
-}
-
 #[test]
 fn search_equals_brute_force_over_fifty_thousand() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut engine, mut now) = engine(folder.path());
+    let (mut engine, mut now) = engine();
     let overview = engine.reader.overview(TENANT, &Filter::default());
     assert!(overview.hot > 40_000 && overview.cold >= COLD, "{overview:?}");
     for weights in [[0.7, 0.3, 0.15, 0.5], [0.2, 0.8, 1.0, 2.0]] {
@@ -164,7 +120,7 @@ fn search_equals_brute_force_over_fifty_thousand() {
             .zip(weights)
             .map(|(name, weight)| (format!("recall.{name}"), SettingValue::Number(weight)));
         now += 1;
-        apply(&mut engine, now, &[command(Action::UpdateSettings(settings.collect()))]);
+        engine.run(now, &[command(Action::UpdateSettings(settings.collect()))]);
         let thermo = engine.reader.thermo(TENANT);
         let candidates = (0..COUNT).map(|number| {
             let found = engine.reader.get(TENANT, id(number)).unwrap().unwrap();
@@ -183,8 +139,7 @@ fn search_equals_brute_force_over_fifty_thousand() {
                     home_namespace: (round % 2 == 0).then(|| "default".into()),
                     limit: 10,
                 };
-                let expected =
-                    brute.best(&request, &thermo, Timestamp(now), |memory| passes(&filter, memory));
+                let expected = brute.best(&request, &thermo, Timestamp(now));
                 assert_eq!(expected.len(), 10, "{filter:?}");
                 let found = engine.reader.search(TENANT, &request).unwrap().hits;
                 brute::compare(&found, &expected, &format!("{request:?}"));

@@ -1,35 +1,20 @@
 //! The engine on the in-memory file system of the simulation. A restart keeps flushed writes and
 //! loses the others.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+use storage::{Env, LogWrite};
 
-mod common;
-
-use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::{Action, Env, LogWrite, Options};
+use crate::common::*;
 
 #[test]
 fn dropped_state_reopens_at_its_last_flush() {
-    let folder = tempfile::tempdir().unwrap();
-    let env = Env::mem_env().unwrap();
-    let options = Options { env: Some(env.clone()), ..Options::default() };
-    let open = || Engine::open(folder.path(), options.clone());
-    let mut engine = open();
-    let (first, second) = (MemoryId([1; 16]), MemoryId([2; 16]));
-    let (_, batch) = engine.decide(Timestamp(1), &[bootstrap(DIMENSION)]);
-    engine.apply(&batch);
-    for (at, id) in [(2, first), (3, second)] {
-        let create = command(Action::CreateMemories(vec![new_memory(id, "text")]));
-        let (_, batch) = engine.decide(Timestamp(at), &[create]);
-        engine.apply(&batch);
-        if id == first {
-            engine.writer.flusher().flush().unwrap();
-        }
-    }
+    let options = Options { env: Some(Env::mem_env().unwrap()), ..Options::default() };
+    let mut engine = Engine::bootstrapped(DIMENSION, options.clone());
+    let (first, second) = (memory_id(1_u8), memory_id(2_u8));
+    engine.run(2, &[create(new_memory(first, "text"))]);
+    engine.writer.flusher().flush().unwrap();
+    engine.run(3, &[create(new_memory(second, "text"))]);
     assert!(engine.reader.get(TENANT, second).unwrap().is_some());
-    drop(engine);
-    let engine = open();
+    let engine = engine.reopened(options);
     assert!(engine.reader.get(TENANT, first).unwrap().is_some());
     assert!(engine.reader.get(TENANT, second).unwrap().is_none());
     assert_eq!(engine.reader.position().index, 1, "the log replays from the next index");

@@ -1,19 +1,11 @@
 //! A tick of many steps reports each crossing once, by the heats of a memory at the previous tick
 //! and at this one. Writes and restarts between its steps do not change that.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{DIMENSION, Engine, TENANT, bootstrap, command, new_memory};
-use storage::model::analytics::{Report, TenantReport, Usage};
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::journal::{Event, EventKind};
-use storage::model::memory::DecayClass;
-use storage::model::thermo::SettingValue;
-use storage::{Action, Change, Command, MemoryPatch, NewMemory, Options, Reply};
+use storage::model::analytics::Usage;
+
+use crate::common::*;
 
 const SECOND: i64 = Timestamp::SECOND_MICROS;
 const DAY: i64 = Timestamp::DAY_MICROS;
@@ -22,9 +14,7 @@ const THRESHOLD: f64 = 0.10;
 const COUNT: u16 = 8_000;
 
 fn id(number: u16) -> MemoryId {
-    let mut bytes = [0; 16];
-    bytes[..2].copy_from_slice(&number.to_be_bytes());
-    MemoryId(bytes)
+    memory_id(number)
 }
 
 /// Decides and applies commands. Appends the crossings that they report to `reported`.
@@ -34,7 +24,7 @@ fn run(
     commands: &[Command],
     reported: &mut Vec<(MemoryId, EventKind)>,
 ) -> Vec<Reply> {
-    let (decisions, batch) = engine.decide(Timestamp(now), commands);
+    let (decisions, batch) = engine.decide(now, commands);
     engine.apply(&batch);
     for change in &batch.changes {
         if let Change::EventAppended(_, Event { kind, subject: Some(id), .. }) = change
@@ -86,38 +76,26 @@ fn change_memories(
         let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
         run(engine, now, &[command(Action::UpdateMemory(id(number - step), patch))], reported);
     }
-    let tenant = TenantReport {
-        tenant: TENANT,
-        recalls: vec![(id(COUNT - 30), 1), (id(4), 1)],
-        searches: 1,
-        searches_with_results: 1,
-        usage: Usage::default(),
-        keys: Vec::new(),
-    };
-    let report = Report { node: 1, boot: 1, number: step.into(), tenants: vec![tenant] };
-    run(engine, now, &[Command::background(Action::RecordReport(report))], reported);
+    let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
+    run(engine, now, &[report(step.into(), 1, Usage::default(), recalls)], reported);
 }
 
-/// Creates thousands of memories. Half of them cross within a day and a half. Archiving is off,
-/// because it would remove memories from the count.
-fn create_memories(engine: &mut Engine, reported: &mut Vec<(MemoryId, EventKind)>) {
-    run(engine, 0, &[bootstrap(DIMENSION)], reported);
-    for number in 0..COUNT {
-        let mut new = new_memory(id(number), "x");
-        new.initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
-        run(engine, 1, &[command(Action::CreateMemories(vec![new]))], reported);
-    }
-    let no_archiving = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(engine, 2, &[command(Action::UpdateSettings(vec![no_archiving]))], reported);
+/// Turns archiving off, because it would remove memories from a count.
+fn no_archiving() -> Command {
+    configure("consolidation.cold_count_trigger", 1e6)
 }
 
 #[test]
 fn interrupted_tick_reports_each_crossing_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut engine = Engine::open(folder.path(), Options::default());
-    let mut reported = Vec::new();
-    create_memories(&mut engine, &mut reported);
-    let mut now = 61 * SECOND;
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let (mut now, mut reported) = (61 * SECOND, Vec::new());
+    // Half of the memories cross within a day and a half.
+    for number in 0..COUNT {
+        let initial_heat = if number % 2 == 0 { 0.2 } else { 0.9 };
+        let new = NewMemory { initial_heat, ..new_memory(id(number), "x") };
+        run(&mut engine, 1, &[create(new)], &mut reported);
+    }
+    run(&mut engine, 2, &[no_archiving()], &mut reported);
     run(&mut engine, now, &[advance_clock()], &mut reported);
     let before = heats(&engine);
     run(&mut engine, now + 1, &[tick()], &mut reported);
@@ -132,8 +110,7 @@ fn interrupted_tick_reports_each_crossing_once() {
     {
         // The leader crashes, and another one continues the tick.
         if step % 2 == 0 {
-            drop(engine);
-            engine = Engine::open(folder.path(), Options::default());
+            engine = engine.reopened(Options::default());
         }
         change_memories(&mut engine, now + i64::from(step) * SECOND, step, &mut reported);
         step += 1;
@@ -160,24 +137,18 @@ fn interrupted_tick_reports_each_crossing_once() {
 /// time is coarse. A memory that cools within minutes is reported once all the same.
 #[test]
 fn fast_cooling_in_old_chunk_is_reported_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut engine = Engine::open(folder.path(), Options::default());
-    let mut reported = Vec::new();
-    run(&mut engine, 0, &[bootstrap(DIMENSION)], &mut reported);
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let permanent = NewMemory { decay_class: DecayClass::Permanent, ..new_memory(id(0), "old") };
-    run(&mut engine, 1, &[command(Action::CreateMemories(vec![permanent]))], &mut reported);
-    let fast = ("decay_profiles.episodic.half_life".to_owned(), SettingValue::Number(60.0));
-    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![fast]))], &mut reported);
-    let mut now = 400 * DAY;
+    let (mut now, mut reported) = (400 * DAY, Vec::new());
+    run(&mut engine, 1, &[create(permanent)], &mut reported);
+    let fast = configure("decay_profiles.episodic.half_life", 60.0);
+    run(&mut engine, 2, &[fast], &mut reported);
     // Each crosses at another time between two ticks.
-    let new = (1..=200).map(|number| NewMemory {
-        initial_heat: 0.3 + f32::from(number) / 300.0,
-        ..new_memory(id(number), "x")
+    let new = (1..=200).map(|number| {
+        let initial_heat = 0.3 + f32::from(number) / 300.0;
+        create(NewMemory { initial_heat, ..new_memory(id(number), "x") })
     });
-    let new: Vec<_> = new.collect();
-    for chunk in new.chunks(50) {
-        run(&mut engine, now, &[command(Action::CreateMemories(chunk.to_vec()))], &mut reported);
-    }
+    run(&mut engine, now, &new.collect::<Vec<_>>(), &mut reported);
     for _ in 0..20 {
         now += 61 * SECOND;
         run(&mut engine, now, &[advance_clock()], &mut reported);
@@ -190,24 +161,20 @@ fn fast_cooling_in_old_chunk_is_reported_once() {
 
 /// The number of changes that a tick writes for `count` memories, of which 100 have cooled.
 fn changes_of_a_tick(count: u16) -> usize {
-    let folder = tempfile::tempdir().unwrap();
-    let mut engine = Engine::open(folder.path(), Options::default());
-    let mut reported = Vec::new();
-    run(&mut engine, 0, &[bootstrap(DIMENSION)], &mut reported);
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     for first in (0..count).step_by(50) {
         let new = (first..first + 50).map(|number| {
             let cools = number % (count / 100) == 0;
             let decay_class = if cools { DecayClass::Volatile } else { DecayClass::Permanent };
-            NewMemory { decay_class, ..new_memory(id(number), "x") }
+            create(NewMemory { decay_class, ..new_memory(id(number), "x") })
         });
-        run(&mut engine, 1, &[command(Action::CreateMemories(new.collect()))], &mut reported);
+        engine.run(1, &new.collect::<Vec<_>>());
     }
-    let no_archiving = ("consolidation.cold_count_trigger".to_owned(), SettingValue::Number(1e6));
-    run(&mut engine, 2, &[command(Action::UpdateSettings(vec![no_archiving]))], &mut reported);
-    run(&mut engine, 30 * DAY, &[advance_clock()], &mut reported);
+    engine.run(2, &[no_archiving()]);
+    engine.run(30 * DAY, &[advance_clock()]);
     let mut changes = 0;
     for step in 1.. {
-        let (decisions, batch) = engine.decide(Timestamp(30 * DAY + step), &[tick()]);
+        let (decisions, batch) = engine.decide(30 * DAY + step, &[tick()]);
         changes += batch.changes.len();
         engine.apply(&batch);
         if decisions[0] == Ok(Reply::Done) {

@@ -5,13 +5,16 @@ use std::sync::OnceLock;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use storage::model::id::{Timestamp, TriggerId};
+use storage::model::id::TriggerId;
+use storage::model::memory::MemoryType;
 use storage::model::tenant::KeyId;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;
-use storage::{Action, Batch, Command, HotRequest, Options, SearchRequest, codec};
-use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
+use storage::{Action, Batch, Command, HotRequest, NewMemory, Options, SearchRequest, codec};
+use tests::engine::{
+    Engine, MODEL, TENANT, command, create, create_trigger, memory_id, new_memory, random, trigger,
+};
 
 const TEXT: &str = "Reverting a deployment: run the previous build again, wait for the canary to \
                     go green, then tell the release channel what was rolled back and why.";
@@ -33,11 +36,18 @@ fn vector(seed: u64, dimension: usize) -> Vector {
     Vector::quantise(MODEL, &components).expect("random numbers have a direction")
 }
 
+fn memory(number: u64, label: &str, vector: Vector) -> NewMemory {
+    let memory_type = MemoryType::ALL[number as usize % 6];
+    // As published clients send it: heats differ by age only.
+    NewMemory { memory_type, initial_heat: 0.8, vector, ..new_memory(memory_id(number), label) }
+}
+
 impl Filled {
     fn new(count: usize, dimension: usize) -> Self {
         // Scans only: the binary `recall` measures graphs.
         let options = Options { exact_max: usize::MAX, ..Options::default() };
-        let mut filled = Self { engine: Engine::empty(dimension, options), next: 0, dimension };
+        let mut filled =
+            Self { engine: Engine::bootstrapped(dimension, options), next: 0, dimension };
         for _ in 0..count.div_ceil(200) {
             let batch = filled.creates(200);
             filled.engine.apply(&batch);
@@ -54,14 +64,21 @@ impl Filled {
             random(n + 1) % 500,
             n % 50
         );
-        let mut memory = memory(n, label, vector(n, self.dimension));
-        memory.is_pinned = n.is_multiple_of(97);
-        create(memory)
+        let memory = memory(n, &label, vector(n, self.dimension));
+        create(NewMemory { is_pinned: n.is_multiple_of(97), ..memory })
+    }
+
+    /// Decides commands at 3.6 s after the last batch.
+    fn decide(&self, commands: &[Command]) -> Batch {
+        let now = self.engine.reader.position().clock.0 + 3_600_000;
+        let (decisions, batch) = self.engine.decide(now, commands);
+        assert!(decisions.iter().all(Result::is_ok));
+        batch
     }
 
     fn creates(&mut self, count: usize) -> Batch {
         let commands: Vec<_> = (0..count).map(|_| self.command()).collect();
-        self.engine.decide(&commands)
+        self.decide(&commands)
     }
 }
 
@@ -111,9 +128,8 @@ fn heat_scan_of_1_000_000(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(sample_count = 30)]
 fn tick_over_1_000_000(bencher: Bencher<'_, '_>) {
-    let engine = &million().engine;
-    let tick = [Command { tenant: Some(TENANT), ..Command::background(Action::AdvanceTick) }];
-    bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| engine.decide(black_box(&tick)));
+    let (filled, tick) = (million(), [command(Action::AdvanceTick)]);
+    bencher.counter(ItemsCount::new(1_000_000_u32)).bench(|| filled.decide(black_box(&tick)));
 }
 
 #[divan::bench]
@@ -132,9 +148,7 @@ fn words_of_a_label() -> Vec<String> {
 fn decide_64_creates(bencher: Bencher<'_, '_>) {
     let mut filled = Filled::new(1_000, 384);
     let commands: Vec<_> = (0..64).map(|_| filled.command()).collect();
-    bencher
-        .counter(ItemsCount::new(64_u32))
-        .bench_local(|| filled.engine.decide(black_box(&commands)));
+    bencher.counter(ItemsCount::new(64_u32)).bench_local(|| filled.decide(black_box(&commands)));
 }
 
 /// The cost of triggers for a create with a label of 1 kB. Of 1,000 on its event, one fires.
@@ -146,28 +160,27 @@ fn decide_create_with_triggers(bencher: Bencher<'_, '_>, triggers: usize) {
         0 => "WORD".to_owned(),
         number => format!("WORD{} word{}", word(7_000 + 2 * number), word(7_001 + 2 * number)),
     };
-    let (filled, command) = with_triggers((0..triggers).map(|n| trigger(n, pattern(n), None)));
-    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
+    let (filled, command) = with_triggers((0..triggers).map(|n| notify(n, pattern(n), None)));
+    bencher.bench_local(|| filled.decide(black_box(&command)));
 }
 
 /// The same beside 1,000 triggers whose filters match and whose `max_fires` is reached.
 #[divan::bench(sample_count = 1_000)]
 fn decide_create_with_spent_triggers(bencher: Bencher<'_, '_>) {
     let (mut filled, command) =
-        with_triggers((0..1_000).map(|n| trigger(n, "WORD".into(), Some(1))));
-    let batch = filled.engine.decide(&command);
+        with_triggers((0..1_000).map(|n| notify(n, "WORD".into(), Some(1))));
+    let batch = filled.decide(&command);
     filled.engine.apply(&batch);
-    let command = [create(memory(filled.next + 1, label(), vector(7, 384)))];
-    bencher.bench_local(|| filled.engine.decide(black_box(&command)));
+    let command = [create(memory(filled.next + 1, &label(), vector(7, 384)))];
+    bencher.bench_local(|| filled.decide(black_box(&command)));
 }
 
 /// An engine with triggers, and a command to create a memory with a label of 1 kB.
 fn with_triggers(triggers: impl Iterator<Item = Command>) -> (Filled, [Command; 1]) {
     let mut filled = Filled::new(1_000, 384);
-    let triggers: Vec<_> = triggers.collect();
-    let batch = filled.engine.decide(&triggers);
+    let batch = filled.decide(&triggers.collect::<Vec<_>>());
     filled.engine.apply(&batch);
-    let command = [create(memory(filled.next, label(), vector(7, 384)))];
+    let command = [create(memory(filled.next, &label(), vector(7, 384)))];
     (filled, command)
 }
 
@@ -176,27 +189,17 @@ fn label() -> String {
     label[..1_000].to_owned()
 }
 
-fn trigger(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
+/// A trigger of the admin, for labels that contain `pattern`.
+fn notify(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
     let trigger = Trigger {
-        number: 0,
         name: format!("trigger {number}"),
-        description: String::new(),
-        event: TriggerEvent::Store,
-        action: TriggerAction::Notify { template: None },
-        namespace: None,
         filter: TriggerFilter { label_pattern: Some(pattern), ..TriggerFilter::default() },
         max_fires,
-        cooldown_seconds: 0,
-        enabled: true,
         owner: Some(KeyId([0; 8])),
-        created_at: Timestamp(0),
-        updated_at: Timestamp(0),
+        ..trigger(TriggerEvent::Store, TriggerAction::Notify { template: None })
     };
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&(number as u64).to_be_bytes());
-    let action = Action::CreateTrigger(TriggerId(id), Box::new(trigger));
-    // The key of the bootstrap.
-    Command { tenant: Some(TENANT), actor: Some(KeyId([0; 8])), receipt: None, action }
+    let id = TriggerId(memory_id(number as u64).0);
+    Command { actor: Some(KeyId([0; 8])), ..create_trigger(id, trigger) }
 }
 
 #[divan::bench(sample_count = 30)]

@@ -1,11 +1,7 @@
 //! A key that is denied a namespace reads nothing of it and changes nothing in it, whatever
 //! operation of docs/openapi.json it sends to whichever node.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{Cluster, Document, array, denied_key, id};
-
-use crate::options;
+use super::*;
 
 /// A word that every closed memory has, and no other.
 const SECRET: &str = "Zanzibar";
@@ -64,12 +60,11 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String) {
         cluster.post("/agent/graph/relate", &edge).await;
     }
     for action in ["notify", "tag"] {
-        let trigger = json!({ "event": "on_boost", "action": action });
-        cluster.post("/triggers", &trigger).await;
+        cluster.post("/triggers", &json!({ "event": "on_boost", "action": action })).await;
     }
+    let path = format!("/agent/nodes/{}", ids[0]);
     for heat in [0.3, 0.4] {
-        let heat = json!({ "current_heat": heat });
-        cluster.patch(&format!("/agent/nodes/{}", ids[0]), &heat).await;
+        cluster.patch(&path, &json!({ "current_heat": heat })).await;
     }
     (ids, open)
 }
@@ -95,7 +90,7 @@ async fn assert_secret(
             if !header.is_empty() {
                 request = request.header("X-Namespace", header);
             }
-            let response = if body.is_null() { request } else { request.json(body) }.send().await;
+            let response = request.json(body).send().await;
             let text = response.body.to_string();
             assert!(!text.contains(SECRET), "{method} {path} {body}: {text}");
             assert_ne!(response.status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
@@ -149,7 +144,7 @@ async fn automatic_edges_reveal_no_closed_memory() {
     let neighbours: Vec<_> = array(&found["neighbors"]).iter().map(id).collect();
     assert_eq!(neighbours, [id(&stored)]);
     let verified = request(Method::GET, &path.replace("neighbors", "verify")).send().await.ok();
-    assert_eq!((&verified["edges"], &verified["verified"]), (&json!(1), &json!(true)));
+    assert_fields(&verified, json!({ "edges": 1, "verified": true }));
     let activity = request(Method::GET, "/activity?limit=100").send().await.ok();
     let edges = array(&activity["items"]).iter().filter(|item| item["action"] == "edge.add");
     assert_eq!(edges.count(), 1, "{activity}");

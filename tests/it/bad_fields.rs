@@ -3,11 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Cluster, Document, id, kind, string};
-
-use crate::options;
+use super::*;
 
 /// Numbers that are moved into range, as published clients expect.
 const CLAMPED: [&str; 5] = ["limit", "page", "page_size", "depth", "budget_chars"];
@@ -52,13 +48,13 @@ fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Ve
         wrong.extend(schema["maximum"].as_f64().map(|maximum| (maximum + 1.0).into()));
     }
     let mut wrong: Vec<_> = wrong.into_iter().map(|value| (name.to_owned(), value)).collect();
-    for (inner, property) in schema["properties"].as_object().into_iter().flatten() {
+    for (inner, property) in properties(&schema) {
         for (field, value) in faults(document, &format!("{name}.{inner}"), property, ids) {
             wrong.push((field, json!({ inner: value })));
         }
     }
     let items = document.resolved(&schema["items"]);
-    for (inner, property) in items["properties"].as_object().into_iter().flatten() {
+    for (inner, property) in properties(&items) {
         for (field, value) in faults(document, &format!("{name}[0].{inner}"), property, ids) {
             let mut item = document.sample(&items, &mut ids.iter());
             item[inner] = value;
@@ -71,18 +67,16 @@ fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Ve
     wrong
 }
 
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"].as_object().into_iter().flatten()
+}
+
 /// All state that a request can change.
 async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
-    for path in [
-        "/agent/nodes",
-        "/agent/archive",
-        "/keys",
-        "/namespaces/acl",
-        "/settings/thermo",
-        "/triggers",
-        "/triggers/deliveries",
-    ] {
+    let memories = ["/agent/nodes", "/agent/archive", "/keys", "/namespaces/acl"];
+    let others = ["/settings/thermo", "/triggers", "/triggers/deliveries", "/org"];
+    for path in memories.into_iter().chain(others) {
         let mut body = cluster.get(path).await;
         // Heats cool meanwhile, and the use of a key is recorded.
         let list = if path == "/keys" { "keys" } else { "items" };
@@ -97,7 +91,6 @@ async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     for count in ["memories", "edges", "events"] {
         all.insert(count, numbers[count].take());
     }
-    all.insert("/org", cluster.get("/org").await);
     all
 }
 
@@ -106,8 +99,7 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     let post = async |path: &str, body: Value| cluster.post(path, &body).await;
     let mut ids = Vec::new();
     for label in ["one", "two", "three"] {
-        let memory = post("/agent/nodes", json!({ "label": label })).await;
-        ids.push(id(&memory).to_owned());
+        ids.push(cluster.store(&json!({ "label": label })).await);
     }
     let edge = json!({ "source_id": ids[0], "target_id": ids[1], "relation": "something" });
     post("/agent/graph/relate", edge).await;
@@ -118,51 +110,45 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     (ids, id(&key).to_owned(), id(&trigger).to_owned())
 }
 
-/// Sends one request and expects the rejection to name `field`.
-async fn rejected(
-    cluster: &Cluster,
-    (method, path): (&Method, &str),
-    header: Option<(&str, &str)>,
-    body: Option<&Value>,
-    field: &str,
-) {
-    let path = path.strip_prefix("/api/v1").unwrap();
-    let mut request = cluster.request(method.clone(), path);
-    if let Some((name, value)) = header {
-        request = request.header(name, value);
-    }
-    if let Some(body) = body {
-        request = request.json(body);
-    }
-    let response = request.send().await;
-    let mut excerpt = format!("{method} {path} {header:?} {}", body.unwrap_or(&Value::Null));
-    excerpt.truncate(excerpt.floor_char_boundary(300));
-    assert_eq!(response.status, 400, "{excerpt}: {field}: {}", response.body);
-    assert_eq!(response.body["error"], "invalid_field", "{excerpt}: {}", response.body);
-    let named = string(&response.body["field"]);
-    // A header may be named without its prefix.
-    let same = field.eq_ignore_ascii_case(named)
-        || header.is_some() && field.to_lowercase().ends_with(&format!("-{named}"));
-    assert!(same, "{excerpt}: {named} instead of {field}");
-}
-
-/// A valid request, of which a test changes one part.
-struct Valid<'a> {
-    method: &'a Method,
-    /// With an existing id.
+/// A request whose rejection names `field`.
+#[derive(Debug, Clone)]
+struct Case {
+    method: Method,
     path: String,
-    body: Option<Value>,
+    header: Option<(String, String)>,
+    /// Null for none.
+    body: Value,
+    field: String,
 }
 
-/// Tests every parameter; returns the number of requests.
-async fn test_parameters(
-    cluster: &Cluster,
+impl Case {
+    async fn assert_rejected(&self, cluster: &Cluster) {
+        let Self { method, path, header, body, field } = self;
+        let mut request = cluster.request(method.clone(), path.strip_prefix("/api/v1").unwrap());
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let response = request.json(body).send().await;
+        let mut excerpt = format!("{self:?}");
+        excerpt.truncate(excerpt.floor_char_boundary(300));
+        assert_eq!(response.status, 400, "{excerpt}: {field}: {}", response.body);
+        assert_eq!(response.body["error"], "invalid_field", "{excerpt}: {}", response.body);
+        let named = string(&response.body["field"]);
+        // A header may be named without its prefix.
+        let same = field.eq_ignore_ascii_case(named)
+            || header.is_some() && field.to_lowercase().ends_with(&format!("-{named}"));
+        assert!(same, "{excerpt}: {named} instead of {field}");
+    }
+}
+
+/// A valid request with each parameter wrong in each way. `path` is its path with `{id}`.
+fn wrong_parameters(
     document: &Document,
-    valid: &Valid<'_>,
+    valid: &Case,
     (path, parameters): (&str, &[Value]),
     ids: &[String],
-) -> usize {
-    let mut requests = 0;
+) -> Vec<Case> {
+    let mut cases = Vec::new();
     for parameter in parameters {
         let name = string(&parameter["name"]);
         for (field, value) in faults(document, name, &parameter["schema"], ids) {
@@ -173,41 +159,31 @@ async fn test_parameters(
                 Value::Object(_) | Value::Array(_) => continue,
                 other => other.to_string(),
             };
-            let (mut target, mut header) = (valid.path.clone(), None);
+            let mut case = Case { field, ..valid.clone() };
             match string(&parameter["in"]) {
-                "path" => target = path.replace("{id}", &text),
-                "header" => header = Some((name, text.as_str())),
-                _ => target += &format!("?{name}={}", text.replace(' ', "%20")),
+                "path" => case.path = path.replace("{id}", &text),
+                "header" => case.header = Some((name.to_owned(), text)),
+                _ => case.path += &format!("?{name}={}", text.replace(' ', "%20")),
             }
             let mut others = ids.iter();
             for other in parameters.iter().filter(|other| other["in"] == "query") {
                 let other_name = string(&other["name"]);
                 if other["required"] == true && other_name != name {
                     let sample = document.sample(&other["schema"], &mut others);
-                    target += &format!("&{other_name}={}", sample.as_str().unwrap());
+                    case.path += &format!("&{other_name}={}", string(&sample));
                 }
             }
-            requests += 1;
-            rejected(cluster, (valid.method, &target), header, valid.body.as_ref(), &field).await;
+            cases.push(case);
         }
     }
-    requests
+    cases
 }
 
-/// Tests every property of the body; returns the number of requests.
-async fn test_body(
-    cluster: &Cluster,
-    document: &Document,
-    valid: &Valid<'_>,
-    schema: &Value,
-    ids: &[String],
-) -> usize {
-    let mut requests = 0;
-    let rejected = async |body: &Value, field: &str| {
-        rejected(cluster, (valid.method, &valid.path), None, Some(body), field).await;
-    };
+/// A valid request with each property of its body wrong in each way, or missing if required.
+fn wrong_bodies(document: &Document, valid: &Case, schema: &Value, ids: &[String]) -> Vec<Case> {
+    let mut cases = Vec::new();
     let body = document.resolved(schema);
-    for (name, property) in body["properties"].as_object().into_iter().flatten() {
+    for (name, property) in properties(&body) {
         let mut all = faults(document, name, property, ids);
         // Text is valid for these types in a query only.
         match kind(&document.resolved(property)) {
@@ -215,20 +191,18 @@ async fn test_body(
             "number" | "integer" => all.push((name.clone(), "1".into())),
             _ => {}
         }
-        requests += all.len();
         for (field, value) in all {
-            let mut wrong = valid.body.clone().unwrap();
-            wrong[name] = value;
-            rejected(&wrong, &field).await;
+            let mut case = Case { field, ..valid.clone() };
+            case.body[name] = value;
+            cases.push(case);
         }
         if body["required"].as_array().is_some_and(|all| all.contains(&json!(name))) {
-            let mut wrong = valid.body.clone().unwrap();
-            wrong.as_object_mut().unwrap().remove(name);
-            requests += 1;
-            rejected(&wrong, name).await;
+            let mut case = Case { field: name.clone(), ..valid.clone() };
+            case.body.as_object_mut().unwrap().remove(name);
+            cases.push(case);
         }
     }
-    requests
+    cases
 }
 
 #[tokio::test]
@@ -237,7 +211,7 @@ async fn invalid_fields_are_rejected_by_name_without_effect() {
     let document = Document::committed();
     let (ids, key, trigger) = fill(&cluster).await;
     let before = state(&cluster).await;
-    let mut requests = 0;
+    let mut cases = Vec::new();
     for (method, path, operation) in document.operations() {
         let in_path = match path {
             path if path.contains("/keys/") => &key,
@@ -245,13 +219,20 @@ async fn invalid_fields_are_rejected_by_name_without_effect() {
             _ => &ids[0],
         };
         let schema = document.body(operation);
-        let body = (!schema.is_null()).then(|| document.sample(schema, &mut ids.iter()));
-        let valid = Valid { method: &method, path: path.replace("{id}", in_path), body };
+        let body = match schema.is_null() {
+            true => Value::Null,
+            false => document.sample(schema, &mut ids.iter()),
+        };
+        let (header, field) = (None, String::new());
+        let valid = Case { method, path: path.replace("{id}", in_path), header, body, field };
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
-        requests += test_parameters(&cluster, &document, &valid, (path, parameters), &ids).await;
-        requests += test_body(&cluster, &document, &valid, schema, &ids).await;
+        cases.extend(wrong_parameters(&document, &valid, (path, parameters), &ids));
+        cases.extend(wrong_bodies(&document, &valid, schema, &ids));
     }
-    assert!(requests > 1_000, "{requests} requests");
+    assert!(cases.len() > 1_000, "{} requests", cases.len());
+    for case in &cases {
+        case.assert_rejected(&cluster).await;
+    }
     assert_eq!(state(&cluster).await, before);
 }
 
@@ -262,8 +243,7 @@ async fn overridden_aliases_are_still_validated() {
         (json!({ "label": 7, "pointer_summary": "x" }), "label"),
         (json!({ "label": "x", "initial_heat": 0.5, "heat": 5 }), "heat"),
     ] {
-        let path = "/api/v1/agent/nodes";
-        rejected(&cluster, (&Method::POST, path), None, Some(&body), field).await;
+        cluster.assert_rejected("/agent/nodes", &body, field).await;
     }
     assert_eq!(cluster.metric("hearth_memories").await, 0.0);
 }

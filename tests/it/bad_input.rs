@@ -1,10 +1,6 @@
 //! Invalid input gets a 4xx with a stable error code, and stores nothing.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::string;
-
-use crate::options;
+use super::*;
 
 const UNKNOWN: &str = "/agent/nodes/0192d3a4-5b6c-7def-8123-456789abcdef";
 
@@ -13,60 +9,47 @@ async fn invalid_fields_are_named() {
     let cluster = options().start();
     let long = "x".repeat((64 << 10) + 1);
     let nodes = "/agent/nodes";
-    let table: Vec<(Method, &str, Value, u16, &str)> = vec![
-        (Method::POST, nodes, json!({}), 400, "label"),
-        (Method::POST, nodes, json!({"label": ""}), 400, "label"),
-        (Method::POST, nodes, json!({"label": "  "}), 400, "label"),
-        (Method::POST, nodes, json!({"label": 7}), 400, "label"),
-        (Method::POST, nodes, json!({"label": long}), 400, "label"),
-        (Method::POST, nodes, json!({"label": "x", "memory_type": "dream"}), 400, "memory_type"),
-        (Method::POST, nodes, json!({"label": "x", "memory_type": 3}), 400, "memory_type"),
-        (Method::POST, nodes, json!({"label": "x", "decay_class": "soon"}), 400, "decay_class"),
-        (Method::POST, nodes, json!({"label": "x", "min_heat": 1.5}), 400, "min_heat"),
-        (Method::POST, nodes, json!({"label": "x", "min_heat": -0.1}), 400, "min_heat"),
-        (Method::POST, nodes, json!({"label": "x", "initial_heat": "hot"}), 400, "initial_heat"),
-        (Method::POST, nodes, json!({"label": "x", "heat": 1e300}), 400, "heat"),
-        (Method::POST, nodes, json!({"label": "x", "is_pinned": "yes"}), 400, "is_pinned"),
-        (Method::POST, nodes, json!({"label": "x", "key_points": "a"}), 400, "key_points"),
-        (Method::POST, nodes, json!({"label": "x", "key_points": [1]}), 400, "key_points[0]"),
-        (
-            Method::POST,
-            nodes,
-            json!({"label": "x", "key_points": vec!["k"; 33]}),
-            400,
-            "key_points",
-        ),
-        (Method::POST, nodes, json!({"label": "x", "namespace": "*"}), 400, "namespace"),
-        (
-            Method::POST,
-            nodes,
-            json!({"label": "x", "namespace": "n".repeat(129)}),
-            400,
-            "namespace",
-        ),
-        (Method::GET, "/agent/nodes?page=one", json!(null), 400, "page"),
-        (Method::GET, "/agent/nodes?pinned=maybe", json!(null), 400, "pinned"),
-        (Method::GET, "/agent/nodes?memory_type=dream", json!(null), 400, "memory_type"),
-        (Method::GET, "/agent/nodes/not-an-id", json!(null), 400, "id"),
-        (Method::PATCH, UNKNOWN, json!({"current_heat": 2}), 400, "current_heat"),
-        (Method::PATCH, UNKNOWN, json!({"label": ""}), 400, "label"),
-        (Method::PATCH, "/agent/nodes/7", json!({}), 400, "id"),
-        (Method::POST, "/agent/search", json!({}), 400, "query"),
-        (Method::POST, "/agent/search", json!({"query": 1}), 400, "query"),
-        (Method::POST, "/agent/search", json!({"query": "x", "tier": "lukewarm"}), 400, "tier"),
-        (Method::POST, "/agent/search", json!({"query": "x", "limit": "many"}), 400, "limit"),
-        (Method::POST, "/agent/hot-context", json!({"limit": 1.5}), 400, "limit"),
-        (Method::POST, "/agent/nodes/batch", json!({"nodes": []}), 400, "nodes"),
-        (Method::POST, "/agent/nodes/batch", json!({"nodes": [7]}), 400, "nodes[0]"),
-        (Method::POST, "/agent/nodes/batch", json!({"nodes": vec![json!({}); 51]}), 400, "nodes"),
+    let with = |name: &str, value: Value| json!({"label": "x", name: value});
+    let table = [
+        (Method::POST, nodes, json!({}), "label"),
+        (Method::POST, nodes, json!({"label": ""}), "label"),
+        (Method::POST, nodes, json!({"label": "  "}), "label"),
+        (Method::POST, nodes, json!({"label": 7}), "label"),
+        (Method::POST, nodes, json!({"label": long}), "label"),
+        (Method::POST, nodes, with("memory_type", json!("dream")), "memory_type"),
+        (Method::POST, nodes, with("memory_type", json!(3)), "memory_type"),
+        (Method::POST, nodes, with("decay_class", json!("soon")), "decay_class"),
+        (Method::POST, nodes, with("min_heat", json!(1.5)), "min_heat"),
+        (Method::POST, nodes, with("min_heat", json!(-0.1)), "min_heat"),
+        (Method::POST, nodes, with("initial_heat", json!("hot")), "initial_heat"),
+        (Method::POST, nodes, with("heat", json!(1e300)), "heat"),
+        (Method::POST, nodes, with("is_pinned", json!("yes")), "is_pinned"),
+        (Method::POST, nodes, with("key_points", json!("a")), "key_points"),
+        (Method::POST, nodes, with("key_points", json!([1])), "key_points[0]"),
+        (Method::POST, nodes, with("key_points", json!(vec!["k"; 33])), "key_points"),
+        (Method::POST, nodes, with("namespace", json!("*")), "namespace"),
+        (Method::POST, nodes, with("namespace", json!("n".repeat(129))), "namespace"),
+        (Method::GET, "/agent/nodes?page=one", json!(null), "page"),
+        (Method::GET, "/agent/nodes?pinned=maybe", json!(null), "pinned"),
+        (Method::GET, "/agent/nodes?memory_type=dream", json!(null), "memory_type"),
+        (Method::GET, "/agent/nodes/not-an-id", json!(null), "id"),
+        (Method::PATCH, UNKNOWN, json!({"current_heat": 2}), "current_heat"),
+        (Method::PATCH, UNKNOWN, json!({"label": ""}), "label"),
+        (Method::PATCH, "/agent/nodes/7", json!({}), "id"),
+        (Method::POST, "/agent/search", json!({}), "query"),
+        (Method::POST, "/agent/search", json!({"query": 1}), "query"),
+        (Method::POST, "/agent/search", json!({"query": "x", "tier": "lukewarm"}), "tier"),
+        (Method::POST, "/agent/search", json!({"query": "x", "limit": "many"}), "limit"),
+        (Method::POST, "/agent/hot-context", json!({"limit": 1.5}), "limit"),
+        (Method::POST, "/agent/nodes/batch", json!({"nodes": []}), "nodes"),
+        (Method::POST, "/agent/nodes/batch", json!({"nodes": [7]}), "nodes[0]"),
+        (Method::POST, "/agent/nodes/batch", json!({"nodes": vec![json!({}); 51]}), "nodes"),
     ];
-    for (method, path, body, status, field) in table {
-        let request = cluster.request(method.clone(), path);
-        let request = if body.is_null() { request } else { request.json(&body) };
-        let response = request.send().await;
+    for (method, path, body, field) in table {
+        let response = cluster.send(method.clone(), path, &body).await;
         let found = (response.status.as_u16(), response.body["field"].as_str());
         let excerpt: String = body.to_string().chars().take(80).collect();
-        assert_eq!(found, (status, Some(field)), "{method} {path} {excerpt}: {}", response.body);
+        assert_eq!(found, (400, Some(field)), "{method} {path} {excerpt}: {}", response.body);
         assert_eq!(response.body["error"], "invalid_field");
         assert!(!string(&response.body["request_id"]).is_empty());
     }
@@ -77,33 +60,28 @@ async fn invalid_fields_are_named() {
 async fn invalid_bodies_headers_and_paths_have_codes() {
     let cluster = options().start();
     let create = || cluster.request(Method::POST, "/agent/nodes");
-    let error = |response: tests::Response| {
-        (response.status.as_u16(), response.body["error"].as_str().unwrap_or("").to_owned())
-    };
-    let case = |status: u16, code: &str| (status, code.to_owned());
-    assert_eq!(error(create().raw("{\"label\": ").send().await), case(400, "bad_json"));
-    assert_eq!(error(create().raw("{\"heat\": NaN}").send().await), case(400, "bad_json"));
-    assert_eq!(error(create().raw("[1]").send().await), case(400, "bad_json"));
-    assert_eq!(error(create().raw(vec![b' '; (2 << 20) + 1]).send().await), case(413, "too_large"));
-    let long_key = "k".repeat(256);
-    let keyed = create().header("Idempotency-Key", &long_key).json(&json!({"label": "x"}));
-    assert_eq!(error(keyed.send().await), case(400, "invalid_field"));
-    for path in [UNKNOWN.to_owned(), UNKNOWN.replace("0192", "0193")] {
-        assert_eq!(error(cluster.request(Method::GET, &path).send().await), case(404, "not_found"));
-        assert_eq!(
-            error(cluster.request(Method::DELETE, &path).send().await),
-            case(404, "not_found")
-        );
-        let patch = cluster.request(Method::PATCH, &path).json(&json!({"is_pinned": true}));
-        assert_eq!(error(patch.send().await), case(404, "not_found"));
+    let request = |method, path: &str| cluster.request(method, path);
+    let keyed = create().header("Idempotency-Key", &"k".repeat(256));
+    let read = request(Method::GET, "/agent/nodes");
+    let mut cases = vec![
+        (create().raw("{\"label\": "), 400, "bad_json"),
+        (create().raw("{\"heat\": NaN}"), 400, "bad_json"),
+        (create().raw("[1]"), 400, "bad_json"),
+        (create().raw(vec![b' '; (2 << 20) + 1]), 413, "too_large"),
+        (keyed.json(&json!({"label": "x"})), 400, "invalid_field"),
+        (request(Method::GET, "/agent/nowhere"), 404, "no_such_path"),
+        (request(Method::PUT, "/agent/nodes"), 405, "method_not_allowed"),
+        (read.header("X-Hearth-Consistency", "no"), 400, "invalid_field"),
+    ];
+    for path in [UNKNOWN, &UNKNOWN.replace("0192", "0193")] {
+        cases.push((request(Method::GET, path), 404, "not_found"));
+        cases.push((request(Method::DELETE, path), 404, "not_found"));
+        let patch = request(Method::PATCH, path).json(&json!({"is_pinned": true}));
+        cases.push((patch, 404, "not_found"));
     }
-    let nowhere = cluster.request(Method::GET, "/agent/nowhere").send().await;
-    assert_eq!(error(nowhere), case(404, "no_such_path"));
-    let method = cluster.request(Method::PUT, "/agent/nodes").send().await;
-    assert_eq!(error(method), case(405, "method_not_allowed"));
-    let consistency =
-        cluster.request(Method::GET, "/agent/nodes").header("X-Hearth-Consistency", "no");
-    assert_eq!(error(consistency.send().await), case(400, "invalid_field"));
+    for (request, status, code) in cases {
+        request.send().await.assert_error(status, code);
+    }
     assert_eq!(cluster.metric("hearth_memories").await, 0.0, "nothing was stored");
 }
 
@@ -157,10 +135,8 @@ async fn early_rejections_reach_the_client() {
                 .output()
                 .unwrap();
             let code = String::from_utf8_lossy(&curl.stdout).into_owned();
-            assert!(
-                curl.status.success() && code == expected,
-                "{method} {path} {round}: {code} {curl:?}"
-            );
+            let is_expected = curl.status.success() && code == expected;
+            assert!(is_expected, "{method} {path} {round}: {code} {curl:?}");
         }
     }
 }

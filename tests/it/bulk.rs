@@ -1,11 +1,7 @@
 //! Bulk operations change each memory as the single operation does, and report the memories that
 //! they could not change. An empty filter selects nothing.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{Cluster, array, id, string};
-
-use crate::options;
+use super::*;
 
 async fn several(cluster: &Cluster, count: usize, body: Value) -> Vec<String> {
     let mut ids = Vec::new();
@@ -34,16 +30,11 @@ async fn bulk_update_reports_missing_memories() {
     assert_eq!(done["updated"], 2);
     let errors = array(&done["errors"]);
     assert!(errors.len() == 1 && string(&errors[0]).starts_with(absent), "{done}");
-    let moved =
-        cluster.request(Method::GET, "/agent/nodes?namespace=moved&search=sea").send().await;
-    let moved = moved.ok();
+    let moved = cluster.get("/agent/nodes?namespace=moved&search=sea").await;
     assert_eq!(moved["total"], 2);
     for memory in array(&moved["items"]) {
-        assert_eq!((&memory["is_pinned"], &memory["heat"]), (&json!(true), &json!(0.25)));
-        assert_eq!(
-            (&memory["label"], &memory["memory_type"]),
-            (&json!("blue sea"), &json!("fact"))
-        );
+        assert_fields(memory, json!({"is_pinned": true, "heat": 0.25}));
+        assert_fields(memory, json!({"label": "blue sea", "memory_type": "fact"}));
     }
     assert_eq!(total(&cluster, "search=fox").await, 1);
 }
@@ -61,7 +52,7 @@ async fn bulk_delete_skips_locked_memories() {
     let typed = delete(json!({"memory_type": "fact", "namespace": "two"})).await;
     assert_eq!(typed["deleted"], 3);
     let named = delete(json!({"namespace": "one"})).await;
-    assert_eq!((&named["deleted"], &named["rejected"]), (&json!(2), &json!(1)));
+    assert_fields(&named, json!({"deleted": 2, "rejected": 1}));
     assert!(string(&named["errors"][0]).contains("locked"), "{named}");
     assert_eq!(total(&cluster, "namespace=one").await, 1);
     assert_eq!(total(&cluster, "").await, 3);
@@ -80,7 +71,7 @@ async fn bulk_delete_takes_the_intersection_of_its_filters() {
     assert_eq!((&done["deleted"], total(&cluster, "namespace=one").await), (&json!(1), 2));
     let both = json!({"ids": ids, "namespace": "two"});
     let done = delete(both).send().await.ok();
-    assert_eq!((&done["deleted"], &done["rejected"]), (&json!(0), &json!(1)), "{done}");
+    assert_fields(&done, json!({"deleted": 0, "rejected": 1}));
     let rejected = delete(json!({"ids": ids, "memory_type": "dream"})).send().await;
     rejected.assert_invalid("memory_type");
     let odd = delete(json!({"ids": ["no-id", ids[0]]})).send().await.ok();
@@ -92,23 +83,18 @@ async fn bulk_delete_takes_the_intersection_of_its_filters() {
 async fn bulk_delete_without_a_filter_is_rejected() {
     let cluster = options().start();
     several(&cluster, 2, json!({"label": "keep"})).await;
-    for body in [None, Some(json!({})), Some(json!({"ids": []})), Some(json!({"label": "keep"}))] {
-        let request = cluster.request(Method::POST, "/agent/nodes/bulk");
-        let request = match &body {
-            Some(body) => request.json(body),
-            None => request,
-        };
-        let rejected = request.send().await;
-        assert_eq!(rejected.status, StatusCode::BAD_REQUEST, "{body:?}");
-        assert_eq!(rejected.body["field"], "ids");
-    }
-    let bad = json!({"ids": [7]});
-    let rejected = cluster.request(Method::POST, "/agent/nodes/bulk").json(&bad).send().await;
-    assert_eq!(rejected.body["field"], "ids[0]");
+    let without_body = cluster.request(Method::POST, "/agent/nodes/bulk").send().await;
+    without_body.assert_invalid("ids");
     let many = json!({"ids": vec!["01936d5e-0000-7000-8000-000000000000"; 501]});
-    let rejected =
-        cluster.request(Method::POST, "/agent/nodes/bulk-patch").json(&many).send().await;
-    assert_eq!(rejected.body["field"], "ids");
+    for (path, body, field) in [
+        ("/agent/nodes/bulk", json!({}), "ids"),
+        ("/agent/nodes/bulk", json!({"ids": []}), "ids"),
+        ("/agent/nodes/bulk", json!({"label": "keep"}), "ids"),
+        ("/agent/nodes/bulk", json!({"ids": [7]}), "ids[0]"),
+        ("/agent/nodes/bulk-patch", many, "ids"),
+    ] {
+        cluster.assert_rejected(path, &body, field).await;
+    }
     assert_eq!(total(&cluster, "").await, 2);
 }
 
@@ -120,30 +106,26 @@ async fn large_bulk_operations_take_several_commands() {
     let ids = several(&cluster, 40, json!({"label": label})).await;
     let body = json!({"ids": ids, "is_pinned": true});
     let done = cluster.post("/agent/nodes/bulk-patch", &body).await;
-    assert_eq!((&done["updated"], &done["remaining"]), (&json!(40), &json!(0)));
+    assert_fields(&done, json!({"updated": 40, "remaining": 0}));
     assert_eq!(total(&cluster, "pinned=true").await, 40);
-    let namespace = json!({"namespace": "default"});
-    let done = cluster.post("/agent/nodes/bulk", &namespace).await;
+    let done = cluster.post("/agent/nodes/bulk", &json!({"namespace": "default"})).await;
     assert_eq!(done["deleted"], 40);
 }
 
 #[tokio::test]
 async fn memory_paths_are_aliases_of_node_paths() {
     let cluster = options().start();
-    let created = cluster.request(Method::POST, "/agent/memory");
     let body = json!({"content": "under another name", "memory_type": "fact", "metadata": {}});
-    let created = created.json(&body).send().await;
+    let created = cluster.send(Method::POST, "/agent/memory", &body).await;
     assert_eq!(created.status, StatusCode::CREATED);
     let path = format!("/agent/memory/{}", id(&created.body));
     assert_eq!(created.body["label"], "under another name");
-    let patch = json!({"current_heat": 0.5});
-    let changed = cluster.patch(&path, &patch).await;
-    assert_eq!(changed["heat"], 0.5);
+    assert_eq!(cluster.patch(&path, &json!({"current_heat": 0.5})).await["heat"], 0.5);
     let listed = cluster.get("/agent/memory?memory_type=fact").await;
     assert_eq!((&listed["total"], &listed["items"][0]["id"]), (&json!(1), &created.body["id"]));
     cluster.delete(&path).await;
     assert_eq!(cluster.request(Method::GET, &path).send().await.status, StatusCode::NOT_FOUND);
     let ids = several(&cluster, 2, json!({"label": "red fox"})).await;
-    let bulk = cluster.request(Method::POST, "/agent/nodes/bulk-delete").json(&json!({"ids": ids}));
-    assert_eq!(bulk.send().await.ok()["deleted"], 2);
+    let bulk = cluster.post("/agent/nodes/bulk-delete", &json!({"ids": ids})).await;
+    assert_eq!(bulk["deleted"], 2);
 }

@@ -3,27 +3,23 @@
 //! reader of server-sent events.
 
 use std::io::{BufRead, BufReader, Lines};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{Cluster, create_trigger, eventually, id, installed};
+use super::*;
 
-use crate::options;
+/// The Python of the clients, with a script and the authority of a cluster.
+fn python(cluster: &Cluster, script: &str) -> Command {
+    let mut command = Command::new(installed("python"));
+    command.arg(format!("{}/clients/{script}", env!("CARGO_MANIFEST_DIR")));
+    command.env("SSL_CERT_FILE", cluster.folder().join("ca.pem"));
+    command
+}
 
 fn run(calls: &str) {
     let cluster = options().nodes(3).start();
     let info = cluster.folder().join("cluster.json");
     std::fs::write(&info, cluster.info.to_string()).unwrap();
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/published.py");
-    let ran = Command::new(installed("python"))
-        .arg(script)
-        .arg(&info)
-        .arg(calls)
-        .env("SSL_CERT_FILE", cluster.folder().join("ca.pem"))
-        .output()
-        .unwrap();
+    let ran = python(&cluster, "published.py").arg(&info).arg(calls).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success() && out.contains("all checks passed"), "{out}{err}");
 }
@@ -46,14 +42,8 @@ struct Standards {
 
 impl Standards {
     fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/standards.py");
-        let mut child = Command::new(installed("python"))
-            .arg(script)
-            .args(arguments)
-            .env("SSL_CERT_FILE", cluster.folder().join("ca.pem"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = python(cluster, "standards.py");
+        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -92,17 +82,16 @@ async fn reference_verifier_accepts_webhook_signatures() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sse_reader_resumes_after_a_leader_crash() {
     let cluster = options().nodes(3).start();
-    let leader = cluster.leader().await;
     // The leader's stream first, so that it breaks.
-    let urls: Vec<_> = (0..3).map(|at| cluster.at((leader + at) % 3).url().to_owned()).collect();
-    let mut reader = Standards::start(&cluster, &["follow", &urls.join(","), cluster.key()]);
+    let nodes @ [leader, survivor, _] = cluster.leader_first().await;
+    let urls = nodes.map(Node::url).join(",");
+    let mut reader = Standards::start(&cluster, &["follow", &urls, cluster.key()]);
     assert_eq!(reader.line(), "ready");
-    let survivor = cluster.at((leader + 1) % 3);
     let mut expected = Vec::new();
     for number in 0..40 {
         let label = if number == 39 { "the end".to_owned() } else { format!("memory {number}") };
         if number == 20 {
-            cluster.at(leader).kill();
+            leader.kill();
         }
         let store = async || {
             let request = survivor.request(Method::POST, "/agent/nodes");

@@ -5,19 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{assert_equal_states, converged, eventually, id, within};
-
-use crate::options;
+use super::*;
 
 #[tokio::test]
 async fn acknowledged_write_is_visible_on_every_node() {
     let cluster = options().nodes(3).start();
     for writer in cluster.nodes() {
         let label = format!("stored through node {}", writer.id());
-        let created = writer.request(Method::POST, "/agent/nodes").json(&json!({"label": label}));
-        let created = created.send().await;
+        let created = writer.send(Method::POST, "/agent/nodes", &json!({"label": label})).await;
         let index = created.number("x-hearth-index");
         assert_eq!(created.headers["x-hearth-node"], writer.id().to_string());
         let created = created.ok();
@@ -33,17 +28,16 @@ async fn acknowledged_write_is_visible_on_every_node() {
             assert_eq!(by_index.ok()["items"][0]["id"], created["id"]);
             let by_id = reader.get(&format!("/agent/nodes/{}", id(&created))).await;
             assert_eq!(by_id["label"], label);
-            let search = reader
-                .request(Method::POST, "/agent/search?consistency=linearizable")
-                .json(&json!({"query": label, "limit": 1}));
-            let search = search.send().await;
+            let path = "/agent/search?consistency=linearizable";
+            let search = json!({"query": label, "limit": 1});
+            let search = reader.send(Method::POST, path, &search).await;
             assert_eq!(search.headers["x-hearth-consistency"], "linearizable");
             assert_eq!(search.ok()[0]["id"], created["id"]);
             for (method, path) in
                 [(Method::POST, "/agent/hot-context"), (Method::GET, "/agent/hot_nodes")]
             {
                 let path = format!("{path}?consistency=linearizable");
-                let hot = reader.request(method, &path).json(&json!({})).send().await.ok();
+                let hot = reader.send(method, &path, &json!({})).await.ok();
                 assert_eq!(hot[0]["id"], created["id"], "the newest is the hottest");
             }
         }
@@ -66,7 +60,7 @@ async fn read_by_id_finds_writes_of_other_nodes() {
 #[tokio::test]
 async fn follower_returns_the_rejections_of_its_leader() {
     let cluster = options().nodes(3).start();
-    let follower = cluster.at((cluster.leader().await + 1) % 3);
+    let [_, follower] = cluster.leader_first().await;
     let path = format!("/agent/nodes/{}", follower.store(&json!({"label": "keep me"})).await);
     follower.patch(&path, &json!({"is_locked": true})).await;
     follower.request(Method::DELETE, &path).send().await.assert_error(409, "locked");
@@ -91,17 +85,14 @@ async fn without_quorum_reads_become_stale_and_writes_fail() {
     let cluster = options().nodes(3).start();
     cluster.create(&json!({"label": "before"})).await;
     converged(&cluster).await;
-    let leader = cluster.leader().await;
-    let (survivor, second) = (cluster.at((leader + 1) % 3), cluster.at((leader + 2) % 3));
-    cluster.at(leader).kill();
+    let [leader, survivor, second] = cluster.leader_first().await;
+    leader.kill();
     second.kill();
     let read = survivor.request(Method::GET, "/agent/nodes").send().await;
     assert!(read.number("x-hearth-staleness-ms") < 10_000);
     assert_eq!(read.ok()["total"], 1, "local reads continue within their staleness");
-    let write = async || {
-        let request = survivor.request(Method::POST, "/agent/nodes").json(&json!({"label": "x"}));
-        request.send().await
-    };
+    let body = json!({"label": "x"});
+    let write = || survivor.send(Method::POST, "/agent/nodes", &body);
     let first = write().await;
     let expected = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
     assert!(expected.contains(&first.status), "{} {}", first.status, first.body);
@@ -113,13 +104,18 @@ async fn without_quorum_reads_become_stale_and_writes_fail() {
     let fresh = fresh.header("X-Hearth-Max-Staleness-Ms", "1").send().await;
     fresh.assert_error(503, "stale");
 
-    let _restarted = [cluster.at(leader).serve(), second.serve()];
+    assert_recovers(&cluster, [leader, second]).await;
+}
+
+/// Starts the killed nodes again. Then the cluster accepts writes, and all states are equal.
+async fn assert_recovers(cluster: &Cluster, killed: [&Node; 2]) {
+    killed.iter().for_each(|node| node.start());
     for node in cluster.nodes() {
         node.ready().await;
     }
-    survivor.create(&json!({"label": "after"})).await;
-    converged(&cluster).await;
-    assert_equal_states(survivor).await;
+    cluster.create(&json!({"label": "after"})).await;
+    converged(cluster).await;
+    assert_equal_states(cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,8 +125,8 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
     let alone = cluster.at(leader);
     let write = async || {
         let started = Instant::now();
-        let request = alone.request(Method::POST, "/agent/nodes").json(&json!({"label": "x"}));
-        (request.send().await, started.elapsed())
+        let body = json!({"label": "x"});
+        (alone.send(Method::POST, "/agent/nodes", &body).await, started.elapsed())
     };
     let others = Arc::clone(&cluster);
     let killed = tokio::task::spawn_blocking(move || {
@@ -152,13 +148,7 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
     assert!(took < Duration::from_secs(6), "{took:?}");
     alone.request(Method::GET, "/agent/nodes").send().await.assert_error(503, "stale");
 
-    let _restarted = [cluster.at((leader + 1) % 3).serve(), cluster.at((leader + 2) % 3).serve()];
-    for node in cluster.nodes() {
-        node.ready().await;
-    }
-    alone.create(&json!({"label": "after"})).await;
-    converged(&cluster).await;
-    assert_equal_states(alone).await;
+    assert_recovers(&cluster, [1, 2].map(|next| cluster.at((leader + next) % 3))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,12 +177,10 @@ async fn rolling_restart_pauses_writes_under_two_seconds() {
             (written, longest)
         })
     };
-    let mut restarted = Vec::new();
     for node in cluster.nodes() {
         node.terminate();
         tokio::task::block_in_place(|| node.wait_gone());
-        restarted.push(node.serve());
-        node.ready().await;
+        node.restart().await;
     }
     stop.store(true, Ordering::Relaxed);
     let (written, longest) = writer.await.unwrap();
@@ -208,9 +196,8 @@ async fn rolling_restart_pauses_writes_under_two_seconds() {
 async fn leadership_transfer_fails_no_request() {
     let cluster = options().nodes(3).start();
     for _ in 0..3 {
-        let leader = cluster.leader().await;
-        let next = cluster.at((leader + 1) % 3);
-        let transfer = cluster.at((leader + 2) % 3).ops_request(Method::POST, "/cluster/transfer");
+        let [_, next, other] = cluster.leader_first().await;
+        let transfer = other.ops_request(Method::POST, "/cluster/transfer");
         let memory = json!({"label": "during the transfer"});
         let (transferred, stored) =
             tokio::join!(transfer.json(&json!({"to": next.id()})).send(), next.create(&memory));
@@ -250,8 +237,7 @@ async fn node_with_different_state_is_quarantined_for_good() {
     let cluster = options().nodes(3).env("HEARTH__RAFT__VERIFY_SECONDS", "2").start();
     converged(&cluster).await;
     // A node applies a log entry wrongly, as with a faulty disk or memory.
-    let leader = cluster.leader().await;
-    let (odd, rest) = (cluster.at(leader), cluster.at((leader + 1) % 3));
+    let [odd, rest] = cluster.leader_first().await;
     odd.kill();
     let mut process = odd.serve_with(&[("FAILPOINTS", "apply-forget=20*off->1*return")]);
     odd.ready().await;
@@ -260,13 +246,13 @@ async fn node_with_different_state_is_quarantined_for_good() {
         number += 1;
         let memory = json!({"label": format!("memory {number}")});
         // It may lead: the outcome of a request in flight when it stops is unknown.
-        drop(rest.request(Method::POST, "/agent/nodes").json(&memory).send().await);
+        drop(rest.send(Method::POST, "/agent/nodes", &memory).await);
         odd.status().await
     };
     eventually("the different node stops", stopped, Option::is_none).await;
     assert!(!process.ended() && process.log().contains(REASON));
     // Quarantine survives a restart, even of a process without the fault.
-    let _restarted = odd.serve();
+    odd.start();
     odd.up().await;
     let (status, text) = odd.readyz().await.unwrap();
     assert!(status == 503 && text.contains(REASON), "{text}");
@@ -274,7 +260,7 @@ async fn node_with_different_state_is_quarantined_for_good() {
     let verify = rest.ops_request(Method::POST, "/cluster/verify").json(&json!({}));
     let verified = verify.send().await.ok();
     assert_eq!(verified["quarantined"], json!([]), "{verified}");
-    assert_eq!(verified["nodes"][leader]["sha256"], Value::Null);
+    assert_eq!(verified["nodes"][odd.id() as usize - 1]["sha256"], Value::Null);
 }
 
 #[tokio::test]
@@ -282,14 +268,13 @@ async fn stopping_leader_transfers_leadership_first() {
     let slow = options().nodes(3).env("HEARTH__RAFT__ELECTION_MIN_MS", "3000");
     let cluster = slow.env("HEARTH__RAFT__ELECTION_MAX_MS", "4000").start();
     converged(&cluster).await;
-    let leader = cluster.leader().await;
-    let follower = cluster.at((leader + 1) % 3);
+    let [leader, follower] = cluster.leader_first().await;
     let term = follower.term().await;
-    cluster.at(leader).terminate();
+    leader.terminate();
     // Without a transfer the other nodes wait for the lease, which is longer.
     let limit = Duration::from_secs(3);
     let changed = |found: &Option<Value>| found.as_ref().is_some_and(|found| found["term"] != term);
     within(limit, "a new leader takes over", async || follower.status().await, changed).await;
     follower.create(&json!({"label": "after"})).await;
-    cluster.at(leader).wait_gone();
+    leader.wait_gone();
 }

@@ -4,10 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use tests::{Cluster, Node, array, assert_equal_states, converged, eventually, id, string};
-
-use crate::options;
+use super::*;
 
 /// A tick per second, and a cold tier from two cold memories on.
 async fn quick_ticks(cluster: &Cluster) {
@@ -57,21 +54,21 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
     let related = array(&hits).iter().find(|hit| hit["id"] == json!(second)).unwrap();
     assert_eq!(related["source"], "graph_traversal", "{hits}");
     assert_eq!(related["explain"]["graph"]["seed_id"], first);
-    let number = |name: &str| related["explain"]["graph"][name].as_f64().unwrap();
+    let number = |name: &str| float(&related["explain"]["graph"][name]);
     let product = number("seed_score") * number("edge_weight") * number("damping");
-    assert!((product - related["score"].as_f64().unwrap()).abs() < 1e-6);
+    assert!((product - float(&related["score"])).abs() < 1e-6);
     let path = format!("/agent/nodes/{first}");
     assert_eq!(node.get(&path).await["tier"], "cold");
 
     let restored = node.post("/agent/restore", &json!({"ids": [first]})).await;
     assert_eq!(restored["restored"], 1);
     let found = node.get(&path).await;
-    assert!((found["heat"].as_f64().unwrap() - 0.3).abs() < 1e-4, "{found}");
-    assert_eq!((&found["tier"], &found["archived_at"]), (&json!("hot"), &Value::Null));
+    assert!((float(&found["heat"]) - 0.3).abs() < 1e-4, "{found}");
+    assert_fields(&found, json!({"tier": "hot", "archived_at": null}));
     let pin = json!({"is_pinned": true});
     let found = node.patch(&format!("/agent/nodes/{second}"), &pin).await;
     assert_eq!(found["tier"], "hot", "pinning restores it with its heat");
-    assert!(found["heat"].as_f64().unwrap() < 0.1);
+    assert!(float(&found["heat"]) < 0.1);
     assert_eq!(node.get("/agent/archive").await["total"], 0);
     converged(&cluster).await;
     assert_equal_states(node).await;
@@ -81,16 +78,16 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
 async fn next_leader_continues_the_ticks() {
     let cluster = options().nodes(3).start();
     quick_ticks(&cluster).await;
-    let leader = cluster.leader().await;
-    let rest = cluster.at((leader + 1) % 3);
-    for label in ["one", "two"] {
-        cluster.create(&json!({"label": label, "initial_heat": 0.05})).await;
-    }
+    let [leader, rest] = cluster.leader_first().await;
+    let store_two = async || {
+        for label in ["one", "two"] {
+            rest.create(&json!({"label": label, "initial_heat": 0.05})).await;
+        }
+    };
+    store_two().await;
     archived(rest, 2).await;
-    cluster.at(leader).kill();
-    for label in ["three", "four"] {
-        rest.create(&json!({"label": label, "initial_heat": 0.05})).await;
-    }
+    leader.kill();
+    store_two().await;
     archived(rest, 4).await;
 }
 
@@ -111,8 +108,7 @@ async fn resumed_leader_repeats_no_tick() {
     let cluster = options().nodes(3).start();
     let patch = json!({"tick": {"interval": 1}, "half_lives": {"episodic": 1}});
     cluster.patch("/settings/thermo", &patch).await;
-    let leader = cluster.leader().await;
-    let (paused, rest) = (cluster.at(leader), cluster.at((leader + 1) % 3));
+    let [paused, rest] = cluster.leader_first().await;
     // Pinned memories do not cool. They start to cool when they are unpinned.
     let mut ids = Vec::new();
     for number in 0..15 {

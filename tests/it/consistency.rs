@@ -1,23 +1,15 @@
 //! Requests name the freshness that they need, and responses report the freshness that they have.
 
-use reqwest::Method;
-use serde_json::json;
-use tests::id;
-
-use crate::options;
+use super::*;
 
 #[tokio::test]
 async fn reads_report_and_reach_an_index() {
     let cluster = options().start();
-    let created =
-        cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": "x"})).send().await;
+    let created = cluster.send(Method::POST, "/agent/nodes", &json!({"label": "x"})).await;
     let index = created.number("x-hearth-index");
     let path = format!("/agent/nodes/{}", id(&created.body));
-    let read = cluster
-        .request(Method::GET, &path)
-        .header("X-Hearth-Min-Index", &index.to_string())
-        .send()
-        .await;
+    let read = cluster.request(Method::GET, &path);
+    let read = read.header("X-Hearth-Min-Index", &index.to_string()).send().await;
     assert!(read.number("x-hearth-index") >= index);
     assert_eq!(read.headers["x-hearth-consistency"], "local");
     assert_eq!(read.number("x-hearth-staleness-ms"), 0);
@@ -31,11 +23,9 @@ async fn reads_report_and_reach_an_index() {
 #[tokio::test]
 async fn unreachable_index_is_a_503() {
     let cluster = options().start();
-    let request =
-        cluster.request(Method::GET, "/agent/nodes").header("X-Hearth-Min-Index", "999999");
-    let response = request.send().await;
-    assert_eq!(response.status, 503);
-    assert_eq!(response.body["error"], "index_not_reached");
+    let request = cluster.request(Method::GET, "/agent/nodes");
+    let response = request.header("X-Hearth-Min-Index", "999999").send().await;
+    response.assert_error(503, "index_not_reached");
     assert_eq!(response.headers["retry-after"], "1");
 }
 

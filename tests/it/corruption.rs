@@ -4,11 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::eventually;
-
-use crate::options;
+use super::*;
 
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
@@ -37,16 +33,13 @@ async fn checksum_error_ends_the_node_with_advice() {
     }
     // An orderly stop flushes the state to a file.
     cluster.kill();
-    let mut process = cluster.serve();
-    cluster.ready().await;
-    assert!(process.stop(), "{}", process.log());
+    cluster.restart().await;
+    cluster.shut_down();
     let state = cluster.data().join("state/000001");
     let tables = files(&state, "sst");
     assert!(!tables.is_empty(), "the state was flushed");
     tables.iter().for_each(|table| corrupt(table));
-    let mut process = cluster.serve();
-    assert!(!process.ended(), "it must not run on corrupted data");
-    let log = process.log();
+    let log = cluster.failed_start(&[]);
     assert!(log.contains("damaged") && log.contains("restore"), "{log}");
     assert_eq!(files(&state, "sst"), tables, "no file was removed");
 }
@@ -67,15 +60,15 @@ async fn log_without_its_tail_quarantines_the_node() {
     let wal = files(&cluster.data().join("log"), "log").pop().unwrap();
     let bytes = fs::read(&wal).unwrap();
     fs::write(&wal, &bytes[..bytes.len() / 2]).unwrap();
-    let mut process = cluster.serve();
+    cluster.start();
     cluster.up().await;
     let (status, text) = cluster.readyz().await.unwrap();
     assert_eq!(status, 503);
     assert!(text.contains("[-] log failed") && text.contains("does not vote"), "{text}");
-    let create = cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": "no"}));
-    create.send().await.assert_error(503, "quarantined");
+    let create = cluster.send(Method::POST, "/agent/nodes", &json!({"label": "no"})).await;
+    create.assert_error(503, "quarantined");
     assert_eq!(cluster.metric("hearth_quarantined").await, 1.0);
-    assert!(process.stop(), "{}", process.log());
+    cluster.shut_down();
 }
 
 #[tokio::test]
@@ -84,8 +77,6 @@ async fn log_without_its_high_water_mark_is_rejected() {
     cluster.create(&json!({"label": "x"})).await;
     cluster.kill();
     fs::remove_file(cluster.data().join("log.mark")).unwrap();
-    let mut process = cluster.serve();
-    assert!(!process.ended());
-    let log = process.log();
+    let log = cluster.failed_start(&[]);
     assert!(log.contains("log.mark") && log.contains("restore"), "{log}");
 }

@@ -7,15 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{
-    Behaviour, Cluster, Delivery, Event, Node, PATIENCE, Processes, Receiver, Stream, array,
-    assert_equal_states, converged, create_trigger, eventually, id, random_after, setting, string,
-    trigger_history, within,
-};
-
-use crate::options;
+use super::*;
 
 /// Memories that are created in a run.
 const CREATED: u64 = 6;
@@ -93,32 +85,27 @@ async fn create(cluster: Arc<Cluster>, run: u64) -> Vec<String> {
 }
 
 /// Injects the fault of a run into the leader. `before` requests have arrived so far.
-async fn disturb(
-    processes: &mut Processes,
-    leader: usize,
-    (run, random): (u64, u64),
-    (receiver, before): (&Receiver, usize),
-) {
+async fn disturb(leader: &Node, (run, random): (u64, u64), (receiver, before): (&Receiver, usize)) {
     let pause = Duration::from_millis((random >> 8) % 60);
     match run % 3 {
         // A crash at any moment, also between the event and its delivery.
         0 => {
             tokio::time::sleep(pause).await;
-            processes.kill(leader);
-            processes.restart(leader).await;
+            leader.kill();
+            leader.restart().await;
         }
         // A crash while a receiver has a request: sent, and its attempt not recorded.
         1 => {
             receiver.reach(before + 1).await;
-            processes.kill(leader);
-            processes.restart(leader).await;
+            leader.kill();
+            leader.restart().await;
         }
         // A pause longer than its lease.
         _ => {
             tokio::time::sleep(pause).await;
-            processes.pause(leader);
+            leader.pause();
             tokio::time::sleep(Duration::from_millis(1_500)).await;
-            processes.resume(leader);
+            leader.resume();
         }
     }
 }
@@ -131,8 +118,8 @@ async fn bounded_trigger(cluster: &Cluster, run: u64) -> String {
     });
     // Without a leader the request fails and creates nothing.
     let create = async || {
-        let response = cluster.request(Method::POST, "/triggers").json(&body).try_send();
-        let response = response.await.ok()?;
+        let request = cluster.request(Method::POST, "/triggers").json(&body);
+        let response = request.try_send().await.ok()?;
         (response.status == StatusCode::CREATED).then(|| id(&response.body).to_owned())
     };
     eventually("a trigger is created", create, Option::is_some).await.expect("it is created")
@@ -140,23 +127,17 @@ async fn bounded_trigger(cluster: &Cluster, run: u64) -> String {
 
 /// Ids of all deliveries of a status.
 async fn outbox(cluster: &Cluster, status: &str) -> BTreeSet<String> {
-    let (mut ids, mut cursor) = (BTreeSet::new(), String::new());
-    loop {
-        let path = format!(
-            "/triggers/deliveries?consistency=linearizable&limit=200&status={status}{cursor}"
-        );
+    let path = format!("/triggers/deliveries?consistency=linearizable&limit=200&status={status}");
+    let items = pages("cursor", async |cursor| {
+        let path = format!("{path}{cursor}");
         let page = async || cluster.request(Method::GET, &path).try_send().await.ok();
-        let succeeded = |page: &Option<tests::Response>| {
-            page.as_ref().is_some_and(|page| page.status.is_success())
-        };
+        let succeeded =
+            |page: &Option<Response>| page.as_ref().is_some_and(|page| page.status.is_success());
         let page = eventually("deliveries are listed", page, succeeded).await;
-        let page = page.expect("it succeeded").body;
-        ids.extend(array(&page["items"]).iter().map(|item| id(item).to_owned()));
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => return ids,
-        }
-    }
+        page.expect("it succeeded").body
+    });
+    let items = items.await;
+    items.iter().map(|item| id(item).to_owned()).collect()
 }
 
 /// The triggers of the test, and what it created.
@@ -178,14 +159,12 @@ async fn firings_and_deliveries_survive_every_fault() {
         .env("HEARTH__WEBHOOKS__RETRY_SECONDS", "0.05, 0.1, 0.1, 0.2, 0.2, 0.2")
         .env("HEARTH__WEBHOOKS__TIMEOUT_MS", "200");
     let cluster = Arc::new(cluster.start());
-    let mut processes = Processes::of(&cluster);
     let receiver = Receiver::start(behave).await;
     let hook = async |url: &str, max_fires: Option<u64>| {
         let config = json!({"url": url});
-        let mut body = json!({"event": "on_store", "action": "webhook", "action_config": config});
-        if let Some(max_fires) = max_fires {
-            body["max_fires"] = max_fires.into();
-        }
+        let body = json!({
+            "event": "on_store", "action": "webhook", "action_config": config, "max_fires": max_fires,
+        });
         id(&create_trigger(&cluster, &body).await).to_owned()
     };
     let mut expected = Expected {
@@ -204,8 +183,8 @@ async fn firings_and_deliveries_survive_every_fault() {
         expected.bounded.push(bounded_trigger(&cluster, run).await);
         let before = receiver.count();
         let creating = tokio::spawn(create(Arc::clone(&cluster), run));
-        let leader = cluster.leader().await;
-        disturb(&mut processes, leader, (run, random >> 33), (&receiver, before)).await;
+        let leader = cluster.at(cluster.leader().await);
+        disturb(leader, (run, random >> 33), (&receiver, before)).await;
         expected.memories.extend(creating.await.unwrap());
     }
     assert_eq!(expected.memories.len() as u64, CREATED * runs);
@@ -262,14 +241,8 @@ async fn assert_each_fired_and_arrived_once(
     let unreachable = of(&expected.unreachable).await;
     assert_eq!(unreachable.len() as u64, expected.runs);
     assert!(column(&unreachable, "delivery_id").iter().all(|id| dead.contains(id)));
-    println!(
-        "{} runs: {} firings, {} requests for {} deliveries, {} dead-lettered",
-        expected.runs,
-        fired.len(),
-        receiver.count(),
-        deliveries.len(),
-        dead.len()
-    );
+    let (runs, sent, dead) = (expected.runs, receiver.count(), dead.len());
+    println!("{runs} runs: {sent} requests for {} deliveries, {dead} dead-lettered", fired.len());
     deliveries.iter().filter(|id| !is_undeliverable(id)).count() as u64
 }
 

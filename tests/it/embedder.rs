@@ -1,22 +1,13 @@
 //! The embedding model equals the reference vectors of an independent forward pass in numpy
 //! (tests/reference). A missing or different model ends the node with advice.
 
-use std::path::PathBuf;
+use ::node::embed::Session;
 
-use node::embed::{Manifest, OnnxRuntime, Session};
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{array, string};
-
-use crate::options;
+use super::*;
 
 const SAMPLES: &str = include_str!("../../deploy/samples/samples.jsonl");
 const QUERIES: &str = include_str!("../../deploy/samples/queries.json");
 const REFERENCE: &str = include_str!("../reference/reference_vectors.json");
-
-fn cache() -> PathBuf {
-    PathBuf::from(std::env::var_os("HEARTH_CACHE").expect("make test sets HEARTH_CACHE"))
-}
 
 fn cosine(left: &[f64], right: &[f64]) -> f64 {
     let dot = |l: &[f64], r: &[f64]| l.iter().zip(r).map(|(l, r)| l * r).sum::<f64>();
@@ -25,15 +16,14 @@ fn cosine(left: &[f64], right: &[f64]) -> f64 {
 
 #[test]
 fn model_equals_the_reference_vectors() {
-    let manifest = Manifest::load(&cache().join("models/all-MiniLM-L6-v2")).unwrap();
-    let runtime = OnnxRuntime::load(&cache().join("onnxruntime/libonnxruntime.so.1.31.1")).unwrap();
+    let (manifest, runtime) = installed_model();
     let mut session = Session::open(&runtime, &manifest).unwrap();
     let reference: Value = serde_json::from_str(REFERENCE).unwrap();
     let texts = array(&reference["texts"]);
     assert_eq!(texts.len(), 12);
     for text in texts {
         let (label, vector) = (string(&text["text"]), array(&text["vector"]));
-        let expected: Vec<f64> = vector.iter().map(|value| value.as_f64().unwrap()).collect();
+        let expected: Vec<f64> = vector.iter().map(float).collect();
         let tokens = session.tokens(label).unwrap();
         let found: Vec<f64> = session.run(&tokens).unwrap().into_iter().map(f64::from).collect();
         let cosine = cosine(&found, &expected);
@@ -45,10 +35,8 @@ fn model_equals_the_reference_vectors() {
 async fn missing_model_names_the_setup_command() {
     let cluster = options().start();
     cluster.kill();
-    let mut process = cluster
-        .serve_with(&[("HEARTH__EMBEDDER__KIND", "onnx"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")]);
-    assert!(!process.ended());
-    let log = process.log();
+    let model = [("HEARTH__EMBEDDER__KIND", "onnx"), ("HEARTH__EMBEDDER__MODEL", "/nowhere")];
+    let log = cluster.failed_start(&model);
     assert!(log.contains("/nowhere/manifest.json") && log.contains("make setup"), "{log}");
 }
 
@@ -56,9 +44,8 @@ async fn missing_model_names_the_setup_command() {
 async fn different_model_is_rejected_at_start() {
     let cluster = options().start();
     cluster.kill();
-    let mut process = cluster.serve_with(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
-    assert!(!process.ended());
-    assert!(process.log().contains("set embedder.model back"), "{}", process.log());
+    let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
+    assert!(log.contains("set embedder.model back"), "{log}");
 }
 
 #[tokio::test]
@@ -67,16 +54,11 @@ async fn demo_queries_find_their_memories_first() {
     let samples: Vec<Value> =
         SAMPLES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for nodes in samples.chunks(50) {
-        let request =
-            cluster.request(Method::POST, "/agent/nodes/batch").json(&json!({"nodes": nodes}));
-        request.send().await.ok();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     let queries: Value = serde_json::from_str(QUERIES).unwrap();
     for query in array(&queries) {
-        let mut body = json!({"query": query["query"], "limit": 3});
-        if !query["namespace"].is_null() {
-            body["namespace"] = query["namespace"].clone();
-        }
+        let body = json!({"query": query["query"], "limit": 3, "namespace": query["namespace"]});
         let found = cluster.post("/agent/search", &body).await;
         let (label, expected) = (found[0]["label"].as_str(), string(&query["expect"]));
         assert!(label.is_some_and(|label| label.contains(expected)), "{query} found {found}");

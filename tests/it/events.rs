@@ -1,11 +1,7 @@
 //! The event stream lists all events in the same order on every node. It resumes after any event,
 //! or rejects the request.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{Stream, converged, id, string};
-
-use crate::options;
+use super::*;
 
 #[tokio::test]
 async fn events_are_streamed_in_order_on_every_node() {
@@ -22,8 +18,7 @@ async fn events_are_streamed_in_order_on_every_node() {
     cluster.patch(&path, &json!({"is_pinned": true})).await;
     let edge = json!({"source_id": fox["id"], "target_id": sea["id"], "relation": "near"});
     cluster.post("/agent/graph/relate", &edge).await;
-    let feedback = json!({"node_id": sea["id"], "signal": "wrong"});
-    cluster.post("/feedback", &feedback).await;
+    cluster.post("/feedback", &json!({"node_id": sea["id"], "signal": "wrong"})).await;
     cluster.delete(&path).await;
     let expected = ["created", "fired", "created", "updated", "related", "feedback", "deleted"];
     let mut first = Vec::new();
@@ -36,16 +31,14 @@ async fn events_are_streamed_in_order_on_every_node() {
         assert_eq!(kinds, expected);
         let ids: Vec<_> = events.iter().map(|event| event.id.clone()).collect();
         if at == 0 {
-            first = ids;
-        } else {
-            assert_eq!(ids, first, "ids are equal on all nodes");
+            first.clone_from(&ids);
         }
+        assert_eq!(ids, first, "ids are equal on all nodes");
         let created = &events[0].data;
-        assert_eq!(
-            (&created["node_id"], &created["namespace"], &created["actor"]),
-            (&fox["id"], &json!("zoo"), &json!("admin"))
-        );
-        assert_eq!(created["id"], events[0].id.as_str());
+        let expected = json!({
+            "id": events[0].id, "node_id": fox["id"], "namespace": "zoo", "actor": "admin",
+        });
+        assert_fields(created, expected);
         assert_eq!(events[1].data["metadata"]["trigger_action"], "notify");
         assert_eq!(events[3].data["metadata"]["fields"], json!(["is_pinned"]));
         assert_eq!(events[4].data["metadata"]["other_id"], sea["id"]);
@@ -84,11 +77,7 @@ async fn invalid_stream_requests_are_rejected() {
     };
     for last in ["x", "1.2.3", &format!("{ready}.4"), &ready.replace('.', ":")] {
         let (status, body) = rejection("", Some(last)).await;
-        assert_eq!(
-            (status, &body["field"]),
-            (StatusCode::BAD_REQUEST, &json!("Last-Event-ID")),
-            "{last}"
-        );
+        assert_eq!((status.as_u16(), &body["field"]), (400, &json!("Last-Event-ID")), "{last}");
     }
     let (status, body) = rejection("", Some(&format!("{}.0.1.1", "0".repeat(32)))).await;
     assert_eq!((status, &body["error"]), (StatusCode::CONFLICT, &json!("other_cluster")));
@@ -146,8 +135,7 @@ async fn streams_obey_access_rules_and_key_deletion() {
     cluster.create(&json!({"label": "third", "namespace": "open"})).await;
     let text = until(&mut response, "third").await;
     assert!(!text.contains("second"), "{text}");
-    let path = format!("/keys/{}", id(&key));
-    cluster.delete(&path).await;
+    cluster.delete(&format!("/keys/{}", id(&key))).await;
     // The stream ends without another event.
     while let Some(chunk) = response.chunk().await.unwrap() {
         let text = String::from_utf8_lossy(&chunk).into_owned();

@@ -5,41 +5,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{
-    Cluster, Processes, Writers, assert_equal_states, converged, eventually, random_after, setting,
-    stored, string,
-};
-
-use crate::options;
+use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leader_crashes_under_load_lose_and_repeat_nothing() {
     let cluster = Arc::new(options().nodes(3).start());
-    let mut processes = Processes::of(&cluster);
     let writers = Writers::start(&cluster, 6);
     let mut random = setting("HEARTH_SEED", 1);
     for kill in 0..setting("HEARTH_KILLS", 3) {
         random = random_after(random);
         writers.acknowledge(50 + (random >> 33) % 200).await;
-        let leader = cluster.leader().await;
-        processes.kill(leader);
+        let [leader] = cluster.leader_first().await;
+        leader.kill();
         let killed = Instant::now();
         writers.acknowledge(20).await;
-        println!("kill {kill}: node {}, writing again after {:?}", leader + 1, killed.elapsed());
-        processes.restart(leader).await;
+        println!("kill {kill}: node {}, writing again after {:?}", leader.id(), killed.elapsed());
+        leader.restart().await;
     }
     writers.acknowledge(50).await;
     let acknowledged = writers.stop().await;
     converged(&cluster).await;
     for node in cluster.nodes() {
-        let found = stored(node).await;
-        for (label, id) in &acknowledged {
-            let ids = found.get(label);
-            assert_eq!(ids, Some(&vec![id.clone()]), "{label} at node {}", node.id());
-        }
-        assert!(found.values().all(|ids| ids.len() == 1), "a memory is stored twice");
+        assert_stored_once(node, &acknowledged, 6).await;
     }
     assert_equal_states(&cluster).await;
 }
@@ -115,17 +102,16 @@ async fn restarted_leader_returns_no_old_value() {
     // Long enough for a restart: the old leader is back before the next election.
     let slow = options().nodes(3).env("HEARTH__RAFT__ELECTION_MIN_MS", "4000");
     let cluster = Arc::new(slow.env("HEARTH__RAFT__ELECTION_MAX_MS", "5000").start());
-    let mut processes = Processes::of(&cluster);
     let counter = Counter::start(&cluster).await;
     let tasks =
         [tokio::spawn(Arc::clone(&counter).write()), tokio::spawn(Arc::clone(&counter).read())];
     for _ in 0..setting("HEARTH_KILLS", 2) {
         counter.advance().await;
-        let leader = cluster.leader().await;
-        processes.kill(leader);
+        let [leader] = cluster.leader_first().await;
+        leader.kill();
         let killed = Instant::now();
-        processes.start(leader);
-        cluster.at(leader).up().await;
+        leader.start();
+        leader.up().await;
         assert!(killed.elapsed() < Duration::from_secs(4), "back within the election timeout");
     }
     counter.advance().await;
@@ -139,8 +125,7 @@ async fn restarted_leader_returns_no_old_value() {
 async fn resumed_leader_returns_no_old_value() {
     let cluster = Arc::new(options().nodes(3).start());
     let counter = Counter::start(&cluster).await;
-    let leader = cluster.leader().await;
-    let (paused, survivor) = (cluster.at(leader), cluster.at((leader + 1) % 3));
+    let [paused, survivor] = cluster.leader_first().await;
     paused.pause();
     let started = Instant::now();
     // The other nodes accept writes. Then the paused node receives reads in its sockets.

@@ -1,23 +1,10 @@
 //! Feedback changes heat and stability as documented, and `wrong` flags the memory.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::Cluster;
-
-use crate::options;
+use super::*;
 
 async fn stored(cluster: &Cluster, heat: f64) -> String {
     let memory = json!({"label": "x", "initial_heat": heat, "decay_class": "permanent"});
     cluster.store(&memory).await
-}
-
-async fn give(cluster: &Cluster, id: &str, signal: &str) -> Value {
-    let request = cluster.request(Method::POST, "/feedback");
-    request.json(&json!({"node_id": id, "signal": signal})).send().await.ok()
-}
-
-fn near(value: &Value, expected: f64) {
-    assert!((value.as_f64().unwrap() - expected).abs() < 1e-5, "{value} is not {expected}");
 }
 
 #[tokio::test]
@@ -30,15 +17,16 @@ async fn each_signal_changes_heat_and_stability() {
         ("wrong", 0.5, 1.0),
     ] {
         let id = stored(&cluster, 0.5).await;
-        let given = give(&cluster, &id, signal).await;
-        assert_eq!((&given["ok"], &given["node_id"]), (&json!(true), &json!(id)));
-        near(&given["heat_before"], 0.5);
-        near(&given["heat_after"], heat);
-        near(&given["stability_before"], 1.0);
-        near(&given["stability_after"], stability);
+        let given = json!({"node_id": id, "signal": signal});
+        let given = cluster.post("/feedback", &given).await;
+        assert_fields(&given, json!({"ok": true, "node_id": id}));
+        assert_near(&given["heat_before"], 0.5);
+        assert_near(&given["heat_after"], heat);
+        assert_near(&given["stability_before"], 1.0);
+        assert_near(&given["stability_after"], stability);
         let found = cluster.get(&format!("/agent/nodes/{id}")).await;
-        near(&found["heat"], heat);
-        near(&found["stability"], stability);
+        assert_near(&found["heat"], heat);
+        assert_near(&found["stability"], stability);
         assert_eq!(found["flagged_for_review"], signal == "wrong");
         assert!(found["updated_at"].as_str() > found["created_at"].as_str());
     }
@@ -56,11 +44,10 @@ async fn invalid_feedback_is_rejected_by_field() {
         (json!({"node_id": id}), "signal"),
         (json!({"node_id": id, "signal": "boring"}), "signal"),
     ] {
-        let rejected = cluster.request(Method::POST, "/feedback").json(&body).send().await;
-        rejected.assert_invalid(field);
+        cluster.assert_rejected("/feedback", &body, field).await;
     }
     let absent = json!({"node_id": "01936d5e-0000-7000-8000-000000000000", "signal": "wrong"});
-    let missing = cluster.request(Method::POST, "/feedback").json(&absent).send().await;
+    let missing = cluster.send(Method::POST, "/feedback", &absent).await;
     assert_eq!(missing.status, StatusCode::NOT_FOUND);
     let in_path = format!("/agent/nodes/{id}/feedback");
     cluster.post(&in_path, &json!({"signal": "relevant"})).await;

@@ -1,12 +1,9 @@
 //! Concurrent writes share syncs of the log. A write is acknowledged only after its sync.
+#![cfg(feature = "failpoints")]
 
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::Cluster;
-
-use crate::options;
+use super::*;
 
 /// Creates memories with `clients` clients; returns their number and the seconds.
 async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64) {
@@ -15,9 +12,7 @@ async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64
         let mut count = 0;
         while started.elapsed() < time {
             let label = format!("client {client} number {count}");
-            let request =
-                cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": label}));
-            request.send().await.ok();
+            cluster.create(&json!({"label": label})).await;
             count += 1;
         }
         count
@@ -26,7 +21,6 @@ async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64
     (counts.into_iter().sum(), started.elapsed().as_secs_f64())
 }
 
-#[cfg(feature = "failpoints")]
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_clients_share_syncs() {
     let cluster = options().env("FAILPOINTS", "log-sync=sleep(5)").start();
@@ -44,7 +38,6 @@ async fn concurrent_clients_share_syncs() {
     assert!(rate >= 8.0 * alone, "sharing raises throughput: {rate}/s against {alone}/s");
 }
 
-#[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn write_is_acknowledged_after_its_sync() {
     let cluster = options().env("FAILPOINTS", "log-sync=sleep(300)").start();
@@ -59,7 +52,6 @@ async fn write_is_acknowledged_after_its_sync() {
     }
 }
 
-#[cfg(feature = "failpoints")]
 #[tokio::test]
 async fn failed_sync_stops_the_node() {
     let cluster = options().start();

@@ -1,30 +1,20 @@
 //! A write that is repeated under the same `Idempotency-Key` is done once.
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{array, id};
-
-use crate::options;
+use super::*;
 
 #[tokio::test]
 async fn repeated_create_returns_the_first_memory() {
     let cluster = options().start();
     let create = |label: &str| {
-        cluster
-            .request(Method::POST, "/agent/nodes")
-            .header("Idempotency-Key", "one")
-            .json(&json!({"label": label}))
-            .send()
+        let request = cluster.request(Method::POST, "/agent/nodes");
+        request.header("Idempotency-Key", "one").json(&json!({"label": label})).send()
     };
     let first = create("once").await;
     let second = create("once").await;
-    assert_eq!((first.status, second.status), (reqwest::StatusCode::CREATED, first.status));
+    assert_eq!((first.status, second.status), (StatusCode::CREATED, first.status));
     assert_eq!(first.body["id"], second.body["id"]);
-    let other = create("another").await;
-    assert_eq!(other.status, 422);
-    assert_eq!(other.body["error"], "idempotency_key_reused");
-    let path = format!("/agent/nodes/{}", id(&first.body));
-    cluster.delete(&path).await;
+    create("another").await.assert_error(422, "idempotency_key_reused");
+    cluster.delete(&format!("/agent/nodes/{}", id(&first.body))).await;
     let after = create("once").await;
     assert_eq!(after.body, json!({"id": first.body["id"], "deleted": true}));
     assert_eq!(cluster.get("/agent/nodes").await["total"], 0);
@@ -42,15 +32,13 @@ async fn repeated_trigger_is_created_once() {
     let stored = cluster.create(&json!({"label": "x"})).await;
     assert_eq!(array(&stored["trigger_notifications"]).len(), 1);
     cluster.kill();
-    let _process = cluster.serve();
-    cluster.ready().await;
+    cluster.restart().await;
     let second = make("greets").await;
     assert_eq!((second.status, &second.body["id"]), (first.status, &first.body["id"]));
     assert_eq!(second.body["fire_count"], 1, "its current state");
     let stored = cluster.create(&json!({"label": "y"})).await;
     assert_eq!(array(&stored["trigger_notifications"]).len(), 1);
-    let other = make("another").await;
-    other.assert_error(422, "idempotency_key_reused");
+    make("another").await.assert_error(422, "idempotency_key_reused");
     // A key identifies one request across all operations.
     let memory = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", "one");
     assert_eq!(memory.json(&json!({"label": "z"})).send().await.status, 422);
@@ -71,8 +59,7 @@ async fn repeated_writes_survive_a_restart() {
     };
     let first = patch().await.ok();
     cluster.kill();
-    let _process = cluster.serve();
-    cluster.ready().await;
+    cluster.restart().await;
     let second = patch().await.ok();
     assert_eq!(first["updated_at"], second["updated_at"], "the second update has no effect");
     let delete = || cluster.request(Method::DELETE, &path).header("Idempotency-Key", "gone").send();

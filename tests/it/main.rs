@@ -34,8 +34,10 @@ mod tidy;
 mod triggers;
 mod webhooks;
 
-use tests::Options;
+use tests::*;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_hearth-under-test");
 
 fn options() -> Options {
-    Options::new(env!("CARGO_BIN_EXE_hearth-under-test"))
+    Options::new(BINARY)
 }

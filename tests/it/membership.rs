@@ -2,18 +2,12 @@
 //! owner.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
 use std::process::Command;
 
-use reqwest::{Method, StatusCode};
-use serde_json::json;
-use tests::{Cluster, Process, array, eventually};
-
-use crate::options;
+use super::*;
 
 /// A node that `hearth dev` did not start.
 struct NewNode {
-    binary: PathBuf,
     folder: tempfile::TempDir,
     config: String,
     address: String,
@@ -35,21 +29,15 @@ impl NewNode {
         let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
         let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
         let mut unused = addresses.iter();
-        let line = |line: &str| match line.split(' ').next() {
-            Some("listen") => format!("listen = \"{}\"", unused.next().unwrap()),
-            Some("id") => "id = 4".into(),
-            Some("data") => format!("data = \"{}\"", folder.path().join("data").display()),
-            _ => line.to_owned(),
-        };
-        let config = text.lines().map(line).collect::<Vec<_>>().join("\n");
+        let data = folder.path().join("data");
+        let config = with_settings(&text, |name| match name {
+            "listen" => Some(format!("\"{}\"", unused.next().unwrap())),
+            "id" => Some("4".into()),
+            "data" => Some(format!("{data:?}")),
+            _ => None,
+        });
         let [_, ops, address] = addresses;
-        Self {
-            binary: env!("CARGO_BIN_EXE_hearth-under-test").into(),
-            folder,
-            config,
-            address,
-            ops,
-        }
+        Self { folder, config, address, ops }
     }
 
     /// Starts it as node 4.
@@ -59,31 +47,37 @@ impl NewNode {
 
     /// Starts it to bootstrap a cluster of these members.
     fn bootstrap(&self, id: u64, members: &str) -> Process {
-        let line = |line: &str| match line.split(' ').next() {
-            Some("id") => format!("id = {id}"),
-            Some("members") => format!("members = \"{members}\""),
-            _ => line.to_owned(),
-        };
-        let config = self.config.lines().map(line).collect::<Vec<_>>().join("\n");
+        let config = with_settings(&self.config, |name| match name {
+            "id" => Some(id.to_string()),
+            "members" => Some(format!("\"{members}\"")),
+            _ => None,
+        });
         self.start(id, &config, &["--bootstrap"])
     }
 
     fn start(&self, id: u64, toml: &str, arguments: &[&str]) -> Process {
         let config = self.folder.path().join(format!("node-{id}.toml"));
         std::fs::write(&config, toml).unwrap();
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new(BINARY);
         command.args(["serve", "--config"]).arg(config).args(arguments);
         Process::start(&mut command, self.folder.path().join("log"))
     }
+}
+
+/// A TOML text with new values of the settings that `value` returns.
+fn with_settings(toml: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
+    let line = |line: &str| {
+        let name = line.split(' ').next().unwrap();
+        value(name).map_or_else(|| line.to_owned(), |value| format!("{name} = {value}"))
+    };
+    toml.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
 async fn member_of_one_cluster_joins_no_other() {
     let cluster = options().nodes(3).start();
     let new = NewNode::beside(&cluster);
-    let toml = std::fs::read_to_string(cluster.at(1).data().join("hearth.toml")).unwrap();
-    let peer = toml.split("[peer]").nth(1).unwrap();
-    let second = peer.split('"').nth(1).unwrap();
+    let second = cluster.at(1).peer_address();
     for (id, members, why) in [
         (1, format!("1={}, 2={second}", new.address), "no cluster was bootstrapped"),
         (4, format!("2={second}, 4={}", new.address), "only the member with the lowest id"),
@@ -101,15 +95,14 @@ async fn member_of_one_cluster_joins_no_other() {
     eventually("the new cluster is ready", ready, |ready| *ready).await;
     let add = json!({"id": 4, "address": new.address});
     let added = cluster.at(1).ops_request(Method::POST, "/cluster/members").json(&add).send().await;
-    assert_eq!(added.status, StatusCode::CONFLICT);
-    assert!(added.body.to_string().contains("belongs to another cluster"), "{}", added.body);
+    assert_conflict(&added, "belongs to another cluster");
 }
 
 #[tokio::test]
 async fn absent_node_follows_a_member_added_meanwhile() {
     let cluster = options().nodes(3).start();
-    let leader = cluster.leader().await;
-    let (away, ops) = (cluster.at((leader + 1) % 3), cluster.at(leader).ops());
+    let [leader, away] = cluster.leader_first().await;
+    let ops = leader.ops();
     away.kill();
     let new = NewNode::beside(&cluster);
     let process = new.serve();
@@ -120,32 +113,23 @@ async fn absent_node_follows_a_member_added_meanwhile() {
     assert!(text.contains("Node 4 votes."), "{text}");
     let (succeeded, text) = cluster.run(&["cluster", "--ops", ops, "transfer", "--to", "4"]).await;
     assert!(succeeded, "{text} {}", process.log());
-    let _restarted = away.serve();
-    away.ready().await;
-    let status = away.status().await.unwrap();
-    assert_eq!(status["leader"], 4, "{status}");
+    away.restart().await;
+    assert_fields(&away.status().await.unwrap(), json!({"leader": 4}));
 }
 
 #[tokio::test]
 async fn wiped_disk_must_return_under_a_new_id() {
     let cluster = options().nodes(3).start();
     cluster.create(&json!({"label": "kept by the others"})).await;
-    let wiped = cluster.at((cluster.leader().await + 1) % 3);
+    let [leader, wiped] = cluster.leader_first().await;
     wiped.kill();
-    for entry in std::fs::read_dir(wiped.data()).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            std::fs::remove_dir_all(path).unwrap();
-        } else if path.extension().is_none_or(|extension| extension != "toml")
-            || path.ends_with("identity.toml")
-        {
-            std::fs::remove_file(path).unwrap();
-        }
-    }
-    let mut process = wiped.serve();
-    assert!(!process.ended(), "it must not run under its old id");
-    assert!(process.log().contains("with a new id"), "{}", process.log());
-    let leader = cluster.at(cluster.leader().await);
+    let config = wiped.data().join("hearth.toml");
+    let text = std::fs::read(&config).unwrap();
+    std::fs::remove_dir_all(wiped.data()).unwrap();
+    std::fs::create_dir(wiped.data()).unwrap();
+    std::fs::write(config, text).unwrap();
+    let log = wiped.failed_start(&[]);
+    assert!(log.contains("with a new id"), "{log}");
     leader.create(&json!({"label": "the others continue"})).await;
 }
 
@@ -170,7 +154,10 @@ async fn node_joins_votes_leaves_and_retires_its_id() {
     assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 4));
     request(Method::DELETE, "/cluster/members/4").send().await.ok();
     assert_eq!(role().await, None);
-    let again = add().await;
-    assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
-    assert!(again.body.to_string().contains("id 4 was used before"), "{}", again.body);
+    assert_conflict(&add().await, "id 4 was used before");
+}
+
+fn assert_conflict(response: &Response, reason: &str) {
+    assert_eq!(response.status, StatusCode::CONFLICT, "{response:?}");
+    assert!(response.body.to_string().contains(reason), "{response:?}");
 }

@@ -1,10 +1,6 @@
 //! The memory endpoints have the shapes and tolerances that published clients rely on.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Cluster, array, id, string};
-
-use crate::options;
+use super::*;
 
 async fn list(cluster: &Cluster, query: &str) -> Value {
     cluster.get(&format!("/agent/nodes{query}")).await
@@ -17,50 +13,34 @@ fn labels(page: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn created_memory_has_all_fields_and_defaults() {
     let cluster = options().start();
-    let response =
-        cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": "plain"})).send().await;
+    let response = cluster.send(Method::POST, "/agent/nodes", &json!({"label": "plain"})).await;
     assert_eq!(response.status, 201);
     assert_eq!(response.headers["x-hearth-node"], "1");
     assert!(response.number("x-hearth-index") > 0);
-    let memory = response.body;
-    for (field, value) in [
-        ("label", json!("plain")),
-        ("pointer_summary", json!("plain")),
-        ("memory_type", json!("episodic")),
-        ("namespace", json!("default")),
-        ("current_heat", json!(1.0)),
-        ("heat", json!(1.0)),
-        ("base_utility", json!(0.0)),
-        ("stability", json!(1.0)),
-        ("is_pinned", json!(false)),
-        ("is_locked", json!(false)),
-        ("decay_class", json!("normal")),
-        ("min_heat", json!(0.0)),
-        ("modality", json!("text")),
-        ("key_points", json!([])),
-        ("recall_count", json!(0)),
-        ("last_recalled_at", json!(null)),
-        ("tier", json!("hot")),
-    ] {
-        assert_eq!(memory[field], value, "{field}");
-    }
-    assert!(string(&memory["created_at"]).ends_with('Z'));
+    let expected = json!({
+        "label": "plain", "pointer_summary": "plain", "memory_type": "episodic",
+        "namespace": "default", "current_heat": 1.0, "heat": 1.0, "base_utility": 0.0,
+        "stability": 1.0, "is_pinned": false, "is_locked": false, "decay_class": "normal",
+        "min_heat": 0.0, "modality": "text", "key_points": [], "recall_count": 0,
+        "last_recalled_at": null, "tier": "hot",
+    });
+    assert_fields(&response.body, expected);
+    assert!(string(&response.body["created_at"]).ends_with('Z'));
 }
 
 #[tokio::test]
 async fn aliases_and_tolerances_of_published_clients_work() {
     let cluster = options().start();
-    let memory = cluster
-        .create(&json!({
-            "label": "short", "pointer_summary": "the full text", "heat": 0.8,
-            "memory_type": "synthesis", "decay_class": "slow", "train_on_this": true,
-            "metadata": {"any": "thing"}, "min_heat": null,
-        }))
-        .await;
-    assert_eq!(memory["label"], "the full text");
-    assert_eq!(memory["current_heat"], 0.8);
-    assert_eq!(memory["memory_type"], "semantic");
-    assert_eq!(memory["decay_class"], "persistent");
+    let memory = json!({
+        "label": "short", "pointer_summary": "the full text", "heat": 0.8,
+        "memory_type": "synthesis", "decay_class": "slow", "train_on_this": true,
+        "metadata": {"any": "thing"}, "min_heat": null,
+    });
+    let expected = json!({
+        "label": "the full text", "current_heat": 0.8, "memory_type": "semantic",
+        "decay_class": "persistent",
+    });
+    assert_fields(&cluster.create(&memory).await, expected);
     let both = cluster.create(&json!({"label": "x", "heat": 0.2, "initial_heat": 0.6})).await;
     assert_eq!(both["heat"], 0.6, "initial_heat wins");
     let create = cluster.request(Method::POST, "/agent/nodes").header("X-Namespace", "from-header");
@@ -78,22 +58,13 @@ async fn update_changes_only_the_named_fields() {
     let cluster = options().start();
     let before = cluster.create(&json!({"label": "before", "key_points": ["kept"]})).await;
     let path = format!("/agent/nodes/{}", id(&before));
-    let after = cluster
-        .patch(
-            &path,
-            &json!({
-                "label": "after", "memory_type": "fact", "is_pinned": true, "is_locked": true,
-                "namespace": "moved", "current_heat": 0.25,
-            }),
-        )
-        .await;
-    assert_eq!(after["label"], "after");
-    assert_eq!(after["memory_type"], "fact");
-    assert_eq!(after["namespace"], "moved");
-    assert_eq!(after["current_heat"], 0.25);
-    assert_eq!((&after["is_pinned"], &after["is_locked"]), (&json!(true), &json!(true)));
-    assert_eq!(after["key_points"], json!(["kept"]));
-    assert_eq!(after["created_at"], before["created_at"]);
+    let changes = json!({
+        "label": "after", "memory_type": "fact", "is_pinned": true, "is_locked": true,
+        "namespace": "moved", "current_heat": 0.25,
+    });
+    let after = cluster.patch(&path, &changes).await;
+    assert_fields(&after, changes);
+    assert_fields(&after, json!({"key_points": ["kept"], "created_at": before["created_at"]}));
     assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
     assert_eq!(cluster.get(&path).await, after, "the response equals the stored memory");
     let found = list(&cluster, "?search=after").await;
@@ -121,18 +92,14 @@ async fn lists_filter_sort_and_page() {
     for at in 0..25 {
         let namespace = if at % 2 == 0 { "even" } else { "odd" };
         let kind = ["episodic", "semantic", "fact"][at % 3];
-        cluster
-            .create(&json!({
-                "label": format!("memory number{at} shared"), "namespace": namespace,
-                "memory_type": kind, "initial_heat": at as f64 / 100.0, "is_pinned": true,
-            }))
-            .await;
+        let memory = json!({
+            "label": format!("memory number{at} shared"), "namespace": namespace,
+            "memory_type": kind, "initial_heat": at as f64 / 100.0, "is_pinned": true,
+        });
+        cluster.create(&memory).await;
     }
     let page = list(&cluster, "?page=2&page_size=10").await;
-    assert_eq!(
-        (&page["total"], &page["page"], &page["page_size"]),
-        (&json!(25), &json!(2), &json!(10))
-    );
+    assert_fields(&page, json!({"total": 25, "page": 2, "page_size": 10}));
     assert_eq!(labels(&page)[0], "memory number14 shared", "heat descending by default");
     assert_eq!(labels(&list(&cluster, "?page=3&page_size=10").await).len(), 5);
     assert_eq!(labels(&list(&cluster, "?page=9&page_size=10").await).len(), 0);
@@ -160,12 +127,8 @@ async fn batch_is_created_whole_or_not_at_all() {
     let response = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     let results = array(&response["results"]);
     assert_eq!(results.len(), 50);
-    assert_eq!(
-        (&results[7]["status"], &results[7]["label"]),
-        (&json!("created"), &json!("item 7"))
-    );
+    assert_fields(&results[7], json!({"status": "created", "label": "item 7"}));
     let bad = json!({"nodes": [{"label": "good"}, {"label": "bad", "heat": 2}]});
-    let rejected = cluster.request(Method::POST, "/agent/nodes/batch").json(&bad).send().await;
-    rejected.assert_invalid("nodes[1].heat");
+    cluster.assert_rejected("/agent/nodes/batch", &bad, "nodes[1].heat").await;
     assert_eq!(list(&cluster, "").await["total"], 50);
 }

@@ -3,11 +3,7 @@
 
 use std::process::Command;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Cluster, Document, id, installed};
-
-use crate::options;
+use super::*;
 
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
 
@@ -15,9 +11,7 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.jso
 async fn committed_document_equals_the_served_one() {
     let cluster = options().start();
     let served = cluster.bare_request(Method::GET, "/api/v1/openapi.json").send().await.ok();
-    let committed: Value =
-        serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
-    assert!(served == committed, "run: hearth openapi > docs/openapi.json");
+    assert!(served == Document::committed().0, "run: hearth openapi > docs/openapi.json");
     assert_eq!(served["openapi"], "3.1.0");
 }
 
@@ -37,10 +31,8 @@ async fn reference_page_loads_only_from_the_node() {
     }
     let initializer = text("swagger-initializer.js").await;
     assert!(initializer.contains("/api/v1/openapi.json"));
-    assert!(
-        initializer.contains(r#""validatorUrl": "none""#),
-        "it contacts no other server: {initializer}"
-    );
+    let is_local = initializer.contains(r#""validatorUrl": "none""#);
+    assert!(is_local, "it contacts no other server: {initializer}");
 }
 
 #[test]
@@ -69,8 +61,15 @@ async fn responses_match_the_document_for_any_request() {
     let memories = related_memories(&cluster).await;
     config += &format!("\n[dictionaries]\nmemories.values = {memories:?}\n");
     config += "relations.values = [\"related_to\"]\n";
-    config += &format!("rules.values = {:?}\n", rules(&cluster).await);
-    config += &format!("triggers.values = {:?}\n", triggers(&cluster).await);
+    let rules = (0..8).map(|number| {
+        json!({ "agent_id": "*", "namespace": format!("namespace-{number}"), "policy": "deny" })
+    });
+    let rules = created(&cluster, "/namespaces/acl", rules).await;
+    config += &format!("rules.values = {rules:?}\n");
+    let actions = ["notify", "boost", "pin", "tag", "deprecate"].into_iter();
+    let triggers = actions.map(|action| json!({ "event": "on_decay", "action": action }));
+    let triggers = created(&cluster, "/triggers", triggers).await;
+    config += &format!("triggers.values = {triggers:?}\n");
     let file = cluster.folder().join("schemathesis.toml");
     std::fs::write(&file, config).unwrap();
     let ran = Command::new(installed("schemathesis"))
@@ -85,23 +84,17 @@ async fn responses_match_the_document_for_any_request() {
         .unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{out}{err}");
-    let document: Value =
-        serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
-    let paths = document["paths"].as_object().unwrap().values();
-    let operations: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
     // The event stream has no end and is excluded.
-    assert!(out.contains(&format!("Tested: {}\n", operations - 1)), "not all were tested: {out}");
+    let tested = format!("Tested: {}\n", Document::committed().operations().count() - 1);
+    assert!(out.contains(&tested), "not all were tested: {out}");
 }
 
 /// Locked memories, all related to each other.
 async fn related_memories(cluster: &Cluster) -> Vec<String> {
     let mut ids: Vec<String> = Vec::new();
     for number in 0..8 {
-        let body = json!({ "label": format!("a memory, number {number}") });
-        let memory = cluster.post("/agent/nodes", &body).await;
-        let id = id(&memory).to_owned();
-        let lock = cluster.request(Method::PATCH, &format!("/agent/nodes/{id}"));
-        lock.json(&json!({ "is_locked": true })).send().await.ok();
+        let id = cluster.store(&json!({ "label": format!("a memory, number {number}") })).await;
+        cluster.patch(&format!("/agent/nodes/{id}"), &json!({ "is_locked": true })).await;
         for other in &ids {
             let edge = json!({ "source_id": other, "target_id": id });
             cluster.post("/agent/graph/relate", &edge).await;
@@ -111,22 +104,15 @@ async fn related_memories(cluster: &Cluster) -> Vec<String> {
     ids
 }
 
-async fn rules(cluster: &Cluster) -> Vec<String> {
+/// Creates an object of each body, and returns their ids.
+async fn created(
+    cluster: &Cluster,
+    path: &str,
+    bodies: impl Iterator<Item = Value>,
+) -> Vec<String> {
     let mut ids = Vec::new();
-    for number in 0..8 {
-        let rule = json!({ "agent_id": "*", "namespace": format!("namespace-{number}"), "policy": "deny" });
-        let rule = cluster.post("/namespaces/acl", &rule).await;
-        ids.push(id(&rule).to_owned());
-    }
-    ids
-}
-
-async fn triggers(cluster: &Cluster) -> Vec<String> {
-    let mut ids = Vec::new();
-    for action in ["notify", "boost", "pin", "tag", "deprecate"] {
-        let trigger = json!({ "event": "on_decay", "action": action });
-        let trigger = cluster.post("/triggers", &trigger).await;
-        ids.push(id(&trigger).to_owned());
+    for body in bodies {
+        ids.push(id(&cluster.post(path, &body).await).to_owned());
     }
     ids
 }

@@ -5,16 +5,13 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use tempfile::TempDir;
-use tests::{Cluster, Process, assert_equal_states, converged, eventually};
 
-use crate::options;
+use super::*;
 
 /// A cluster whose nodes read from files which other nodes are unreachable.
 struct Network {
     cluster: Cluster,
-    _processes: Vec<Process>,
     folder: TempDir,
 }
 
@@ -24,14 +21,12 @@ impl Network {
         converged(&cluster).await;
         let folder = tempfile::tempdir().unwrap();
         // One after another, so that a majority runs all the time.
-        let mut processes = Vec::new();
         for (at, node) in cluster.nodes().enumerate() {
             node.kill();
             let point = format!("peer-cut=return({})", file(&folder, at).display());
-            processes.push(node.serve_with(&[("FAILPOINTS", &point)]));
-            node.ready().await;
+            node.restart_with(&[("FAILPOINTS", &point)]).await;
         }
-        Self { cluster, _processes: processes, folder }
+        Self { cluster, folder }
     }
 
     /// Partitions all pairs of nodes that `pass` rejects.

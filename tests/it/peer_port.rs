@@ -4,11 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Certificate, Client, Identity, Response, StatusCode};
-use serde_json::json;
-use tests::{Cluster, converged};
+use reqwest::{Certificate, Client, Identity, Response};
 
-use crate::options;
+use super::*;
 
 fn read(folder: &Path, name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
@@ -18,21 +16,17 @@ fn read(folder: &Path, name: &str) -> Vec<u8> {
 fn client(cluster: &Cluster, certificate: Option<&Path>) -> Client {
     let authority = Certificate::from_pem(&read(cluster.folder(), "ca.pem")).unwrap();
     let builder = Client::builder().tls_certs_only([authority]).no_proxy();
-    let builder = match certificate {
-        Some(folder) => {
-            let pem = [read(folder, "node-1.pem"), read(folder, "node-1.key")].concat();
-            builder.identity(Identity::from_pem(&pem).unwrap())
-        }
-        None => builder,
-    };
-    builder.timeout(Duration::from_secs(10)).build().unwrap()
+    let mut builder = builder.timeout(Duration::from_secs(10));
+    if let Some(folder) = certificate {
+        let pem = [read(folder, "node-1.pem"), read(folder, "node-1.key")].concat();
+        builder = builder.identity(Identity::from_pem(&pem).unwrap());
+    }
+    builder.build().unwrap()
 }
 
 /// URL of a channel of the second node's peer listener.
 fn url(cluster: &Cluster, channel: &str) -> String {
-    let toml = std::fs::read_to_string(cluster.at(1).data().join("hearth.toml")).unwrap();
-    let peer = toml.split("[peer]").nth(1).unwrap();
-    format!("https://{}/peer/{channel}", peer.split('"').nth(1).unwrap())
+    format!("https://{}/peer/{channel}", cluster.at(1).peer_address())
 }
 
 /// A request as a peer sends it (see `raft/src/network/message.rs`): format, group, cluster, id
@@ -43,17 +37,10 @@ fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     const TERM: u8 = 200;
     const FORMAT: u8 = 1;
     const GROUP: u8 = 0;
-    let mut bytes = vec![FORMAT, GROUP];
-    match cluster {
-        Some(cluster) => bytes.extend([&[1][..], &cluster].concat()),
-        None => bytes.push(0),
-    }
-    bytes.push(1);
-    bytes.extend(incarnation);
-    bytes.extend([1, to, 0, 0, 0, 0, VOTE]);
+    let cluster = cluster.map_or(vec![0], |cluster| [&[1][..], &cluster].concat());
     // The term, for itself, not granted yet; an empty log; no transfer.
-    bytes.extend([TERM, 1, 0, 0, 0]);
-    bytes
+    let call = [VOTE, TERM, 1, 0, 0, 0];
+    [&[FORMAT, GROUP][..], &cluster, &[1], &incarnation, &[1, to, 0, 0, 0, 0], &call].concat()
 }
 
 /// How often the second node has logged `text`.
@@ -82,11 +69,8 @@ async fn handshake_rejects_foreign_certificates() {
         let sent = client(&cluster, certificate).post(url(&cluster, "raft")).body("x").send().await;
         assert!(sent.is_err(), "a foreign client got a response: {sent:?}");
     }
-    assert_eq!(
-        logged(&cluster, "handshake with another node failed"),
-        2,
-        "each reason is logged once"
-    );
+    let failures = logged(&cluster, "handshake with another node failed");
+    assert_eq!(failures, 2, "each reason is logged once");
     let own = client(&cluster, Some(cluster.folder())).post(url(&cluster, "raft")).body("x");
     assert_eq!(own.send().await.unwrap().status(), StatusCode::BAD_REQUEST);
 }

@@ -1,11 +1,7 @@
 //! A search heats and stabilises the memories that it returns, at most once per interval. Their
 //! neighbours get a share. No other read is a recall.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Node, assert_equal_states, converged, eventually, string};
-
-use crate::options;
+use super::*;
 
 async fn get(node: &Node, id: &str) -> Value {
     node.get(&format!("/agent/nodes/{id}")).await
@@ -32,14 +28,14 @@ async fn search_heats_its_results_and_their_neighbours() {
     let edge = json!({"source_id": ids[0], "target_id": ids[1], "relation": "near"});
     cluster.post("/agent/graph/relate", &edge).await;
     converged(&cluster).await;
-    let node = cluster.at((cluster.leader().await + 1) % 3);
+    let [_, node] = cluster.leader_first().await;
     search(node, "red fox").await;
     let found = recalled(node, &ids[0], 1).await;
-    assert!((found["heat"].as_f64().unwrap() - 0.55).abs() < 1e-5, "{found}");
+    assert_near(&found["heat"], 0.55);
     assert!(string(&found["last_recalled_at"]).ends_with('Z'));
     assert_eq!(found["updated_at"], found["created_at"], "a recall is no update");
     let related = get(node, &ids[1]).await;
-    assert!((related["heat"].as_f64().unwrap() - 0.515).abs() < 1e-5, "{related}");
+    assert_near(&related["heat"], 0.515);
     let other = get(node, &ids[2]).await;
     assert_eq!((&related["recall_count"], &other["heat"]), (&json!(0), &json!(0.5)));
     // No other read recalls.
@@ -58,7 +54,7 @@ async fn search_heats_its_results_and_their_neighbours() {
         search(node, "red fox").await;
     }
     let found = recalled(node, &ids[0], 4).await;
-    assert!(found["heat"].as_f64().unwrap() < 0.65, "{found}");
+    assert!(float(&found["heat"]) < 0.65, "{found}");
     converged(&cluster).await;
     assert_equal_states(node).await;
 }
@@ -67,8 +63,7 @@ async fn search_heats_its_results_and_their_neighbours() {
 async fn stopping_node_reports_its_buffered_recalls() {
     let cluster = options().start();
     cluster.kill();
-    let mut process = cluster.serve();
-    cluster.ready().await;
+    cluster.restart().await;
     let id = cluster.store(&json!({"label": "red fox"})).await;
     for _ in 0..2 {
         search(&cluster, "red fox").await;
@@ -77,8 +72,7 @@ async fn stopping_node_reports_its_buffered_recalls() {
     for _ in 0..3 {
         search(&cluster, "red fox").await;
     }
-    assert!(process.stop(), "{}", process.log());
-    let _process = cluster.serve();
-    cluster.ready().await;
+    cluster.shut_down();
+    cluster.restart().await;
     assert_eq!(get(&cluster, &id).await["recall_count"], 5);
 }

@@ -1,11 +1,7 @@
 //! Search ranks by the documented formula and explains it. Hot context and hot nodes have their
 //! documented orders.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use tests::{Cluster, array, string};
-
-use crate::options;
+use super::*;
 
 async fn search(cluster: &Cluster, body: Value) -> Vec<Value> {
     let found = cluster.post("/agent/search", &body).await;
@@ -33,19 +29,19 @@ async fn explained_factors_multiply_to_the_score() {
     assert_eq!(labels(hits), ["the red fox jumps", "a red house", "nothing of the kind"]);
     for hit in hits {
         let explain = &hit["explain"];
-        let number = |name: &str| explain[name].as_f64().unwrap();
+        let number = |name: &str| float(&explain[name]);
         let product = number("base_score")
             * number("keyword_factor")
             * number("temporal_factor")
             * number("namespace_factor");
-        assert!((product - hit["score"].as_f64().unwrap()).abs() < 1e-6, "{hit}");
+        assert!((product - float(&hit["score"])).abs() < 1e-6, "{hit}");
         let base = number("similarity") * number("similarity_weight")
             + number("heat") * number("heat_weight");
         assert!((base - number("base_score")).abs() < 1e-9);
     }
     assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1);
     assert_eq!(hits[1]["explain"]["namespace_boost"], 0.0);
-    assert!((hits[0]["explain"]["keyword_overlap"].as_f64().unwrap() - 10.0).abs() < 1e-9);
+    assert!((float(&hits[0]["explain"]["keyword_overlap"]) - 10.0).abs() < 1e-9);
 }
 
 #[tokio::test]
@@ -53,12 +49,11 @@ async fn searches_filter_and_clamp_their_limits() {
     let cluster = options().start();
     for at in 0..5 {
         let kind = if at < 2 { "fact" } else { "semantic" };
-        cluster
-            .create(&json!({
-                "label": format!("thing {at}"), "memory_type": kind, "heat": 0.1 * f64::from(at),
-                "namespace": if at == 4 { "other" } else { "main" },
-            }))
-            .await;
+        let memory = json!({
+            "label": format!("thing {at}"), "memory_type": kind, "heat": 0.1 * f64::from(at),
+            "namespace": if at == 4 { "other" } else { "main" },
+        });
+        cluster.create(&memory).await;
     }
     let by_heat = search(&cluster, json!({"query": "", "limit": 2})).await;
     assert_eq!(labels(&by_heat), ["thing 4", "thing 3"]);
@@ -78,11 +73,11 @@ async fn time_in_a_query_boosts_matching_memories() {
         hits[0]["explain"].clone()
     };
     let today = explained("the red fox of today").await;
-    assert_eq!((&today["temporal_boost"], &today["temporal_factor"]), (&json!(0.4), &json!(1.4)));
+    assert_fields(&today, json!({"temporal_boost": 0.4, "temporal_factor": 1.4}));
     assert_eq!(today["temporal_window"]["reference"], "today");
-    assert!((today["keyword_overlap"].as_f64().unwrap() - 10.0).abs() < 1e-9, "{today}");
+    assert!((float(&today["keyword_overlap"]) - 10.0).abs() < 1e-9, "{today}");
     let before = explained("red fox, 7 days ago").await;
-    let boost = before["temporal_boost"].as_f64().unwrap();
+    let boost = float(&before["temporal_boost"]);
     // Some six to seven days after that day's end.
     assert!((0.19..0.23).contains(&boost), "{before}");
     assert_eq!(explained("red fox").await["temporal_window"], Value::Null);
@@ -91,19 +86,19 @@ async fn time_in_a_query_boosts_matching_memories() {
 #[tokio::test]
 async fn words_of_unspaced_scripts_are_found() {
     let cluster = options().start();
-    for label in ["東京都に住んでいます", "나는 서울에 살아요", "我喜欢编程和咖啡", "Größe zählt"]
-    {
-        cluster.create(&json!({"label": label})).await;
-    }
-    for (word, label) in [
+    let words = [
         ("京都", "東京都に住んでいます"),
         ("서울", "나는 서울에 살아요"),
         ("咖啡", "我喜欢编程和咖啡"),
         ("größe", "Größe zählt"),
-    ] {
+    ];
+    for (_, label) in words {
+        cluster.create(&json!({"label": label})).await;
+    }
+    for (word, label) in words {
         let query = json!({"query": word, "limit": 1, "explain": true});
         let hits = search(&cluster, query).await;
-        let overlap = hits[0]["explain"]["keyword_overlap"].as_f64().unwrap();
+        let overlap = float(&hits[0]["explain"]["keyword_overlap"]);
         assert_eq!((labels(&hits), overlap > 9.9), (vec![label], true), "{word}");
     }
 }
@@ -115,8 +110,7 @@ async fn hot_context_fits_its_budget_and_is_nonempty() {
         cluster.create(&json!({"label": label, "heat": heat})).await;
     }
     let load = async |budget: u64| {
-        let body = json!({"budget_chars": budget});
-        let hot = cluster.post("/agent/hot-context", &body).await;
+        let hot = cluster.post("/agent/hot-context", &json!({"budget_chars": budget})).await;
         labels(array(&hot)).len()
     };
     assert_eq!((load(1).await, load(4).await, load(9).await), (1, 1, 1));

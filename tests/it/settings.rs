@@ -1,11 +1,7 @@
 //! The configuration of a tenant is shown with its defaults, changed per setting, previewed, and
 //! in force on every node at the index of the change.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{Node, array};
-
-use crate::options;
+use super::*;
 
 async fn config(node: &Node, index: u64) -> Value {
     let request = node.request(Method::GET, "/settings/thermo");
@@ -30,15 +26,12 @@ async fn configuration_shows_defaults_and_merges_changes() {
         "tick": {"mode": "hybrid"},
     });
     let changed = cluster.patch("/settings/thermo", &patch).await;
-    assert_eq!((&changed["ok"], &changed["ignored"]), (&json!(true), &json!(["tick.mode"])));
+    assert_fields(&changed, json!({"ok": true, "ignored": ["tick.mode"]}));
     let after = config(&cluster, 0).await;
-    assert_eq!(after["custom"], true);
-    assert_eq!(after["config"], changed["config"]);
-    assert_eq!(after["config"]["recall"]["heat_weight"], 0.5);
-    assert_eq!(
-        after["config"]["recall"]["similarity_weight"], 0.7,
-        "an omitted setting is unchanged"
-    );
+    assert_fields(&after, json!({"custom": true, "config": changed["config"]}));
+    // An omitted setting is unchanged.
+    let recall = json!({"heat_weight": 0.5, "similarity_weight": 0.7});
+    assert_fields(&after["config"]["recall"], recall);
     assert_eq!(after["config"]["decay_profiles"]["episodic"]["half_life"], 3600);
     assert_eq!(after["config"]["decay_profiles"]["fact"]["reinforce_on_recall"], false);
 
@@ -68,9 +61,7 @@ async fn invalid_settings_are_rejected_without_effect() {
         for (method, path) in
             [(Method::PATCH, "/settings/thermo"), (Method::POST, "/settings/thermo/preview")]
         {
-            let rejected = cluster.request(method, path).json(&patch).send().await;
-            assert_eq!(rejected.status, StatusCode::BAD_REQUEST, "{patch}");
-            assert_eq!(rejected.body["field"], field, "{}", rejected.body);
+            cluster.send(method, path, &patch).await.assert_invalid(field);
         }
     }
     assert_eq!(config(&cluster, 0).await["custom"], false);
@@ -83,7 +74,7 @@ async fn change_applies_on_every_node_at_its_index() {
     cluster.create(&label).await;
     for (node, weight) in cluster.nodes().zip([0.1, 0.2, 0.9]) {
         let patch = json!({"recall": {"heat_weight": weight, "similarity_weight": 0}});
-        let changed = node.request(Method::PATCH, "/settings/thermo").json(&patch).send().await;
+        let changed = node.send(Method::PATCH, "/settings/thermo", &patch).await;
         let index = changed.number("x-hearth-index");
         changed.ok();
         for reader in cluster.nodes() {
@@ -93,8 +84,7 @@ async fn change_applies_on_every_node_at_its_index() {
             let search = search.header("X-Hearth-Min-Index", &index.to_string());
             let hits = search.json(&json!({"query": "", "explain": true})).send().await.ok();
             assert_eq!(hits[0]["explain"]["heat_weight"], weight);
-            let heat = hits[0]["heat"].as_f64().unwrap();
-            let score = hits[0]["score"].as_f64().unwrap();
+            let (heat, score) = (float(&hits[0]["heat"]), float(&hits[0]["score"]));
             assert!((score - heat * weight).abs() < 1e-5, "{score} {heat}");
         }
     }
@@ -108,20 +98,17 @@ async fn preview_counts_cold_memories_without_effect() {
             cluster.create(&json!({"label": "x", "memory_type": memory_type})).await;
         }
     }
-    let pinned = json!({"label": "x", "memory_type": "episodic", "is_pinned": true});
-    cluster.create(&pinned).await;
-    let preview = cluster.request(Method::POST, "/settings/thermo/preview");
+    cluster.create(&json!({"label": "x", "memory_type": "episodic", "is_pinned": true})).await;
     let proposed = json!({"half_lives": {"fact": 86400}, "decay_profiles": {"fact": {"floor": 0}}});
-    let preview = preview.json(&proposed).send().await.ok();
+    let preview = cluster.post("/settings/thermo/preview", &proposed).await;
     assert_eq!(preview["days"], json!([0, 1, 7, 30, 90]));
     let of = |name: &str| {
         let types = array(&preview["types"]);
         types.iter().find(|of_type| of_type["memory_type"] == name).unwrap().clone()
     };
     // An episodic memory of heat 1 is below 0.1 after 3.32 days; a fact stays above its floor.
-    let episodic = json!([0, 0, 3, 3, 3]);
-    assert_eq!((&of("episodic")["total"], &of("episodic")["cold"]), (&json!(4), &episodic));
-    assert_eq!(of("fact")["cold"], json!([0, 0, 2, 2, 2]));
-    assert_eq!(of("fact")["cold_as_configured"], json!([0, 0, 0, 0, 0]));
+    assert_fields(&of("episodic"), json!({"total": 4, "cold": [0, 0, 3, 3, 3]}));
+    let fact = json!({"cold": [0, 0, 2, 2, 2], "cold_as_configured": [0, 0, 0, 0, 0]});
+    assert_fields(&of("fact"), fact);
     assert_eq!(config(&cluster, 0).await["custom"], false);
 }

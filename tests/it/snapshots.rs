@@ -3,27 +3,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reqwest::{Method, StatusCode};
-use serde_json::json;
-use tests::{Cluster, Node, Process, assert_equal_states, converged, eventually};
-
-use crate::options;
+use super::*;
 
 /// Three nodes with eager log compaction. One of them (its position is returned) is dead, and
 /// the others no longer have the entries that it misses.
 async fn with_one_behind() -> (Cluster, usize) {
     let cluster = options().nodes(3).eager_compaction("2").start();
-    let leader = cluster.leader().await;
-    let behind = (leader + 1) % 3;
-    let last = cluster.at(behind).metric("hearth_raft_last_log_index").await;
-    cluster.at(behind).kill();
+    let [leader, node] = cluster.leader_first().await;
+    let last = node.metric("hearth_raft_last_log_index").await;
+    node.kill();
     let purged = async || {
         for _ in 0..10 {
-            cluster.at(leader).create(&json!({"label": "meanwhile"})).await;
+            leader.create(&json!({"label": "meanwhile"})).await;
         }
-        cluster.at(leader).metric("hearth_raft_purged_index").await
+        leader.metric("hearth_raft_purged_index").await
     };
     eventually("the log is compacted", purged, |purged| *purged > last).await;
+    let behind = node.id() as usize - 1;
     (cluster, behind)
 }
 
@@ -34,6 +30,7 @@ async fn assert_caught_up(cluster: &Cluster, node: &Node) {
     assert_equal_states(node).await;
 }
 
+#[cfg(feature = "failpoints")]
 fn assert_crashed(mut process: Process) {
     assert!(!process.ended(), "it was to crash: {}", process.log());
 }
@@ -50,7 +47,7 @@ async fn node_behind_the_log_catches_up_beside_writes() {
             written.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let _process = node.serve();
+    node.start();
     tokio::select! {
         () = writes => {}
         () = first_read_is_fresh(node, purged) => {}
@@ -82,7 +79,7 @@ async fn receiver_crashes_while_receiving_and_installing_a_snapshot() {
     for point in ["snapshot-receive=2*off->return", "snapshot-install=return"] {
         assert_crashed(node.serve_with(&[("FAILPOINTS", point)]));
     }
-    let _process = node.serve();
+    node.start();
     assert_caught_up(&cluster, node).await;
 }
 
@@ -107,9 +104,8 @@ async fn leader_crashes_while_building_a_snapshot() {
         found
     };
     eventually("it leads again", transferred, |found| *found == position).await;
-    let _process = cluster.at(behind).serve();
+    cluster.at(behind).start();
     assert_crashed(crashing);
-    let _restarted = leader.serve();
-    leader.ready().await;
+    leader.restart().await;
     assert_caught_up(&cluster, cluster.at(behind)).await;
 }

@@ -4,11 +4,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::json;
-use tests::{Cluster, Event, PATIENCE, Stream, array, converged, eventually, string, within};
-
-use crate::options;
+use super::*;
 
 /// The next events, which must be `created`.
 async fn created(stream: &mut Stream, events: usize) -> Vec<Event> {
@@ -27,14 +23,15 @@ fn labels(events: &[Event]) -> Vec<&str> {
 #[tokio::test]
 async fn stopping_node_ends_streams_and_another_resumes_them() {
     let cluster = options().nodes(3).start();
-    let (mut stream, _) = Stream::ready(cluster.at(2), "", None).await;
+    let stopping = cluster.at(2);
+    let (mut stream, _) = Stream::ready(stopping, "", None).await;
     cluster.create(&json!({"label": "before"})).await;
     let last = created(&mut stream, 1).await.remove(0).id;
-    cluster.at(2).terminate();
+    stopping.terminate();
     // An orderly end, which a reader distinguishes from a broken connection.
     let end = tokio::time::timeout(PATIENCE, stream.try_next()).await.expect("an end in time");
     assert_eq!(end.expect("an end, not a broken connection"), None);
-    cluster.at(2).wait_gone();
+    stopping.wait_gone();
     for label in ["while", "no", "reader"] {
         cluster.create(&json!({"label": label})).await;
     }
@@ -69,8 +66,7 @@ async fn node_serves_256_streams_and_rejects_more() {
 #[tokio::test]
 async fn installed_snapshot_leaves_no_gap_in_a_stream() {
     let cluster = options().nodes(3).eager_compaction("1").start();
-    let leader = cluster.leader().await;
-    let (leader, paused) = (cluster.at(leader), cluster.at((leader + 1) % 3));
+    let [leader, paused] = cluster.leader_first().await;
     let (mut stream, _) = Stream::ready(paused, "", None).await;
     leader.create(&json!({"label": "0"})).await;
     let mut last = created(&mut stream, 1).await.remove(0).id;
@@ -145,8 +141,7 @@ async fn stalled_readers_lose_their_streams() {
     for _ in 0..10 {
         let nodes = vec![json!({"label": "x".repeat(120)}); 50];
         let created = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
-        let created = array(&created["results"]).iter();
-        ids.extend(created.map(|memory| memory["id"].clone()));
+        ids.extend(array(&created["results"]).iter().map(|memory| memory["id"].clone()));
     }
     let (over_http2, _) = Stream::ready(&cluster, "", None).await;
     let before = connections(&cluster);

@@ -1,15 +1,11 @@
 //! Keys, access rules, activity, and counts of a tenant.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{Cluster, Request, array, converged, eventually, id, string};
-
-use crate::options;
+use super::*;
 
 /// Creates a key of a role, which all nodes then accept.
 async fn create_key(cluster: &Cluster, name: &str, role: &str) -> Value {
     let body = json!({"name": name, "role": role});
-    let created = cluster.request(Method::POST, "/keys").json(&body).send().await;
+    let created = cluster.send(Method::POST, "/keys", &body).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.body);
     converged(cluster).await;
     created.body
@@ -48,24 +44,16 @@ async fn keys_are_shown_once_and_limited_by_role() {
     let last = format!("/keys/{}", id(own));
     let rejected = cluster.request(Method::DELETE, &last).send().await;
     assert_eq!(rejected.status, StatusCode::CONFLICT, "the last admin key stays");
-    for (body, field) in
-        [(json!({"name": 5}), "name"), (json!({"name": "x", "role": "operator"}), "role")]
-    {
-        let rejected = cluster.request(Method::POST, "/keys").json(&body).send().await;
-        assert_eq!(rejected.body["field"], field);
-    }
+    cluster.assert_rejected("/keys", &json!({"name": 5}), "name").await;
+    cluster.assert_rejected("/keys", &json!({"name": "x", "role": "operator"}), "role").await;
 }
 
 #[tokio::test]
 async fn access_rules_apply_on_every_node() {
     let cluster = options().nodes(3).start();
     let agent = create_key(&cluster, "helper", "agent").await;
-    for namespace in ["open", "closed"] {
-        let body = json!({"label": format!("fox of {namespace}"), "namespace": namespace});
-        cluster.create(&body).await;
-    }
-    let listed = cluster.get("/agent/nodes?namespace=closed").await;
-    let memory = id(&listed["items"][0]);
+    cluster.create(&json!({"label": "fox of open", "namespace": "open"})).await;
+    let memory = cluster.store(&json!({"label": "fox of closed", "namespace": "closed"})).await;
     let closed = format!("/agent/nodes/{memory}");
     let rule = json!({"agent_id": "helper", "namespace": "closed", "policy": "deny"});
     let created = cluster.post("/namespaces/acl", &rule).await;
@@ -75,8 +63,8 @@ async fn access_rules_apply_on_every_node() {
         request.send().await.assert_error(403, "namespace_forbidden");
     };
     let search = |namespace: &str| {
-        request(Method::POST, "/agent/search")
-            .json(&json!({"query": "fox", "namespace": namespace}))
+        let body = json!({"query": "fox", "namespace": namespace});
+        request(Method::POST, "/agent/search").json(&body)
     };
     forbidden(search("closed")).await;
     let found = search("*").send().await.ok();
@@ -91,7 +79,7 @@ async fn access_rules_apply_on_every_node() {
     forbidden(request(Method::POST, "/feedback").json(&feedback)).await;
     let bulk = json!({"ids": [memory]});
     let bulk = request(Method::POST, "/agent/nodes/bulk").json(&bulk).send().await.ok();
-    assert_eq!((&bulk["deleted"], &bulk["rejected"]), (&json!(0), &json!(1)));
+    assert_fields(&bulk, json!({"deleted": 0, "rejected": 1}));
     // Rules do not apply to admins.
     assert_eq!(cluster.at(2).get("/agent/nodes").await["total"], 2);
 
@@ -106,30 +94,22 @@ async fn access_rules_apply_on_every_node() {
 #[tokio::test]
 async fn activity_lists_writes_and_accepts_notes() {
     let cluster = options().start();
-    let stored = cluster.create(&json!({"label": "red fox"})).await;
-    let path = format!("/agent/nodes/{}", id(&stored));
+    let path = format!("/agent/nodes/{}", cluster.store(&json!({"label": "red fox"})).await);
     cluster.patch(&path, &json!({"is_pinned": true})).await;
     cluster.patch(&path, &json!({"label": "grey fox"})).await;
     let note = json!({"action": "login", "target_label": "console", "metadata": {"ip": "::1"}});
-    let noted = cluster.request(Method::POST, "/activity").json(&note).send().await;
+    let noted = cluster.send(Method::POST, "/activity", &note).await;
     assert_eq!(noted.status, StatusCode::CREATED);
     cluster.delete(&path).await;
-    let (mut actions, mut cursor) = (Vec::new(), String::new());
-    loop {
-        let page = cluster.get(&format!("/activity?limit=2&cursor={cursor}")).await;
-        for item in array(&page["items"]) {
-            assert_eq!(item["actor"], "admin");
-            actions.push(string(&item["action"]).to_owned());
-        }
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = next.to_owned(),
-            None => break,
-        }
-    }
+    let page = async |cursor: &str| cluster.get(&format!("/activity?limit=2{cursor}")).await;
+    let items = pages("cursor", page).await;
+    assert!(items.iter().all(|item| item["actor"] == "admin"), "{items:?}");
+    let actions: Vec<_> = items.iter().map(|item| string(&item["action"])).collect();
     assert_eq!(actions, ["memory.delete", "login", "memory.patch", "memory.pin", "memory.add"]);
-    let first = cluster.get("/activity?limit=2").await;
-    assert_eq!(first["items"][0]["target_label"], "grey fox");
-    assert_eq!(first["items"][1]["metadata"], json!({"ip": "::1"}));
+    assert_eq!(items[0]["target_label"], "grey fox");
+    assert_eq!(items[1]["metadata"], json!({"ip": "::1"}));
+    // An empty cursor starts at the first page.
+    assert_eq!(page("&cursor=").await["items"][0], items[0]);
     let bad = cluster.request(Method::GET, "/activity?cursor=x").send().await;
     bad.assert_invalid("cursor");
     let empty = cluster.request(Method::POST, "/activity").send().await;
@@ -142,27 +122,20 @@ async fn client_reads_its_identity_and_tenant_counts() {
     cluster.create(&json!({"label": "four", "namespace": "one", "memory_type": "fact"})).await;
     cluster.create(&json!({"label": "six by now", "namespace": "two"})).await;
     let verified = cluster.get("/auth/verify").await;
-    assert_eq!(
-        (&verified["authenticated"], &verified["agent_label"]),
-        (&json!(true), &json!("admin"))
-    );
-    let rename = json!({"org_name": "The Foxes"});
-    let org = cluster.patch("/org", &rename).await;
-    assert_eq!((&org["org_name"], &org["seats_used"]), (&json!("The Foxes"), &json!(1)));
+    assert_fields(&verified, json!({"authenticated": true, "agent_label": "admin"}));
+    let org = cluster.patch("/org", &json!({"org_name": "The Foxes"})).await;
+    assert_fields(&org, json!({"org_name": "The Foxes", "seats_used": 1}));
     assert_eq!(cluster.get("/org").await["org_name"], "The Foxes");
     let status = cluster.get("/agent/memory/status?namespace=one").await;
-    assert_eq!(status["stats"]["namespace_memories"], 1);
-    assert_eq!(status["stats"]["total_memories"], 2);
+    assert_fields(&status["stats"], json!({"namespace_memories": 1, "total_memories": 2}));
     let storage = cluster.get("/agent/storage").await;
     // Labels of 4 and 10 bytes, vectors of 384 halves.
     assert_eq!(storage["total_size_bytes"], 4 + 10 + 2 * 2 * 384);
     assert_eq!(storage["namespaces"], json!({"one": 1, "two": 1}));
     assert_eq!(cluster.get("/metrics").await["memories"], 2);
-    let own =
-        cluster.request(Method::PUT, "/namespaces/default").json(&json!({"namespace": "two"}));
-    assert_eq!(own.send().await.ok()["namespace"], "two");
-    let body = json!({"query": "by now", "explain": true});
-    let hits = cluster.post("/agent/search", &body).await;
+    let own = cluster.send(Method::PUT, "/namespaces/default", &json!({"namespace": "two"})).await;
+    assert_eq!(own.ok()["namespace"], "two");
+    let hits = cluster.post("/agent/search", &json!({"query": "by now", "explain": true})).await;
     assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1, "the key's own namespace is boosted");
 }
 
@@ -175,32 +148,25 @@ async fn counts_agree_on_all_nodes_and_survive_failover() {
         let request = node.request(Method::POST, "/agent/search");
         request.header("X-Hearth-Consistency", "linearizable").json(&body).send().await.ok();
     }
-    let feedback = json!({"node_id": stored["id"], "signal": "relevant"});
-    cluster.post("/feedback", &feedback).await;
-    let leader = cluster.leader().await;
-    let rest = cluster.at((leader + 1) % 3);
+    cluster.post("/feedback", &json!({"node_id": stored["id"], "signal": "relevant"})).await;
+    let [leader, rest] = cluster.leader_first().await;
     let analytics = async || rest.get("/analytics/recall").await;
     let found = eventually("searches are counted", analytics, |found| found["searches"] == 3).await;
-    assert_eq!((&found["searches_with_results"], &found["hit_rate"]), (&json!(3), &json!(1.0)));
+    assert_fields(&found, json!({"searches_with_results": 3, "hit_rate": 1.0}));
     let fact = |found: &Value| {
         let stats = array(&found["stats"]);
         stats.iter().find(|of_type| of_type["memory_type"] == "fact").unwrap().clone()
     };
-    assert_eq!(
-        (&fact(&found)["total_recalls"], &fact(&found)["relevant_count"]),
-        (&json!(3), &json!(1))
-    );
-    assert_eq!(fact(&found)["relevance_ratio"], 1.0);
+    let counts = json!({"total_recalls": 3, "relevant_count": 1, "relevance_ratio": 1.0});
+    assert_fields(&fact(&found), counts);
     let dashboard = rest.get("/admin/dashboard").await;
-    assert_eq!(
-        (&dashboard["total_nodes"], &dashboard["memory_types"]["fact"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!(dashboard["total_nodes"], 1);
+    assert_eq!(dashboard["memory_types"]["fact"], 1);
     assert_eq!(dashboard["heat_distribution"][0]["count"], 1);
     assert_eq!(dashboard["hottest"]["id"], stored["id"]);
     assert_eq!(dashboard["recent_activity"][0]["action"], "memory.feedback");
 
-    cluster.at(leader).kill();
+    leader.kill();
     rest.create(&json!({"label": "the next leader"})).await;
     let after = rest.get("/admin/recall-analytics").await;
     assert_eq!(fact(&after), fact(&found), "no count is lost with the leader");

@@ -4,20 +4,8 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{
-    Cluster, array, assert_equal_states, converged, create_trigger, denied_key, eventually, id,
-    string, trigger_history,
-};
 
-use crate::options;
-
-async fn assert_rejected(cluster: &Cluster, body: &Value, field: &str) {
-    let response = cluster.request(Method::POST, "/triggers").json(body).send().await;
-    assert_eq!(response.status, StatusCode::BAD_REQUEST, "{body}: {}", response.body);
-    assert_eq!(response.body["field"], field, "{body}: {}", response.body);
-}
+use super::*;
 
 fn messages(body: &Value) -> Vec<&str> {
     let notifications = body["trigger_notifications"].as_array();
@@ -27,28 +15,18 @@ fn messages(body: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn trigger_reads_as_created_and_updated() {
     let cluster = options().start();
-    let created = create_trigger(
-        &cluster,
-        &json!({
-            "event": "on_store", "action": "notify", "name": "Facts", "description": "says so",
-            "action_config": {"template": "{label}!"}, "namespace": "atlas",
-            "filter_memory_type": "fact", "filter_namespace": "atlas",
-            "filter_label_pattern": "deploy", "filter_heat_below": 0.9, "filter_heat_above": 0.1,
-            "max_fires": 3, "cooldown_seconds": 1,
-        }),
-    )
-    .await;
-    let expected = json!({
-        "name": "Facts", "description": "says so", "event": "on_store", "action": "notify",
-        "action_config": {"message": "{label}!"}, "namespace": "atlas",
+    let mut body = json!({
+        "event": "on_store", "action": "notify", "name": "Facts", "description": "says so",
+        "action_config": {"template": "{label}!"}, "namespace": "atlas",
         "filter_memory_type": "fact", "filter_namespace": "atlas",
         "filter_label_pattern": "deploy", "filter_heat_below": 0.9, "filter_heat_above": 0.1,
-        "max_fires": 3, "cooldown_seconds": 1, "enabled": true, "fire_count": 0,
-        "last_fired_at": null,
+        "max_fires": 3, "cooldown_seconds": 1,
     });
-    for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(&created[name], value, "{name}");
-    }
+    let created = create_trigger(&cluster, &body).await;
+    body["action_config"] = json!({"message": "{label}!"});
+    assert_fields(&created, body);
+    let defaults = json!({"enabled": true, "fire_count": 0, "last_fired_at": null});
+    assert_fields(&created, defaults);
     assert_eq!(created["trigger_id"], created["id"]);
     let path = format!("/triggers/{}", id(&created));
     assert_eq!(cluster.get(&path).await, created);
@@ -57,9 +35,7 @@ async fn trigger_reads_as_created_and_updated() {
         "cooldown_seconds": 0, "action_config": {"message": "so"}, "filter_heat_above": 0.2,
     });
     let changed = cluster.patch(&path, &changes).await;
-    for (name, value) in changes.as_object().unwrap() {
-        assert_eq!(&changed[name], value, "{name}");
-    }
+    assert_fields(&changed, changes);
     assert_eq!(changed["filter_label_pattern"], "deploy", "an omitted field is unchanged");
     let list = cluster.get("/triggers").await;
     assert_eq!(list["items"], json!([changed]));
@@ -99,8 +75,9 @@ async fn invalid_trigger_is_rejected_by_its_field() {
         ("enabled", with("enabled", json!("yes"))),
         ("name", with("name", json!(long))),
     ] {
-        assert_rejected(&cluster, &body, field).await;
+        cluster.assert_rejected("/triggers", &body, field).await;
     }
+    let short = json!({"url": "https://hooks.example/", "webhook_secret": "short"});
     for (field, action, config) in [
         ("action_config.strength", "boost", json!({"strength": 0})),
         ("action_config.strength", "boost", json!({"strength": 2})),
@@ -113,14 +90,10 @@ async fn invalid_trigger_is_rejected_by_its_field() {
         ("action_config.url", "webhook", json!({"url": "https://10.0.0.1/"})),
         ("action_config.url", "webhook", json!({"url": "https://[::ffff:169.254.169.254]/"})),
         ("action_config.url", "webhook", json!({"url": "https://0xa9fea9fe/"})),
-        (
-            "action_config.webhook_secret",
-            "webhook",
-            json!({"url": "https://hooks.example/", "webhook_secret": "short"}),
-        ),
+        ("action_config.webhook_secret", "webhook", short),
     ] {
         let body = json!({"event": "on_store", "action": action, "action_config": config});
-        assert_rejected(&cluster, &body, field).await;
+        cluster.assert_rejected("/triggers", &body, field).await;
     }
     let list = cluster.get("/triggers").await;
     assert_eq!(list["items"], json!([]), "nothing was stored");
@@ -143,15 +116,12 @@ async fn responses_and_history_report_each_firing() {
     let stored = cluster.create(&json!({"label": "red fox", "initial_heat": 0.5})).await;
     assert_eq!(messages(&stored), ["on_store red fox 0.50"]);
     let id = id(&stored);
-    let patch = |heat: f64| {
-        cluster
-            .request(Method::PATCH, &format!("/agent/nodes/{id}"))
-            .json(&json!({"current_heat": heat}))
-    };
-    assert!(messages(&patch(0.4).send().await.ok()).is_empty(), "it cooled");
-    assert_eq!(messages(&patch(0.6).send().await.ok()), ["on_boost red fox 0.60"]);
-    let feedback = json!({"node_id": id, "signal": "relevant"});
-    let response = cluster.post("/feedback", &feedback).await;
+    let path = format!("/agent/nodes/{id}");
+    let cooled = cluster.patch(&path, &json!({"current_heat": 0.4})).await;
+    assert!(messages(&cooled).is_empty());
+    let heated = cluster.patch(&path, &json!({"current_heat": 0.6})).await;
+    assert_eq!(messages(&heated), ["on_boost red fox 0.60"]);
+    let response = cluster.post("/feedback", &json!({"node_id": id, "signal": "relevant"})).await;
     assert_eq!(messages(&response), ["on_boost red fox 0.68"]);
     let bulk = json!({"ids": [id], "current_heat": 0.7});
     let response = cluster.post("/agent/nodes/bulk-patch", &bulk).await;
@@ -161,8 +131,7 @@ async fn responses_and_history_report_each_firing() {
     assert_eq!(messages(&response), ["on_store blue sea 1.00", "on_store green hill 1.00"]);
     let edge = json!({"source_id": response["results"][0]["id"], "target_id": id});
     for expected in [vec!["on_relate blue sea 1.00"], vec![]] {
-        let relate = cluster.request(Method::POST, "/agent/graph/relate").json(&edge);
-        assert_eq!(messages(&relate.send().await.ok()), expected);
+        assert_eq!(messages(&cluster.post("/agent/graph/relate", &edge).await), expected);
     }
     let search = json!({"query": "green hill", "limit": 1});
     for _ in 0..3 {
@@ -183,10 +152,11 @@ async fn responses_and_history_report_each_firing() {
         assert_eq!(trigger_history(node, "").await, first);
     }
     let newest = &first[0];
-    assert_eq!(newest["action"], "notify");
-    assert_eq!(newest["action_taken"], "notify");
-    assert_eq!(newest["trigger_name"], "on_recall notify");
-    assert_eq!(newest["node_label"], "green hill");
+    let expected = json!({
+        "action": "notify", "action_taken": "notify", "trigger_name": "on_recall notify",
+        "node_label": "green hill",
+    });
+    assert_fields(newest, expected);
     assert!(string(&newest["result"]).starts_with("on_recall green hill"));
     assert!(string(&newest["fired_at"]).ends_with('Z'));
     let of_one = format!("&trigger_id={}", string(&newest["trigger_id"]));
@@ -227,7 +197,7 @@ async fn dry_run_gives_reasons_and_fires_nothing() {
     assert!(items.iter().all(|item| item["would_fire"] == item["reason"].is_null()));
     assert!(trigger_history(&cluster, "").await.is_empty(), "nothing fired");
     let request = json!({"event": "on_store", "node_id": "00000000-0000-0000-0000-000000000000"});
-    let response = cluster.request(Method::POST, "/triggers/evaluate").json(&request).send().await;
+    let response = cluster.send(Method::POST, "/triggers/evaluate", &request).await;
     assert_eq!(response.status, StatusCode::NOT_FOUND);
 }
 
@@ -277,26 +247,16 @@ async fn ten_thousand_triggers_fire_and_survive_a_restart() {
     };
     stream::iter((0..10_000).map(create)).buffer_unordered(64).collect::<()>().await;
     let one = json!({"event": "on_store", "action": "pin"});
-    let response = cluster.request(Method::POST, "/triggers").json(&one).send().await;
-    response.assert_error(409, "too_many");
+    cluster.send(Method::POST, "/triggers", &one).await.assert_error(409, "too_many");
     let stored = cluster.create(&json!({"label": "this is word 4711. of many"})).await;
     assert_eq!(messages(&stored), ["on_store: this is word 4711. of many"]);
     converged(&cluster).await;
     let third = cluster.at(2);
     third.kill();
-    let _process = third.serve();
-    third.ready().await;
-    let (mut names, mut cursor) = (BTreeSet::new(), String::new());
-    loop {
-        let path = format!("/triggers?consistency=linearizable{cursor}");
-        let body = third.get(&path).await;
-        let items = array(&body["items"]);
-        names.extend(items.iter().map(|item| string(&item["name"]).to_owned()));
-        match body["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => break,
-        }
-    }
+    third.restart().await;
+    let path = "/triggers?consistency=linearizable";
+    let items = pages("cursor", async |cursor| third.get(&format!("{path}{cursor}")).await).await;
+    let names: BTreeSet<_> = items.iter().map(|item| string(&item["name"])).collect();
     assert_eq!(names.len(), 10_000);
     let stored = third.create(&json!({"label": "word 9999."})).await;
     assert_eq!(messages(&stored), ["on_store: word 9999."]);

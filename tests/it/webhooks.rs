@@ -1,17 +1,11 @@
 //! Webhooks are signed and arrive under one id however often they are sent. Failed deliveries
 //! are retried, then dead-lettered. They reach only addresses that the operator allows.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
-use tests::{
-    Behaviour, Cluster, Options, Receiver, array, create_trigger, eventually, id, string,
-    trigger_history,
-};
-
-use crate::options;
+use super::*;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -29,9 +23,8 @@ async fn hook(cluster: &Cluster, url: &str) -> Value {
 }
 
 async fn deliveries(cluster: &Cluster, status: &str) -> Vec<Value> {
-    let path = format!("/triggers/deliveries?status={status}");
-    let body = cluster.get(&path).await;
-    array(&body["items"]).clone()
+    let page = cluster.get(&format!("/triggers/deliveries?status={status}")).await;
+    array(&page["items"]).clone()
 }
 
 /// Waits until no delivery is pending, and returns the results of all attempts in order.
@@ -137,27 +130,22 @@ async fn failed_delivery_is_retried_under_the_same_id() {
 #[tokio::test]
 async fn dead_letters_are_kept_and_can_be_replayed() {
     let cluster = quick("0.05").start();
-    let receiver =
-        Receiver::start(|request| Behaviour::status(if request.before < 2 { 500 } else { 200 }))
-            .await;
+    let behave = |request: &Delivery| Behaviour::status(if request.before < 2 { 500 } else { 200 });
+    let receiver = Receiver::start(behave).await;
     let created = hook(&cluster, &receiver.url).await;
     for label in ["red fox", "blue sea"] {
         cluster.create(&json!({"label": label})).await;
     }
     let attempts = drained(&cluster).await;
-    assert_eq!(
-        attempts.iter().filter(|result| result.ends_with("dead-lettered")).count(),
-        2,
-        "{attempts:?}"
-    );
+    let dead_lettered = attempts.iter().filter(|result| result.ends_with("dead-lettered"));
+    assert_eq!(dead_lettered.count(), 2, "{attempts:?}");
     let dead = deliveries(&cluster, "dead_letter").await;
     assert_eq!(dead.len(), 2);
     assert!(string(&dead[0]["reason"]).starts_with("500"), "{dead:?}");
-    assert_eq!((&dead[0]["trigger_id"], &dead[0]["attempts"]), (&created["id"], &json!(2)));
+    assert_fields(&dead[0], json!({"trigger_id": created["id"], "attempts": 2}));
     assert_eq!(cluster.metric("hearth_webhooks_dead_letters").await, 2.0);
-    let resend = |body: Value| {
-        cluster.request(Method::POST, "/triggers/deliveries/replay").json(&body).send()
-    };
+    let resend =
+        async |body| cluster.send(Method::POST, "/triggers/deliveries/replay", &body).await;
     assert_eq!(resend(json!({"id": "msg_none"})).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(resend(json!({"id": dead[0]["id"]})).await.ok()["replayed"], 1);
     assert_eq!(resend(json!({})).await.ok(), json!({"replayed": 1, "has_more": false}));
@@ -183,8 +171,7 @@ async fn retry_after_and_gone_responses_are_obeyed() {
     slow.wait_for(2).await;
     assert!(started.elapsed() >= Duration::from_secs(2), "after {:?}", started.elapsed());
     drained(&cluster).await;
-    let path = format!("/triggers/{}", id(&unwanted));
-    assert_eq!(cluster.get(&path).await["enabled"], false);
+    assert_eq!(cluster.get(&format!("/triggers/{}", id(&unwanted))).await["enabled"], false);
     cluster.create(&json!({"label": "blue sea"})).await;
     slow.wait_for(3).await;
     drained(&cluster).await;
@@ -200,16 +187,15 @@ async fn hanging_receiver_delays_no_other() {
     // Another host than that of the other receiver: permits are per host.
     hook(&cluster, &accepting.url.replace("127.0.0.1", "localhost")).await;
     for batch in 0..2 {
-        let nodes: Vec<_> =
-            (0..50).map(|n| json!({"label": format!("memory {batch} {n}")})).collect();
-        let body = json!({"nodes": nodes});
-        cluster.post("/agent/nodes/batch", &body).await;
+        let memory = |n| json!({"label": format!("memory {batch} {n}")});
+        let nodes: Vec<_> = (0..50).map(memory).collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     accepting.wait_for(100).await;
     assert_eq!(hanging.wait_for(8).await.len(), 8, "concurrent requests to one host are limited");
-    let names: std::collections::BTreeSet<_> =
-        accepting.received().iter().map(|request| request.id().to_owned()).collect();
-    assert_eq!(names.len(), 100, "each is sent once");
+    let received = accepting.received();
+    let ids: BTreeSet<_> = received.iter().map(Delivery::id).collect();
+    assert_eq!(ids.len(), 100, "each is sent once");
 }
 
 #[tokio::test]
@@ -220,21 +206,15 @@ async fn address_restrictions_apply_to_existing_webhooks() {
     let by_name = receiver.url.replace("127.0.0.1", "localhost").replace("http", "https");
     hook(&cluster, &by_name).await;
     cluster.kill();
-    let _process = cluster.serve_with(&[("HEARTH__WEBHOOKS__ALLOW", "")]);
-    cluster.ready().await;
+    cluster.restart_with(&[("HEARTH__WEBHOOKS__ALLOW", "")]).await;
     cluster.create(&json!({"label": "red fox"})).await;
     let attempts = drained(&cluster).await;
     assert_eq!(attempts.len(), 4, "{attempts:?}");
     assert!(attempts.iter().all(|result| !result.contains("delivered")), "{attempts:?}");
     assert!(receiver.received().is_empty());
     for url in [&receiver.url, &by_name] {
-        let config = json!({"url": url});
-        let path = format!("/triggers/{}", id(&created));
-        let response = cluster
-            .request(Method::PATCH, &path)
-            .json(&json!({"action_config": config}))
-            .send()
-            .await;
+        let (path, url) = (format!("/triggers/{}", id(&created)), json!({"url": url}));
+        let response = cluster.send(Method::PATCH, &path, &json!({"action_config": url})).await;
         assert_eq!(response.body["field"], "action_config.url", "{}", response.body);
     }
 }
@@ -247,22 +227,16 @@ async fn deleting_a_trigger_cancels_its_pending_deliveries() {
         (hook(&cluster, &receiver.url).await, hook(&cluster, &receiver.url).await);
     let nodes = vec![json!({"label": "red fox"}); 50];
     for _ in 0..24 {
-        let batch = cluster.request(Method::POST, "/agent/nodes/batch");
-        batch.json(&json!({"nodes": nodes})).send().await.ok();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     receiver.wait_for(1).await;
-    let pending = cluster.metric("hearth_webhooks_pending").await;
-    assert_eq!(pending, 2_400.0);
+    assert_eq!(cluster.metric("hearth_webhooks_pending").await, 2_400.0);
     let path = format!("/triggers/{}", id(&created));
     let gone = cluster.request(Method::DELETE, &path).send().await;
     assert_eq!(gone.status, StatusCode::NO_CONTENT, "{}", gone.body);
     assert_eq!(cluster.metric("hearth_webhooks_pending").await, 1_200.0);
-    let remaining = deliveries(&cluster, "pending").await;
-    assert!(
-        remaining.iter().all(|delivery| delivery["trigger_id"] == other["id"]),
-        "{remaining:?}"
-    );
-    let of = format!("&trigger_id={}", id(&created));
-    let fired = trigger_history(&cluster, &of).await;
+    let mut remaining = deliveries(&cluster, "pending").await.into_iter();
+    assert!(remaining.all(|delivery| delivery["trigger_id"] == other["id"]));
+    let fired = trigger_history(&cluster, &format!("&trigger_id={}", id(&created))).await;
     assert_eq!(fired.len(), 1_200, "its firings stay in the history");
 }

@@ -2,20 +2,16 @@
 
 use std::path::PathBuf;
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use ::node::embed::{Manifest, OnnxRuntime};
+use futures::future::join_all;
 
-use crate::{Cluster, Node, array, eventually};
+use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json};
 
 /// Waits until all nodes have applied the same index.
 pub async fn converged(cluster: &Cluster) {
-    let indexes = async || {
-        let mut indexes = Vec::new();
-        for node in cluster.nodes() {
-            indexes.push(node.status().await.map(|status| status["applied_index"].clone()));
-        }
-        indexes
-    };
+    let index =
+        async |node: &Node| node.status().await.map(|status| status["applied_index"].clone());
+    let indexes = async || join_all(cluster.nodes().map(index)).await;
     let equal = |indexes: &Vec<Option<Value>>| {
         indexes.iter().all(|index| index.is_some() && *index == indexes[0])
     };
@@ -25,25 +21,51 @@ pub async fn converged(cluster: &Cluster) {
 /// Asserts that all nodes hash the same state.
 pub async fn assert_equal_states(node: &Node) {
     let verified = node.ops_request(Method::POST, "/cluster/verify").json(&json!({}));
-    let verified = verified.send().await.ok();
-    assert_eq!(verified["equal"], true, "{verified}");
+    assert_fields(&verified.send().await.ok(), json!({"equal": true}));
+}
+
+/// Asserts that an object has these fields. It may have others.
+#[track_caller]
+pub fn assert_fields(found: &Value, expected: Value) {
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&found[name], value, "{name} of {found}");
+    }
+}
+
+/// Asserts that a JSON number is within 1e-5 of another one.
+#[track_caller]
+pub fn assert_near(found: &Value, expected: f64) {
+    let difference = (float(found) - expected).abs();
+    assert!(difference < 1e-5, "{found} is not {expected}");
+}
+
+/// A JSON number.
+#[track_caller]
+pub fn float(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
 /// Creates a trigger and returns it.
 pub async fn create_trigger(node: &Node, body: &Value) -> Value {
-    let response = node.request(Method::POST, "/triggers").json(body).send().await;
+    let response = node.send(Method::POST, "/triggers", body).await;
     assert_eq!(response.status, StatusCode::CREATED, "{}", response.body);
     response.body
 }
 
 /// All items of the trigger history that `query` selects, the latest first.
 pub async fn trigger_history(node: &Node, query: &str) -> Vec<Value> {
+    let path = format!("/triggers/history?limit=200{query}");
+    pages("before", async |cursor| node.get(&format!("{path}{cursor}")).await).await
+}
+
+/// All items of a list. `get` returns a page by the end of its query, as in `&before=7`.
+pub async fn pages(name: &str, mut get: impl AsyncFnMut(&str) -> Value) -> Vec<Value> {
     let (mut items, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = node.get(&format!("/triggers/history?limit=200{query}{cursor}")).await;
+        let page = get(&cursor).await;
         items.extend(array(&page["items"]).clone());
         match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&before={next}"),
+            Some(next) => cursor = format!("&{name}={next}"),
             None => return items,
         }
     }
@@ -57,11 +79,23 @@ pub async fn denied_key(node: &Node) -> Value {
     key
 }
 
+/// The folder into which `make setup` installs.
+pub fn cache() -> PathBuf {
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    from("HEARTH_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
+        .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")))
+        .expect("a cache folder")
+}
+
 /// A program that `deploy/setup/clients.sh` installs.
 pub fn installed(program: &str) -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = from("HEARTH_CACHE")
-        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
-        .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")));
-    cache.expect("a cache folder").join("clients/bin").join(program)
+    cache().join("clients/bin").join(program)
+}
+
+/// The installed embedding model and its runtime.
+pub fn installed_model() -> (Manifest, OnnxRuntime) {
+    let manifest = Manifest::load(&cache().join("models/all-MiniLM-L6-v2")).expect("the model");
+    let library = cache().join("onnxruntime/libonnxruntime.so.1.31.1");
+    (manifest, OnnxRuntime::load(&library).expect("the library"))
 }

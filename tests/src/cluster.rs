@@ -6,13 +6,12 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Agent, Node, PATIENCE, array, client, eventually, process, signal, string};
+use crate::{Agent, Node, PATIENCE, Value, array, client, eventually, process, signal, string};
 
 /// How to start a cluster.
 #[derive(Debug, Clone)]
@@ -95,7 +94,8 @@ impl Options {
             key: key.to_owned(),
             client: client.clone(),
             options: Arc::clone(&options),
-            ended: AtomicBool::new(false),
+            ended: Default::default(),
+            restarted: Default::default(),
         };
         let nodes = array(&info["nodes"]).iter().enumerate().map(node).collect();
         Cluster { nodes, info, dev, folder }
@@ -141,6 +141,12 @@ impl Cluster {
             None
         };
         eventually("a node leads", find, Option::is_some).await.expect("it holds")
+    }
+
+    /// The nodes from the leader on, in the order of their positions.
+    pub async fn leader_first<const N: usize>(&self) -> [&Node; N] {
+        let leader = self.leader().await;
+        std::array::from_fn(|at| &self.nodes[(leader + at) % self.nodes.len()])
     }
 
     /// A client with its own connections.

@@ -1,10 +1,11 @@
 //! docs/openapi.json as tests read it: every operation, and sample requests that it permits.
 
-use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
+
+use crate::{Method, Value, json};
 
 /// The document.
-pub struct Document(Value);
+pub struct Document(pub Value);
 
 impl Document {
     /// The committed one.

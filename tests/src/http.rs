@@ -1,19 +1,20 @@
 //! HTTP requests, and responses as tests read them.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder, StatusCode};
-use serde_json::Value;
+use reqwest::header::HeaderMap;
+use reqwest::{Client, RequestBuilder};
+
+use crate::{StatusCode, Value};
 
 /// A response: status, headers by name, JSON body (null without one).
 #[derive(Debug, Clone)]
 pub struct Response {
     /// HTTP status.
     pub status: StatusCode,
-    /// Headers, names in lower case.
-    pub headers: BTreeMap<String, String>,
+    /// Headers.
+    pub headers: HeaderMap,
     /// The body.
     pub body: Value,
 }
@@ -29,7 +30,7 @@ impl Response {
     /// A header as a number.
     #[track_caller]
     pub fn number(&self, header: &str) -> u64 {
-        self.headers[header].parse().expect("a number")
+        self.headers[header].to_str().ok().and_then(|text| text.parse().ok()).expect("a number")
     }
 
     /// Asserts the status and the error code.
@@ -57,10 +58,10 @@ impl Request {
         Self(self.0.header(name, value))
     }
 
-    /// With a JSON body.
+    /// With a JSON body, unless it is null.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
-        Self(self.0.json(body))
+        if body.is_null() { self } else { Self(self.0.json(body)) }
     }
 
     /// With a body of these bytes.
@@ -76,11 +77,7 @@ impl Request {
     pub async fn try_send(self) -> Result<Response, reqwest::Error> {
         let response = self.0.send().await?;
         let status = response.status();
-        let header = |(name, value): (&reqwest::header::HeaderName, &_)| {
-            let value: &reqwest::header::HeaderValue = value;
-            (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let headers = response.headers().iter().map(header).collect();
+        let headers = response.headers().clone();
         let bytes = response.bytes().await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Response { status, headers, body })

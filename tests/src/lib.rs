@@ -4,6 +4,8 @@
 mod checks;
 mod cluster;
 mod document;
+/// The storage engine without Raft: the harness of the engine's own tests.
+#[path = "../../storage/tests/common/engine.rs"]
 pub mod engine;
 mod http;
 mod node;
@@ -13,15 +15,16 @@ mod stream;
 mod wait;
 mod writers;
 
-pub use checks::{
-    assert_equal_states, converged, create_trigger, denied_key, installed, trigger_history,
-};
-pub use cluster::{Cluster, Options};
-pub use document::{Document, kind};
-pub use http::{Request, Response, array, client, id, string};
-pub use node::{Agent, Node};
-pub use process::{Process, Processes, cpu_seconds, signal, wait_gone};
-pub use receiver::{Behaviour, Delivery, Receiver};
-pub use stream::{Event, Stream};
-pub use wait::{PATIENCE, eventually, within};
-pub use writers::{Writers, random_after, setting, stored};
+pub use checks::*;
+pub use cluster::*;
+pub use document::*;
+pub use engine::setting;
+pub use http::*;
+pub use node::*;
+pub use process::*;
+pub use receiver::*;
+pub use reqwest::{Method, StatusCode};
+pub use serde_json::{Value, json};
+pub use stream::*;
+pub use wait::*;
+pub use writers::*;

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use reqwest::{Client, Method, StatusCode};
-use serde_json::Value;
+use reqwest::Client;
 
-use crate::{Options, Process, Request, eventually, id, signal, string, wait_gone};
+use crate::{
+    Method, Options, Process, Request, Response, StatusCode, Value, eventually, id, json, signal,
+    string, wait_gone,
+};
 
 /// A node that `hearth dev` started.
 pub struct Node {
@@ -18,8 +20,10 @@ pub struct Node {
     pub(crate) key: String,
     pub(crate) client: Client,
     pub(crate) options: Arc<Options>,
-    /// Whether its process ended; another process may have its id then.
+    /// Whether the process of `hearth dev` ended; another process may have its id then.
     pub(crate) ended: AtomicBool,
+    /// The process that replaced it.
+    pub(crate) restarted: Mutex<Option<Process>>,
 }
 
 impl Node {
@@ -43,9 +47,21 @@ impl Node {
         PathBuf::from(string(&self.info["data"]))
     }
 
-    /// Process id of the process that `hearth dev` started.
+    /// Address of its peer listener.
+    pub fn peer_address(&self) -> String {
+        let toml = std::fs::read_to_string(self.data().join("hearth.toml")).expect("a file");
+        let peer = toml.split("[peer]").nth(1).and_then(|peer| peer.split('"').nth(1));
+        peer.expect("a peer listener").to_owned()
+    }
+
+    /// Process id of its process.
     pub fn pid(&self) -> u32 {
-        self.info["pid"].as_u64().expect("a process id") as u32
+        let started = || self.info["pid"].as_u64().expect("a process id") as u32;
+        self.restarted().as_ref().map_or_else(started, Process::pid)
+    }
+
+    fn restarted(&self) -> MutexGuard<'_, Option<Process>> {
+        self.restarted.lock().expect("no thread panics with it")
     }
 
     /// The admin key.
@@ -80,6 +96,19 @@ impl Node {
         Request(self.client.request(method, format!("{}{path}", self.ops())))
     }
 
+    /// Sends a request with the admin key and a JSON body.
+    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Response {
+        self.request(method, path).json(body).send().await
+    }
+
+    /// Sends a POST that must be rejected (400) because of `field`.
+    pub async fn assert_rejected(&self, path: &str, body: &Value, field: &str) {
+        let response = self.send(Method::POST, path, body).await;
+        let found = (response.status.as_u16(), &response.body["error"], &response.body["field"]);
+        let expected = (400, &json!("invalid_field"), &json!(field));
+        assert_eq!(found, expected, "{body}: {}", response.body);
+    }
+
     /// The body of a successful GET with the admin key.
     pub async fn get(&self, path: &str) -> Value {
         self.request(Method::GET, path).send().await.ok()
@@ -87,12 +116,12 @@ impl Node {
 
     /// The body of a successful POST with the admin key.
     pub async fn post(&self, path: &str, body: &Value) -> Value {
-        self.request(Method::POST, path).json(body).send().await.ok()
+        self.send(Method::POST, path, body).await.ok()
     }
 
     /// The body of a successful PATCH with the admin key.
     pub async fn patch(&self, path: &str, body: &Value) -> Value {
-        self.request(Method::PATCH, path).json(body).send().await.ok()
+        self.send(Method::PATCH, path, body).await.ok()
     }
 
     /// The body of a successful DELETE with the admin key.
@@ -134,8 +163,14 @@ impl Node {
 
     /// Kills its process with SIGKILL.
     pub fn kill(&self) {
-        signal(self.pid(), "KILL");
-        self.wait_gone();
+        let restarted = self.restarted().take();
+        match restarted {
+            Some(mut process) => process.kill(),
+            None => {
+                signal(self.pid(), "KILL");
+                self.wait_gone();
+            }
+        }
     }
 
     /// Pauses its process, as a pause of its machine would.
@@ -153,18 +188,42 @@ impl Node {
         signal(self.pid(), "TERM");
     }
 
-    /// Waits until its process, which received a signal to end, is gone.
+    /// Waits until the process of `hearth dev`, which received a signal to end, is gone.
     pub fn wait_gone(&self) {
         self.ended.store(true, Ordering::Relaxed);
         wait_gone(self.pid());
     }
 
-    /// Starts `hearth serve` on its configuration and does not wait.
-    pub fn serve(&self) -> Process {
-        self.serve_with(&[])
+    /// Starts the process of a killed node again and does not wait.
+    pub fn start(&self) {
+        *self.restarted() = Some(self.serve_with(&[]));
     }
 
-    /// [`Self::serve`], with further environment variables.
+    /// Starts the process of a killed node again and waits until it is ready.
+    pub async fn restart(&self) {
+        self.restart_with(&[]).await;
+    }
+
+    /// [`Self::restart`], with further environment variables.
+    pub async fn restart_with(&self, environment: &[(&str, &str)]) {
+        *self.restarted() = Some(self.serve_with(environment));
+        self.ready().await;
+    }
+
+    /// Stops the process of a restarted node, which must end with success.
+    pub fn shut_down(&self) {
+        let mut process = self.restarted().take().expect("the node was restarted");
+        assert!(process.stop(), "{}", process.log());
+    }
+
+    /// Starts `hearth serve`, which must fail, and returns its log.
+    pub fn failed_start(&self, environment: &[(&str, &str)]) -> String {
+        let mut process = self.serve_with(environment);
+        assert!(!process.ended(), "it must not run: {}", process.log());
+        process.log()
+    }
+
+    /// Starts `hearth serve` on its configuration, with further environment variables.
     pub fn serve_with(&self, environment: &[(&str, &str)]) -> Process {
         let mut command = Command::new(&self.options.binary);
         command.args(["serve", "--config"]).arg(self.data().join("hearth.toml"));

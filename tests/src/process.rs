@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::time::Instant;
 
+use crate::PATIENCE;
 use crate::wait::POLL;
-use crate::{Cluster, PATIENCE};
 
 /// A `hearth serve` that the test itself started. Dropping it kills it.
 pub struct Process {
@@ -54,53 +53,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
-    }
-}
-
-/// The processes of a cluster: those of `hearth dev`, or those that a test started instead.
-pub struct Processes {
-    cluster: Arc<Cluster>,
-    restarted: Vec<Option<Process>>,
-}
-
-impl Processes {
-    /// Those of `hearth dev`.
-    pub fn of(cluster: &Arc<Cluster>) -> Self {
-        let restarted = cluster.nodes().map(|_| None).collect();
-        Self { cluster: Arc::clone(cluster), restarted }
-    }
-
-    /// Kills the process of a node with SIGKILL.
-    pub fn kill(&mut self, at: usize) {
-        match &mut self.restarted[at] {
-            None => self.cluster.at(at).kill(),
-            Some(process) => process.kill(),
-        }
-    }
-
-    /// Pauses the process of a node, as a pause of its machine would.
-    pub fn pause(&self, at: usize) {
-        signal(self.pid(at), "STOP");
-    }
-
-    /// Resumes a paused process.
-    pub fn resume(&self, at: usize) {
-        signal(self.pid(at), "CONT");
-    }
-
-    fn pid(&self, at: usize) -> u32 {
-        self.restarted[at].as_ref().map_or_else(|| self.cluster.at(at).pid(), Process::pid)
-    }
-
-    /// Starts the process of a killed node again.
-    pub fn start(&mut self, at: usize) {
-        self.restarted[at] = Some(self.cluster.at(at).serve());
-    }
-
-    /// Starts the process of a killed node again and waits until it is ready.
-    pub async fn restart(&mut self, at: usize) {
-        self.start(at);
-        self.cluster.at(at).ready().await;
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Method, StatusCode};
-use serde_json::Value;
-
-use crate::{Node, PATIENCE, Request};
+use crate::{Method, Node, PATIENCE, Request, StatusCode, Value};
 
 /// Longest that a test reads one stream.
 const STREAM_PATIENCE: Duration = Duration::from_secs(600);

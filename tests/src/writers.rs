@@ -4,17 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use reqwest::{Method, StatusCode};
-use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::wait::POLL;
-use crate::{Cluster, Node, array, eventually, id, string};
-
-/// A number in the environment, or `default`.
-pub fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
+use crate::{Cluster, Method, Node, StatusCode, array, eventually, id, json, string};
 
 /// The next state of a linear congruential generator: a seed means the same everywhere.
 pub fn random_after(random: u64) -> u64 {
@@ -87,12 +80,7 @@ async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
                 }
                 Ok(response) => {
                     let unsure = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
-                    assert!(
-                        unsure.contains(&response.status),
-                        "{} {}",
-                        response.status,
-                        response.body
-                    );
+                    assert!(unsure.contains(&response.status), "{response:?}");
                 }
                 // The node is down: the same request again until it is back.
                 Err(_) => {}
@@ -109,13 +97,28 @@ pub async fn stored(node: &Node) -> BTreeMap<String, Vec<String>> {
     for page in 1.. {
         let path = format!("/agent/nodes?page={page}&page_size=100&sort=created_at&order=asc");
         let body = node.get(&path).await;
-        let items = array(&body["items"]);
-        for item in items {
+        for item in array(&body["items"]) {
             found.entry(string(&item["label"]).into()).or_default().push(id(item).into());
         }
-        if items.len() < 100 {
+        if array(&body["items"]).len() < 100 {
             break;
         }
     }
     found
+}
+
+/// Asserts that a node holds each acknowledged memory, and each memory once. Every writer may
+/// have one request that was done without a response.
+pub async fn assert_stored_once(
+    node: &Node,
+    acknowledged: &BTreeMap<String, String>,
+    writers: usize,
+) {
+    let found = stored(node).await;
+    for (label, id) in acknowledged {
+        let ids = found.get(label);
+        assert_eq!(ids, Some(&vec![id.clone()]), "{label} at node {}", node.id());
+    }
+    assert!(found.values().all(|ids| ids.len() == 1), "a memory is stored twice");
+    assert!(found.len() <= acknowledged.len() + writers);
 }

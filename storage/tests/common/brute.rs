@@ -2,16 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use storage::SearchRequest;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::Memory;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX};
 use storage::model::temporal::window;
-use storage::model::thermo::Thermo;
-use storage::model::vector::dot;
 use storage::model::words::{content_words, words};
+
+use crate::common::*;
 
 /// The properties of a memory that a search reads.
 pub struct Candidate {
@@ -28,18 +25,32 @@ impl Candidate {
     }
 }
 
+/// A naive filter. Restricted access is to all namespaces but "garden".
+pub fn passes(filter: &Filter, memory: &Memory) -> bool {
+    let tier = match filter.tier {
+        TierFilter::Hot => memory.tier() == Tier::Hot,
+        TierFilter::Cold => memory.tier() == Tier::Cold,
+        TierFilter::All => true,
+    };
+    let contained = words(memory.texts());
+    tier && filter.memory_type.is_none_or(|value| value == memory.memory_type)
+        && filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
+        && filter.pinned.is_none_or(|value| value == memory.is_pinned)
+        && (filter.access.is_unrestricted() || memory.namespace != "garden")
+        && filter.words.iter().flatten().all(|word| contained.contains(word))
+}
+
 /// All memories of a tenant.
 #[derive(Default)]
 pub struct BruteForce(pub BTreeMap<MemoryId, Candidate>);
 
 impl BruteForce {
-    /// Scores and ids of the best memories that pass, best first, ties by id.
+    /// Scores and ids of the best memories that pass the filter, best first, ties by id.
     pub fn best(
         &self,
         request: &SearchRequest,
         thermo: &Thermo,
         now: Timestamp,
-        passes: impl Fn(&Memory) -> bool,
     ) -> Vec<(f64, MemoryId)> {
         let weights = thermo.recall;
         let window = window(&request.query, now);
@@ -76,12 +87,22 @@ impl BruteForce {
             };
             (factors.fused(&weights), *id)
         };
-        let passing = self.0.iter().filter(|(_, candidate)| passes(&candidate.memory));
+        let passing =
+            self.0.iter().filter(|(_, candidate)| passes(&request.filter, &candidate.memory));
         let mut scores: Vec<_> = passing.map(score).collect();
         scores.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
         scores.truncate(request.limit);
         scores
     }
+}
+
+/// The ten first ids in the order of hot context: by pin, heat, time of the last change, and id.
+pub fn hottest(mut all: Vec<(bool, f64, Timestamp, MemoryId)>) -> Vec<MemoryId> {
+    all.sort_by(|l, r| {
+        let by_heat = r.0.cmp(&l.0).then(r.1.total_cmp(&l.1));
+        by_heat.then(r.2.cmp(&l.2)).then(l.3.cmp(&r.3))
+    });
+    all.into_iter().take(10).map(|(.., id)| id).collect()
 }
 
 /// Asserts that a search found the same memories. Sums in another order may differ in the last

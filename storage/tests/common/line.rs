@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::analytics::{Report, TenantReport, Usage};
-use storage::model::delivery::{Attempt, AttemptOutcome, DeliveryId};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::memory::{DecayClass, MemoryType};
+use storage::model::analytics::Usage;
 use storage::model::receipt::ReceiptRequest;
-use storage::model::tenant::{ApiKey, KeyId, Role};
-use storage::model::thermo::SettingValue;
-use storage::model::trigger::{SealedSecret, Trigger, TriggerAction, TriggerEvent, TriggerFilter};
-use storage::{Action, BulkFilter, Command, EdgeRef, MemoryPatch, Signal, TriggerPatch};
+use storage::model::tenant::{KeyId, Role};
 
-use crate::common::{DIMENSION, TENANT, bootstrap, command, new_memory, vector};
+use crate::common::*;
+
+/// The value of an enum that has a name.
+pub fn by_name<T: Copy>(
+    all: impl IntoIterator<Item = T>,
+    name: fn(T) -> &'static str,
+    text: &str,
+) -> T {
+    all.into_iter().find(|one| name(*one) == text).unwrap_or_else(|| panic!("no {text}"))
+}
 
 /// The words and the settings `name=value` of a line. Double quotes enclose spaces.
 pub struct Line {
@@ -50,32 +53,22 @@ impl Line {
         MemoryId([self.words[1].as_bytes()[0]; 16])
     }
 
-    fn add_member(&self) -> Action {
-        let incarnation = [self.get("incarnation").unwrap(); 16];
-        Action::AddMember { node: self.get("node").unwrap(), incarnation }
-    }
-
     fn memory_type(&self) -> Option<MemoryType> {
-        let name = self.settings.get("type")?;
-        Some(MemoryType::ALL.into_iter().find(|kind| kind.name() == name).unwrap())
+        Some(by_name(MemoryType::ALL, MemoryType::name, self.settings.get("type")?))
     }
 
     fn decay_class(&self) -> Option<DecayClass> {
-        let name = self.settings.get("class")?;
-        Some(DecayClass::ALL.into_iter().find(|class| class.name() == name).unwrap())
+        Some(by_name(DecayClass::ALL, DecayClass::name, self.settings.get("class")?))
     }
 
     pub fn command(&self) -> Command {
         let action = match self.words[0].as_str() {
             "bootstrap" => return bootstrap(DIMENSION),
+            "recall" => return self.report(),
             "advance-clock" => return Command::background(Action::AdvanceClock),
             "expire" => return Command::background(Action::Expire),
             "verify" => return Command::background(Action::Verify),
-            "add-member" => return Command::background(self.add_member()),
-            "remove-member" => {
-                let node = self.get("node").unwrap();
-                return Command::background(Action::RemoveMember { node });
-            }
+            "add-member" | "remove-member" => return Command::background(self.membership()),
             "create" => Action::CreateMemories(vec![self.new_memory()]),
             "update" => Action::UpdateMemory(self.id(), self.patch()),
             "delete" => Action::DeleteMemory(self.id()),
@@ -89,7 +82,6 @@ impl Line {
             "feedback" => Action::GiveFeedback(self.id(), self.signal()),
             "relate" => Action::CreateEdge(self.edge()),
             "unrelate" => Action::DeleteEdge(self.edge()),
-            "recall" => return Command::background(Action::RecordReport(self.report())),
             "configure" => Action::UpdateSettings(self.changes()),
             "trigger" => Action::CreateTrigger(self.trigger_id(), Box::new(self.trigger())),
             // Each memory has a label of 36 kB.
@@ -101,8 +93,10 @@ impl Line {
             "attempt" => Action::RecordAttempts(vec![self.attempt()]),
             "replay" if self.words.len() > 1 => Action::ReplayDeliveries(Some(self.delivery_id())),
             "replay" => Action::ReplayDeliveries(None),
-            "key" => Action::CreateKey(self.key_id(&self.words[1]), self.api_key()),
-            "key-delete" => Action::DeleteKey(self.key_id(&self.words[1])),
+            "key" => {
+                Action::CreateKey(key_id(&self.words[1]), api_key(&self.words[1], Role::Agent))
+            }
+            "key-delete" => Action::DeleteKey(key_id(&self.words[1])),
             other => panic!("no command {other}"),
         };
         let key = self.settings.get("key");
@@ -110,50 +104,35 @@ impl Line {
             key: [key.as_bytes()[0]; 32],
             body_hash: [self.settings.get("body").map_or(0, |body| body.as_bytes()[0]); 32],
         });
-        let command = Command { receipt, ..command(action) };
-        // A trigger without an owner has no actor.
-        match (&command.action, self.settings.get("owner")) {
-            (Action::CreateTrigger(..), owner) => {
-                Command { actor: owner.map(|owner| self.key_id(owner)), ..command }
-            }
-            _ => command,
+        // Of a trigger, the actor is the owner.
+        let actor = self.settings.get("owner").map(|owner| key_id(owner));
+        Command { receipt, actor, ..command(action) }
+    }
+
+    fn membership(&self) -> Action {
+        let node = self.get("node").unwrap();
+        match self.get("incarnation") {
+            Some(incarnation) => Action::AddMember { node, incarnation: [incarnation; 16] },
+            None => Action::RemoveMember { node },
         }
     }
 
-    fn new_memory(&self) -> storage::NewMemory {
-        let mut new = new_memory(self.id(), &self.get::<String>("label").unwrap_or_default());
-        new.memory_type = self.memory_type().unwrap_or(new.memory_type);
-        new.decay_class = self.decay_class().unwrap_or(new.decay_class);
-        new.namespace = self.get("namespace").unwrap_or(new.namespace);
-        new.is_pinned = self.get("pinned").unwrap_or(new.is_pinned);
-        new.min_heat = self.get("min").unwrap_or(new.min_heat);
-        new.initial_heat = self.get("heat").unwrap_or(new.initial_heat);
-        if self.settings.contains_key("foreign") {
-            new.vector = storage::model::vector::Vector::quantise(
-                storage::model::vector::ModelId([9; 8]),
-                &[1.0; 8],
-            )
-            .unwrap();
-        }
-        new
-    }
-
-    fn key_id(&self, name: &str) -> KeyId {
-        KeyId([name.as_bytes()[0]; 8])
-    }
-
-    fn api_key(&self) -> ApiKey {
-        ApiKey {
-            name: self.words[1].clone(),
-            role: Role::Agent,
-            hash: [0; 32],
-            namespace: None,
-            created_at: Timestamp(0),
-            last_used_at: None,
+    fn new_memory(&self) -> NewMemory {
+        let new = new_memory(self.id(), &self.get::<String>("label").unwrap_or_default());
+        let foreign = |_| Vector::quantise(ModelId([9; 8]), &[1.0; 8]).unwrap();
+        NewMemory {
+            memory_type: self.memory_type().unwrap_or(new.memory_type),
+            decay_class: self.decay_class().unwrap_or(new.decay_class),
+            namespace: self.get("namespace").unwrap_or(new.namespace),
+            is_pinned: self.get("pinned").unwrap_or(new.is_pinned),
+            min_heat: self.get("min").unwrap_or(new.min_heat),
+            initial_heat: self.get("heat").unwrap_or(new.initial_heat),
+            vector: self.settings.get("foreign").map_or(new.vector, foreign),
+            ..new
         }
     }
 
-    fn large(&self, count: u8) -> Vec<storage::NewMemory> {
+    fn large(&self, count: u8) -> Vec<NewMemory> {
         let label = "words ".repeat(6_000);
         (0..count).map(|number| new_memory(MemoryId([b'0' + number; 16]), &label)).collect()
     }
@@ -163,13 +142,9 @@ impl Line {
     }
 
     fn trigger(&self) -> Trigger {
-        let event = TriggerEvent::ALL.into_iter().find(|event| event.name() == self.words[2]);
+        let event = by_name(TriggerEvent::ALL, TriggerEvent::name, &self.words[2]);
         Trigger {
-            number: 0,
             name: self.get("name").unwrap_or_else(|| format!("trigger {}", self.words[1])),
-            description: String::new(),
-            event: event.unwrap(),
-            action: self.action(&self.words[3]),
             namespace: self.get("namespace"),
             filter: TriggerFilter {
                 memory_type: self.memory_type(),
@@ -181,9 +156,7 @@ impl Line {
             max_fires: self.get("max"),
             cooldown_seconds: self.get("cooldown").unwrap_or(0),
             enabled: self.get("enabled").unwrap_or(true),
-            owner: None,
-            created_at: Timestamp(0),
-            updated_at: Timestamp(0),
+            ..trigger(event, self.action(&self.words[3]))
         }
     }
 
@@ -249,21 +222,12 @@ impl Line {
     }
 
     fn signal(&self) -> Signal {
-        let signals = [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
-        signals.into_iter().find(|signal| signal.name() == self.words[2]).unwrap()
+        by_name(Signal::ALL, Signal::name, &self.words[2])
     }
 
-    fn report(&self) -> Report {
+    fn report(&self) -> Command {
         let recalls = self.ids().into_iter().map(|id| (id, self.get("times").unwrap_or(1)));
-        let tenant = TenantReport {
-            tenant: TENANT,
-            recalls: recalls.collect(),
-            searches: 1,
-            searches_with_results: 1,
-            usage: Usage::default(),
-            keys: Vec::new(),
-        };
-        Report { node: 1, boot: 1, number: self.get("report").unwrap(), tenants: vec![tenant] }
+        report(self.get("report").unwrap(), 1, Usage::default(), recalls.collect())
     }
 
     /// Settings by name, each with a number, a switch or `default`.
@@ -290,4 +254,8 @@ impl Line {
             current_heat: self.get("heat"),
         }
     }
+}
+
+fn key_id(name: &str) -> KeyId {
+    KeyId([name.as_bytes()[0]; 8])
 }

@@ -1,17 +1,12 @@
 //! Prints the reply and the changes of a command for the golden scripts.
 
 use storage::model::cluster::Member;
-use storage::model::delivery::{DeliveryId, DeliveryStage};
-use storage::model::id::{MemoryId, Timestamp, TriggerId};
-use storage::model::journal::{DeliveryNext, EventKind, FiringResult};
-use storage::model::memory::MemoryRecord;
+use storage::model::edge::Edge;
 use storage::model::receipt::WriteEffect;
-use storage::model::score::rounded;
-use storage::model::tick::{Stage, Tick};
-use storage::model::trigger::{Notification, SealedSecret, TriggerAction};
-use storage::{Change, Reply};
+use storage::model::score::{Factors, rounded};
+use storage::model::tick::Tick;
 
-use crate::common::Decision;
+use crate::common::*;
 
 pub fn name(id: MemoryId) -> char {
     char::from(id.0[0])
@@ -39,6 +34,30 @@ fn delivery(id: DeliveryId) -> String {
     format!("{}/{}", trigger(id.trigger), id.number)
 }
 
+fn list<T>(all: &[T], text: impl Fn(&T) -> String) -> String {
+    all.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// The name of an enum's variant, without its fields.
+fn variant(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+fn edge_text(edge: &Edge) -> String {
+    format!("{} -{}- {}", name(edge.source), edge.relation, name(edge.target))
+}
+
+pub fn factors_text(factors: &Factors) -> String {
+    format!(
+        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
+        factors.similarity,
+        factors.heat,
+        factors.keyword_overlap,
+        factors.temporal_boost,
+        factors.namespace_boost,
+    )
+}
+
 pub fn time(at: Timestamp) -> String {
     let hour = 3_600 * Timestamp::SECOND_MICROS;
     format!("{}h+{}", at.0 / hour, at.0 % hour)
@@ -56,32 +75,21 @@ pub fn memory_text(record: &MemoryRecord) -> String {
         record.anchor.heat,
         time(record.anchor.at),
     );
-    for (flag, set) in [
-        ("pinned", memory.is_pinned),
-        ("locked", memory.is_locked),
-        ("flagged", memory.is_flagged),
-        ("cold", memory.archived_at.is_some()),
-    ] {
-        if set {
-            text += &format!(" {flag}");
-        }
+    let is_cold = memory.archived_at.is_some();
+    let flags = [memory.is_pinned, memory.is_locked, memory.is_flagged, is_cold];
+    for (flag, name) in flags.into_iter().zip([" pinned", " locked", " flagged", " cold"]) {
+        text += if flag { name } else { "" };
     }
     text
 }
 
 pub fn outcome(decision: &Decision) -> String {
     match decision {
-        Ok(Reply::Memories(memories)) => {
-            format!("done: {}", memories.iter().map(memory_text).collect::<Vec<_>>().join(", "))
-        }
+        Ok(Reply::Memories(memories)) => format!("done: {}", list(memories, memory_text)),
         Ok(Reply::Deleted(id)) => format!("deleted {}", name(*id)),
         Ok(Reply::Settings(_)) => "configured".into(),
         Ok(Reply::Bulk(results)) => {
-            let one = |result: &Result<(), _>| match result {
-                Ok(()) => "done".to_owned(),
-                Err(rejection) => format!("rejected: {rejection}"),
-            };
-            results.iter().map(one).collect::<Vec<_>>().join(", ")
+            list(results, |result| outcome(&result.clone().map(|()| Reply::Done)))
         }
         Ok(Reply::Feedback(feedback)) => format!(
             "heat {:.4} to {:.4}, stability {} to {}",
@@ -91,20 +99,12 @@ pub fn outcome(decision: &Decision) -> String {
             feedback.stability_after
         ),
         Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
-        Ok(Reply::Rule(rule)) => format!("rule {} for {}", rule.number, rule.namespace),
-        Ok(Reply::Edge { edge, is_new }) => format!(
-            "{} -{}- {}{}",
-            name(edge.source),
-            edge.relation,
-            name(edge.target),
-            if *is_new { " is new" } else { "" }
-        ),
+        Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
         Ok(Reply::Replayed(memories)) => {
-            let one = |(id, record): &(MemoryId, Option<MemoryRecord>)| match record {
-                Some(record) => memory_text(record),
-                None => format!("{} is removed", name(*id)),
+            let one = |(id, record): &(_, Option<_>)| {
+                record.as_ref().map_or_else(|| format!("{} is removed", name(*id)), memory_text)
             };
-            format!("replayed: {}", memories.iter().map(one).collect::<Vec<_>>().join(", "))
+            format!("replayed: {}", list(memories, one))
         }
         Ok(Reply::Trigger(id, row, firings)) => {
             let off = if row.enabled { "" } else { ", disabled" };
@@ -118,17 +118,9 @@ pub fn outcome(decision: &Decision) -> String {
             };
             outcome(&Ok((**reply).clone())) + &notifications.iter().map(one).collect::<String>()
         }
-        Ok(Reply::Done) => "done".into(),
         Ok(Reply::VerifyMark(number)) => format!("marked {number}"),
-        Ok(Reply::Partial) => "partial".into(),
+        Ok(other) => variant(other).to_lowercase(),
         Err(rejection) => format!("rejected: {rejection}"),
-    }
-}
-
-fn effect_text(effect: &WriteEffect) -> String {
-    match effect {
-        WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
-        WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
     }
 }
 
@@ -139,29 +131,31 @@ pub fn change_text(change: &Change) -> String {
                 let removed = if member.removed { " (removed)" } else { "" };
                 format!("{}{removed}", member.node)
             };
-            let members: Vec<_> = cluster.members.iter().map(member).collect();
-            format!("cluster of model {} and nodes {}", cluster.model.name, members.join(", "))
+            let members = list(&cluster.members, member);
+            format!("cluster of model {} and nodes {members}", cluster.model.name)
         }
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
-        Change::MemoryPut(_, id, memory) => format!(
-            "memory {} label {:?} updated {}",
-            name(*id),
-            memory.label,
-            time(memory.updated_at)
-        ),
+        Change::MemoryPut(_, id, memory) => {
+            let (label, at) = (&memory.label, time(memory.updated_at));
+            format!("memory {} label {label:?} updated {at}", name(*id))
+        }
         Change::AnchorPut(_, id, anchor) => {
             format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
         }
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
         Change::ReceiptPut(_, day, key, receipt) => {
-            format!("receipt {} of day {day}: {}", char::from(key[0]), effect_text(&receipt.effect))
+            let effect = match &receipt.effect {
+                WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
+                WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
+            };
+            format!("receipt {} of day {day}: {effect}", char::from(key[0]))
         }
         Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are removed"),
         Change::EventAppended(_, event) => {
             let subject = event.subject.map_or('-', name);
-            let (kind, details) = event_kind(&event.kind);
+            let (kind, details) = (variant(&event.kind), event_details(&event.kind));
             format!("event {kind} {subject} {details}").trim_end().into()
         }
         Change::EventsTrimmed(_, before) => {
@@ -169,14 +163,11 @@ pub fn change_text(change: &Change) -> String {
         }
         Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is removed", tenant.0),
         Change::RulesPut(_, rules) => format!("{} access rules", rules.rules.len()),
-        Change::TriggerPut(..)
-        | Change::TriggerRemoved(..)
-        | Change::FiringsPut(..)
-        | Change::OutboxPut(..)
-        | Change::DeliveryPut(..)
-        | Change::DeliveryRemoved(..) => trigger_change_text(change),
         Change::VerifyMark(number) => format!("verify mark {number}"),
-        Change::TickPut(_, tick) => tick_text(tick),
+        Change::TickPut(_, Tick { number, from, until, stage, .. }) => {
+            let (from, until, stage) = (time(*from), time(*until), variant(stage).to_lowercase());
+            format!("tick {number} from {from} until {until}: {stage}")
+        }
         Change::RecallStatsPut(_, stats) => {
             let recalls: u64 = stats.types.iter().map(|of_type| of_type.recalls).sum();
             format!("statistics: {recalls} recalls, {} searches", stats.searches)
@@ -187,48 +178,38 @@ pub fn change_text(change: &Change) -> String {
         Change::LastReportPut(node, last) => {
             format!("report {} of node {node} is recorded", last.number)
         }
-        Change::EdgePut(_, edge) => format!(
-            "edge {} -{}- {} of weight {}",
-            name(edge.source),
-            edge.relation,
-            name(edge.target),
-            edge.weight
-        ),
+        Change::EdgePut(_, edge) => format!("edge {} of weight {}", edge_text(edge), edge.weight),
         Change::EdgeRemoved(_, source, target, _) => {
             format!("an edge of {} and {} is removed", name(*source), name(*target))
         }
+        other => trigger_change_text(other),
     }
 }
 
-/// Name and details of an event.
-fn event_kind(kind: &EventKind) -> (&'static str, String) {
+fn event_details(kind: &EventKind) -> String {
     match kind {
-        EventKind::Created => ("Created", String::new()),
+        EventKind::Created
+        | EventKind::Archived
+        | EventKind::Restored
+        | EventKind::Cooled
+        | EventKind::Warmed => String::new(),
         EventKind::Updated { fields } => {
-            let names: Vec<_> = fields.iter().map(|field| field.name()).collect();
-            ("Updated", names.join(" "))
+            fields.iter().map(|field| field.name()).collect::<Vec<_>>().join(" ")
         }
-        EventKind::Deleted { label } => ("Deleted", label.clone()),
-        EventKind::Archived => ("Archived", String::new()),
-        EventKind::Restored => ("Restored", String::new()),
-        EventKind::Cooled => ("Cooled", String::new()),
-        EventKind::Warmed => ("Warmed", String::new()),
-        EventKind::Feedback { signal } => ("Feedback", signal.name().into()),
-        EventKind::EdgeCreated { other, relation } => {
-            ("EdgeCreated", format!("{} {relation}", name(*other)))
+        EventKind::Deleted { label } => label.clone(),
+        EventKind::Feedback { signal } => signal.name().into(),
+        EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
+            format!("{} {relation}", name(*other))
         }
-        EventKind::EdgeDeleted { other, relation } => {
-            ("EdgeDeleted", format!("{} {relation}", name(*other)))
-        }
-        EventKind::Activity(activity) => ("Activity", activity.action.clone()),
+        EventKind::Activity(activity) => activity.action.clone(),
         EventKind::TriggerFired(fired) => {
-            let (event, action) = (fired.event.name(), fired.action.name());
-            let head =
-                format!("{} {} {event} {action}", trigger(fired.trigger), fired.trigger_name);
-            ("TriggerFired", format!("{head} {} {}", fired.label, result(&fired.result)))
+            let (id, event, action) =
+                (trigger(fired.trigger), fired.event.name(), fired.action.name());
+            let (name, label, result) = (&fired.trigger_name, &fired.label, result(&fired.result));
+            format!("{id} {name} {event} {action} {label} {result}")
         }
         EventKind::Delivered { delivery: id, attempt, status } => {
-            ("Delivered", format!("{} {attempt} {status}", delivery(*id)))
+            format!("{} {attempt} {status}", delivery(*id))
         }
         EventKind::DeliveryFailed { delivery: id, attempt, reason, next } => {
             let next = match next {
@@ -238,9 +219,9 @@ fn event_kind(kind: &EventKind) -> (&'static str, String) {
                 DeliveryNext::DeadLettered => "dead-lettered".into(),
                 DeliveryNext::TriggerDisabled => "dead-lettered, trigger disabled".into(),
             };
-            ("DeliveryFailed", format!("{} {attempt} {reason} {next}", delivery(*id)))
+            format!("{} {attempt} {reason} {next}", delivery(*id))
         }
-        EventKind::FiringsSkipped { count } => ("FiringsSkipped", count.to_string()),
+        EventKind::FiringsSkipped { count } => count.to_string(),
     }
 }
 
@@ -256,26 +237,13 @@ fn result(result: &FiringResult) -> String {
     }
 }
 
-fn tick_text(tick: &Tick) -> String {
-    let stage = match tick.stage {
-        Stage::Evaluating(_) => "evaluating",
-        Stage::Archiving(_) => "archiving",
-        Stage::Done => "done",
-    };
-    format!("tick {} from {} until {}: {stage}", tick.number, time(tick.from), time(tick.until))
-}
-
 fn trigger_change_text(change: &Change) -> String {
     match change {
         Change::TriggerPut(_, id, row) => {
             let off = if row.enabled { "" } else { ", disabled" };
             let (event, action) = (row.event.name(), row.action.kind().name());
-            let webhook = webhook(&row.action);
-            format!(
-                "trigger {} is number {}, {event} {action}{webhook}{off}",
-                trigger(*id),
-                row.number
-            )
+            let (number, webhook) = (row.number, webhook(&row.action));
+            format!("trigger {} is number {number}, {event} {action}{webhook}{off}", trigger(*id))
         }
         Change::TriggerRemoved(_, id) => format!("trigger {} is removed", trigger(*id)),
         Change::FiringsPut(_, id, firings) => {
@@ -291,14 +259,10 @@ fn trigger_change_text(change: &Change) -> String {
                 DeliveryStage::Pending(due_at) => format!("due {}", time(due_at)),
                 DeliveryStage::DeadLettered(at) => format!("dead-lettered {}", time(at)),
             };
-            format!(
-                "delivery {} of {:?} after {} attempts: {stage}",
-                delivery(*id),
-                row.label,
-                row.attempts
-            )
+            let (id, label, attempts) = (delivery(*id), &row.label, row.attempts);
+            format!("delivery {id} of {label:?} after {attempts} attempts: {stage}")
         }
         Change::DeliveryRemoved(_, id, _) => format!("delivery {} is removed", delivery(*id)),
-        _ => String::new(),
+        other => variant(other),
     }
 }

@@ -3,16 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::analytics::{Report, TenantReport, Usage};
+use storage::model::analytics::Usage;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::id::{MemoryId, Timestamp};
-use storage::model::memory::{DecayClass, Memory, MemoryType};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::thermo::Thermo;
-use storage::{Action, Command, EdgeRef, MemoryPatch, Signal};
 
-use crate::common::{Engine, TENANT, command, new_memory, vector};
+use crate::common::*;
 
 pub const WORDS: [&str; 12] = [
     "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
@@ -20,16 +16,18 @@ pub const WORDS: [&str; 12] = [
 ];
 pub const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// SplitMix64.
 pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
+        mix(self.0)
+    }
+
+    /// A number from -1 to 1.
+    pub fn component(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
     }
 
     pub fn below(&mut self, bound: usize) -> usize {
@@ -89,11 +87,9 @@ impl World {
         match random.below(14) {
             0..=4 => {
                 self.next += 1;
-                let mut bytes = [0; 16];
                 // Ids come from several nodes, so they are not in order.
-                bytes[..8].copy_from_slice(&random.next().to_be_bytes());
-                bytes[8..].copy_from_slice(&self.next.to_be_bytes());
-                let mut new = new_memory(MemoryId(bytes), &random.text());
+                let number = u128::from(random.next()) << 64 | u128::from(self.next);
+                let mut new = new_memory(memory_id(number), &random.text());
                 new.memory_type = random.pick(&MemoryType::ALL);
                 new.decay_class = random.pick(&DecayClass::ALL);
                 new.namespace = random.pick(&NAMESPACES).into();
@@ -105,7 +101,7 @@ impl World {
                     key: [random.below(6) as u8; 32],
                     body_hash: [random.below(2) as u8; 32],
                 });
-                Command { receipt, ..command(Action::CreateMemories(vec![new])) }
+                Command { receipt, ..create(new) }
             }
             5..=7 => {
                 let label = random.chance(30).then(|| random.text());
@@ -132,11 +128,7 @@ impl World {
         let other = if ids.is_empty() { id } else { random.pick(ids) };
         match random.below(5) {
             0 => command(Action::AdvanceTick),
-            1 => {
-                let signals =
-                    [Signal::Relevant, Signal::Irrelevant, Signal::Outdated, Signal::Wrong];
-                command(Action::GiveFeedback(id, random.pick(&signals)))
-            }
+            1 => command(Action::GiveFeedback(id, random.pick(&Signal::ALL))),
             2 if other != id => command(Action::CreateEdge(EdgeRef {
                 source: id,
                 target: other,
@@ -145,17 +137,8 @@ impl World {
             3 => command(Action::RestoreMemories(vec![id, other])),
             _ => {
                 self.next += 1;
-                let tenant = TenantReport {
-                    tenant: TENANT,
-                    recalls: vec![(id, 1), (other, 2)],
-                    searches: 2,
-                    searches_with_results: 1,
-                    usage: Usage { requests: 3, ..Usage::default() },
-                    keys: Vec::new(),
-                };
-                let (node, number) = (1, self.next);
-                let report = Report { node, boot: 7, number, tenants: vec![tenant] };
-                Command::background(Action::RecordReport(report))
+                let usage = Usage { requests: 3, ..Usage::default() };
+                report(self.next, 2, usage, vec![(id, 1), (other, 2)])
             }
         }
     }
@@ -176,7 +159,18 @@ impl World {
         {
             return if *body == receipt.body_hash[0] { "replayed" } else { "key reused" };
         }
+        let is_absent = |id| !self.memories.contains_key(id);
         match &command.action {
+            Action::UpdateMemory(id, _)
+            | Action::DeleteMemory(id)
+            | Action::GiveFeedback(id, _)
+                if is_absent(id) =>
+            {
+                "not found"
+            }
+            Action::CreateEdge(edge) if is_absent(&edge.source) || is_absent(&edge.target) => {
+                "not found"
+            }
             Action::CreateMemories(new) => {
                 let new = &new[0];
                 let memory = Memory {
@@ -202,26 +196,14 @@ impl World {
                 }
                 "done"
             }
-            Action::UpdateMemory(id, patch) => match self.memories.get_mut(id) {
-                None => "not found",
-                Some(naive) => {
-                    update(naive, patch, now);
-                    "done"
-                }
-            },
-            Action::DeleteMemory(id) => match self.memories.get(id) {
-                None => "not found",
-                Some(naive) if naive.memory.is_locked => "locked",
-                Some(_) => {
-                    self.memories.remove(id);
-                    "deleted"
-                }
-            },
-            Action::GiveFeedback(id, _) if !self.memories.contains_key(id) => "not found",
-            Action::CreateEdge(EdgeRef { source, target, .. })
-                if !self.memories.contains_key(source) || !self.memories.contains_key(target) =>
-            {
-                "not found"
+            Action::UpdateMemory(id, patch) => {
+                update(self.memories.get_mut(id).unwrap(), patch, now);
+                "done"
+            }
+            Action::DeleteMemory(id) if self.memories[id].memory.is_locked => "locked",
+            Action::DeleteMemory(id) => {
+                self.memories.remove(id);
+                "deleted"
             }
             _ => "done",
         }
@@ -250,13 +232,8 @@ fn update(naive: &mut NaiveMemory, patch: &MemoryPatch, now: Timestamp) {
     }
     memory.updated_at = now;
     let cooling = |memory: &Memory| {
-        (
-            memory.memory_type,
-            memory.decay_class,
-            memory.is_pinned,
-            memory.min_heat.to_bits(),
-            memory.archived_at,
-        )
+        let class = (memory.memory_type, memory.decay_class);
+        (class, memory.is_pinned, memory.min_heat.to_bits(), memory.archived_at)
     };
     if let Some(heat) = patch.current_heat {
         naive.anchor = Anchor { heat, at: now, ..naive.anchor };

@@ -6,14 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::visit::{self, Visit};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::{Source, assert_none, files};
 
 const CRATES: [&str; 4] = ["storage", "raft", "api", "node"];
-
-/// Pairs of files that are one unit: (path, path, reason).
-const ALLOWED: [(&str, &str, &str); 0] = [];
 
 /// The files of a crate by module path.
 type Modules = BTreeMap<Vec<String>, String>;
@@ -21,11 +18,8 @@ type Modules = BTreeMap<Vec<String>, String>;
 /// Module path of a file: empty for the root of the crate.
 fn module(file: &Source) -> Vec<String> {
     let path = file.path.split_once("/src/").map_or("", |(_, path)| path);
-    let path = path.strip_suffix(".rs").unwrap_or(path);
-    let mut parts: Vec<_> = path.split('/').map(str::to_owned).collect();
-    if ["lib", "main", "mod"].contains(&parts.last().map_or("", String::as_str)) {
-        parts.pop();
-    }
+    let mut parts: Vec<_> = path.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+    parts.pop_if(|last| ["lib", "main", "mod"].contains(&last.as_str()));
     parts
 }
 
@@ -37,99 +31,62 @@ struct Paths<'a> {
 }
 
 impl Paths<'_> {
-    /// Records a path that starts in this crate.
-    fn add(&mut self, line: usize, segments: &[String]) {
-        let Some((first, mut rest)) = segments.split_first() else { return };
+    /// Records the paths in tokens, in code as in macros and attributes, but for test modules.
+    /// `prefix` is the path before a group of `use`.
+    fn read(&mut self, prefix: &[String], tokens: TokenStream) {
+        let (mut path, mut line, mut colons) = (prefix.to_vec(), 0, 0);
+        let (mut is_test, mut is_skipped) = (false, false);
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) if is_skipped => {
+                    is_skipped = group.delimiter() != Delimiter::Brace;
+                }
+                TokenTree::Punct(punct) if is_skipped => is_skipped = punct.as_char() != ';',
+                _ if is_skipped => {}
+                TokenTree::Ident(ident) if is_test && ident == "mod" => is_skipped = true,
+                TokenTree::Ident(ident) => {
+                    is_test = false;
+                    if colons != 2 && path.len() > prefix.len() {
+                        self.add(line, &std::mem::take(&mut path), colons);
+                    }
+                    path.push(ident.to_string());
+                    (line, colons) = (ident.span().start().line, 0);
+                }
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Group(group) if colons == 2 => {
+                    self.read(&path, group.stream());
+                    (path, colons) = (prefix.to_vec(), 0);
+                }
+                other => {
+                    self.add(line, &path, colons);
+                    (path, colons) = (prefix.to_vec(), 0);
+                    if let TokenTree::Group(group) = other {
+                        is_test |= group.stream().to_string().replace(' ', "") == "cfg(test)";
+                        self.read(&[], group.stream());
+                    }
+                }
+            }
+        }
+        self.add(line, &path, colons);
+    }
+
+    /// Records a path that starts in this crate. A name without `::` is none.
+    fn add(&mut self, line: usize, segments: &[String], colons: usize) {
+        let [first, rest @ ..] = segments else { return };
+        let child = [&self.module[..], &segments[..1]].concat();
         let mut path = match first.as_str() {
+            _ if rest.is_empty() && colons != 2 => return,
             "crate" => Vec::new(),
             "self" => self.module.clone(),
             "super" => self.module[..self.module.len().saturating_sub(1)].to_vec(),
             // A path may start at a child module.
-            name if self.modules.contains_key(&child(&self.module, name)) => {
-                child(&self.module, name)
-            }
+            _ if self.modules.contains_key(&child) => child,
             _ => return,
         };
-        while let Some((first, others)) = rest.split_first()
-            && first == "super"
-        {
-            path.pop();
-            rest = others;
-        }
-        path.extend(rest.iter().cloned());
+        let supers = rest.iter().take_while(|name| *name == "super").count();
+        path.truncate(path.len().saturating_sub(supers));
+        path.extend(rest[supers..].iter().cloned());
         self.found.push((line, path));
-    }
-
-    fn add_tree(&mut self, prefix: &[String], tree: &syn::UseTree) {
-        let with = |ident: &syn::Ident| child(prefix, &ident.to_string());
-        match tree {
-            syn::UseTree::Path(path) => self.add_tree(&with(&path.ident), &path.tree),
-            syn::UseTree::Name(name) => {
-                self.add(name.ident.span().start().line, &with(&name.ident))
-            }
-            syn::UseTree::Rename(name) => {
-                self.add(name.ident.span().start().line, &with(&name.ident));
-            }
-            syn::UseTree::Glob(glob) => self.add(glob.star_token.spans[0].start().line, prefix),
-            syn::UseTree::Group(group) => {
-                group.items.iter().for_each(|tree| self.add_tree(prefix, tree));
-            }
-        }
-    }
-
-    /// Records the paths in the tokens of a macro or an attribute.
-    fn add_tokens(&mut self, tokens: proc_macro2::TokenStream) {
-        let (mut segments, mut line, mut colons) = (Vec::new(), 0, 0);
-        for token in tokens {
-            match token {
-                proc_macro2::TokenTree::Ident(ident) => {
-                    if colons != 2 {
-                        self.add(line, &std::mem::take(&mut segments));
-                    }
-                    (line, colons) = (ident.span().start().line, 0);
-                    segments.push(ident.to_string());
-                }
-                proc_macro2::TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
-                proc_macro2::TokenTree::Group(group) => self.add_tokens(group.stream()),
-                _ => colons = 0,
-            }
-        }
-        self.add(line, &segments);
-    }
-}
-
-fn child(module: &[String], name: &str) -> Vec<String> {
-    [module, &[name.to_owned()]].concat()
-}
-
-impl<'a> Visit<'a> for Paths<'_> {
-    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
-        let is_test = |attribute: &syn::Attribute| matches!(&attribute.meta, syn::Meta::List(list) if list.tokens.to_string() == "test");
-        if !item.attrs.iter().any(is_test) {
-            visit::visit_item_mod(self, item);
-        }
-    }
-
-    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
-        self.add_tree(&[], &item.tree);
-    }
-
-    fn visit_path(&mut self, path: &'a syn::Path) {
-        if path.segments.len() > 1 && path.leading_colon.is_none() {
-            let segments: Vec<_> =
-                path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-            self.add(path.segments[0].ident.span().start().line, &segments);
-        }
-        visit::visit_path(self, path);
-    }
-
-    fn visit_macro(&mut self, call: &'a syn::Macro) {
-        self.add_tokens(call.tokens.clone());
-        visit::visit_macro(self, call);
-    }
-
-    fn visit_meta_list(&mut self, list: &'a syn::MetaList) {
-        self.add_tokens(list.tokens.clone());
     }
 }
 
@@ -141,16 +98,12 @@ fn edges(sources: &[Source]) -> Edges {
     let mut edges = Edges::new();
     for file in sources {
         let mut paths = Paths { modules: &modules, module: module(file), found: Vec::new() };
-        paths.visit_file(&syn::parse_file(&file.text).unwrap());
+        paths.read(&[], file.text.parse().unwrap());
         let targets = edges.entry(file.path.clone()).or_default();
         for (line, path) in paths.found {
             // The longest prefix that is a module; the rest names an item.
             let target = (0..=path.len()).rev().find_map(|end| modules.get(&path[..end]));
-            let Some(target) = target else { continue };
-            let is_allowed = ALLOWED.iter().any(|(left, right, _)| {
-                [(left, right), (right, left)].contains(&(&&*file.path, &&**target))
-            });
-            if *target != file.path && !is_allowed {
+            if let Some(target) = target.filter(|target| **target != file.path) {
                 targets.entry(target.clone()).or_insert(line);
             }
         }
@@ -201,17 +154,26 @@ fn files_import_each_other_in_one_direction() {
 #[test]
 fn circle_check_finds_circles() {
     let file = |path: &str, text: &str| Source { path: path.into(), text: text.into() };
-    let root = || file("x/src/lib.rs", "mod a;\nmod b;\npub use a::A;\n");
-    let a = || file("x/src/a/mod.rs", "use crate::b::B;\npub struct A(B);\n");
-    let straight = file("x/src/b.rs", "#[cfg(test)]\nmod tests { use crate::a::A; }\n");
-    let back = file("x/src/b.rs", "fn f() { g(crate::a::A::new()) }\n");
-    let macros = file("x/src/b.rs", "fn f() { assert!(super::a::A::new()) }\n");
-    assert_eq!(circles(&[root(), a(), straight]), [""; 0]);
+    let found = |text: &str| {
+        let root = file("x/src/lib.rs", "pub mod a;\nmod b;\npub(crate) use a::A;\n");
+        let a = file("x/src/a/mod.rs", "use crate::b::{self as c, B};\npub struct A(B);\n");
+        circles(&[root, a, file("x/src/b.rs", text)])
+    };
     let expected = [
         "circle of 2 files:",
         "  x/src/a/mod.rs:1 -> x/src/b.rs",
         "  x/src/b.rs:1 -> x/src/a/mod.rs",
     ];
-    assert_eq!(circles(&[root(), a(), back]), expected);
-    assert_eq!(circles(&[root(), a(), macros]), expected);
+    for text in [
+        "fn f() { g(crate::a::A::new()) }\n",
+        "fn f() { assert!(super::a::A::new()) }\n",
+        "pub use super::{a::{B, A}};\n",
+        "#[cfg(test)] mod tests { use x; } use crate::a::*;\n",
+        "fn f(x: crate::a::A) {}\n",
+    ] {
+        assert_eq!(found(text), expected, "{text}");
+    }
+    for text in ["#[cfg(test)]\nmod tests { use crate::a::A; }\n", "pub(super) fn a() { b::a }\n"] {
+        assert_eq!(found(text), [""; 0], "{text}");
+    }
 }

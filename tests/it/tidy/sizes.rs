@@ -3,8 +3,9 @@
 use proc_macro2::Span;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
+use syn::{Attribute, Expr, FnArg, Signature};
 
-use super::{assert_none, rust_files};
+use super::{Source, assert_none, rust_files};
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -20,35 +21,51 @@ fn files_have_at_most_500_lines() {
     assert_none("these files are too long", &violations);
 }
 
-/// What is too large in a file: line, function, what.
+/// A function or method, and its sizes.
+pub struct Function {
+    pub line: usize,
+    pub name: String,
+    pub is_test: bool,
+    lines: usize,
+    parameters: usize,
+    nesting: usize,
+}
+
+/// The functions of a file.
+pub fn functions(file: &Source) -> Vec<Function> {
+    let mut functions = Functions::default();
+    functions.visit_file(&syn::parse_file(&file.text).unwrap());
+    functions.found
+}
+
 #[derive(Default)]
-struct Sizes {
-    found: Vec<(usize, String, String)>,
-    function: String,
-    line: usize,
+struct Functions {
+    found: Vec<Function>,
     depth: usize,
     depth_max: usize,
 }
 
-impl Sizes {
-    fn enter(&mut self, signature: &syn::Signature, span: Span, visit: impl FnOnce(&mut Self)) {
-        let outer = (std::mem::take(&mut self.function), self.line, self.depth, self.depth_max);
-        self.function = signature.ident.to_string();
-        (self.line, self.depth, self.depth_max) = (signature.ident.span().start().line, 0, 0);
+impl Functions {
+    fn enter(
+        &mut self,
+        (attributes, signature, span): (&[Attribute], &Signature, Span),
+        visit: impl FnOnce(&mut Self),
+    ) {
+        let outer = (std::mem::take(&mut self.depth), std::mem::take(&mut self.depth_max));
         visit(self);
-        let lines = span.end().line - signature.fn_token.span.start().line + 1;
-        let is_self = |input: &&syn::FnArg| matches!(input, syn::FnArg::Receiver(_));
-        let parameters = signature.inputs.iter().filter(|input| !is_self(input)).count();
-        for (name, size, max) in [
-            ("lines", lines, FUNCTION_LINES_MAX),
-            ("parameters", parameters, PARAMETERS_MAX),
-            ("levels of nesting", self.depth_max, NESTING_MAX),
-        ] {
-            if size > max {
-                self.found.push((self.line, self.function.clone(), format!("{size} {name}")));
-            }
-        }
-        (self.function, self.line, self.depth, self.depth_max) = outer;
+        let parameters = signature.inputs.iter();
+        let is_test = |attribute: &Attribute| {
+            attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
+        };
+        self.found.push(Function {
+            line: signature.ident.span().start().line,
+            name: signature.ident.to_string(),
+            is_test: attributes.iter().any(is_test),
+            lines: span.end().line - signature.fn_token.span.start().line + 1,
+            parameters: parameters.filter(|input| matches!(input, FnArg::Typed(_))).count(),
+            nesting: self.depth_max,
+        });
+        (self.depth, self.depth_max) = outer;
     }
 
     fn nest(&mut self, visit: impl FnOnce(&mut Self)) {
@@ -59,17 +76,30 @@ impl Sizes {
     }
 }
 
-impl<'a> Visit<'a> for Sizes {
+impl<'a> Visit<'a> for Functions {
     fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
-        self.enter(&item.sig, item.span(), |this| visit::visit_item_fn(this, item));
+        let function = (&item.attrs[..], &item.sig, item.span());
+        self.enter(function, |this| visit::visit_item_fn(this, item));
     }
 
     fn visit_impl_item_fn(&mut self, item: &'a syn::ImplItemFn) {
-        self.enter(&item.sig, item.span(), |this| visit::visit_impl_item_fn(this, item));
+        let function = (&item.attrs[..], &item.sig, item.span());
+        self.enter(function, |this| visit::visit_impl_item_fn(this, item));
     }
 
     fn visit_trait_item_fn(&mut self, item: &'a syn::TraitItemFn) {
-        self.enter(&item.sig, item.span(), |this| visit::visit_trait_item_fn(this, item));
+        let function = (&item.attrs[..], &item.sig, item.span());
+        self.enter(function, |this| visit::visit_trait_item_fn(this, item));
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        use Expr::{Async, Closure, ForLoop, Loop, Match, While};
+        match expression {
+            Match(_) | ForLoop(_) | While(_) | Loop(_) | Closure(_) | Async(_) => {
+                self.nest(|this| visit::visit_expr(this, expression));
+            }
+            other => visit::visit_expr(self, other),
+        }
     }
 
     fn visit_expr_if(&mut self, expression: &'a syn::ExprIf) {
@@ -77,37 +107,12 @@ impl<'a> Visit<'a> for Sizes {
             this.visit_expr(&expression.cond);
             this.visit_block(&expression.then_branch);
         });
-        if let Some((_, branch)) = &expression.else_branch {
-            match &**branch {
-                // A chain of `else if` is one level.
-                syn::Expr::If(next) => self.visit_expr_if(next),
-                last => self.nest(|this| this.visit_expr(last)),
-            }
+        match expression.else_branch.as_ref().map(|(_, branch)| &**branch) {
+            // A chain of `else if` is one level.
+            Some(Expr::If(next)) => self.visit_expr_if(next),
+            Some(last) => self.nest(|this| this.visit_expr(last)),
+            None => {}
         }
-    }
-
-    fn visit_expr_match(&mut self, expression: &'a syn::ExprMatch) {
-        self.nest(|this| visit::visit_expr_match(this, expression));
-    }
-
-    fn visit_expr_for_loop(&mut self, expression: &'a syn::ExprForLoop) {
-        self.nest(|this| visit::visit_expr_for_loop(this, expression));
-    }
-
-    fn visit_expr_while(&mut self, expression: &'a syn::ExprWhile) {
-        self.nest(|this| visit::visit_expr_while(this, expression));
-    }
-
-    fn visit_expr_loop(&mut self, expression: &'a syn::ExprLoop) {
-        self.nest(|this| visit::visit_expr_loop(this, expression));
-    }
-
-    fn visit_expr_closure(&mut self, expression: &'a syn::ExprClosure) {
-        self.nest(|this| visit::visit_expr_closure(this, expression));
-    }
-
-    fn visit_expr_async(&mut self, expression: &'a syn::ExprAsync) {
-        self.nest(|this| visit::visit_expr_async(this, expression));
     }
 }
 
@@ -115,10 +120,17 @@ impl<'a> Visit<'a> for Sizes {
 fn functions_are_small() {
     let mut violations = Vec::new();
     for file in rust_files() {
-        let mut sizes = Sizes::default();
-        sizes.visit_file(&syn::parse_file(&file.text).unwrap());
-        for (line, function, size) in sizes.found {
-            violations.push(format!("{}:{line}: {function} has {size}", file.path));
+        for function in functions(&file) {
+            for (name, size, max) in [
+                ("lines", function.lines, FUNCTION_LINES_MAX),
+                ("parameters", function.parameters, PARAMETERS_MAX),
+                ("levels of nesting", function.nesting, NESTING_MAX),
+            ] {
+                if size > max {
+                    let at = format!("{}:{}", file.path, function.line);
+                    violations.push(format!("{at}: {} has {size} {name}", function.name));
+                }
+            }
         }
     }
     assert_none("these functions are too large", &violations);

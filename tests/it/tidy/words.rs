@@ -3,8 +3,7 @@
 
 use std::fs;
 
-use syn::visit::Visit;
-
+use super::sizes::functions;
 use super::{Source, assert_none, files, root, rust_files};
 
 /// Files that list retired words.
@@ -22,8 +21,12 @@ const RETIRED_NAMES: [&str; 3] = ["because_of", "left", "place"];
 
 const WORDS_PER_TEST_NAME_MAX: usize = 8;
 
-fn is_exempt(path: &str) -> bool {
-    EXEMPT.contains(&path)
+fn is_checked(file: &Source) -> bool {
+    !EXEMPT.contains(&file.path.as_str())
+}
+
+fn checked_rust_files() -> impl Iterator<Item = Source> {
+    rust_files().into_iter().filter(is_checked)
 }
 
 /// The retired words and phrases, in lower case.
@@ -94,66 +97,51 @@ fn documents() -> Vec<Source> {
 #[test]
 fn retired_words_are_gone() {
     let words = retired();
-    let all = rust_files().into_iter().chain(documents());
-    let all = all.filter(|file| !is_exempt(&file.path));
+    let all = rust_files().into_iter().chain(documents()).filter(is_checked);
     let violations: Vec<_> = all.flat_map(|file| find(&file, &words)).collect();
     assert_none("words that docs/glossary.md retires", &violations);
+}
+
+/// `path:line` of each line that has one of these names.
+fn find_names(file: &Source, names: &[&str], names_of: fn(&str) -> Vec<&str>) -> Vec<String> {
+    let lines = file.text.lines().zip(1..);
+    let find = |(line, number): (&str, usize)| {
+        let name = names_of(line).into_iter().find(|name| names.contains(name))?;
+        Some(format!("{}:{number}: {name}", file.path))
+    };
+    lines.filter_map(find).collect()
+}
+
+/// The names in the code of a line.
+fn names(line: &str) -> Vec<&str> {
+    let code = line.split("//").next().unwrap_or_default();
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect()
+}
+
+fn quoted(line: &str) -> Vec<&str> {
+    line.split('"').collect()
 }
 
 #[test]
 fn retired_names_are_gone() {
     let mut violations = Vec::new();
-    for file in rust_files() {
-        if is_exempt(&file.path) {
-            continue;
-        }
-        for (line, number) in file.text.lines().zip(1..) {
-            let code = line.split("//").next().unwrap_or_default();
-            let mut names = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-            if let Some(name) = names.find(|name| RETIRED_TYPES.contains(name)) {
-                violations.push(format!("{}:{number}: {name}", file.path));
-            }
-        }
+    for file in checked_rust_files() {
+        violations.extend(find_names(&file, &RETIRED_TYPES, names));
     }
-    for file in files(&["docs"], "json").into_iter().filter(|file| !is_exempt(&file.path)) {
-        for (line, number) in file.text.lines().zip(1..) {
-            let name = |name: &&&str| line.contains(&format!("\"{name}\""));
-            if let Some(name) = RETIRED_NAMES.iter().find(name) {
-                violations.push(format!("{}:{number}: {name}", file.path));
-            }
-        }
+    for file in files(&["docs"], "json") {
+        violations.extend(find_names(&file, &RETIRED_NAMES, quoted));
     }
     assert_none("names that were replaced", &violations);
-}
-
-/// Names of tests with too many words.
-struct TestNames(Vec<(usize, String)>);
-
-impl<'a> Visit<'a> for TestNames {
-    fn visit_item_fn(&mut self, item: &'a syn::ItemFn) {
-        let is_test = |attribute: &syn::Attribute| {
-            attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
-        };
-        let name = item.sig.ident.to_string();
-        let is_long = name.split('_').count() > WORDS_PER_TEST_NAME_MAX;
-        if is_long && item.attrs.iter().any(is_test) {
-            self.0.push((item.sig.ident.span().start().line, name));
-        }
-        syn::visit::visit_item_fn(self, item);
-    }
 }
 
 #[test]
 fn test_names_have_at_most_eight_words() {
     let mut violations = Vec::new();
-    for file in rust_files() {
-        if is_exempt(&file.path) {
-            continue;
+    for file in checked_rust_files() {
+        let is_long = |name: &str| name.split('_').count() > WORDS_PER_TEST_NAME_MAX;
+        for test in functions(&file).iter().filter(|it| it.is_test && is_long(&it.name)) {
+            violations.push(format!("{}:{}: {}", file.path, test.line, test.name));
         }
-        let mut names = TestNames(Vec::new());
-        names.visit_file(&syn::parse_file(&file.text).unwrap());
-        let show = |(line, name)| format!("{}:{line}: {name}", file.path);
-        violations.extend(names.0.into_iter().map(show));
     }
     assert_none("test names are too long", &violations);
 }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use reqwest::{Client, Method};
-use serde_json::json;
+use futures::future::join_all;
+use reqwest::Client;
 use tempfile::TempDir;
 use tests::engine::random;
-use tests::{Cluster, Options, eventually};
+use tests::{Cluster, Method, Options, eventually, json};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
@@ -154,12 +154,9 @@ fn base64(length: usize) -> String {
 async fn turn(store: &Store, clients: usize, seconds: u64) -> [f64; 3] {
     let started = Instant::now();
     let end = started + Duration::from_secs(seconds);
-    let tasks: Vec<_> =
-        (0..clients).map(|client| tokio::spawn(store.clone().store(client, end))).collect();
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(task.await.expect("the task ends"));
-    }
+    let tasks = (0..clients).map(|client| tokio::spawn(store.clone().store(client, end)));
+    let ended = join_all(tasks).await.into_iter();
+    let mut latencies: Vec<_> = ended.flat_map(|task| task.expect("the task ends")).collect();
     latencies.sort_unstable();
     let quantile =
         |percent: usize| latencies[(latencies.len() - 1) * percent / 100].as_secs_f64() * 1e3;
@@ -178,31 +175,21 @@ async fn main() {
     );
     println!("|---:|---:|---:|---:|---:|---:|");
     for clients in CLIENTS {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        let mut turns = [Vec::new(), Vec::new()];
         for number in 0..TURNS {
             // In alternating order: the first turn includes flushes of the other system.
-            if number % 2 == 0 {
-                ours.push(turn(&hearth, clients, args.seconds).await);
-            }
-            theirs.push(turn(&etcd, clients, args.seconds).await);
-            if number % 2 == 1 {
-                ours.push(turn(&hearth, clients, args.seconds).await);
+            for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
+                let store = [&hearth, &etcd][at];
+                turns[at].push(turn(store, clients, args.seconds).await);
             }
         }
-        let median = |turns: &mut Vec<[f64; 3]>| {
+        let [[ours, p50, p99], [theirs, their_p50, their_p99]] = turns.map(|mut turns| {
             turns.sort_by(|left, right| left[0].total_cmp(&right[0]));
             turns[TURNS / 2]
-        };
-        let (ours, theirs) = (median(&mut ours), median(&mut theirs));
+        });
         println!(
-            "| {clients} | {:.0} | {:.0} | {:.2} | {:.2}, {:.2} | {:.2}, {:.2} |",
-            ours[0],
-            theirs[0],
-            ours[0] / theirs[0],
-            ours[1],
-            ours[2],
-            theirs[1],
-            theirs[2],
+            "| {clients} | {ours:.0} | {theirs:.0} | {:.2} | {p50:.2}, {p99:.2} | {their_p50:.2}, {their_p99:.2} |",
+            ours / theirs
         );
     }
     let (mut bytes, mut commands) = (0.0, 0.0);

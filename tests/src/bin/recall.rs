@@ -3,17 +3,17 @@
 //! embeds them, for a quarter of an hour, and stores them in the cache folder.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use node::embed::{Manifest, OnnxRuntime, Session};
 use sha2::{Digest, Sha256};
 use storage::model::id::MemoryId;
-use storage::model::memory::DecayClass;
+use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::vector::Vector;
-use storage::{Options, SearchRequest};
-use tests::engine::{Engine, MODEL, TENANT, create, memory, random};
+use storage::{NewMemory, Options, SearchRequest};
+use tests::engine::{Engine, MODEL, TENANT, create, memory_id, new_memory, random};
+use tests::{cache, installed_model};
 
 /// Definitions that are memories. The definitions after them are queries.
 const MEMORIES: usize = 100_000;
@@ -23,10 +23,9 @@ const DIMENSION: usize = 384;
 const BUILD_MAX: Duration = Duration::from_secs(3_600);
 
 fn main() {
-    let cache = PathBuf::from(std::env::var_os("HEARTH_CACHE").expect("HEARTH_CACHE is set"));
-    let texts = fs::read_to_string(cache.join("glosses/glosses.txt")).expect("glosses.py ran");
+    let texts = fs::read_to_string(cache().join("glosses/glosses.txt")).expect("glosses.py ran");
     let texts: Vec<&str> = texts.lines().take(MEMORIES + QUERIES).collect();
-    let vectors = vectors(&cache, &texts);
+    let vectors = vectors(&texts);
     println!("| among {MEMORIES} | top 10 of all | p50 ms | p95 ms | scan p50 ms | scan p95 ms |");
     println!("|---|---:|---:|---:|---:|---:|");
     // First by similarity alone, with equal heats and no words. Then by the whole score.
@@ -44,19 +43,20 @@ struct Results {
 
 fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
-    let mut engine = Engine::empty(DIMENSION, scanned);
+    let mut engine = Engine::bootstrapped(DIMENSION, scanned);
     for first in (0..MEMORIES).step_by(1_000) {
         let memories = (first..first + 1_000).map(|n| {
-            let mut memory = memory(n as u64, texts[n].to_owned(), vectors[n].clone());
-            if all {
-                memory.initial_heat = (random(n as u64) % 1_000) as f32 / 1e3;
-            } else {
-                memory.decay_class = DecayClass::Permanent;
-            }
-            create(memory)
+            let vector = vectors[n].clone();
+            let memory_type = MemoryType::ALL[n % 6];
+            let memory = new_memory(memory_id(n as u64), texts[n]);
+            let (heat, decay_class) = match all {
+                true => ((random(n as u64) % 1_000) as f32 / 1e3, DecayClass::Normal),
+                false => (0.8, DecayClass::Permanent),
+            };
+            create(NewMemory { vector, memory_type, initial_heat: heat, decay_class, ..memory })
         });
-        let batch = engine.decide(&memories.collect::<Vec<_>>());
-        engine.apply(&batch);
+        // 3.6 s per batch.
+        engine.run((first as i64 + 1_000) * 3_600, &memories.collect::<Vec<_>>());
     }
     let search = |engine: &Engine| {
         let (mut ids, mut times) = (Vec::new(), Vec::new());
@@ -79,22 +79,14 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     let found = search(&engine);
     assert_eq!(engine.reader.searches().by_graph() - by_graph, QUERIES as u64);
 
-    let same = found
-        .ids
-        .iter()
-        .zip(&exact.ids)
-        .map(|(found, exact)| exact.iter().filter(|id| found.contains(id)).count());
+    let pairs = found.ids.iter().zip(&exact.ids);
+    let same = pairs.map(|(found, exact)| exact.iter().filter(|id| found.contains(id)).count());
     let share = same.sum::<usize>() as f64 / (10 * QUERIES) as f64;
-    let millis = |results: &Results, percent: usize| {
-        results.times[QUERIES * percent / 100].as_secs_f64() * 1e3
+    let millis = |results: &Results| {
+        [50, 95].map(|percent| results.times[QUERIES * percent / 100].as_secs_f64() * 1e3)
     };
-    println!(
-        "| by {what} | {share:.4} | {:.2} | {:.2} | {:.2} | {:.2} |",
-        millis(&found, 50),
-        millis(&found, 95),
-        millis(&exact, 50),
-        millis(&exact, 95)
-    );
+    let ([p50, p95], [exact_p50, exact_p95]) = (millis(&found), millis(&exact));
+    println!("| by {what} | {share:.4} | {p50:.2} | {p95:.2} | {exact_p50:.2} | {exact_p95:.2} |");
     eprintln!("graph of {:?} in {:.0} s", engine.reader.graph_counts(TENANT), built.as_secs_f64());
     share
 }
@@ -118,10 +110,10 @@ fn build(engine: &Engine) -> Duration {
 
 /// The vectors of `texts`, from the cache if it has them unchanged. Their file is named after the
 /// model, and has a hash of texts and vectors beside it.
-fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
-    let manifest = Manifest::load(&cache.join("models/all-MiniLM-L6-v2")).expect("the model");
+fn vectors(texts: &[&str]) -> Vec<Vector> {
+    let (manifest, runtime) = installed_model();
     let name = hex::encode(manifest.model().id.0);
-    let file = cache.join("glosses").join(format!("{name}.f32"));
+    let file = cache().join("glosses").join(format!("{name}.f32"));
     let hash_file = file.with_extension("sha256");
     let hash = |bytes: &[u8]| {
         let mut hash = Sha256::new();
@@ -132,7 +124,7 @@ fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
     let cached = fs::read(&file).ok();
     let is_unchanged = |bytes: &Vec<u8>| fs::read_to_string(&hash_file).ok() == Some(hash(bytes));
     let bytes = cached.filter(is_unchanged).unwrap_or_else(|| {
-        let bytes = embed(cache, &manifest, texts);
+        let bytes = embed(&runtime, &manifest, texts);
         fs::write(&file, &bytes).expect("it is written");
         fs::write(&hash_file, hash(&bytes)).expect("it is written");
         bytes
@@ -144,11 +136,9 @@ fn vectors(cache: &Path, texts: &[&str]) -> Vec<Vector> {
 }
 
 /// Embeds on two threads; little-endian f32.
-fn embed(cache: &Path, manifest: &Manifest, texts: &[&str]) -> Vec<u8> {
-    let library = cache.join("onnxruntime/libonnxruntime.so.1.31.1");
-    let runtime = OnnxRuntime::load(&library).expect("the library");
+fn embed(runtime: &OnnxRuntime, manifest: &Manifest, texts: &[&str]) -> Vec<u8> {
     let work = |texts: &[&str], first: bool| {
-        let mut session = Session::open(&runtime, manifest).expect("a session");
+        let mut session = Session::open(runtime, manifest).expect("a session");
         let mut bytes = Vec::new();
         for (at, text) in texts.iter().enumerate() {
             let tokens = session.tokens(text).expect("tokens");

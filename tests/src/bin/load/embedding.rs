@@ -1,23 +1,19 @@
 //! Texts per second: the raw session on prepared tokens, beside the embedder's worker thread as
 //! the service uses it.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use api::Embedder;
-use node::embed::{Manifest, OnnxRuntime, Pool, Session};
+use node::embed::{Pool, Session};
+use tests::installed_model;
 
 use crate::work::label;
 
 /// Measures both and prints their ratio.
 pub async fn measure() {
-    let cache = PathBuf::from(std::env::var_os("HEARTH_CACHE").expect("HEARTH_CACHE is set"));
-    let model = cache.join("models/all-MiniLM-L6-v2");
-    let library = cache.join("onnxruntime/libonnxruntime.so.1.31.1");
+    let (manifest, runtime) = installed_model();
     let texts: Vec<String> =
         (0..2_000).map(|n| format!("{} and is one of {n}", label(n))).collect();
-    let manifest = Manifest::load(&model).expect("the model");
-    let runtime = OnnxRuntime::load(&library).expect("the library");
     let mut session = Session::open(&runtime, &manifest).expect("a session");
     let worker = Session::open(&runtime, &manifest).expect("a session");
     let tokens: Vec<_> = texts.iter().map(|text| session.tokens(text).expect("tokens")).collect();

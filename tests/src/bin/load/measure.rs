@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{Cluster, cpu_seconds};
+use futures::future::join_all;
+use tests::{Cluster, Method, cpu_seconds, json};
 
 use crate::work::Work;
 
@@ -29,32 +28,29 @@ pub async fn operation(
     time: Duration,
     ids: &Arc<Vec<String>>,
 ) {
-    let before = Usage::of(&work.cluster, operation).await;
+    let before = usage(&work.cluster, operation).await;
     let started = Instant::now();
     let end = started + time;
     let client = |number| {
         let (work, ids) = (Arc::clone(work), Arc::clone(ids));
         tokio::spawn(repeat(work, operation.to_owned(), number, end, ids))
     };
-    let tasks: Vec<_> = (0..clients).map(client).collect();
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(task.await.expect("the task ends"));
-    }
+    let ended = join_all((0..clients).map(client)).await;
+    let mut latencies: Vec<_> =
+        ended.into_iter().flat_map(|task| task.expect("the task ends")).collect();
     let seconds = started.elapsed().as_secs_f64();
-    let used = Usage::of(&work.cluster, operation).await.since(before);
+    let after = usage(&work.cluster, operation).await;
+    let [cpu, syncs, requests, server_seconds] = std::array::from_fn(|at| after[at] - before[at]);
     latencies.sort();
     let count = latencies.len() as f64;
     let quantile = |q: f64| latencies[((count - 1.0) * q) as usize].as_secs_f64() * 1e3;
+    let [p50, p95, p99] = [0.50, 0.95, 0.99].map(quantile);
     println!(
-        "| {operation} | {clients} | {:.0} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.3} |",
+        "| {operation} | {clients} | {:.0} | {p50:.2} | {p95:.2} | {p99:.2} | {:.2} | {:.2} | {:.3} |",
         count / seconds,
-        quantile(0.50),
-        quantile(0.95),
-        quantile(0.99),
-        used.server_seconds * 1e3 / used.requests,
-        used.cpu * 1e3 / count,
-        used.syncs / count,
+        server_seconds * 1e3 / requests,
+        cpu * 1e3 / count,
+        syncs / count,
     );
 }
 
@@ -89,42 +85,22 @@ async fn repeat(
     latencies
 }
 
-/// What all nodes have used since their start.
-#[derive(Clone, Copy)]
-struct Usage {
-    cpu: f64,
-    syncs: f64,
-    /// Requests of the operation.
-    requests: f64,
-    /// Seconds from their arrival to their responses.
-    server_seconds: f64,
-}
-
-impl Usage {
-    async fn of(cluster: &Cluster, operation: &str) -> Self {
-        let route = match operation {
-            "create" => "method=\"POST\",route=\"/api/v1/agent/nodes\"",
-            "get" => "method=\"GET\",route=\"/api/v1/agent/nodes/{id}\"",
-            "search" => "method=\"POST\",route=\"/api/v1/agent/search\"",
-            _ => "method=\"POST\",route=\"/api/v1/agent/hot-context\"",
-        };
-        let metric = |name: &str| format!("hearth_http_request_seconds_{name}{{{route}}}");
-        let mut usage = Self { cpu: 0.0, syncs: 0.0, requests: 0.0, server_seconds: 0.0 };
-        for node in cluster.nodes() {
-            usage.cpu += cpu_seconds(node.pid());
-            usage.syncs += node.metric("hearth_log_wal_syncs_total").await;
-            usage.requests += node.metrics(&metric("count")).await;
-            usage.server_seconds += node.metrics(&metric("sum")).await;
-        }
-        usage
+/// What all nodes have used since their start: CPU seconds, syncs, requests of the operation, and
+/// seconds from their arrival to their responses.
+async fn usage(cluster: &Cluster, operation: &str) -> [f64; 4] {
+    let route = match operation {
+        "create" => "method=\"POST\",route=\"/api/v1/agent/nodes\"",
+        "get" => "method=\"GET\",route=\"/api/v1/agent/nodes/{id}\"",
+        "search" => "method=\"POST\",route=\"/api/v1/agent/search\"",
+        _ => "method=\"POST\",route=\"/api/v1/agent/hot-context\"",
+    };
+    let metric = |name: &str| format!("hearth_http_request_seconds_{name}{{{route}}}");
+    let mut usage = [0.0; 4];
+    for node in cluster.nodes() {
+        usage[0] += cpu_seconds(node.pid());
+        usage[1] += node.metric("hearth_log_wal_syncs_total").await;
+        usage[2] += node.metrics(&metric("count")).await;
+        usage[3] += node.metrics(&metric("sum")).await;
     }
-
-    fn since(self, before: Self) -> Self {
-        Self {
-            cpu: self.cpu - before.cpu,
-            syncs: self.syncs - before.syncs,
-            requests: self.requests - before.requests,
-            server_seconds: self.server_seconds - before.server_seconds,
-        }
-    }
+    usage
 }

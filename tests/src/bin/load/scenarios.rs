@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reqwest::Method;
-use serde_json::json;
-use tests::{Cluster, Processes, Stream, cpu_seconds};
+use futures::future::join_all;
+use tests::{Cluster, Method, Node, Stream, cpu_seconds, json};
 
 use crate::measure;
 use crate::work::Work;
@@ -58,22 +57,16 @@ pub async fn steady(work: &Arc<Work>, time: Duration) {
 }
 
 async fn terms(cluster: &Cluster) -> Vec<u64> {
-    let mut terms = Vec::new();
-    for node in cluster.nodes() {
-        terms.push(node.term().await);
-    }
-    terms
+    join_all(cluster.nodes().map(Node::term)).await
 }
 
 /// From SIGKILL of the leader to the first write that another node acknowledges.
 pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
-    let mut processes = Processes::of(cluster);
     let mut seconds = Vec::new();
     for number in 0..count {
-        let leader = cluster.leader().await;
+        let [leader, survivor] = cluster.leader_first().await;
         let killed = Instant::now();
-        processes.kill(leader);
-        let survivor = cluster.at((leader + 1) % cluster.nodes().len());
+        leader.kill();
         let body = json!({"label": format!("after failover {number}")});
         // Without a pause, which would add to the time.
         loop {
@@ -83,14 +76,12 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
             }
         }
         seconds.push(killed.elapsed().as_secs_f64());
-        processes.restart(leader).await;
+        leader.restart().await;
     }
     seconds.sort_by(f64::total_cmp);
+    let [median, first, last] = [count / 2, 0, count - 1].map(|at| seconds[at]);
     println!(
-        "leader killed {count} times: first write after {:.2} s at the median, {:.2} to {:.2} s",
-        seconds[count / 2],
-        seconds[0],
-        seconds[count - 1]
+        "leader killed {count} times: first write after {median:.2} s at the median, {first:.2} to {last:.2} s"
     );
 }
 
@@ -99,12 +90,11 @@ pub async fn restart(cluster: &Cluster, memories: u64) {
     cluster.kill();
     for (after, stop) in [("a kill", true), ("an orderly stop", false)] {
         let started = Instant::now();
-        let mut process = cluster.serve();
-        cluster.ready().await;
+        cluster.restart().await;
         let seconds = started.elapsed().as_secs_f64();
         println!("\nStart with {memories} memories after {after}: {seconds:.2} s");
         if stop {
-            assert!(process.stop(), "{}", process.log());
+            cluster.shut_down();
         }
     }
 }

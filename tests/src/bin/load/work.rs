@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Value, json};
-use tests::{Cluster, array, id};
+use tests::engine::GOLDEN_GAMMA;
+use tests::{Cluster, Value, array, id, json};
 
 const TOPICS: u64 = 5_000;
 /// Memories per batch of [`Work::fill`].
@@ -29,7 +29,7 @@ impl Work {
 
     /// A memory to create.
     pub fn memory(&self, number: u64) -> Value {
-        let heat = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1_u64 << 53) as f64;
+        let heat = (number.wrapping_mul(GOLDEN_GAMMA) >> 11) as f64 / (1_u64 << 53) as f64;
         match &self.texts {
             Some(_) => json!({"label": self.label(number), "initial_heat": heat}),
             None => json!({"label": self.label(number)}),
@@ -67,6 +67,6 @@ impl Work {
 
 /// The text of a number.
 pub fn label(number: u64) -> String {
-    let topic = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let topic = number.wrapping_mul(GOLDEN_GAMMA) >> 32;
     format!("memory {number} speaks of topic{} and of group{}", topic % TOPICS, number % 50)
 }

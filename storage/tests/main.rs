@@ -1,0 +1,15 @@
+//! Tests of the whole engine: golden scripts, models, searches, formats.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+mod crossings;
+mod formats;
+mod golden;
+mod graph;
+mod hot;
+mod journal;
+mod model;
+mod planner;
+mod simulation;
+mod tick;
