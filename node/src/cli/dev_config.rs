@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use api::random_bytes;
+use toml::Value;
 
 use crate::certificates::Certificates;
 use crate::config::Config;
@@ -82,54 +83,52 @@ pub(crate) fn write_config(
     members: &str,
     embedder: &str,
 ) -> Result<(), String> {
-    let quoted = |path: &Path| match path.to_str() {
-        Some(text) => Ok(toml::Value::from(text)),
+    let file = |path: &Path| match path.to_str() {
+        Some(text) => Ok(Value::from(text)),
         None => Err("path contains invalid UTF-8 characters"),
     };
+    let listen = |port: u16| ("listen", Value::from(format!("127.0.0.1:{port}")));
     let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
-    let (certificate, key) = (quoted(&files.certificate)?, quoted(&files.key)?);
+    let certificate = ("certificate", file(&files.certificate)?);
+    let key = ("key", file(&files.key)?);
     let (model, library) = cached_model()?;
-    let Ports { public, operator, peer } = ports;
+    let sections = [
+        ("node", vec![("id", Value::try_from(id).map_err(text)?), ("data", file(data)?)]),
+        ("public", vec![listen(ports.public), certificate.clone(), key.clone()]),
+        ("operator", vec![listen(ports.operator)]),
+        (
+            "peer",
+            vec![
+                listen(ports.peer),
+                ("authority", file(&certificates.authority())?),
+                certificate,
+                key,
+            ],
+        ),
+        ("cluster", vec![("members", members.into())]),
+        (
+            "webhooks",
+            vec![
+                ("key", file(&certificates.cluster_key())?),
+                ("allow", "127.0.0.0/8, ::1/128".into()),
+            ],
+        ),
+        (
+            "embedder",
+            vec![("kind", embedder.into()), ("model", file(&model)?), ("library", file(&library)?)],
+        ),
+    ];
+    let table = |keys: Vec<(&str, Value)>| {
+        Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    };
+    let config: toml::Table =
+        sections.into_iter().map(|(name, keys)| (name.to_owned(), table(keys))).collect();
     let path = data.join(CONFIG_FILE);
     let config = format!(
-        r#"# Written by `hearth dev`. Start this node again with:
-#   hearth serve --config {}
-[node]
-id = {id}
-data = {}
-
-[public]
-listen = "127.0.0.1:{public}"
-certificate = {certificate}
-key = {key}
-
-[operator]
-listen = "127.0.0.1:{operator}"
-
-[peer]
-listen = "127.0.0.1:{peer}"
-authority = {}
-certificate = {certificate}
-key = {key}
-
-[cluster]
-members = "{members}"
-
-[webhooks]
-key = {}
-allow = "127.0.0.0/8, ::1/128"
-
-[embedder]
-kind = "{embedder}"
-model = {}
-library = {}
-"#,
+        "# Written by `hearth dev`. Start this node again with:\n\
+         #   hearth serve --config {}\n{}",
         path.display(),
-        quoted(data)?,
-        quoted(&certificates.authority())?,
-        quoted(&certificates.cluster_key())?,
-        quoted(&model)?,
-        quoted(&library)?,
+        toml::to_string(&config).map_err(text)?
     );
     storage::file::replace(&path, config.as_bytes()).map_err(text)
 }
