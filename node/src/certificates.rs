@@ -31,7 +31,7 @@ impl Certificates {
         let write_error = cannot("write certificates");
         let has_authority = certificates.authority().exists();
         if has_authority && !certificates.authority_key().exists() {
-            let reason = "it is missing, but its ca.pem exists: bring it back";
+            let reason = "it is missing, but its ca.pem exists: copy it back into this folder";
             return Err(unusable(&certificates.authority_key())(reason));
         }
         if !has_authority {

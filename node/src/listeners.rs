@@ -116,6 +116,6 @@ fn limit(builder: &mut Builder<TokioExecutor>) {
 /// Runs a listener. Its failure stops the node: a node without listeners is of no use.
 async fn listener_task(serving: impl Future<Output = io::Result<()>>, fault: Fault) {
     if let Err(error) = serving.await {
-        fault.report(&format!("a listener ended: {error}"));
+        fault.report(&format!("a listener failed: {error}"));
     }
 }

@@ -51,7 +51,7 @@ async fn folder_keeps_its_nodes_and_its_authority() {
     let before = std::fs::read(&authority).unwrap();
     std::fs::remove_file(cluster.folder().join("ca.key")).unwrap();
     let certs = run(&["certs", "--node", "9", "--host", "x", "--folder"]).await;
-    assert!(certs.contains("bring it back"), "{certs}");
+    assert!(certs.contains("copy it back"), "{certs}");
     assert_eq!(std::fs::read(&authority).unwrap(), before, "the authority is unchanged");
 }
 

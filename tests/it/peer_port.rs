@@ -119,9 +119,9 @@ async fn envelopes_with_a_wrong_identity_are_rejected() {
     let mut other_group = vote(None, [7; 16], 2);
     other_group[1] = 1;
     for (body, reason, text) in [
-        (other_group, OTHER_GROUP, "it does not hold the requested Raft group"),
-        (vote(None, [7; 16], 3), NOT_THE_RECEIVER, "it is another node than the one called"),
-        (vote(Some([9; 16]), [7; 16], 2), OTHER_CLUSTER, "it belongs to another cluster"),
+        (other_group, OTHER_GROUP, "the node has no such Raft group"),
+        (vote(None, [7; 16], 3), NOT_THE_RECEIVER, "the node at this address has another id"),
+        (vote(Some([9; 16]), [7; 16], 2), OTHER_CLUSTER, "the node belongs to another cluster"),
         (vote(None, [7; 16], 2), NOT_A_MEMBER, "this node is not a member"),
     ] {
         for channel in ["forward", "raft", "raft"] {

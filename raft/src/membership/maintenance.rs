@@ -152,6 +152,6 @@ async fn advance_membership(
     match tokio::time::timeout(CHANGE_TIMEOUT, changed).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "membership change failed"),
-        Err(_) => tracing::warn!("membership change is slow"),
+        Err(_) => tracing::warn!("membership change not committed in time; it continues"),
     }
 }

@@ -173,18 +173,18 @@ pub(crate) enum Appended {
 /// Why a peer rejects a call. The call has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum PeerRejection {
-    #[error("it is another node than the one called")]
+    #[error("the node at this address has another id")]
     OtherNode,
-    #[error("it belongs to another cluster")]
+    #[error("the node belongs to another cluster")]
     OtherCluster,
     #[error(
         "this node is not a member, or has lost its data: remove it from the cluster, and add it \
          again, empty, with a new id"
     )]
     NotAMember,
-    #[error("it is unavailable at present")]
+    #[error("the node is unavailable at present")]
     Unavailable,
-    #[error("it does not hold the requested Raft group")]
+    #[error("the node has no such Raft group")]
     OtherGroup,
 }
 

@@ -239,7 +239,7 @@ impl Server {
             return Ok(Err(rejection));
         }
         let Rpc::Snapshot(call) = request.call else {
-            return Err(io::Error::other("the announcement is not one of a snapshot"));
+            return Err(io::Error::other("the request announces no snapshot"));
         };
         let folder = self.snapshots.next_folder();
         read_files(&mut input, &call.files, &folder.path)?;

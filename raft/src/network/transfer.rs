@@ -56,7 +56,7 @@ pub(crate) async fn send(
     // The thread ends in any case: a receiver that stops early closes the pipe.
     match writing.await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, target, "snapshot not sent completely"),
+        Ok(Err(error)) => tracing::warn!(%error, target, "snapshot transfer failed"),
         Err(panic) => tracing::error!(%panic, "sending a snapshot panicked"),
     }
     peers.accept(target, response?)
