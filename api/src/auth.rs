@@ -2,44 +2,45 @@
 //! the key alone.
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use raft::SubmitError;
-use storage::model::caller::Caller;
 use storage::model::tenant::Role;
 
 use crate::app::App;
 use crate::current::set_caller;
 use crate::limits::STALENESS_MAX;
-use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
-
-/// A caller who may read.
-pub(crate) struct ReaderCaller(pub(crate) Caller);
+use crate::service::{Service, Session};
 
 /// A caller who may write.
-pub(crate) struct AgentCaller(pub(crate) Caller);
+pub(crate) struct Agent(pub(crate) Session);
 
 /// A caller who may administer its tenant.
-pub(crate) struct AdminCaller(pub(crate) Caller);
+pub(crate) struct Admin(pub(crate) Session);
 
-/// Extracts a caller with at least a role.
-macro_rules! extract {
-    ($($type:ident: $role:expr),+) => {
-        $(impl FromRequestParts<App> for $type {
-            type Rejection = ApiError;
+impl FromRequestParts<App> for Agent {
+    type Rejection = ApiError;
 
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-                authenticate(&parts.headers, app.service(), $role).map(Self)
-            }
-        })+
-    };
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        authenticate(&parts.headers, app.service(), Role::Agent).map(Self)
+    }
 }
 
-extract!(ReaderCaller: Role::Reader, AgentCaller: Role::Agent, AdminCaller: Role::Admin);
+impl FromRequestParts<App> for Admin {
+    type Rejection = ApiError;
 
-fn authenticate(headers: &HeaderMap, service: &Service, role: Role) -> ApiResult<Caller> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+        authenticate(&parts.headers, app.service(), Role::Admin).map(Self)
+    }
+}
+
+/// The caller, if its role is `role` or a higher one.
+pub(crate) fn authenticate(
+    headers: &HeaderMap,
+    service: &Service,
+    role: Role,
+) -> ApiResult<Session> {
     let key = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -53,7 +54,7 @@ fn authenticate(headers: &HeaderMap, service: &Service, role: Role) -> ApiResult
         let message = format!("this key may {} only", permission(caller.role));
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
     }
-    Ok(caller)
+    Ok(Session { service: service.clone(), caller })
 }
 
 /// A node without contact to its cluster cannot distinguish a wrong key from a new one.

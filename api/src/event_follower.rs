@@ -12,11 +12,11 @@ use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::cursors::EventId;
 use crate::limits::{
     STALENESS_MAX, STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_READ_PAUSE, STREAM_SLOW_MAX,
     STREAM_WAIT,
 };
-use crate::requests::activity::EventId;
 use crate::responses::event::StreamItem;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::{EventView, is_visible, views};

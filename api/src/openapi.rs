@@ -10,6 +10,12 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 
 use crate::error::Error;
 
+/// How the names of nullable schemas begin (see `responses::Nullable`).
+const NULLABLE: &str = "Option_";
+/// How the names of schemas begin that stand in place of references: of values, whose name is
+/// JSON, and of nullable ones.
+const VALUES: [&str; 2] = ["{", NULLABLE];
+
 /// The document without its operations.
 #[derive(OpenApi)]
 #[openapi(
@@ -131,7 +137,18 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     }
     let document = serde_json::to_value(&document);
     let mut document = document.expect("the document has text for names, and no infinite number");
-    simplify(&mut document);
+    let schemas = document["components"]["schemas"].as_object_mut();
+    let schemas = schemas.map(std::mem::take).unwrap_or_default();
+    simplify(&mut document, &schemas);
+    let is_own =
+        |(name, _): &(&String, &Value)| !VALUES.iter().any(|start| name.starts_with(start));
+    let mut components: Map<_, _> = schemas
+        .iter()
+        .filter(is_own)
+        .map(|(name, schema)| (name.clone(), schema.clone()))
+        .collect();
+    components.values_mut().for_each(|schema| simplify(schema, &schemas));
+    document["components"]["schemas"] = components.into();
     document
 }
 
@@ -147,26 +164,24 @@ fn fill(operation: &mut Operation) {
     }
 }
 
-/// Simplifies what the derives generate: a choice between a value and null becomes one schema
-/// with both types, a description beside a schema becomes its own, and a parameter has no null.
-fn simplify(value: &mut Value) {
+/// Simplifies what the derives generate: the schema of a value stands in place of a reference to
+/// it, a choice between a schema and null becomes one schema with both types, and a parameter has
+/// no null.
+fn simplify(value: &mut Value, schemas: &Map<String, Value>) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(simplify),
+        Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, schemas)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(simplify);
-            if let Some(schema) = take_pair(fields, "allOf", "object") {
-                fields.extend(schema);
+            if let Some(schema) = value_schema(fields, schemas) {
+                fields.remove("$ref");
+                add(fields, schema);
             }
-            if let Some(mut schema) = take_pair(fields, "oneOf", "null") {
+            fields.values_mut().for_each(|field| simplify(field, schemas));
+            if let Some(mut schema) = take_nullable(fields) {
                 schema["type"] = json!([schema["type"], "null"]);
                 if let Some(Value::Array(words)) = schema.get_mut("enum") {
                     words.push(Value::Null);
                 }
-                // What describes the field is more special.
-                fields
-                    .iter()
-                    .for_each(|(key, value)| drop(schema.insert(key.clone(), value.clone())));
-                *fields = schema;
+                add(fields, schema);
             }
             if fields.contains_key("in") && fields.contains_key("schema") {
                 remove_null(&mut fields["schema"]);
@@ -176,27 +191,39 @@ fn simplify(value: &mut Value) {
     }
 }
 
-/// Takes the schema out of a pair. The other part has the type `other`, and nothing beside it but
-/// notes, which the schema gets.
-fn take_pair(
-    fields: &mut Map<String, Value>,
-    key: &str,
-    other: &str,
-) -> Option<Map<String, Value>> {
-    let [Value::Object(schema), Value::Object(part)] = fields.get(key)?.as_array()?.as_slice()
-    else {
-        return None;
-    };
-    let is_other = part.get("type")? == other
-        && part.keys().all(|key| ["type", "description", "default"].contains(&key.as_str()));
-    let mut schema = schema.contains_key("type").then(|| schema.clone())?;
-    if !is_other {
-        return None;
+/// Adds a schema to the fields of another one, which come first: they are more special.
+fn add(fields: &mut Map<String, Value>, schema: Map<String, Value>) {
+    for (key, value) in schema {
+        fields.entry(key).or_insert(value);
     }
-    let notes = part.iter().filter(|(key, _)| *key != "type");
-    schema.extend(notes.map(|(key, note)| (key.clone(), note.clone())));
-    fields.remove(key);
-    Some(schema)
+}
+
+/// The schema of the value that `fields` refer to.
+fn value_schema(
+    fields: &Map<String, Value>,
+    schemas: &Map<String, Value>,
+) -> Option<Map<String, Value>> {
+    let name = fields.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?;
+    match name.starts_with(NULLABLE) {
+        true => schemas.get(name)?.as_object().cloned(),
+        false => serde_json::from_str(name).ok(),
+    }
+}
+
+/// Takes the schema out of a choice between it and null. A reference stays: it has no type.
+fn take_nullable(fields: &mut Map<String, Value>) -> Option<Map<String, Value>> {
+    let choice = fields.get_mut("oneOf")?.as_array_mut()?;
+    let null = choice.iter().position(|schema| schema["type"] == "null")?;
+    let null = choice.remove(null);
+    choice.push(null);
+    match choice.as_slice() {
+        [Value::Object(schema), _] if schema.contains_key("type") => {
+            let schema = schema.clone();
+            fields.remove("oneOf");
+            Some(schema)
+        }
+        _ => None,
+    }
 }
 
 fn remove_null(schema: &mut Value) {

@@ -1,13 +1,14 @@
-//! The fields of requests, each with its bounds. They have names of their own because utoipa's
+//! The fields of requests and of responses, each with its bounds. They have names of their own because utoipa's
 //! derive takes no generic arguments.
 
 use storage::model::access::AGENT_BYTES_MAX;
+use storage::model::delivery::DeliveryId;
 use storage::model::edge::RELATION_BYTES_MAX;
 use storage::model::feedback::Signal;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
-    NAMESPACE_BYTES_MAX,
+    NAMESPACE_BYTES_MAX, Tier,
 };
 use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
 use storage::model::trigger::{
@@ -16,6 +17,7 @@ use storage::model::trigger::{
 };
 use storage::{BULK_MAX, TierFilter};
 
+use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
     ACTIVITY_BYTES_MAX, ADDRESS_BYTES_MAX, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX, GRAPH_MAX,
     HISTORY_MAX, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, PAGE_MAX,
@@ -35,6 +37,7 @@ pub(crate) type Namespace = Text<NAMESPACE_BYTES_MAX>;
 pub(crate) type KeyPoints = Texts<KEY_POINTS_MAX, KEY_POINT_BYTES_MAX>;
 pub(crate) type MemoryTypeWord = OneOf<MemoryType>;
 pub(crate) type MemoryTypeOrEmpty = OneOfOrEmpty<MemoryType>;
+pub(crate) type MemoryTier = OneOf<Tier>;
 pub(crate) type DecayClassWord = OneOf<DecayClass>;
 pub(crate) type MemoryIdText = Id<MemoryId>;
 pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
@@ -69,9 +72,12 @@ pub(crate) type PolicyWord = OneOf<RulePolicy>;
 // Of activity and events.
 pub(crate) type ActivityName = FullText<ACTIVITY_BYTES_MAX>;
 pub(crate) type ActivityTarget = Text<ACTIVITY_BYTES_MAX>;
+pub(crate) type PageCursorText = Id<PageCursor>;
+pub(crate) type EventIdText = Id<EventId>;
 pub(crate) type EventKinds = Text<EVENT_KINDS_BYTES_MAX>;
 
 // Of triggers.
+pub(crate) type DeliveryIdText = Id<DeliveryId>;
 pub(crate) type TriggerIdText = Id<TriggerId>;
 pub(crate) type TriggerName = Text<TRIGGER_NAME_BYTES_MAX>;
 pub(crate) type FullTriggerName = FullText<TRIGGER_NAME_BYTES_MAX>;

@@ -16,15 +16,10 @@ const RELATION_DEFAULT: &str = "related_to";
 #[derive(Debug, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Relation {
-    #[schema(inline)]
-    #[param(inline)]
     source_id: MemoryIdText,
     /// Another memory.
-    #[schema(inline)]
-    #[param(inline)]
     target_id: MemoryIdText,
-    #[schema(inline, default = "related_to")]
-    #[param(inline)]
+    #[schema(default = "related_to")]
     relation: Option<RelationName>,
 }
 
@@ -43,10 +38,9 @@ impl Relation {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GraphQuery {
-    #[param(inline, default = 200)]
+    #[param(default = 200)]
     limit: Option<GraphLimit>,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
 }
 
@@ -60,9 +54,9 @@ impl GraphQuery {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct NeighbourQuery {
-    #[param(inline, default = 20)]
+    #[param(default = 20)]
     limit: Option<Limit>,
-    #[param(inline, default = 1)]
+    #[param(default = 1)]
     depth: Option<Depth>,
 }
 

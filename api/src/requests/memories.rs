@@ -19,7 +19,7 @@ use crate::service::memories::{MemoryEdit, MemoryInput};
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewMemory {
     /// Its text, at most 64 KiB.
-    #[schema(value_type = FullLabel, inline, required)]
+    #[schema(value_type = FullLabel, required)]
     label: Option<Label>,
     /// Alias of `label`, and first of them: the full text where clients send both.
     #[schema(ignore)]
@@ -27,23 +27,22 @@ pub(crate) struct NewMemory {
     /// Alias of `label`, last of them.
     #[schema(ignore)]
     content: Option<Label>,
-    #[schema(inline, default = "episodic")]
+    #[schema(default = "episodic")]
     memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = single_namespace)]
     namespace: Option<Namespace>,
     is_pinned: Option<bool>,
-    #[schema(inline, default = "normal")]
+    #[schema(default = "normal")]
     decay_class: Option<DecayClassWord>,
     /// Heat that it never cools below.
-    #[schema(inline, default = 0)]
+    #[schema(default = 0)]
     min_heat: Option<Heat>,
-    #[schema(inline, default = 1)]
+    #[schema(default = 1)]
     initial_heat: Option<Heat>,
     /// Alias of `initial_heat`, which comes first.
     #[schema(ignore)]
     heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
-    #[schema(inline)]
     key_points: Option<KeyPoints>,
 }
 
@@ -72,7 +71,7 @@ impl NewMemory {
 /// Changes to a memory; absent fields stay.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MemoryChanges {
-    #[schema(value_type = Option<FullLabel>, inline)]
+    #[schema(value_type = Option<FullLabel>)]
     label: Option<Label>,
     /// Alias of `label`, and first of them.
     #[schema(ignore)]
@@ -80,7 +79,6 @@ pub(crate) struct MemoryChanges {
     /// Alias of `label`, last of them.
     #[schema(ignore)]
     content: Option<Label>,
-    #[schema(inline)]
     memory_type: Option<MemoryTypeWord>,
     /// Moves the memory.
     #[schema(schema_with = single_namespace)]
@@ -90,12 +88,9 @@ pub(crate) struct MemoryChanges {
     is_locked: Option<bool>,
     /// Feedback `wrong` sets it; a reviewer clears it.
     flagged_for_review: Option<bool>,
-    #[schema(inline)]
     decay_class: Option<DecayClassWord>,
-    #[schema(inline)]
     min_heat: Option<Heat>,
     /// Sets the heat as of now.
-    #[schema(inline)]
     current_heat: Option<Heat>,
     /// Alias of `current_heat`, which comes first.
     #[schema(ignore)]
@@ -133,7 +128,6 @@ pub(crate) struct NewMemories {
 /// The memories that a bulk request names.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct BulkIds {
-    #[schema(inline)]
     pub(crate) ids: BulkMemoryIds,
 }
 
@@ -151,9 +145,7 @@ pub(crate) struct BulkChanges {
 /// the request is rejected.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct BulkDeletion {
-    #[schema(inline)]
     pub(crate) ids: Option<BulkMemoryIds>,
-    #[schema(inline)]
     memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = any_namespace)]
     namespace: Option<Namespace>,
@@ -172,16 +164,13 @@ impl BulkDeletion {
 /// Feedback on a memory that the path names.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct FeedbackSignal {
-    #[schema(inline)]
     pub(crate) signal: SignalWord,
 }
 
 /// Feedback on a memory.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Feedback {
-    #[schema(inline)]
     pub(crate) node_id: MemoryIdText,
-    #[schema(inline)]
     pub(crate) signal: SignalWord,
 }
 
@@ -189,10 +178,10 @@ pub(crate) struct Feedback {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    #[param(inline, default = 1)]
+    #[param(default = 1)]
     page: Option<Positive>,
     /// Clamped to 1 to 100.
-    #[param(inline, default = 25)]
+    #[param(default = 25)]
     page_size: Option<Limit>,
     /// Alias of `page_size`, which comes first.
     #[param(ignore)]
@@ -200,24 +189,19 @@ pub(crate) struct ListQuery {
     /// Memories to skip; `page` comes first.
     #[param(ignore)]
     offset: Option<Offset>,
-    #[param(inline)]
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
     pub(crate) pinned: Option<bool>,
     pub(crate) flagged: Option<bool>,
     /// Words that must all occur.
-    #[param(inline)]
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
-    #[param(inline)]
     sort: Option<AnyWord>,
     /// Alias of `sort`, which comes first.
     #[param(ignore)]
     sort_by: Option<AnyWord>,
     /// `asc` or `desc`; anything else is `desc`.
-    #[param(inline)]
     order: Option<AnyWord>,
     /// Alias of `order`, which comes first.
     #[param(ignore)]

@@ -8,7 +8,6 @@
 
 pub(crate) mod access;
 pub(crate) mod activity;
-pub(crate) mod cluster;
 pub(crate) mod fields;
 pub(crate) mod graph;
 pub(crate) mod headers;

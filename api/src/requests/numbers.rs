@@ -5,8 +5,6 @@ use std::fmt;
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::openapi::schema::{Object, Type};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::requests::values::{object, schema};
 

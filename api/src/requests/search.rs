@@ -12,16 +12,14 @@ use crate::requests::numbers::Clamped;
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Search {
     /// At most 64 KiB. Without words the results are ordered by heat.
-    #[schema(inline)]
     pub(crate) query: Query,
-    #[schema(inline, default = 20)]
+    #[schema(default = 20)]
     limit: Option<Limit>,
-    #[schema(inline)]
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    #[schema(inline, default = "hot")]
+    #[schema(default = "hot")]
     pub(crate) tier: Option<TierWord>,
     /// Adds every factor of each score.
     pub(crate) explain: Option<bool>,
@@ -36,15 +34,13 @@ impl Search {
 /// A hot context.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct HotContext {
-    #[schema(inline, default = 10)]
+    #[schema(default = 10)]
     limit: Option<Limit>,
-    #[schema(inline)]
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Characters of labels; the first memory is returned in any case.
-    #[schema(inline)]
     budget_chars: Option<Positive>,
 }
 
@@ -62,12 +58,10 @@ impl HotContext {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HotQuery {
-    #[param(inline, default = 20)]
+    #[param(default = 20)]
     limit: Option<Limit>,
-    #[param(inline)]
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
 }
 

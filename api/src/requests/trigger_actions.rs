@@ -15,13 +15,12 @@ use crate::service::error::{ApiError, ApiResult};
 pub(crate) struct ActionConfig {
     /// For `notify`: the message, with `{node_id}`, `{label}`, `{heat}`, `{heat:.2f}`,
     /// `{namespace}`, `{memory_type}` and `{event}` as placeholders.
-    #[schema(inline)]
     message: Option<Template>,
     /// Alias of `message`, which comes first.
     #[schema(ignore)]
     template: Option<Template>,
     /// For `boost`.
-    #[schema(inline, default = 0.3)]
+    #[schema(default = 0.3)]
     strength: Option<Strength>,
     /// Alias of `strength`, which comes first.
     #[schema(ignore)]
@@ -33,7 +32,6 @@ pub(crate) struct ActionConfig {
     #[schema(ignore)]
     tag: Option<Tag>,
     /// For `webhook`, and required there.
-    #[schema(inline)]
     pub(crate) url: Option<Url>,
     /// For `webhook`: the secret that signs its requests. It is never returned.
     #[serde(default, deserialize_with = "nullable")]

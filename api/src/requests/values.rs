@@ -1,37 +1,42 @@
-//! Types of request fields: texts with a bound, words of a set, heats, whole numbers that are
-//! clamped, ids. Each parses and validates itself, and has the OpenAPI schema of what it
+//! Types of request fields: texts with a bound, words of a set, ids and cursors, arrays. Each parses and validates itself, and has the OpenAPI schema of what it
 //! accepts, from the same constants.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use storage::model::delivery::DeliveryId;
 use storage::model::id::{MemoryId, TriggerId};
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
+use crate::cursors::{EventId, PageCursor};
 use crate::service::bulk::BulkTargets;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
-/// Documents a type with the schema of its values.
+/// Documents a type with the schema of its values. The name of such a type is its schema as JSON,
+/// so that the document has the schema in place of references to it (see `openapi::simplify`).
 macro_rules! schema {
     ([$($generics:tt)*] $type:ty, $schema:expr) => {
-        impl<$($generics)*> PartialSchema for $type {
-            fn schema() -> RefOr<Schema> {
+        impl<$($generics)*> utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
                 $schema.into()
             }
         }
 
-        impl<$($generics)*> ToSchema for $type {}
+        impl<$($generics)*> utoipa::ToSchema for $type {
+            fn name() -> std::borrow::Cow<'static, str> {
+                let schema = <Self as utoipa::PartialSchema>::schema();
+                serde_json::to_string(&schema).expect("a schema has text for names").into()
+            }
+        }
     };
 }
 
@@ -145,6 +150,12 @@ impl<'de, T: Word> Deserialize<'de> for OneOf<T> {
     }
 }
 
+impl<T: Word> Serialize for OneOf<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
 schema!([T: Word] OneOf<T>, object(Type::String).enum_values(Some(T::names())).build());
 
 /// A word of a set, or an empty text for an absent one, as published clients send it.
@@ -164,36 +175,61 @@ impl<'de, T: Word> Deserialize<'de> for OneOfOrEmpty<T> {
 
 schema!([T: Word] OneOfOrEmpty<T>, object(Type::String).enum_values(Some(T::names())).build());
 
-/// The id of a memory, a trigger, and the like.
+/// A value by its text form: an id, or a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id<T>(pub(crate) T);
 
-/// What an id identifies, for messages.
-pub(crate) trait Identified: FromStr {
-    const NAME: &'static str;
+/// A value with a text form.
+pub(crate) trait TextForm: FromStr {
+    /// What the text must be.
+    const EXPECTED: &'static str;
+
+    fn schema() -> ObjectBuilder;
 }
 
-impl Identified for MemoryId {
-    const NAME: &'static str = "memory";
+macro_rules! text_forms {
+    ($($type:ty: $expected:literal, $schema:expr;)+) => {
+        $(impl TextForm for $type {
+            const EXPECTED: &'static str = concat!("must be ", $expected);
+
+            fn schema() -> ObjectBuilder {
+                $schema
+            }
+        })+
+    };
 }
 
-impl Identified for TriggerId {
-    const NAME: &'static str = "trigger";
-}
-
-impl<'de, T: Identified> Deserialize<'de> for Id<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let wrong = |_| D::Error::custom(format_args!("must be the id of a {}, a UUID", T::NAME));
-        text.parse().map(Self).map_err(wrong)
-    }
+text_forms! {
+    MemoryId: "the id of a memory, a UUID", uuid();
+    TriggerId: "the id of a trigger, a UUID", uuid();
+    DeliveryId: "the id of a delivery", pattern(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$");
+    PageCursor: "the next_cursor of a page", pattern(r"^[0-9]{1,18}\.[0-9]{1,9}$");
+    EventId: "the id of an event of this stream",
+        pattern(r"^[0-9a-f]{32}\.[0-9]{1,10}\.[0-9]{1,18}\.[0-9]{1,10}$");
 }
 
 fn uuid() -> ObjectBuilder {
     object(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)))
 }
 
-schema!([T: Identified] Id<T>, uuid().build());
+fn pattern(pattern: &str) -> ObjectBuilder {
+    object(Type::String).pattern(Some(pattern))
+}
+
+impl<'de, T: TextForm> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map(Self).map_err(|_| D::Error::custom(T::EXPECTED))
+    }
+}
+
+impl<T: Display> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+schema!([T: TextForm] Id<T>, T::schema().build());
 
 /// A secret of at most `MAX` bytes. Its debug form hides it.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use storage::model::id::Timestamp;
-use storage::model::journal::{
-    Cursor, DeliveryNext, EventKind, FiredTrigger, FiringResult, MemoryField,
-};
+use storage::model::journal::{DeliveryNext, EventKind, FiredTrigger, FiringResult, MemoryField};
 use storage::model::score::rounded;
 use utoipa::ToSchema;
 
-use crate::responses::timestamp;
+use crate::cursors::PageCursor;
+use crate::responses::{Nullable, Time};
 use crate::service::journal::EventView;
 
 /// Characters of a memory's label beside an event.
@@ -26,27 +25,24 @@ pub(crate) struct ActivityItem {
     actor: String,
     /// `memory.add` and the like, or an agent's own action.
     action: String,
-    #[schema(required)]
-    target_id: Option<String>,
-    #[schema(required)]
-    target_label: Option<String>,
+    target_id: Nullable<String>,
+    target_label: Nullable<String>,
     /// Further details.
     metadata: Value,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
 }
 
 impl From<&EventView> for ActivityItem {
     fn from(view: &EventView) -> Self {
         let shown = Details::of(view);
         Self {
-            id: page_cursor(view.cursor),
+            id: PageCursor(view.cursor).to_string(),
             actor: actor(view),
             action: shown.action,
             target_id: shown.target_id,
             target_label: shown.target_label,
             metadata: shown.metadata,
-            created_at: timestamp(view.event.at),
+            created_at: Time(view.event.at),
         }
     }
 }
@@ -57,17 +53,14 @@ pub(crate) struct StreamItem {
     /// The value for `Last-Event-ID`: cluster, Raft group, log index, ordinal.
     pub(crate) id: String,
     pub(crate) kind: &'static str,
-    #[schema(required)]
-    node_id: Option<String>,
-    #[schema(required)]
-    label: Option<String>,
+    node_id: Nullable<String>,
+    label: Nullable<String>,
     namespace: String,
     /// Name of a key, or `system`.
     actor: String,
     /// Further details, as in the activity list.
     metadata: Value,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
 }
 
 impl StreamItem {
@@ -81,14 +74,9 @@ impl StreamItem {
             namespace: view.event.namespace.clone(),
             actor: actor(view),
             metadata: shown.metadata,
-            created_at: timestamp(view.event.at),
+            created_at: Time(view.event.at),
         }
     }
-}
-
-/// A cursor as pages show it.
-pub(crate) fn page_cursor(cursor: Cursor) -> String {
-    format!("{}.{}", cursor.index, cursor.ordinal)
 }
 
 fn actor(view: &EventView) -> String {

@@ -1,25 +1,17 @@
-//! The dashboard: counts, distributions and recent activity of a tenant. All counts are
-//! replicated, so nodes at one index return the same.
+//! The dashboard of a tenant: counts, distributions, recent activity, and the usage of a month. All
+//! counts are replicated, so nodes at one index return the same.
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use serde::Serialize;
 use storage::HEAT_BANDS;
+use storage::model::analytics::Usage;
 use storage::model::memory::MemoryType;
 use storage::model::score::rounded;
-use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::auth::AdminCaller;
-use crate::openapi::ReadErrors;
-use crate::read::FreshRead;
-use crate::requests::headers::Fresh;
+use crate::prelude::*;
 use crate::responses::event::ActivityItem;
 use crate::responses::memory::Memory;
-use crate::responses::{Respond, TypeCount, timestamp, type_counts};
-use crate::routes::usage::average_ms;
-use crate::service::error::ApiResult;
+use crate::responses::{TypeCount, days_of, type_counts};
 
 /// Names of the heat bands, from the hottest down.
 const BAND_NAMES: [&str; HEAT_BANDS.len()] = ["blazing", "hot", "warm", "cool", "frozen"];
@@ -74,20 +66,31 @@ struct Band {
 #[derive(Serialize, ToSchema)]
 struct LastTick {
     number: u64,
-    #[schema(format = DateTime)]
-    until: String,
+    until: Time,
+}
+
+/// Usage of a tenant in the present calendar month.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UsageView {
+    #[schema(format = Date)]
+    billing_period_start: String,
+    #[schema(format = Date)]
+    billing_period_end: String,
+    /// Requests.
+    sync_requests: u64,
+    nodes_added: u64,
+    avg_latency_ms: f64,
+    max_latency_ms: f64,
 }
 
 /// Get counts, distributions and recent activity.
 #[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(Fresh),
     responses((status = OK, body = Dashboard), ReadErrors))]
 pub(crate) async fn dashboard_get(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<Dashboard>> {
-    let data = app.service().dashboard(&caller).await?;
-    let recent = app.service().recent_events(&caller, None, RECENT_EVENTS).await?;
+    AdminRead(session, freshness): AdminRead,
+) -> ApiResponse<Dashboard> {
+    let data = session.dashboard().await?;
+    let recent = session.recent_events(None, RECENT_EVENTS).await?;
     let overview = data.overview;
     let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
     let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
@@ -95,7 +98,7 @@ pub(crate) async fn dashboard_get(
     let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
     let last_tick = |tick: storage::model::tick::Tick| LastTick {
         number: tick.number,
-        until: timestamp(tick.until),
+        until: Time(tick.until),
     };
     let body = Dashboard {
         total_nodes: total,
@@ -122,4 +125,33 @@ pub(crate) async fn dashboard_get(
         recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
     };
     Ok(Respond::ok(freshness, body))
+}
+
+/// Get the usage of the present calendar month.
+#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(Fresh),
+    responses((status = OK, body = UsageView), ReadErrors))]
+pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
+    let read = session.read(|reader, caller| {
+        let month = reader.position().clock.month();
+        Ok((reader.usage(caller.tenant, month)?, month))
+    });
+    let (usage, month) = read.await?;
+    let (first, last) = days_of(month);
+    let body = UsageView {
+        billing_period_start: first,
+        billing_period_end: last,
+        sync_requests: usage.requests,
+        nodes_added: usage.nodes_added,
+        avg_latency_ms: average_ms(&usage),
+        max_latency_ms: rounded(usage.latency_max_micros as f64 / 1e3),
+    };
+    Ok(Respond::ok(freshness, body))
+}
+
+/// Mean time of a request, in milliseconds.
+pub(crate) fn average_ms(usage: &Usage) -> f64 {
+    match usage.requests {
+        0 => 0.0,
+        requests => rounded(usage.latency_micros as f64 / 1e3 / requests as f64),
+    }
 }

@@ -1,24 +1,28 @@
 //! `/livez`: whether to restart this node. `/readyz`: whether to route requests to it. With
-//! `?verbose`, one line per check.
+//! `?verbose`, one line per check. And the public status of a node. None requires a key.
 
+use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use storage::View;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::limits::STALENESS_MAX;
+use crate::prelude::*;
+
+/// Release of the interface that this server implements.
+const INTERFACE_VERSION: &str = "2.9.0";
 
 /// The health of a node.
-pub(crate) struct Health {
-    pub(crate) live: bool,
-    pub(crate) ready: bool,
+struct Health {
+    live: bool,
+    ready: bool,
     checks: Vec<(&'static str, Result<(), String>)>,
 }
 
 /// Checks everything that a node needs to serve requests.
-pub(crate) fn health(app: &App) -> Health {
+fn health(app: &App) -> Health {
     let fault = app.service().raft().fault().cause();
     let status = app.service().raft().status();
     let storage = match &fault {
@@ -56,7 +60,7 @@ pub(crate) fn health(app: &App) -> Health {
 }
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz))
+    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(status_get))
 }
 
 /// Report whether this node is alive.
@@ -87,4 +91,43 @@ async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCod
         .collect();
     let last = if health.ready { "ready\n" } else { "not ready\n" };
     (status, lines + last)
+}
+
+/// Status of the service.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ServiceStatus {
+    /// `ok`, `degraded` or `down`.
+    status: &'static str,
+    /// Release of the interface.
+    version: &'static str,
+    /// Release of the product.
+    hearth: &'static str,
+    node: u64,
+    /// Role of this node in its cluster.
+    role: &'static str,
+    leader: Nullable<u64>,
+    term: u64,
+    applied_index: u64,
+}
+
+/// Get the status of the service. Requires no key.
+#[utoipa::path(get, path = "/api/v1/status", tag = "tenant", security(()),
+    responses((status = OK, body = ServiceStatus)))]
+async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
+    let status = match health(&app) {
+        Health { live: false, .. } => "down",
+        Health { ready: false, .. } => "degraded",
+        Health { .. } => "ok",
+    };
+    let raft = app.service().raft().status();
+    Json(ServiceStatus {
+        status,
+        version: INTERFACE_VERSION,
+        hearth: app.identity().version,
+        node: raft.node,
+        role: raft.role,
+        leader: raft.leader,
+        term: raft.term,
+        applied_index: raft.applied_index,
+    })
 }

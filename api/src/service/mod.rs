@@ -8,11 +8,9 @@ pub(crate) mod error;
 pub(crate) mod freshness;
 pub(crate) mod hooks;
 pub(crate) mod journal;
-pub(crate) mod keys;
 pub(crate) mod memories;
 pub(crate) mod recalls;
 pub(crate) mod search;
-pub(crate) mod settings;
 pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod writes;
@@ -24,7 +22,6 @@ use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
 use storage::model::caller::Caller;
-use storage::model::id::MemoryId;
 use storage::model::trigger::TriggerEvent;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;
@@ -47,6 +44,13 @@ struct Parts {
     recalls: RecallBuffer,
     reads: Arc<Semaphore>,
     stream_reads: Arc<Semaphore>,
+}
+
+/// A caller, and the service that it uses.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) service: Service,
+    pub(crate) caller: Caller,
 }
 
 impl Service {
@@ -147,13 +151,36 @@ impl Service {
         let embedding = embedder.embed(text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
     }
+}
 
-    /// Rejects a memory that does not exist, or that the caller may not access.
-    pub(crate) async fn check_readable(&self, caller: &Caller, id: MemoryId) -> ApiResult<()> {
-        let tenant = caller.tenant;
-        let found = self.read(move |reader| reader.get(tenant, id)).await?;
-        let found = found.ok_or(storage::Rejection::NotFound)?;
-        check_access(caller, &found.memory.namespace)
+impl Session {
+    /// [`Service::read`] with the caller.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader, &Caller) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let caller = self.caller.clone();
+        self.service.read(move |reader| read(reader, &caller)).await
+    }
+
+    /// Rejects a namespace that the caller may not access.
+    pub(crate) fn check_access(&self, namespace: &str) -> ApiResult<()> {
+        match self.caller.access.allows(namespace) {
+            true => Ok(()),
+            false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
+        }
+    }
+
+    /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
+    /// request, `home` from its header.
+    pub(crate) fn read_namespace(
+        &self,
+        named: Option<String>,
+        home: Option<String>,
+    ) -> ApiResult<Option<String>> {
+        let namespace = named.or(home).filter(|name| name != "*");
+        namespace.as_deref().map(|name| self.check_access(name)).transpose()?;
+        Ok(namespace)
     }
 }
 
@@ -165,26 +192,4 @@ pub(crate) fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
 fn unusable(fault: &dyn std::fmt::Display) -> ApiError {
     tracing::error!(%fault, "the embedding model returned an unusable vector");
     ApiError::internal()
-}
-
-/// Rejects a namespace that the caller may not access.
-pub(crate) fn check_access(caller: &Caller, namespace: &str) -> ApiResult<()> {
-    match caller.access.allows(namespace) {
-        true => Ok(()),
-        false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-    }
-}
-
-/// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
-/// request, `home` from its header.
-pub(crate) fn read_namespace(
-    caller: &Caller,
-    named: Option<String>,
-    home: Option<String>,
-) -> ApiResult<Option<String>> {
-    let namespace = named.or(home).filter(|name| name != "*");
-    if let Some(name) = &namespace {
-        check_access(caller, name)?;
-    }
-    Ok(namespace)
 }

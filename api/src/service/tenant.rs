@@ -1,16 +1,18 @@
-//! The tenant as a whole: its row, its counts, its usage.
+//! The tenant as a whole: its keys, its counts, its settings.
 
-use storage::model::analytics::{RecallStats, Usage};
-use storage::model::caller::Caller;
-use storage::model::id::{TenantId, Timestamp};
+use storage::model::analytics::Usage;
+use storage::model::id::Timestamp;
 use storage::model::memory::MemoryRecord;
-use storage::model::tenant::Tenant;
+use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
+use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
-use storage::{Action, Counts, Filter, HotRequest, Overview, View};
+use storage::{Action, ColdForecast, Filter, HotRequest, Overview, View};
 
-use crate::service::Service;
+use crate::limits::FORECAST_DAYS;
+use crate::random::random_bytes;
+use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::freshness::Freshness;
+use crate::service::writes::Done;
 
 /// What the dashboard shows.
 pub(crate) struct DashboardData {
@@ -23,47 +25,49 @@ pub(crate) struct DashboardData {
     pub(crate) edges: u64,
 }
 
-impl Service {
-    pub(crate) async fn tenant(&self, id: TenantId) -> ApiResult<Tenant> {
-        let tenant = self.read(move |reader| reader.tenant(id)).await?;
-        tenant.ok_or_else(ApiError::internal)
-    }
+/// Cold memories per type, under the present settings and under proposed ones.
+pub(crate) struct Forecast {
+    pub(crate) present: Vec<ColdForecast>,
+    pub(crate) proposed: Vec<ColdForecast>,
+    /// The proposed settings.
+    pub(crate) thermo: Thermo,
+}
 
-    /// The tenant, and the number of its keys.
-    pub(crate) async fn tenant_and_keys(&self, id: TenantId) -> ApiResult<(Tenant, usize)> {
-        let read =
-            move |reader: &storage::Reader| Ok((reader.tenant(id)?, reader.api_keys(id)?.len()));
-        let (tenant, keys) = self.read(read).await?;
-        Ok((tenant.ok_or_else(ApiError::internal)?, keys))
-    }
-
-    /// Renames the tenant; without a name nothing changes.
-    pub(crate) async fn rename_tenant(
+impl Session {
+    /// Creates a key. Its text exists in the result only, outside of its owner.
+    pub(crate) async fn create_key(
         &self,
-        caller: &Caller,
-        name: Option<String>,
-    ) -> ApiResult<Freshness> {
-        match name {
-            Some(name) => {
-                Ok(self.submit(caller, None, Action::RenameTenant(name)).await?.freshness)
-            }
-            None => Ok(Freshness::of_write(self.reader().position().index)),
-        }
+        name: String,
+        role: Role,
+        namespace: Option<String>,
+    ) -> ApiResult<(Done<(KeyId, ApiKey)>, KeyText)> {
+        let text = KeyText::from_random(random_bytes());
+        let id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
+        let key = ApiKey {
+            name,
+            role,
+            hash: KeyText::hash(text.as_str()),
+            namespace,
+            created_at: Timestamp::default(),
+            last_used_at: None,
+        };
+        Ok((self.submit(Action::CreateKey(id, key)).await?, text))
     }
 
     /// Counts of the memories that pass each filter, in one read.
     pub(crate) async fn overviews<const N: usize>(
         &self,
-        caller: &Caller,
         filters: [Filter; N],
     ) -> ApiResult<[Overview; N]> {
-        let tenant = caller.tenant;
-        self.read(move |reader| Ok(filters.map(|filter| reader.overview(tenant, &filter)))).await
+        self.read(move |reader, caller| {
+            Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
+        })
+        .await
     }
 
-    pub(crate) async fn dashboard(&self, caller: &Caller) -> ApiResult<DashboardData> {
-        let tenant = caller.tenant;
-        self.read(move |reader| {
+    pub(crate) async fn dashboard(&self) -> ApiResult<DashboardData> {
+        self.read(move |reader, caller| {
+            let tenant = caller.tenant;
             let overview = reader.overview(tenant, &Filter::default());
             let request = HotRequest { limit: 1, ..HotRequest::default() };
             Ok(DashboardData {
@@ -78,31 +82,20 @@ impl Service {
         .await
     }
 
-    /// Usage of the present month, and which month it is.
-    pub(crate) async fn usage(&self, caller: &Caller) -> ApiResult<(Usage, u32)> {
-        let tenant = caller.tenant;
-        self.read(move |reader| {
-            let month = reader.position().clock.month();
-            Ok((reader.usage(tenant, month)?, month))
-        })
-        .await
-    }
-
-    /// Recall statistics, and when they began.
-    pub(crate) async fn recall_stats(
+    /// Counts the memories that would be cold after [`FORECAST_DAYS`] under changed settings.
+    pub(crate) async fn forecast(
         &self,
-        caller: &Caller,
-    ) -> ApiResult<(RecallStats, Option<Timestamp>)> {
-        let tenant = caller.tenant;
-        self.read(move |reader| {
-            let since = reader.tenant(tenant)?.map(|tenant| tenant.created_at);
-            Ok((reader.recall_stats(tenant)?, since))
-        })
-        .await
-    }
-
-    pub(crate) async fn counts(&self, caller: &Caller) -> ApiResult<Counts> {
-        let tenant = caller.tenant;
-        self.read(move |reader| Ok(reader.counts(tenant))).await
+        changes: Vec<(String, SettingValue)>,
+    ) -> ApiResult<Forecast> {
+        let forecast = self.read(move |reader, caller| {
+            let present = reader.thermo(caller.tenant);
+            let Ok(thermo) = present.with(&changes) else { return Ok(None) };
+            let counts = |thermo: &Thermo| {
+                reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS).into()
+            };
+            let (present, proposed) = (counts(&present), counts(&thermo));
+            Ok(Some(Forecast { present, proposed, thermo }))
+        });
+        forecast.await?.ok_or_else(ApiError::internal)
     }
 }

@@ -1,0 +1,19 @@
+//! What most handlers use.
+
+pub(crate) use serde::Serialize;
+pub(crate) use storage::{Action, Filter, View};
+pub(crate) use utoipa::ToSchema;
+
+pub(crate) use crate::auth::{Admin, Agent};
+pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
+pub(crate) use crate::read::{AdminRead, ReaderRead};
+pub(crate) use crate::requests::headers::{Fresh, Home, Once};
+pub(crate) use crate::requests::path::MemoryPath;
+pub(crate) use crate::requests::values::{Id, OneOf};
+pub(crate) use crate::requests::{ValidJson, ValidQuery};
+pub(crate) use crate::responses::trigger::WithNotifications;
+pub(crate) use crate::responses::{ApiResponse, Nullable, Respond, Time};
+pub(crate) use crate::service::Session;
+pub(crate) use crate::service::error::{ApiError, ApiResult};
+pub(crate) use crate::service::freshness::Freshness;
+pub(crate) use crate::write::Write;
