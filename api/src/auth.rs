@@ -9,7 +9,6 @@ use storage::model::tenant::Role;
 
 use crate::app::App;
 use crate::current::set_caller;
-use crate::limits::STALENESS_MAX;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::{Service, Session};
 
@@ -19,21 +18,20 @@ pub(crate) struct Agent(pub(crate) Session);
 /// A caller who may administer its tenant.
 pub(crate) struct Admin(pub(crate) Session);
 
-impl FromRequestParts<App> for Agent {
-    type Rejection = ApiError;
+/// Extracts a caller with at least a role.
+macro_rules! extract {
+    ($($type:ident: $role:expr),+) => {
+        $(impl FromRequestParts<App> for $type {
+            type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-        authenticate(&parts.headers, app.service(), Role::Agent).map(Self)
-    }
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
+                authenticate(&parts.headers, &app.service, $role).map(Self)
+            }
+        })+
+    };
 }
 
-impl FromRequestParts<App> for Admin {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-        authenticate(&parts.headers, app.service(), Role::Admin).map(Self)
-    }
-}
+extract!(Agent: Role::Agent, Admin: Role::Admin);
 
 /// The caller, if its role is `role` or a higher one.
 pub(crate) fn authenticate(
@@ -48,7 +46,7 @@ pub(crate) fn authenticate(
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, key)| key.trim())
         .ok_or_else(ApiError::unauthorized)?;
-    let caller = service.reader().authenticate(key).ok_or_else(|| unknown_key(service))?;
+    let caller = service.reader.authenticate(key).ok_or_else(|| unknown_key(service))?;
     set_caller(&caller);
     if caller.role < role {
         let message = format!("this key may {} only", permission(caller.role));
@@ -59,11 +57,9 @@ pub(crate) fn authenticate(
 
 /// A node without contact to its cluster cannot distinguish a wrong key from a new one.
 fn unknown_key(service: &Service) -> ApiError {
-    let raft = service.raft();
-    let in_contact = raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
-    match raft.status().quarantine {
+    match service.raft.status().quarantine {
         Some(_) => SubmitError::Quarantined.into(),
-        None if in_contact => ApiError::unauthorized(),
+        None if service.is_in_contact() => ApiError::unauthorized(),
         None => SubmitError::NoLeader.into(),
     }
 }

@@ -40,71 +40,45 @@ impl Modify for Keys {
     }
 }
 
-/// Errors of every operation that requires a key.
-pub(crate) struct ReadErrors;
-
-/// Errors of operations that take a body as well.
-pub(crate) struct BodyErrors;
-
-/// Errors of writes.
-pub(crate) struct WriteErrors;
-
-/// Errors of writes that accept an `Idempotency-Key`.
-pub(crate) struct IdempotentErrors;
-
-/// The error of operations on something that may not exist.
-pub(crate) struct NotFound;
-
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
-impl IntoResponses for ReadErrors {
-    fn responses() -> Responses {
-        errors([
-            (400, "The request is invalid: `field` names the field at fault."),
-            (401, "No valid key."),
-            (403, "The key has no permission, or no access to this namespace."),
-            (503, "Nothing happened: retry after `Retry-After`."),
-        ])
-    }
+/// Defines sets of errors: a status and its meaning each, and those of a smaller set.
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident $(with $smaller:ident)?: $($status:literal => $text:literal,)+)+) => {
+        $($(#[$doc])*
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> Responses {
+                let own = errors([$(($status, $text)),+]);
+                own.into_iter()$(.chain($smaller::responses()))?.collect()
+            }
+        })+
+    };
 }
 
-impl IntoResponses for BodyErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (408, "The body took too long to arrive."),
-            (413, "The body, or the write that it requests, is too large."),
-        ]);
-        own.into_iter().chain(ReadErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for WriteErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (409, "The present state does not permit this."),
-            (
-                504,
-                "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
-            ),
-        ]);
-        own.into_iter().chain(BodyErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for IdempotentErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (422, "The `Idempotency-Key` belongs to another request."),
-            (429, "Too many `Idempotency-Key`s."),
-        ]);
-        own.into_iter().chain(WriteErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for NotFound {
-    fn responses() -> Responses {
-        errors([(404, "It does not exist, or this key has no access to it.")])
-    }
+errors! {
+    /// Errors of every operation that requires a key.
+    ReadErrors:
+        400 => "The request is invalid: `field` names the field at fault.",
+        401 => "No valid key.",
+        403 => "The key has no permission, or no access to this namespace.",
+        503 => "Nothing happened: retry after `Retry-After`.",
+    /// Errors of operations that take a body as well.
+    BodyErrors with ReadErrors:
+        408 => "The body took too long to arrive.",
+        413 => "The body, or the write that it requests, is too large.",
+    /// Errors of writes.
+    WriteErrors with BodyErrors:
+        409 => "The present state does not permit this.",
+        504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
+    /// Errors of writes that accept an `Idempotency-Key`.
+    IdempotentErrors with WriteErrors:
+        422 => "The `Idempotency-Key` belongs to another request.",
+        429 => "Too many `Idempotency-Key`s.",
+    /// The error of operations on something that may not exist.
+    NotFound:
+        404 => "It does not exist, or this key has no access to it.",
 }
 
 fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {

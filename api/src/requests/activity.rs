@@ -5,27 +5,20 @@ use serde_json::Value;
 use storage::model::journal::AgentActivity;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::limits::{ACTIVITY_DEFAULT, ACTIVITY_METADATA_BYTES_MAX};
+use crate::limits::ACTIVITY_METADATA_BYTES_MAX;
 use crate::requests::fields::{
-    ActivityName, ActivityTarget, EventIdText, EventKinds, Limit, Namespace, PageCursorText,
+    ActivityLimit, ActivityName, ActivityTarget, EventIdText, EventKinds, Namespace, PageCursorText,
 };
-use crate::requests::numbers::Clamped;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Which events.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ActivityQuery {
-    #[param(default = 50)]
-    limit: Option<Limit>,
+    #[serde(default)]
+    pub(crate) limit: ActivityLimit,
     /// The `next_cursor` of the page before.
     pub(crate) cursor: Option<PageCursorText>,
-}
-
-impl ActivityQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(ACTIVITY_DEFAULT, Clamped::get)
-    }
 }
 
 /// An activity of an agent.

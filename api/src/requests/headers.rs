@@ -78,7 +78,7 @@ pub(crate) struct Resume {
 }
 
 /// A type of headers.
-pub(crate) trait Headers: DeserializeOwned {
+trait Headers: DeserializeOwned {
     /// The names of its fields.
     const NAMES: &[&str];
 }
@@ -107,7 +107,7 @@ headers! {
 }
 
 /// Parses the headers of `T`.
-pub(crate) fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
+fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
     let mut pairs = BTreeMap::new();
     for name in T::NAMES.iter().copied() {
         let Some(value) = headers.get(name) else { continue };

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
 use storage::{BulkFilter, CREATE_MAX, MemoryPatch};
+use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::PAGE_DEFAULT;
@@ -11,7 +12,7 @@ use crate::requests::fields::{
     MemoryIdText, MemoryTypeWord, Namespace, Offset, Positive, SignalWord,
 };
 use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::values::{Items, JsonObject, first_full_text, non_empty};
+use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::memories::{MemoryEdit, MemoryInput};
 
@@ -273,20 +274,16 @@ fn label(
     }
 }
 
-fn single_namespace() -> utoipa::openapi::schema::Object {
+fn single_namespace() -> Object {
     namespace_schema(r"^(\S.+|[^\s*])$")
 }
 
 /// Schema of a namespace, or `*` for all.
-pub(crate) fn any_namespace() -> utoipa::openapi::schema::Object {
+pub(crate) fn any_namespace() -> Object {
     namespace_schema(r"\S")
 }
 
-fn namespace_schema(pattern: &str) -> utoipa::openapi::schema::Object {
-    utoipa::openapi::ObjectBuilder::new()
-        .schema_type(utoipa::openapi::Type::String)
-        .min_length(Some(1))
-        .max_length(Some(NAMESPACE_BYTES_MAX))
-        .pattern(Some(pattern))
-        .build()
+fn namespace_schema(pattern: &str) -> Object {
+    let text = object(Type::String).min_length(Some(1)).max_length(Some(NAMESPACE_BYTES_MAX));
+    text.pattern(Some(pattern)).build()
 }

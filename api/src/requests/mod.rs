@@ -16,7 +16,6 @@ pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod search;
 pub(crate) mod settings;
-pub(crate) mod trigger_actions;
 pub(crate) mod triggers;
 pub(crate) mod values;
 
@@ -206,7 +205,7 @@ mod tests {
     }
 
     fn field(result: ApiResult<Sample>) -> String {
-        result.unwrap_err().field().unwrap_or_default().to_owned()
+        result.unwrap_err().field.unwrap_or_default()
     }
 
     #[test]
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(field(body(r#"{"name": "a", "items": [{"id": 1}, {}]}"#)), "items[1].id");
         assert_eq!(field(body(r#"{"name": "a", "items": [7]}"#)), "items[0]");
         for bad in ["[]", "7", "{\"name\": NaN}", "{\"name\": \"a\"} x", "{"] {
-            assert_eq!(body(bad).unwrap_err().code(), "bad_json", "{bad}");
+            assert_eq!(body(bad).unwrap_err().code, "bad_json", "{bad}");
         }
     }
 
@@ -238,6 +237,6 @@ mod tests {
     fn long_values_are_cut_in_messages() {
         let error =
             body(&format!(r#"{{"name": "a", "count": "{}"}}"#, "é".repeat(500))).unwrap_err();
-        assert!(error.message().len() < 300);
+        assert!(error.message.len() < 300);
     }
 }

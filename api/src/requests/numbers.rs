@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
-use utoipa::openapi::schema::{Object, Type};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
 use crate::requests::values::{object, schema};
 
@@ -54,7 +54,7 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
     }
 }
 
-schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, whole(MIN, MAX));
+schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, whole(MIN, MAX).build());
 
 /// A whole number that is clamped to `MIN..=MAX`, as published clients rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,12 +78,38 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Clamped<MIN, MAX>
     }
 }
 
-schema!([const MIN: u64, const MAX: u64] Clamped<MIN, MAX>, whole(MIN, MAX));
+schema!([const MIN: u64, const MAX: u64] Clamped<MIN, MAX>, whole(MIN, MAX).build());
 
-fn whole(min: u64, max: u64) -> Object {
+fn whole(min: u64, max: u64) -> ObjectBuilder {
     let bounded = Some(max).filter(|max| *max < u64::MAX);
-    object(Type::Integer).minimum(Some(min)).maximum(bounded).build()
+    object(Type::Integer).minimum(Some(min)).maximum(bounded)
 }
+
+/// A number of things: `DEFAULT` if absent, else clamped to `1..=MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count<const MAX: u64, const DEFAULT: u64>(Clamped<1, MAX>);
+
+impl<const MAX: u64, const DEFAULT: u64> Count<MAX, DEFAULT> {
+    pub(crate) fn get(self) -> usize {
+        self.0.get()
+    }
+}
+
+impl<const MAX: u64, const DEFAULT: u64> Default for Count<MAX, DEFAULT> {
+    fn default() -> Self {
+        Self(Clamped(DEFAULT))
+    }
+}
+
+impl<'de, const MAX: u64, const DEFAULT: u64> Deserialize<'de> for Count<MAX, DEFAULT> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or_else(Self::default, Self))
+    }
+}
+
+schema!([const MAX: u64, const DEFAULT: u64] Count<MAX, DEFAULT>, whole(1, MAX)
+    .schema_type(SchemaType::from_iter([Type::Integer, Type::Null]))
+    .default(Some(DEFAULT.into())).build());
 
 /// The message of a number out of range.
 struct Range(u64, u64);

@@ -1,18 +1,20 @@
-//! Requests about triggers, their history, and webhook deliveries.
+//! Requests about triggers, their actions, their history, and webhook deliveries.
 
 use serde::Deserialize;
+use storage::model::trigger::TAG_BYTES_MAX;
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::limits::{HISTORY_DEFAULT, TRIGGERS_PAGE};
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::requests::fields::{
     ActionWord, AnyWord, Cooldown, DeliveryIdText, DeliveryWord, Description, EventWord,
     FullTriggerName, HistoryLimit, HistoryWord, LabelPattern, MaxFires, MemoryIdText,
-    MemoryTypeOrEmpty, Namespace, PageCursorText, TriggerIdText, TriggerName, TriggersLimit,
-    WholeNumber,
+    MemoryTypeOrEmpty, Namespace, PageCursorText, Secret, Tag, Template, TriggerIdText,
+    TriggerName, TriggersLimit, Url, WholeNumber,
 };
-use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::trigger_actions::ActionConfig;
-use crate::requests::values::{JsonObject, nullable};
+use crate::requests::numbers::{Heat, Strength};
+use crate::requests::values::{JsonObject, SecretText, TextOrEmpty, first_text, nullable, object};
+use crate::service::error::{ApiError, ApiResult};
 use crate::words::HistoryKind;
 
 /// A new trigger. All filters that are set must match; heat bounds are strict.
@@ -98,25 +100,19 @@ pub(crate) struct Evaluate {
 #[into_params(parameter_in = Query)]
 pub(crate) struct TriggerQuery {
     pub(crate) event: Option<EventWord>,
-    #[param(default = 1000)]
-    limit: Option<TriggersLimit>,
+    #[serde(default)]
+    pub(crate) limit: TriggersLimit,
     /// The `next_cursor` of the page before.
     #[param(value_type = Option<String>, pattern = "^[0-9]{1,18}$")]
     pub(crate) cursor: Option<WholeNumber>,
-}
-
-impl TriggerQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(TRIGGERS_PAGE, Clamped::get)
-    }
 }
 
 /// Which entries of the trigger history.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HistoryQuery {
-    #[param(default = 50)]
-    limit: Option<HistoryLimit>,
+    #[serde(default)]
+    pub(crate) limit: HistoryLimit,
     /// Of this trigger only.
     pub(crate) trigger_id: Option<TriggerIdText>,
     /// The `next_cursor` of the page before.
@@ -130,10 +126,6 @@ pub(crate) struct HistoryQuery {
 }
 
 impl HistoryQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HISTORY_DEFAULT, Clamped::get)
-    }
-
     pub(crate) fn before(&self) -> Option<PageCursorText> {
         self.before.or(self.cursor)
     }
@@ -147,17 +139,11 @@ impl HistoryQuery {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
-    #[param(default = 50)]
-    limit: Option<HistoryLimit>,
+    #[serde(default)]
+    pub(crate) limit: HistoryLimit,
     pub(crate) status: Option<DeliveryWord>,
     /// The `next_cursor` of the page before.
     pub(crate) cursor: Option<DeliveryIdText>,
-}
-
-impl DeliveryQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HISTORY_DEFAULT, Clamped::get)
-    }
 }
 
 /// Which dead letters to replay.
@@ -165,4 +151,95 @@ impl DeliveryQuery {
 pub(crate) struct Replay {
     /// The `webhook-id` of a dead letter; absent is all.
     pub(crate) id: Option<DeliveryIdText>,
+}
+
+/// Settings of an action. Each action reads its own; the others are validated and ignored.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct ActionConfig {
+    /// For `notify`: the message, with `{node_id}`, `{label}`, `{heat}`, `{heat:.2f}`,
+    /// `{namespace}`, `{memory_type}` and `{event}` as placeholders.
+    message: Option<Template>,
+    /// Alias of `message`, which comes first.
+    #[schema(ignore)]
+    template: Option<Template>,
+    /// For `boost`.
+    #[schema(default = 0.3)]
+    strength: Option<Strength>,
+    /// Alias of `strength`, which comes first.
+    #[schema(ignore)]
+    amount: Option<Strength>,
+    /// For `tag`: the tag; absent derives one from the memory's label.
+    #[schema(schema_with = tag_schema)]
+    label: Option<Tag>,
+    /// Alias of `label`, which comes first.
+    #[schema(ignore)]
+    tag: Option<Tag>,
+    /// For `webhook`, and required there.
+    pub(crate) url: Option<Url>,
+    /// For `webhook`: the secret that signs its requests. It is never returned.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(schema_with = secret_schema)]
+    webhook_secret: Option<Option<Secret>>,
+    /// Alias of `webhook_secret`, which comes first.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(ignore)]
+    secret: Option<Option<Secret>>,
+}
+
+impl ActionConfig {
+    pub(crate) fn template(&self) -> Option<String> {
+        first_text(self.message.as_ref(), self.template.as_ref())
+    }
+
+    pub(crate) fn strength(&self) -> Option<f64> {
+        self.strength.or(self.amount).map(|strength| strength.0)
+    }
+
+    /// The tag as one word, without a leading `#`.
+    pub(crate) fn tag(&self) -> ApiResult<Option<String>> {
+        let tags = [("label", &self.label), ("tag", &self.tag)].map(|(name, tag)| {
+            let Some(TextOrEmpty(Some(tag))) = tag else { return Ok(None) };
+            let words = tag.trim().trim_start_matches('#').split_whitespace();
+            let tag = words.collect::<Vec<_>>().join("-");
+            match tag.is_empty() {
+                true => Err(ApiError::invalid(name, "must contain more than #")),
+                false => Ok(Some(tag)),
+            }
+        });
+        let [label, tag] = tags;
+        Ok(label?.or(tag?))
+    }
+
+    /// The webhook secret, of at least 8 bytes.
+    pub(crate) fn secret(&self) -> ApiResult<Option<String>> {
+        let mut found = None;
+        for (name, secret) in [("webhook_secret", &self.webhook_secret), ("secret", &self.secret)] {
+            let Some(Some(SecretText(secret))) = secret else { continue };
+            // An empty secret is an absent one, as published clients send it.
+            if !secret.is_empty() && secret.len() < SECRET_BYTES_MIN {
+                let message = format!("must have at least {SECRET_BYTES_MIN} bytes");
+                return Err(ApiError::invalid(name, message));
+            }
+            found = found.or(Some(secret.clone()).filter(|secret| !secret.is_empty()));
+        }
+        Ok(found)
+    }
+
+    /// Whether `null` removes the secret.
+    pub(crate) fn drops_secret(&self) -> bool {
+        self.webhook_secret == Some(None) || self.secret == Some(None)
+    }
+}
+
+fn tag_schema() -> Object {
+    text_schema(1, TAG_BYTES_MAX).pattern(Some(r"[^\s#]")).build()
+}
+
+fn secret_schema() -> Object {
+    let text_or_null = SchemaType::from_iter([Type::String, Type::Null]);
+    text_schema(SECRET_BYTES_MIN, SECRET_BYTES_MAX).schema_type(text_or_null).build()
+}
+
+fn text_schema(min: usize, max: usize) -> ObjectBuilder {
+    object(Type::String).min_length(Some(min)).max_length(Some(max))
 }

@@ -51,8 +51,8 @@ impl From<&EventView> for ActivityItem {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct StreamItem {
     /// The value for `Last-Event-ID`: cluster, Raft group, log index, ordinal.
-    pub(crate) id: String,
-    pub(crate) kind: &'static str,
+    id: String,
+    kind: &'static str,
     node_id: Nullable<String>,
     label: Nullable<String>,
     namespace: String,
@@ -64,11 +64,11 @@ pub(crate) struct StreamItem {
 }
 
 impl StreamItem {
-    pub(crate) fn new(id: String, kind: &'static str, view: &EventView) -> Self {
+    pub(crate) fn new(id: String, view: &EventView) -> Self {
         let shown = Details::of(view);
         Self {
             id,
-            kind,
+            kind: names(&view.event.kind).0,
             node_id: shown.target_id,
             label: shown.target_label,
             namespace: view.event.namespace.clone(),
@@ -96,7 +96,7 @@ impl Details {
         let event = &view.event;
         let label = view.memory.as_ref().map(|memory| memory.label.as_str());
         let details = Self {
-            action: action(&event.kind).to_owned(),
+            action: names(&event.kind).1.to_owned(),
             target_id: event.subject.map(|id| id.to_string()),
             target_label: label.map(str::to_owned),
             metadata: metadata(&event.namespace, &event.kind),
@@ -125,24 +125,28 @@ fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-fn action(kind: &EventKind) -> &'static str {
+/// The names of an event in the stream and in the activity list; empty for an agent's own
+/// activity, which the stream does not send.
+pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
     match kind {
-        EventKind::Created => "memory.add",
-        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => "memory.pin",
-        EventKind::Updated { .. } => "memory.patch",
-        EventKind::Deleted { .. } => "memory.delete",
-        EventKind::Archived => "memory.archive",
-        EventKind::Restored => "memory.restore",
-        EventKind::Cooled => "memory.cool",
-        EventKind::Warmed => "memory.warm",
-        EventKind::Feedback { .. } => "memory.feedback",
-        EventKind::EdgeCreated { .. } => "edge.add",
-        EventKind::EdgeDeleted { .. } => "edge.delete",
-        EventKind::TriggerFired(_) => "trigger.fire",
-        EventKind::FiringsSkipped { .. } => "trigger.skip",
-        EventKind::Delivered { .. } => "webhook.deliver",
-        EventKind::DeliveryFailed { .. } => "webhook.fail",
-        EventKind::Activity(_) => "",
+        EventKind::Created => ("created", "memory.add"),
+        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => {
+            ("updated", "memory.pin")
+        }
+        EventKind::Updated { .. } => ("updated", "memory.patch"),
+        EventKind::Deleted { .. } => ("deleted", "memory.delete"),
+        EventKind::Archived => ("archived", "memory.archive"),
+        EventKind::Restored => ("restored", "memory.restore"),
+        EventKind::Cooled => ("cooled", "memory.cool"),
+        EventKind::Warmed => ("warmed", "memory.warm"),
+        EventKind::Feedback { .. } => ("feedback", "memory.feedback"),
+        EventKind::EdgeCreated { .. } => ("related", "edge.add"),
+        EventKind::EdgeDeleted { .. } => ("unrelated", "edge.delete"),
+        EventKind::TriggerFired(_) => ("fired", "trigger.fire"),
+        EventKind::FiringsSkipped { .. } => ("firings_skipped", "trigger.skip"),
+        EventKind::Delivered { .. } => ("delivered", "webhook.deliver"),
+        EventKind::DeliveryFailed { .. } => ("delivery_failed", "webhook.fail"),
+        EventKind::Activity(_) => ("", ""),
     }
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::requests::fields::{DecayClassWord, MemoryIdText, MemoryTier, MemoryTypeWord};
 use crate::requests::values::{Id, OneOf};
-use crate::responses::{Nullable, Time};
+use crate::responses::Time;
 
 /// A memory. Heat and text have two names each, since published clients read either.
 #[derive(Serialize, ToSchema)]

@@ -28,7 +28,7 @@ pub(crate) async fn activity_list(
     ValidQuery(query): ValidQuery<ActivityQuery>,
 ) -> ApiResponse<ActivityPage> {
     let before = query.cursor.map(|cursor| cursor.0.0);
-    let page = session.recent_events(before, query.limit()).await?;
+    let page = session.recent_events(before, query.limit.get()).await?;
     let items = page.events.iter().map(ActivityItem::from).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
     Ok(Respond::ok(freshness, ActivityPage { items, next_cursor }))

@@ -141,7 +141,7 @@ impl FromRequestParts<App> for JsonOnly {
 
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
-    Ok(Json(app.service().raft().operate(operation, deadline).await?.into()))
+    Ok(Json(app.service.raft.operate(operation, deadline).await?.into()))
 }
 
 impl From<OperationResult> for OperationView {

@@ -55,7 +55,7 @@ pub(crate) async fn delivery_list(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
 ) -> ApiResponse<DeliveryPage> {
-    let (limit, cursor) = (query.limit(), query.cursor.map(|cursor| cursor.0));
+    let (limit, cursor) = (query.limit.get(), query.cursor.map(|cursor| cursor.0));
     let wanted = query.status.map(|status| status.0);
     let read = session.read(move |reader, caller| {
         let is_wanted = |delivery: &Delivery| {

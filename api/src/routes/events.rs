@@ -3,6 +3,7 @@
 //! gap or repetition.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header;
@@ -55,7 +56,7 @@ pub(crate) async fn event_stream(
         let oldest = EventId { cluster, cursor: first.previous() };
         return Err(ApiError::gone(oldest.to_string()));
     }
-    let permit = app.streams().try_acquire_owned().map_err(|_| {
+    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
         ApiError::unavailable(
             "too_many_streams",
             "this node has reached its limit of event streams",

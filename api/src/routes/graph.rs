@@ -124,7 +124,7 @@ pub(crate) async fn neighbours_get(
     MemoryPath(id): MemoryPath,
     ValidQuery(query): ValidQuery<NeighbourQuery>,
 ) -> ApiResponse<Neighbours> {
-    let (limit, depth) = (query.limit(), query.depth());
+    let (limit, depth) = (query.limit.get(), query.depth.get() as u32);
     check_readable(&session, id).await?;
     let read = session.read(move |reader, caller| {
         reader.neighbours(caller.tenant, id, &caller.access, depth, limit)
@@ -149,7 +149,7 @@ pub(crate) async fn graph_get(
     home: Home,
     ValidQuery(query): ValidQuery<GraphQuery>,
 ) -> ApiResponse<Graph> {
-    let limit = query.limit();
+    let limit = query.limit.get();
     let filter = home.filter(&session, query.namespace)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let view =

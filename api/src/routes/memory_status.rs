@@ -87,7 +87,7 @@ pub(crate) async fn memory_status(
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
-        version: app.identity().version,
+        version: app.identity.version,
         namespace: namespace.unwrap_or_else(|| "*".to_owned()),
         stats: MemoryCounts {
             namespace_memories: here.hot + here.cold,
@@ -133,7 +133,7 @@ pub(crate) async fn metrics_json(
         Ok((reader.counts(caller.tenant), usage))
     });
     let (counts, usage) = read.await?;
-    let raft = session.service.raft().status();
+    let raft = session.service.raft.status();
     let body = Numbers {
         node: raft.node,
         role: raft.role,

@@ -100,7 +100,7 @@ pub(crate) async fn org_update(
 ) -> ApiResponse<Org> {
     let freshness = match request.into_name() {
         Some(name) => session.submit::<()>(Action::RenameTenant(name)).await?.freshness,
-        None => Freshness::of_write(session.service.reader().position().index),
+        None => Freshness::of_write(session.service.reader.position().index),
     };
     Ok(Respond::ok(freshness, org(&session).await?))
 }

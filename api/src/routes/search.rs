@@ -4,6 +4,7 @@
 use storage::{HotRequest, SearchRequest};
 
 use crate::prelude::*;
+use crate::requests::numbers::Clamped;
 use crate::requests::search::{HotContext, HotQuery, Search};
 use crate::responses::memory::{Scored, SearchResult};
 
@@ -17,7 +18,7 @@ pub(crate) async fn memory_search(
     home: Home,
     ValidJson(request): ValidJson<Search>,
 ) -> ApiResponse<Vec<SearchResult>> {
-    let (limit, explain) = (request.limit(), request.explain.unwrap_or(false));
+    let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
@@ -42,7 +43,7 @@ pub(crate) async fn hot_context(
     home: Home,
     ValidJson(request): ValidJson<HotContext>,
 ) -> ApiResponse<Vec<Scored>> {
-    let (limit, budget_chars) = (request.limit(), request.budget_chars());
+    let (limit, budget_chars) = (request.limit.get(), request.budget_chars.map(Clamped::get));
     let memory_type = request.memory_type.map(|it| it.0);
     let filter = Filter { memory_type, ..home.filter(&session, request.namespace)? };
     let request = HotRequest { filter, limit, budget_chars, ..HotRequest::default() };
@@ -59,7 +60,7 @@ pub(crate) async fn hot_nodes(
     home: Home,
     ValidQuery(query): ValidQuery<HotQuery>,
 ) -> ApiResponse<Vec<Scored>> {
-    let (limit, memory_type) = (query.limit(), query.memory_type.map(|it| it.0));
+    let (limit, memory_type) = (query.limit.get(), query.memory_type.map(|it| it.0));
     let filter = Filter { memory_type, ..home.filter(&session, query.namespace)? };
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let records = session.hottest(request).await?;

@@ -55,7 +55,7 @@ pub(crate) async fn trigger_history(
 ) -> ApiResponse<History> {
     let trigger = query.trigger_id.map(|id| id.0);
     let (kind, before) = (query.kind(), query.before().map(|cursor| cursor.0.0));
-    let page = session.trigger_history(trigger, kind, before, query.limit()).await?;
+    let page = session.trigger_history(trigger, kind, before, query.limit.get()).await?;
     let items = page.events.into_iter().filter_map(HistoryItem::new).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
     Ok(Respond::ok(freshness, History { items, next_cursor }))

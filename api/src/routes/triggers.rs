@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::prelude::*;
 use crate::requests::fields::{ActionWord, EventWord, MemoryIdText, TriggerIdText};
 use crate::requests::path::TriggerPath;
-use crate::requests::trigger_actions::ActionConfig;
+use crate::requests::triggers::ActionConfig;
 use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
 use crate::requests::values::{FullText, Text, non_empty};
 use crate::responses::NoContent;
@@ -66,7 +66,7 @@ pub(crate) async fn trigger_list(
 ) -> ApiResponse<TriggerList> {
     let event = query.event.map(|event| event.0);
     let after = query.cursor.map_or(0, |cursor| cursor.0);
-    let page = session.triggers(event, after, query.limit()).await?;
+    let page = session.triggers(event, after, query.limit.get()).await?;
     let items = page.triggers.iter().map(|(compiled, firings)| {
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });

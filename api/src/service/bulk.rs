@@ -68,7 +68,7 @@ impl Session {
     ) -> ApiResult<BulkResult> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let BulkTargets { ids: mut remaining, unknown } = targets;
-        let index = self.service.reader().position().index;
+        let index = self.service.reader.position().index;
         let mut result = BulkResult::new(Freshness::of_write(index));
         unknown.iter().for_each(|text| result.reject(text, &Rejection::NotFound));
         while !remaining.is_empty() && Instant::now() < deadline {

@@ -26,7 +26,7 @@ use storage::model::trigger::TriggerEvent;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;
 
-use crate::limits::{READS_MAX, STREAM_READS_MAX};
+use crate::limits::{READS_MAX, STALENESS_MAX, STREAM_READS_MAX};
 use embedder::Embedder;
 use error::{ApiError, ApiResult};
 use hooks::Hooks;
@@ -34,14 +34,13 @@ use recalls::RecallBuffer;
 
 /// The service of one node; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Service(Arc<Parts>);
-
-struct Parts {
-    reader: Reader,
-    raft: Handle,
+pub(crate) struct Service {
+    /// For reads that block no thread: positions, caches.
+    pub(crate) reader: Reader,
+    pub(crate) raft: Handle,
     embedder: Arc<dyn Embedder>,
-    hooks: Arc<dyn Hooks>,
-    recalls: RecallBuffer,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) recalls: Arc<RecallBuffer>,
     reads: Arc<Semaphore>,
     stream_reads: Arc<Semaphore>,
 }
@@ -60,37 +59,25 @@ impl Service {
         embedder: Arc<dyn Embedder>,
         hooks: Arc<dyn Hooks>,
     ) -> Self {
-        Self(Arc::new(Parts {
+        Self {
             reader,
             raft,
             embedder,
             hooks,
-            recalls: RecallBuffer::default(),
+            recalls: Arc::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
-        }))
+        }
     }
 
-    /// For reads that block no thread: positions, caches.
-    pub(crate) fn reader(&self) -> &Reader {
-        &self.0.reader
-    }
-
-    pub(crate) fn raft(&self) -> &Handle {
-        &self.0.raft
-    }
-
-    pub(crate) fn hooks(&self) -> &dyn Hooks {
-        &*self.0.hooks
-    }
-
-    pub(crate) fn recalls(&self) -> &RecallBuffer {
-        &self.0.recalls
+    /// Whether the contact of this node with a leader is within the default staleness bound.
+    pub(crate) fn is_in_contact(&self) -> bool {
+        self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
     }
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.
     pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
-        let reader = &self.0.reader;
+        let reader = &self.reader;
         let interval = |tenant| {
             // Every return is an event where a trigger waits for it.
             if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
@@ -99,7 +86,7 @@ impl Service {
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             Duration::from_secs(seconds.into())
         };
-        self.0.recalls.take(Instant::now(), reader.position().clock, interval)
+        self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
 
     /// Runs a read on a thread that may block. A storage fault stops the node; the caller gets
@@ -108,7 +95,7 @@ impl Service {
         &self,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        self.read_within(&self.0.reads, read).await
+        self.read_within(&self.reads, read).await
     }
 
     /// [`Service::read`] for event streams, which share permits of their own: they delay no
@@ -117,7 +104,7 @@ impl Service {
         &self,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        self.read_within(&self.0.stream_reads, read).await
+        self.read_within(&self.stream_reads, read).await
     }
 
     async fn read_within<T: Send + 'static>(
@@ -127,7 +114,7 @@ impl Service {
     ) -> ApiResult<T> {
         // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
         let permit = Arc::clone(permits).acquire_owned().await;
-        let reader = self.0.reader.clone();
+        let reader = self.reader.clone();
         let result = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             read(&reader)
@@ -135,7 +122,7 @@ impl Service {
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.0.raft.fault().report_storage(&error);
+                self.raft.fault().report_storage(&error);
                 Err(ApiError::internal())
             }
             Err(panic) => {
@@ -147,7 +134,7 @@ impl Service {
 
     /// The embedding of `text`, as it is stored.
     pub(crate) async fn embed(&self, text: &str) -> ApiResult<Vector> {
-        let embedder = &self.0.embedder;
+        let embedder = &self.embedder;
         let embedding = embedder.embed(text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
     }

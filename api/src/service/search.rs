@@ -17,14 +17,14 @@ impl Session {
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
         let ids = results.hits.iter().map(|hit| hit.record.id);
-        self.service.recalls().count(self.caller.tenant, ids);
+        self.service.recalls.count(self.caller.tenant, ids);
         Ok(results)
     }
 
     /// The context of an agent's turn: pinned first, then the hottest, within the tenant's
     /// limits of memories and characters.
     pub(crate) async fn hot_context(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
-        let active = self.service.reader().thermo(self.caller.tenant).active_index;
+        let active = self.service.reader.thermo(self.caller.tenant).active_index;
         let budget = request.budget_chars.unwrap_or(active.context_budget_chars as usize);
         let limit = request.limit.min(active.max_nodes as usize);
         let budget_chars = Some(budget);

@@ -14,7 +14,7 @@ use storage::{
 };
 
 use crate::requests::fields::Url;
-use crate::requests::trigger_actions::ActionConfig;
+use crate::requests::triggers::ActionConfig;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::writes::{Done, FromReply};
 use crate::service::{Service, Session};
@@ -65,7 +65,7 @@ impl Service {
         url: Option<Url>,
         secret: Option<String>,
     ) -> ApiResult<TriggerAction> {
-        let hooks = self.hooks();
+        let hooks = &self.hooks;
         let url = url.ok_or_else(|| ApiError::invalid("url", "is required"))?.0;
         hooks.check(&url).map_err(|reason| ApiError::invalid("url", reason))?;
         let seal = |secret: String| {
@@ -95,7 +95,7 @@ impl Session {
         }
         let receipt = receipt.map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret.
-            let body_hash = self.service.hooks().blind(receipt.body_hash);
+            let body_hash = self.service.hooks.blind(receipt.body_hash);
             ReceiptRequest { body_hash, ..receipt }
         });
         self.submit_once(receipt, Action::CreateTrigger(id, Box::new(trigger))).await

@@ -98,7 +98,7 @@ impl Session {
     ) -> ApiResult<Done<T>> {
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let command = Command { tenant, actor, receipt, action };
-        let raft = self.service.raft();
+        let raft = &self.service.raft;
         let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
