@@ -1,14 +1,19 @@
 //! What most handlers use.
 
+pub(crate) use axum::http::StatusCode;
 pub(crate) use serde::Serialize;
+pub(crate) use storage::model::memory::MemoryType;
+pub(crate) use storage::model::score::rounded;
 pub(crate) use storage::{Action, Filter, View};
 pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::auth::{Admin, Agent};
 pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
 pub(crate) use crate::read::{AdminRead, ReaderRead};
+pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{Fresh, Home, Once};
-pub(crate) use crate::requests::path::MemoryPath;
+pub(crate) use crate::requests::memories::named_namespace;
+pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};
 pub(crate) use crate::requests::values::{Id, OneOf};
 pub(crate) use crate::requests::{ValidJson, ValidQuery};
 pub(crate) use crate::responses::trigger::WithNotifications;

@@ -5,9 +5,7 @@ use storage::model::access::ANY;
 use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
-use crate::requests::fields::{
-    AgentName, KeyName, Namespace, OrgName, PolicyWord, RoleWord, RuleNamespace,
-};
+use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::values::first_text;
 

@@ -6,9 +6,7 @@ use storage::model::journal::AgentActivity;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::ACTIVITY_METADATA_BYTES_MAX;
-use crate::requests::fields::{
-    ActivityLimit, ActivityName, ActivityTarget, EventIdText, EventKinds, Namespace, PageCursorText,
-};
+use crate::requests::fields::*;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Which events.

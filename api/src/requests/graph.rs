@@ -4,9 +4,7 @@ use serde::Deserialize;
 use storage::EdgeRef;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::requests::fields::{
-    Depth, GraphLimit, MemoryIdText, Namespace, NeighboursLimit, RelationName,
-};
+use crate::requests::fields::*;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Relation of an edge that names none.

@@ -12,9 +12,7 @@ use storage::Filter;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::requests::fields::{
-    ConsistencyWord, EventIdText, IdempotencyKey, Namespace, WholeNumber,
-};
+use crate::requests::fields::*;
 use crate::requests::memories::named_namespace;
 use crate::requests::parse_pairs;
 use crate::service::Session;

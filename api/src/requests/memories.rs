@@ -7,10 +7,7 @@ use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::PAGE_DEFAULT;
-use crate::requests::fields::{
-    AnyWord, BulkMemoryIds, DecayClassWord, FullLabel, KeyPoints, Label, Limit, ListWords,
-    MemoryIdText, MemoryTypeWord, Namespace, Offset, Positive, SignalWord,
-};
+use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};

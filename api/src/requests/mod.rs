@@ -45,7 +45,7 @@ pub(crate) struct ValidQuery<T>(pub(crate) T);
 pub(crate) struct JsonBody(pub(crate) Bytes);
 
 /// A query string as it arrived.
-pub(crate) struct QueryText(String);
+pub(crate) struct QueryText(pub(crate) String);
 
 impl<T: DeserializeOwned> FromRequest<App> for ValidJson<T> {
     type Rejection = ApiError;
@@ -59,7 +59,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for ValidQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-        QueryText::of(parts).parse().map(Self)
+        QueryText(parts.uri.query().unwrap_or_default().to_owned()).parse().map(Self)
     }
 }
 
@@ -79,14 +79,6 @@ impl FromRequest<App> for JsonBody {
             }
             _ => ApiError::bad_request("bad_body", "the request body could not be read"),
         })
-    }
-}
-
-impl FromRequestParts<App> for QueryText {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
-        Ok(Self::of(parts))
     }
 }
 
@@ -122,10 +114,6 @@ fn bad_json(error: &serde_json::Error) -> ApiError {
 }
 
 impl QueryText {
-    fn of(parts: &Parts) -> Self {
-        Self(parts.uri.query().unwrap_or_default().to_owned())
-    }
-
     /// The last non-empty value of each parameter.
     fn parameters(&self) -> BTreeMap<String, String> {
         let pairs = form_urlencoded::parse(self.0.as_bytes()).into_owned();

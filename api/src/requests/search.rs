@@ -3,10 +3,7 @@
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::requests::fields::{
-    HotContextLimit, HotNodesLimit, MemoryTypeWord, Namespace, Positive, Query, SearchLimit,
-    TierWord,
-};
+use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 
 /// A search.

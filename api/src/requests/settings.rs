@@ -146,25 +146,22 @@ mod tests {
             "decay_profiles": { "fact": { "floor": null } },
             "tick": { "mode": "hybrid" },
         });
-        let sent = changes(body).unwrap_or_else(|error| panic!("{error:?}"));
+        let sent = changes(body).unwrap();
         let mut names: Vec<_> = sent.changes.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
-        assert_eq!(
-            names,
-            [
-                "decay_profiles.fact.floor",
-                "decay_profiles.fact.half_life",
-                "recall.heat_weight",
-                "recall.keyword_weight",
-            ]
-        );
+        let expected = [
+            "decay_profiles.fact.floor",
+            "decay_profiles.fact.half_life",
+            "recall.heat_weight",
+            "recall.keyword_weight",
+        ];
+        assert_eq!(names, expected);
         assert_eq!(sent.ignored, ["tick.mode"]);
     }
 
     #[test]
     fn null_resets_settings_and_sections() {
-        let all = changes(json!({ "resonance": null, "recall.heat_weight": null }))
-            .unwrap_or_else(|error| panic!("{error:?}"));
+        let all = changes(json!({ "resonance": null, "recall.heat_weight": null })).unwrap();
         assert_eq!(all.changes.len(), 5);
         assert!(all.changes.iter().all(|(_, value)| *value == SettingValue::Default));
     }
@@ -187,7 +184,7 @@ mod tests {
     #[test]
     fn returned_settings_change_nothing_when_sent_back() {
         let config = config(Thermo::default());
-        let sent = changes(config).unwrap_or_else(|error| panic!("{error:?}"));
+        let sent = changes(config).unwrap();
         assert_eq!(Thermo::default().with(&sent.changes), Ok(Thermo::default()));
         assert!(sent.ignored.is_empty());
     }

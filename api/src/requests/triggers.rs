@@ -6,12 +6,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
-use crate::requests::fields::{
-    ActionWord, AnyWord, Cooldown, DeliveryIdText, DeliveryWord, Description, EventWord,
-    FullTriggerName, HistoryLimit, HistoryWord, LabelPattern, MaxFires, MemoryIdText,
-    MemoryTypeOrEmpty, Namespace, PageCursorText, Secret, Tag, Template, TriggerIdText,
-    TriggerName, TriggersLimit, Url, WholeNumber,
-};
+use crate::requests::fields::*;
 use crate::requests::numbers::{Heat, Strength};
 use crate::requests::values::{JsonObject, SecretText, TextOrEmpty, first_text, nullable, object};
 use crate::service::error::{ApiError, ApiResult};

@@ -9,7 +9,7 @@ use storage::model::temporal::Window;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::requests::fields::{DecayClassWord, MemoryIdText, MemoryTier, MemoryTypeWord};
+use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::Time;
 

@@ -8,7 +8,7 @@ use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Notification, Trigger, TriggerAction};
 use utoipa::ToSchema;
 
-use crate::requests::fields::{ActionWord, EventWord, MemoryIdText, TriggerIdText};
+use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::{Nullable, Time, timestamp};
 

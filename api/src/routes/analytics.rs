@@ -1,11 +1,8 @@
 //! Recall analytics: what searches found, the feedback on it, and suggestions for tuning.
 
 use storage::model::analytics::{RecallStats, TypeStats};
-use storage::model::memory::MemoryType;
-use storage::model::score::rounded;
 
 use crate::prelude::*;
-use crate::requests::fields::MemoryTypeWord;
 use crate::responses::timestamp;
 
 /// Feedback below which a type gets no suggestion.

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use storage::HEAT_BANDS;
 use storage::model::analytics::Usage;
-use storage::model::memory::MemoryType;
-use storage::model::score::rounded;
+use storage::{HEAT_BANDS, HotRequest};
 
 use crate::prelude::*;
 use crate::responses::event::ActivityItem;
@@ -89,42 +87,44 @@ pub(crate) struct UsageView {
 pub(crate) async fn dashboard_get(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<Dashboard> {
-    let data = session.dashboard().await?;
     let recent = session.recent_events(None, RECENT_EVENTS).await?;
-    let overview = data.overview;
-    let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
-    let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
-    let total = overview.hot + overview.cold;
-    let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
-    let last_tick = |tick: storage::model::tick::Tick| LastTick {
-        number: tick.number,
-        until: Time(tick.until),
-    };
-    let body = Dashboard {
-        total_nodes: total,
-        total_memories: total,
-        hot_nodes: overview.hot,
-        active_memories: overview.hot,
-        cold_nodes: overview.cold,
-        pinned_count: overview.pinned,
-        flagged_count: overview.flagged,
-        edge_count: data.edges,
-        average_heat: rounded(overview.average_heat),
-        avg_heat: rounded(overview.average_heat),
-        heat_distribution: bands.collect(),
-        memory_types: types.collect(),
-        type_distribution: type_counts(&overview),
-        namespace_count: overview.namespaces.len(),
-        namespace_counts: overview.namespaces,
-        storage_usage_bytes: overview.bytes,
-        hottest: data.hottest.as_ref().map(Memory::from),
-        coldest: data.coldest.as_ref().map(Memory::from),
-        sync_requests: data.usage.requests,
-        avg_latency_ms: average_ms(&data.usage),
-        tick: data.tick.map(last_tick),
-        recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
-    };
-    Ok(Respond::ok(freshness, body))
+    let read = session.read(move |reader, caller| {
+        let tenant = caller.tenant;
+        let overview = reader.overview(tenant, &Filter::default());
+        let hottest = HotRequest { limit: 1, ..HotRequest::default() };
+        let coldest = overview.coldest.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+        let usage = reader.usage(tenant, reader.position().clock.month())?;
+        let tick = reader.tick(tenant)?;
+        let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
+        let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
+        let total = overview.hot + overview.cold;
+        let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
+        Ok(Dashboard {
+            total_nodes: total,
+            total_memories: total,
+            hot_nodes: overview.hot,
+            active_memories: overview.hot,
+            cold_nodes: overview.cold,
+            pinned_count: overview.pinned,
+            flagged_count: overview.flagged,
+            edge_count: reader.counts(tenant).edges,
+            average_heat: rounded(overview.average_heat),
+            avg_heat: rounded(overview.average_heat),
+            heat_distribution: bands.collect(),
+            memory_types: types.collect(),
+            type_distribution: type_counts(&overview),
+            namespace_count: overview.namespaces.len(),
+            namespace_counts: overview.namespaces,
+            storage_usage_bytes: overview.bytes,
+            hottest: reader.hottest(tenant, &hottest)?.first().map(Memory::from),
+            coldest: coldest.as_ref().map(Memory::from),
+            sync_requests: usage.requests,
+            avg_latency_ms: average_ms(&usage),
+            tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
+            recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
+        })
+    });
+    Ok(Respond::ok(freshness, read.await?))
 }
 
 /// Get the usage of the present calendar month.
@@ -149,7 +149,7 @@ pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiRe
 }
 
 /// Mean time of a request, in milliseconds.
-pub(crate) fn average_ms(usage: &Usage) -> f64 {
+fn average_ms(usage: &Usage) -> f64 {
     match usage.requests {
         0 => 0.0,
         requests => rounded(usage.latency_micros as f64 / 1e3 / requests as f64),

@@ -4,7 +4,6 @@
 use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage};
 
 use crate::prelude::*;
-use crate::requests::fields::{DeliveryWord, EventWord, MemoryIdText, TriggerIdText};
 use crate::requests::triggers::{DeliveryQuery, Replay};
 use crate::words::DeliveryStatus;
 
@@ -49,8 +48,7 @@ pub(crate) struct Replayed {
 
 /// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
-    params(DeliveryQuery, Fresh),
-    responses((status = OK, body = DeliveryPage), ReadErrors))]
+    params(DeliveryQuery, Fresh), responses((status = OK, body = DeliveryPage), ReadErrors))]
 pub(crate) async fn delivery_list(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
@@ -72,8 +70,7 @@ pub(crate) async fn delivery_list(
 
 /// Make dead letters pending again: one, or all if none is named.
 #[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
-    request_body = Replay,
-    responses((status = OK, body = Replayed), WriteErrors, NotFound))]
+    request_body = Replay, responses((status = OK, body = Replayed), WriteErrors, NotFound))]
 pub(crate) async fn delivery_replay(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Replay>,

@@ -3,10 +3,8 @@
 use storage::FeedbackReply;
 use storage::model::feedback::Signal;
 use storage::model::id::MemoryId;
-use storage::model::score::rounded;
 
 use crate::prelude::*;
-use crate::requests::fields::{MemoryIdText, SignalWord};
 use crate::requests::memories::{Feedback, FeedbackSignal};
 
 /// The effect of feedback on a memory.
@@ -25,8 +23,7 @@ pub(crate) struct FeedbackEffect {
 }
 
 /// Give feedback on a memory.
-#[utoipa::path(post, path = "/api/v1/feedback", tag = "memories",
-    request_body = Feedback,
+#[utoipa::path(post, path = "/api/v1/feedback", tag = "memories", request_body = Feedback,
     responses((status = OK, body = WithNotifications<FeedbackEffect>), WriteErrors, NotFound))]
 pub(crate) async fn feedback_create(
     Agent(session): Agent,

@@ -2,13 +2,12 @@
 
 use std::collections::HashSet;
 
-use axum::http::StatusCode;
+use axum::extract::RawQuery;
 use storage::model::edge::Edge;
 use storage::model::id::MemoryId;
 use storage::{HotRequest, Neighbour};
 
 use crate::prelude::*;
-use crate::requests::fields::MemoryIdText;
 use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
 use crate::requests::{JsonBody, QueryText};
 use crate::responses::memory::Memory;
@@ -86,8 +85,7 @@ pub(crate) struct EdgeCheck {
 }
 
 /// Create an edge between two memories. 200 if it existed already.
-#[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
-    request_body = Relation,
+#[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph", request_body = Relation,
     responses((status = CREATED, body = WithNotifications<EdgeView>),
         (status = OK, body = WithNotifications<EdgeView>), WriteErrors, NotFound))]
 pub(crate) async fn edge_create(
@@ -107,9 +105,10 @@ pub(crate) async fn edge_create(
     responses((status = OK, body = EdgeView), WriteErrors, NotFound))]
 pub(crate) async fn edge_delete(
     Agent(session): Agent,
-    query: QueryText,
+    RawQuery(query): RawQuery,
     body: JsonBody,
 ) -> ApiResponse<EdgeView> {
+    let query = QueryText(query.unwrap_or_default());
     let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
     let done = session.submit::<(Edge, bool)>(Action::DeleteEdge(request.into_edge()?)).await?;
     Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
@@ -142,8 +141,7 @@ pub(crate) async fn neighbours_get(
 
 /// Get the hottest memories and the edges between them.
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
-    params(GraphQuery, Home, Fresh),
-    responses((status = OK, body = Graph), ReadErrors))]
+    params(GraphQuery, Home, Fresh), responses((status = OK, body = Graph), ReadErrors))]
 pub(crate) async fn graph_get(
     AdminRead(session, freshness): AdminRead,
     home: Home,
@@ -182,8 +180,7 @@ pub(crate) async fn graph_status(
 
 /// Check that all edges of a memory lead to existing memories.
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
-    params(MemoryPath, Fresh),
-    responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
+    params(MemoryPath, Fresh), responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,

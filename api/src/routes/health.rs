@@ -3,7 +3,6 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -52,9 +51,9 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 }
 
 /// Report whether this node is alive.
-#[utoipa::path(get, path = "/livez", tag = "health", security(()), responses(
-    (status = OK, description = "It is.", body = String),
-    (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
+#[utoipa::path(get, path = "/livez", tag = "health", security(()),
+    responses((status = OK, description = "It is.", body = String),
+        (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
 async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     match health(&app).live {
         true => (StatusCode::OK, "ok\n"),
@@ -63,9 +62,9 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
 }
 
 /// Report whether this node is ready for requests; with `?verbose`, check by check.
-#[utoipa::path(get, path = "/readyz", tag = "health", security(()), responses(
-    (status = OK, description = "It is.", body = String),
-    (status = SERVICE_UNAVAILABLE, description = "It is not.", body = String)))]
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+    responses((status = OK, description = "It is.", body = String),
+        (status = SERVICE_UNAVAILABLE, description = "It is not.", body = String)))]
 async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let health = health(&app);
     let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -4,9 +4,6 @@ use storage::model::tenant::{ApiKey, KeyId};
 
 use crate::prelude::*;
 use crate::requests::access::NewKey;
-use crate::requests::fields::RoleWord;
-use crate::requests::memories::named_namespace;
-use crate::requests::path::KeyPath;
 
 /// A key, without its text.
 #[derive(Serialize, ToSchema)]

@@ -1,6 +1,5 @@
 //! Memories one by one, and lists of them.
 
-use axum::http::StatusCode;
 use storage::model::words::words;
 use storage::{ListRequest, TierFilter};
 
@@ -43,8 +42,7 @@ pub(crate) async fn memory_create(
 }
 
 /// Get a memory.
-#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, Fresh),
     responses((status = OK, body = Memory), ReadErrors, NotFound))]
 pub(crate) async fn memory_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -55,8 +53,8 @@ pub(crate) async fn memory_get(
 }
 
 /// Update a memory.
-#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, Once), request_body = MemoryChanges,
+#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, Once),
+    request_body = MemoryChanges,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
         NotFound))]
 pub(crate) async fn memory_update(
@@ -84,8 +82,7 @@ pub(crate) async fn memory_delete(
 }
 
 /// List memories of the hot tier, the hottest first by default.
-#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
-    params(ListQuery, Home, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories", params(ListQuery, Home, Fresh),
     responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn memory_list(
     ReaderRead(session, freshness): ReaderRead,
@@ -97,8 +94,7 @@ pub(crate) async fn memory_list(
 
 /// List archived memories: the cold tier.
 #[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
-    params(ListQuery, Home, Fresh),
-    responses((status = OK, body = MemoryPage), ReadErrors))]
+    params(ListQuery, Home, Fresh), responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn archive_list(
     ReaderRead(session, freshness): ReaderRead,
     home: Home,

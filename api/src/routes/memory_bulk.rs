@@ -108,8 +108,7 @@ pub(crate) async fn memory_update_bulk(
 /// Delete several memories: by ids, by type and namespace, or by both: then the intersection is
 /// deleted. With neither, the request is rejected.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(Home),
-    request_body = BulkDeletion,
-    responses((status = OK, body = BulkDeleted), WriteErrors))]
+    request_body = BulkDeletion, responses((status = OK, body = BulkDeleted), WriteErrors))]
 pub(crate) async fn memory_delete_bulk(
     Agent(session): Agent,
     home: Home,
@@ -142,8 +141,7 @@ pub(crate) async fn memory_delete_bulk(
 }
 
 /// Restore several memories from the cold tier.
-#[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories",
-    request_body = BulkIds,
+#[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories", request_body = BulkIds,
     responses((status = OK, body = Restored), WriteErrors))]
 pub(crate) async fn memory_restore(
     Agent(session): Agent,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use storage::model::score::rounded;
+use storage::Overview;
 
 use crate::app::App;
 use crate::prelude::*;
@@ -72,8 +72,7 @@ pub(crate) struct Numbers {
 
 /// Get counts of memories: of one namespace, if named, and in total.
 #[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
-    params(NamespaceQuery, Home, Fresh),
-    responses((status = OK, body = MemoryStatus), ReadErrors))]
+    params(NamespaceQuery, Home, Fresh), responses((status = OK, body = MemoryStatus), ReadErrors))]
 pub(crate) async fn memory_status(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
@@ -83,7 +82,7 @@ pub(crate) async fn memory_status(
     let here = home.filter(&session, query.namespace)?;
     let namespace = here.namespace.clone();
     let all = Filter { namespace: None, ..here.clone() };
-    let [here, all] = session.overviews([here, all]).await?;
+    let [here, all] = overviews(&session, [here, all]).await?;
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
@@ -111,7 +110,7 @@ pub(crate) async fn storage_get(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<StorageUse> {
     let filter = Filter { access: session.caller.access.clone(), ..Filter::default() };
-    let [overview] = session.overviews([filter]).await?;
+    let [overview] = overviews(&session, [filter]).await?;
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,
@@ -147,4 +146,15 @@ pub(crate) async fn metrics_json(
         nodes_added_this_month: usage.nodes_added,
     };
     Ok(Respond::ok(freshness, body))
+}
+
+/// Counts of the memories that pass each filter, in one read.
+async fn overviews<const N: usize>(
+    session: &Session,
+    filters: [Filter; N],
+) -> ApiResult<[Overview; N]> {
+    let read = session.read(move |reader, caller| {
+        Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
+    });
+    read.await
 }

@@ -100,12 +100,6 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(graph::graph_get))
         .routes(routes!(settings::thermo_get, settings::thermo_update))
         .routes(routes!(settings::thermo_preview))
-        .merge(of_tenant())
-}
-
-/// The operations on a tenant as a whole.
-fn of_tenant() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
         .routes(routes!(dashboard::dashboard_get))
         .routes(routes!(dashboard::usage_get))
         .routes(routes!(analytics::recall_analytics_get))

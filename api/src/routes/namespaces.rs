@@ -1,14 +1,10 @@
 //! Access rules for namespaces, and the caller's own namespace.
 
-use axum::http::StatusCode;
 use storage::model::access::Rule;
 use storage::model::tenant::{ApiKey, KeyId};
 
 use crate::prelude::*;
 use crate::requests::access::{NewRule, OwnNamespace};
-use crate::requests::fields::PolicyWord;
-use crate::requests::memories::named_namespace;
-use crate::requests::path::RulePath;
 use crate::words::RulePolicy;
 
 /// The caller's own namespace.

@@ -3,7 +3,6 @@
 
 use crate::prelude::*;
 use crate::requests::access::OrgChanges;
-use crate::requests::fields::RoleWord;
 
 /// The plan that published clients read.
 const PLAN: &str = "self-hosted";

@@ -11,8 +11,7 @@ use crate::responses::memory::{Scored, SearchResult};
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
 #[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(Home, Fresh),
-    request_body = Search,
-    responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
+    request_body = Search, responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
 pub(crate) async fn memory_search(
     ReaderRead(session, freshness): ReaderRead,
     home: Home,
@@ -36,8 +35,7 @@ pub(crate) async fn memory_search(
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
 /// recently updated.
 #[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(Home, Fresh),
-    request_body = HotContext,
-    responses((status = OK, body = Vec<Scored>), BodyErrors))]
+    request_body = HotContext, responses((status = OK, body = Vec<Scored>), BodyErrors))]
 pub(crate) async fn hot_context(
     ReaderRead(session, freshness): ReaderRead,
     home: Home,
@@ -52,8 +50,7 @@ pub(crate) async fn hot_context(
 }
 
 /// List the hottest memories.
-#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search",
-    params(HotQuery, Home, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search", params(HotQuery, Home, Fresh),
     responses((status = OK, body = Vec<Scored>), ReadErrors))]
 pub(crate) async fn hot_nodes(
     ReaderRead(session, freshness): ReaderRead,

@@ -1,13 +1,11 @@
 //! The tenant's settings: read, changed, and tried out.
 
 use serde_json::Value;
-use storage::model::memory::MemoryType;
 use storage::model::thermo::Thermo;
 
 use crate::limits::FORECAST_DAYS;
 use crate::prelude::*;
-use crate::requests::fields::MemoryTypeWord;
-use crate::requests::settings::Settings;
+use crate::requests::settings::{Settings, ThermoChanges};
 use crate::responses::settings::{self, config};
 
 /// The settings, beside the defaults.
@@ -70,8 +68,7 @@ pub(crate) async fn thermo_get(
 }
 
 /// Change the named settings; `null` resets one to its default.
-#[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings",
-    request_body = Settings,
+#[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings", request_body = Settings,
     responses((status = OK, body = UpdatedSettings), WriteErrors))]
 pub(crate) async fn thermo_update(
     Admin(session): Admin,
@@ -85,15 +82,20 @@ pub(crate) async fn thermo_update(
 
 /// Count the memories of each type that would be cold after some days under changed settings.
 #[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(Fresh),
-    request_body = Settings,
-    responses((status = OK, body = ForecastView), BodyErrors))]
+    request_body = Settings, responses((status = OK, body = ForecastView), BodyErrors))]
 pub(crate) async fn thermo_preview(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<ForecastView> {
-    let request = request.into_changes()?;
-    let forecast = session.forecast(request.changes).await?;
-    let counts = forecast.present.into_iter().zip(forecast.proposed);
+    let ThermoChanges { changes, ignored } = request.into_changes()?;
+    let read = session.read(move |reader, caller| {
+        let present = reader.thermo(caller.tenant);
+        let Ok(proposed) = present.with(&changes) else { return Ok(None) };
+        let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
+        let counts = cold(&present).into_iter().zip(cold(&proposed));
+        Ok(Some((counts.collect::<Vec<_>>(), proposed)))
+    });
+    let (counts, proposed) = read.await?.ok_or_else(ApiError::internal)?;
     let types = MemoryType::ALL.into_iter().zip(counts);
     let types = types.map(|(memory_type, (present, proposed))| TypeForecast {
         memory_type: OneOf(memory_type),
@@ -104,8 +106,8 @@ pub(crate) async fn thermo_preview(
     let body = ForecastView {
         days: FORECAST_DAYS,
         types: types.collect(),
-        config: config(forecast.thermo),
-        ignored: request.ignored,
+        config: config(proposed),
+        ignored,
     };
     Ok(Respond::ok(freshness, body))
 }

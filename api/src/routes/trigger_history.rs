@@ -6,7 +6,6 @@ use storage::model::trigger::TriggerActionKind;
 
 use crate::cursors::PageCursor;
 use crate::prelude::*;
-use crate::requests::fields::{MemoryIdText, TriggerIdText};
 use crate::requests::triggers::HistoryQuery;
 use crate::responses::event::{next_text, result_text};
 
@@ -47,8 +46,7 @@ struct HistoryItem {
 
 /// List firings and delivery attempts, the latest first.
 #[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
-    params(HistoryQuery, Fresh),
-    responses((status = OK, body = History), ReadErrors))]
+    params(HistoryQuery, Fresh), responses((status = OK, body = History), ReadErrors))]
 pub(crate) async fn trigger_history(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<HistoryQuery>,

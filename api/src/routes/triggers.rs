@@ -2,15 +2,11 @@
 
 use storage::TriggerPatch;
 use storage::model::id::{Timestamp, TriggerId};
-use storage::model::score::rounded;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerFilter};
 use uuid::Uuid;
 
 use crate::prelude::*;
-use crate::requests::fields::{ActionWord, EventWord, MemoryIdText, TriggerIdText};
-use crate::requests::path::TriggerPath;
-use crate::requests::triggers::ActionConfig;
-use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
+use crate::requests::triggers::{ActionConfig, Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
 use crate::requests::values::{FullText, Text, non_empty};
 use crate::responses::NoContent;
 use crate::responses::memory::Deleted;
@@ -135,8 +131,7 @@ pub(crate) async fn trigger_delete(
 /// Evaluate which triggers would fire if an event happened to a memory now, and why the others
 /// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
 #[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(Fresh),
-    request_body = Evaluate,
-    responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
+    request_body = Evaluate, responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
 pub(crate) async fn trigger_evaluate(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Evaluate>,

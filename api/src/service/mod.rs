@@ -8,10 +8,10 @@ pub(crate) mod error;
 pub(crate) mod freshness;
 pub(crate) mod hooks;
 pub(crate) mod journal;
+pub(crate) mod keys;
 pub(crate) mod memories;
 pub(crate) mod recalls;
 pub(crate) mod search;
-pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
