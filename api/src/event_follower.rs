@@ -122,7 +122,8 @@ impl Follower {
     /// Reads the next events, and whether there are more.
     async fn read(&mut self) -> Result<(Vec<Frame>, bool), Ended> {
         let (options, after) = (self.options.clone(), self.after);
-        let read = self.app.service.read_for_stream(move |reader| read(reader, &options, after));
+        let service = &self.app.service;
+        let read = service.read(&service.stream_reads, move |reader| read(reader, &options, after));
         let (found, frames) = read.await.ok().flatten().ok_or(Ended)?;
         if found.gap.is_some() {
             return Err(Ended);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, Modify, OpenApi};
+use utoipa::{IntoResponses, OpenApi};
 
 use crate::error::Error;
 
@@ -26,19 +26,8 @@ const VALUES: [&str; 2] = ["{", NULLABLE];
     servers((url = "/")),
     components(schemas(Error)),
     security(("key" = [])),
-    modifiers(&Keys),
 )]
 struct Common;
-
-struct Keys;
-
-impl Modify for Keys {
-    fn modify(&self, document: &mut Document) {
-        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        let components = document.components.get_or_insert_default();
-        components.add_security_scheme("key", bearer);
-    }
-}
 
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
@@ -96,6 +85,8 @@ fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {
 /// paths of operations.
 pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value {
     let mut document = Common::openapi().merge_from(operations);
+    let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme("key", bearer);
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
             fill(operation);
@@ -111,18 +102,11 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     }
     let document = serde_json::to_value(&document);
     let mut document = document.expect("the document has text for names, and no infinite number");
-    let schemas = document["components"]["schemas"].as_object_mut();
-    let schemas = schemas.map(std::mem::take).unwrap_or_default();
+    let schemas = document["components"]["schemas"].clone();
     simplify(&mut document, &schemas);
-    let is_own =
-        |(name, _): &(&String, &Value)| !VALUES.iter().any(|start| name.starts_with(start));
-    let mut components: Map<_, _> = schemas
-        .iter()
-        .filter(is_own)
-        .map(|(name, schema)| (name.clone(), schema.clone()))
-        .collect();
-    components.values_mut().for_each(|schema| simplify(schema, &schemas));
-    document["components"]["schemas"] = components.into();
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.retain(|name, _| !VALUES.iter().any(|start| name.starts_with(start)));
+    }
     document
 }
 
@@ -141,7 +125,7 @@ fn fill(operation: &mut Operation) {
 /// Simplifies what the derives generate: the schema of a value stands in place of a reference to
 /// it, a choice between a schema and null becomes one schema with both types, and a parameter has
 /// no null.
-fn simplify(value: &mut Value, schemas: &Map<String, Value>) {
+fn simplify(value: &mut Value, schemas: &Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, schemas)),
         Value::Object(fields) => {
@@ -173,13 +157,10 @@ fn add(fields: &mut Map<String, Value>, schema: Map<String, Value>) {
 }
 
 /// The schema of the value that `fields` refer to.
-fn value_schema(
-    fields: &Map<String, Value>,
-    schemas: &Map<String, Value>,
-) -> Option<Map<String, Value>> {
+fn value_schema(fields: &Map<String, Value>, schemas: &Value) -> Option<Map<String, Value>> {
     let name = fields.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?;
     match name.starts_with(NULLABLE) {
-        true => schemas.get(name)?.as_object().cloned(),
+        true => schemas[name].as_object().cloned(),
         false => serde_json::from_str(name).ok(),
     }
 }

@@ -1,5 +1,6 @@
 //! What most handlers use.
 
+pub(crate) use axum::extract::State;
 pub(crate) use axum::http::StatusCode;
 pub(crate) use serde::Serialize;
 pub(crate) use storage::model::memory::MemoryType;
@@ -7,6 +8,7 @@ pub(crate) use storage::model::score::rounded;
 pub(crate) use storage::{Action, Filter, View};
 pub(crate) use utoipa::ToSchema;
 
+pub(crate) use crate::app::App;
 pub(crate) use crate::auth::{Admin, Agent};
 pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
 pub(crate) use crate::read::{AdminRead, ReaderRead};

@@ -1,12 +1,12 @@
 //! The closed sets of words of the interface: their names, and the aliases that published
 //! clients send.
 
+use storage::TierFilter;
 use storage::model::access::Policy;
 use storage::model::feedback::Signal;
 use storage::model::memory::{DecayClass, MemoryType, Tier};
 use storage::model::tenant::Role;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
-use storage::{Order, Sort, TierFilter};
 
 /// A word of a closed set.
 pub(crate) trait Word: Copy + PartialEq + 'static {
@@ -88,24 +88,6 @@ words! {
     Consistency: [("local", Self::Local), ("linearizable", Self::Linearizable)];
     HistoryKind: [("firing", Self::Firing), ("attempt", Self::Attempt), ("all", Self::All)];
     DeliveryStatus: [("pending", Self::Pending), ("dead_letter", Self::DeadLetter)];
-}
-
-/// The order of a list: an unknown one is by heat, since every client's default must work.
-pub(crate) fn sort(name: Option<&str>) -> Sort {
-    match name {
-        Some("updated_at") => Sort::UpdatedAt,
-        Some("created_at") => Sort::CreatedAt,
-        Some("memory_type") => Sort::MemoryType,
-        _ => Sort::Heat,
-    }
-}
-
-/// The direction of a list: an unknown one is descending.
-pub(crate) fn order(name: Option<&str>) -> Order {
-    match name {
-        Some("asc") => Order::Ascending,
-        _ => Order::Descending,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
-use storage::{BulkFilter, CREATE_MAX, MemoryPatch};
+use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort};
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 
@@ -226,12 +226,22 @@ impl ListQuery {
         self.search.as_ref().map(|text| text.0.as_str()).filter(|text| !text.trim().is_empty())
     }
 
-    pub(crate) fn sort(&self) -> Option<&str> {
-        self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str())
+    /// By heat if the name is unknown, since every client's default must work.
+    pub(crate) fn sort(&self) -> Sort {
+        match self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str()) {
+            Some("updated_at") => Sort::UpdatedAt,
+            Some("created_at") => Sort::CreatedAt,
+            Some("memory_type") => Sort::MemoryType,
+            _ => Sort::Heat,
+        }
     }
 
-    pub(crate) fn order(&self) -> Option<&str> {
-        self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str())
+    /// Descending if the name is unknown.
+    pub(crate) fn order(&self) -> Order {
+        match self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str()) {
+            Some("asc") => Order::Ascending,
+            _ => Order::Descending,
+        }
     }
 }
 

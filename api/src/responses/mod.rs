@@ -26,9 +26,9 @@ pub(crate) type ApiResponse<T> = ApiResult<Respond<T>>;
 
 /// A successful response: a status, how fresh it is, and a JSON body.
 pub(crate) struct Respond<T> {
-    status: StatusCode,
-    freshness: Freshness,
-    body: T,
+    pub(crate) status: StatusCode,
+    pub(crate) freshness: Freshness,
+    pub(crate) body: T,
 }
 
 impl<T> Respond<T> {
@@ -40,11 +40,6 @@ impl<T> Respond<T> {
     /// 201.
     pub(crate) fn created(freshness: Freshness, body: T) -> Self {
         Self { status: StatusCode::CREATED, freshness, body }
-    }
-
-    /// The same response with another status.
-    pub(crate) fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 }
 

@@ -141,40 +141,34 @@ impl FromRequestParts<App> for JsonOnly {
 
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
-    Ok(Json(app.service.raft.operate(operation, deadline).await?.into()))
-}
-
-impl From<OperationResult> for OperationView {
-    fn from(result: OperationResult) -> Self {
-        match result {
-            OperationResult::Status(status) => Self::Cluster {
-                leader: status.leader,
-                term: status.term,
-                last_log_index: status.last_log_index,
-                changing: status.changing,
-                members: status.members.into_iter().map(MemberView::from).collect(),
-            },
-            OperationResult::Verified(result) => Self::Verification {
+    Ok(Json(match app.service.raft.operate(operation, deadline).await? {
+        OperationResult::Status(status) => OperationView::Cluster {
+            leader: status.leader,
+            term: status.term,
+            last_log_index: status.last_log_index,
+            changing: status.changing,
+            members: status.members.into_iter().map(MemberView::from).collect(),
+        },
+        OperationResult::Verified(result) => {
+            let node = |(id, hash): &(_, Option<_>)| HashView {
+                id: *id,
+                sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
+            };
+            OperationView::Verification {
                 index: result.index,
                 equal: result.agrees(),
                 differ: result.differs(),
-                nodes: result.hashes.iter().map(HashView::from).collect(),
+                nodes: result.hashes.iter().map(node).collect(),
                 quarantined: result.quarantined,
-            },
-            OperationResult::Done => Self::Done { done: true },
+            }
         }
-    }
+        OperationResult::Done => OperationView::Done { done: true },
+    }))
 }
 
 impl From<MemberStatus> for MemberView {
     fn from(member: MemberStatus) -> Self {
         let MemberStatus { node: id, address, role, lag, last_contact_ms } = member;
         Self { id, address, role, lag, last_contact_ms }
-    }
-}
-
-impl From<&(u64, Option<[u8; 32]>)> for HashView {
-    fn from((id, hash): &(u64, Option<[u8; 32]>)) -> Self {
-        Self { id: *id, sha256: hash.map(hex::encode) }
     }
 }

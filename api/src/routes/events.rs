@@ -5,7 +5,6 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::header;
 use axum::response::sse::Event as Frame;
 use axum::response::sse::{KeepAlive, Sse};
@@ -14,7 +13,6 @@ use futures::stream;
 use storage::model::journal::Cursor;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::app::App;
 use crate::cursors::EventId;
 use crate::event_follower::{Follower, FollowerOptions, parse_kinds};
 use crate::prelude::*;

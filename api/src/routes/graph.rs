@@ -97,7 +97,7 @@ pub(crate) async fn edge_create(
     let (edge, is_new) = done.value;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = WithNotifications::new(EdgeView::from(edge), &done.notifications);
-    Ok(Respond::ok(done.freshness, body).with_status(status))
+    Ok(Respond { status, freshness: done.freshness, body })
 }
 
 /// Delete an edge. The same fields, in the query or in the body.

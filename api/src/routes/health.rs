@@ -2,11 +2,10 @@
 //! `?verbose`, one line per check. And the public status of a node. None requires a key.
 
 use axum::Json;
-use axum::extract::{RawQuery, State};
+use axum::extract::RawQuery;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::app::App;
 use crate::prelude::*;
 
 /// Release of the interface that this server implements.

@@ -8,7 +8,6 @@ use crate::prelude::*;
 use crate::requests::memories::{ListQuery, MemoryChanges, NewMemory};
 use crate::responses::memory::{Memory, MemoryOrDeleted};
 use crate::service::writes::{Done, TouchedMemories};
-use crate::words::{order, sort};
 
 /// A page of a list.
 #[derive(Serialize, ToSchema)]
@@ -119,7 +118,7 @@ async fn list(
         tier,
         ..home.filter(session, query.namespace.clone())?
     };
-    let (sort, order) = (sort(query.sort()), order(query.order()));
+    let (sort, order) = (query.sort(), query.order());
     let request = ListRequest { filter, sort, order, offset, limit: page_size };
     let read = session.read(move |reader, caller| reader.list(caller.tenant, &request));
     let found = read.await?;
@@ -135,5 +134,5 @@ fn respond_one(
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
-    Ok(Respond::ok(done.freshness, body).with_status(status))
+    Ok(Respond { status, freshness: done.freshness, body })
 }

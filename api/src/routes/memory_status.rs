@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
 use storage::Overview;
 
-use crate::app::App;
 use crate::prelude::*;
 use crate::requests::activity::NamespaceQuery;
 use crate::responses::{TypeCount, type_counts};

@@ -68,7 +68,7 @@ pub(crate) async fn rule_create(
     let done = session.submit(Action::PutRule { agent, namespace, policy }).await?;
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let body = RuleView::new(policy, done.value);
-    Ok(Respond::ok(done.freshness, body).with_status(status))
+    Ok(Respond { status, freshness: done.freshness, body })
 }
 
 /// Delete a rule.

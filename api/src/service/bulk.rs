@@ -24,7 +24,6 @@ pub(crate) struct BulkTargets {
     pub(crate) unknown: Vec<String>,
 }
 
-/// The result of a bulk write.
 pub(crate) struct BulkResult {
     pub(crate) freshness: Freshness,
     pub(crate) done: usize,
@@ -37,7 +36,6 @@ pub(crate) struct BulkResult {
     pub(crate) notifications: Vec<Notification>,
 }
 
-/// The result of replaying dead letters.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplayResult {
     pub(crate) freshness: Freshness,

@@ -9,31 +9,23 @@ use crate::service::embedder::EmbedError;
 /// What an error means for the caller. HTTP maps each to one status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The request is malformed.
     Invalid,
-    /// No valid key.
     Unauthorized,
-    /// The key may not do this.
     Forbidden,
-    /// No such thing.
     NotFound,
-    /// The method is not available here.
     MethodNotAllowed,
     /// The request body took too long to arrive.
     Timeout,
     /// The present state does not permit this.
     Conflict,
-    /// It existed and is gone.
     Gone,
     /// The request, or what it decides to, is too large.
     TooLarge,
-    /// The body has another type than required.
     UnsupportedType,
     /// The idempotency key belongs to another request.
     KeyReused,
     /// Too many requests of a kind.
     TooMany,
-    /// This node failed.
     Internal,
     /// Nothing happened: retry.
     Unavailable,
@@ -41,7 +33,6 @@ pub(crate) enum ErrorKind {
     Unknown,
 }
 
-/// An error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) kind: ErrorKind,
@@ -56,7 +47,6 @@ pub(crate) struct ApiError {
     pub(crate) retry_after_seconds: Option<u32>,
 }
 
-/// Result of the service.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {

@@ -31,7 +31,6 @@ pub(crate) struct MemoryInput {
 #[derive(Debug, Clone)]
 pub(crate) struct MemoryEdit {
     pub(crate) label: Option<String>,
-    /// All other changes.
     pub(crate) patch: MemoryPatch,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Service {
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) recalls: Arc<RecallBuffer>,
     reads: Arc<Semaphore>,
-    stream_reads: Arc<Semaphore>,
+    pub(crate) stream_reads: Arc<Semaphore>,
 }
 
 /// A caller, and the service that it uses.
@@ -89,25 +89,10 @@ impl Service {
         self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
 
-    /// Runs a read on a thread that may block. A storage fault stops the node; the caller gets
-    /// an internal error.
+    /// Runs a read on a thread that may block, when one of `permits` is free. Event streams have
+    /// permits of their own, so they delay no other read. A storage fault stops the node; the
+    /// caller gets an internal error.
     pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
-    ) -> ApiResult<T> {
-        self.read_within(&self.reads, read).await
-    }
-
-    /// [`Service::read`] for event streams, which share permits of their own: they delay no
-    /// other read.
-    pub(crate) async fn read_for_stream<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
-    ) -> ApiResult<T> {
-        self.read_within(&self.stream_reads, read).await
-    }
-
-    async fn read_within<T: Send + 'static>(
         &self,
         permits: &Arc<Semaphore>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
@@ -147,7 +132,8 @@ impl Session {
         read: impl FnOnce(&Reader, &Caller) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         let caller = self.caller.clone();
-        self.service.read(move |reader| read(reader, &caller)).await
+        let service = &self.service;
+        service.read(&service.reads, move |reader| read(reader, &caller)).await
     }
 
     /// Rejects a namespace that the caller may not access.

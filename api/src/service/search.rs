@@ -31,7 +31,6 @@ impl Session {
         self.hottest(HotRequest { pinned_first: true, limit, budget_chars, ..request }).await
     }
 
-    /// The hottest memories.
     pub(crate) async fn hottest(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
         self.read(move |reader, caller| reader.hottest(caller.tenant, &request)).await
     }

@@ -17,7 +17,6 @@ use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
-/// The result of a write.
 pub(crate) struct Done<T> {
     pub(crate) freshness: Freshness,
     pub(crate) value: T,
