@@ -11,7 +11,7 @@ use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::memories::{MemoryEdit, MemoryInput};
+use crate::service::memories::MemoryInput;
 
 /// A new memory.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -96,7 +96,8 @@ pub(crate) struct MemoryChanges {
 }
 
 impl MemoryChanges {
-    pub(crate) fn into_edit(self) -> ApiResult<MemoryEdit> {
+    /// The changes but for the label, which has no embedding yet, and the label.
+    pub(crate) fn into_patch(self) -> ApiResult<(MemoryPatch, Option<String>)> {
         let patch = MemoryPatch {
             label: None,
             memory_type: self.memory_type.map(|it| it.0),
@@ -109,7 +110,7 @@ impl MemoryChanges {
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
         };
         let label = label(self.pointer_summary, self.label, self.content)?;
-        Ok(MemoryEdit { label, patch })
+        Ok((patch, label))
     }
 }
 

@@ -61,8 +61,8 @@ pub(crate) async fn memory_update(
     MemoryPath(id): MemoryPath,
     write: Write<MemoryChanges>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let patch = session.patch(write.body.into_edit()?).await?;
-    let action = Action::UpdateMemory(id, patch);
+    let (patch, label) = write.body.into_patch()?;
+    let action = Action::UpdateMemory(id, session.with_label(patch, label).await?);
     respond_one(session.submit_once(write.receipt, action).await?, StatusCode::OK)
 }
 

@@ -95,9 +95,9 @@ pub(crate) async fn memory_update_bulk(
     body: JsonBody,
 ) -> ApiResponse<WithNotifications<Updated>> {
     let BulkIds { ids } = body.parse()?;
-    let edit = body.parse::<MemoryChanges>()?.into_edit()?;
+    let (patch, label) = body.parse::<MemoryChanges>()?.into_patch()?;
     drop(body);
-    let patch = session.patch(edit).await?;
+    let patch = session.with_label(patch, label).await?;
     let update = |ids| Action::UpdateMemories(ids, patch.clone());
     let result = session.for_each(ids.0, update).await?;
     let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };

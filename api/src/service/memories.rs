@@ -27,13 +27,6 @@ pub(crate) struct MemoryInput {
     pub(crate) key_points: Vec<String>,
 }
 
-/// Changes to a memory, validated. The label has no vector yet.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryEdit {
-    pub(crate) label: Option<String>,
-    pub(crate) patch: MemoryPatch,
-}
-
 impl Session {
     /// Creates memories, all or none.
     pub(crate) async fn create_memories(
@@ -65,9 +58,12 @@ impl Session {
         Ok(record)
     }
 
-    /// The patch of an edit: a new label is embedded.
-    pub(crate) async fn patch(&self, edit: MemoryEdit) -> ApiResult<MemoryPatch> {
-        let MemoryEdit { label, patch } = edit;
+    /// Adds a new label to a patch, with its embedding.
+    pub(crate) async fn with_label(
+        &self,
+        patch: MemoryPatch,
+        label: Option<String>,
+    ) -> ApiResult<MemoryPatch> {
         let Some(label) = label else { return Ok(patch) };
         let vector = self.service.embed(&label).await?;
         Ok(MemoryPatch { label: Some((label, vector)), ..patch })
