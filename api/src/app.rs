@@ -16,16 +16,14 @@ use crate::service::hooks::Hooks;
 
 /// The state; cheap to clone.
 #[derive(Clone)]
-pub struct App(Arc<Inner>);
-
-struct Inner {
-    service: Service,
-    identity: Identity,
-    metrics: Metrics,
-    requests: Arc<Semaphore>,
-    drains: Arc<Semaphore>,
-    streams: Arc<Semaphore>,
-    draining: AtomicBool,
+pub struct App {
+    pub(crate) service: Service,
+    pub(crate) identity: Identity,
+    pub(crate) metrics: Metrics,
+    pub(crate) requests: Arc<Semaphore>,
+    pub(crate) drains: Arc<Semaphore>,
+    pub(crate) streams: Arc<Semaphore>,
+    draining: Arc<AtomicBool>,
 }
 
 /// What a node reports of itself.
@@ -47,62 +45,38 @@ impl App {
         identity: Identity,
         metrics: Metrics,
     ) -> Self {
-        Self(Arc::new(Inner {
+        Self {
             service: Service::new(reader, raft, embedder, hooks),
             identity,
             metrics,
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             drains: Arc::new(Semaphore::new(DRAINS_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            draining: AtomicBool::new(false),
-        }))
+            draining: Arc::default(),
+        }
     }
 
     /// Makes the node not ready from here on; requests under way go on.
     pub fn drain(&self) {
-        self.0.draining.store(true, Ordering::Relaxed);
+        self.draining.store(true, Ordering::Relaxed);
     }
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.
     pub fn report(&self, all: bool) -> Vec<TenantReport> {
-        self.0.service.report(all)
+        self.service.report(all)
     }
 
     /// Recalls that were dropped at the limit of the buffer.
     pub fn recalls_dropped(&self) -> u64 {
-        self.0.service.recalls().dropped()
+        self.service.recalls.dropped()
     }
 
     /// Event streams that are open.
     pub fn streams_open(&self) -> usize {
-        STREAMS_MAX - self.0.streams.available_permits()
-    }
-
-    pub(crate) fn service(&self) -> &Service {
-        &self.0.service
-    }
-
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.0.identity
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
+        STREAMS_MAX - self.streams.available_permits()
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.0.draining.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn requests(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.0.requests)
-    }
-
-    pub(crate) fn drains(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.0.drains)
-    }
-
-    pub(crate) fn streams(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.0.streams)
+        self.draining.load(Ordering::Relaxed)
     }
 }

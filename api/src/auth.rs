@@ -2,27 +2,21 @@
 //! the key alone.
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use raft::SubmitError;
-use storage::model::caller::Caller;
 use storage::model::tenant::Role;
 
 use crate::app::App;
 use crate::current::set_caller;
-use crate::limits::STALENESS_MAX;
-use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
-
-/// A caller who may read.
-pub(crate) struct ReaderCaller(pub(crate) Caller);
+use crate::service::{Service, Session};
 
 /// A caller who may write.
-pub(crate) struct AgentCaller(pub(crate) Caller);
+pub(crate) struct Agent(pub(crate) Session);
 
 /// A caller who may administer its tenant.
-pub(crate) struct AdminCaller(pub(crate) Caller);
+pub(crate) struct Admin(pub(crate) Session);
 
 /// Extracts a caller with at least a role.
 macro_rules! extract {
@@ -31,15 +25,20 @@ macro_rules! extract {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-                authenticate(&parts.headers, app.service(), $role).map(Self)
+                authenticate(&parts.headers, &app.service, $role).map(Self)
             }
         })+
     };
 }
 
-extract!(ReaderCaller: Role::Reader, AgentCaller: Role::Agent, AdminCaller: Role::Admin);
+extract!(Agent: Role::Agent, Admin: Role::Admin);
 
-fn authenticate(headers: &HeaderMap, service: &Service, role: Role) -> ApiResult<Caller> {
+/// The caller, if its role is `role` or a higher one.
+pub(crate) fn authenticate(
+    headers: &HeaderMap,
+    service: &Service,
+    role: Role,
+) -> ApiResult<Session> {
     let key = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -47,22 +46,20 @@ fn authenticate(headers: &HeaderMap, service: &Service, role: Role) -> ApiResult
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, key)| key.trim())
         .ok_or_else(ApiError::unauthorized)?;
-    let caller = service.reader().authenticate(key).ok_or_else(|| unknown_key(service))?;
+    let caller = service.reader.authenticate(key).ok_or_else(|| unknown_key(service))?;
     set_caller(&caller);
     if caller.role < role {
         let message = format!("this key may {} only", permission(caller.role));
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
     }
-    Ok(caller)
+    Ok(Session { service: service.clone(), caller })
 }
 
 /// A node without contact to its cluster cannot distinguish a wrong key from a new one.
 fn unknown_key(service: &Service) -> ApiError {
-    let raft = service.raft();
-    let in_contact = raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
-    match raft.status().quarantine {
+    match service.raft.status().quarantine {
         Some(_) => SubmitError::Quarantined.into(),
-        None if in_contact => ApiError::unauthorized(),
+        None if service.is_in_contact() => ApiError::unauthorized(),
         None => SubmitError::NoLeader.into(),
     }
 }

@@ -12,7 +12,6 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// A request that is being handled.
 struct Current {
     id: String,
     /// Tenant and key, once the request is authenticated.
@@ -24,7 +23,6 @@ struct Current {
 pub(crate) struct Handled<T> {
     pub(crate) response: T,
     pub(crate) caller: Option<(TenantId, KeyId)>,
-    /// Memories that it created.
     pub(crate) created: u64,
 }
 
@@ -47,13 +45,11 @@ pub(crate) fn request_id() -> String {
     CURRENT.try_with(|current| current.id.clone()).unwrap_or_default()
 }
 
-/// Records the caller of the present request.
 pub(crate) fn set_caller(caller: &Caller) {
     let ids = (caller.tenant, caller.key);
     let _: Result<_, _> = CURRENT.try_with(|current| *current.caller.get_or_init(|| ids));
 }
 
-/// Records how many memories the present request created.
 pub(crate) fn set_created(memories: usize) {
     let set = |current: &Current| current.created.store(memories as u64, Ordering::Relaxed);
     let _: Result<(), _> = CURRENT.try_with(set);

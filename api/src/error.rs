@@ -50,11 +50,11 @@ impl ErrorKind {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = Error {
-            error: self.code(),
-            message: self.message().to_owned(),
+            error: self.code,
+            message: self.message,
             request_id: request_id(),
-            field: self.field().map(str::to_owned),
-            oldest: self.oldest().map(str::to_owned),
+            field: self.field,
+            oldest: self.oldest,
         };
         let mut response = (self.kind.status(), Json(body)).into_response();
         let headers = response.headers_mut();

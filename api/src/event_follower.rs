@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 
 use axum::response::sse::Event as Frame;
 use storage::model::id::TenantId;
-use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::journal::{Cursor, Event};
 use storage::model::tenant::KeyId;
 use storage::{EventsAfter, Reader};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::app::App;
+use crate::cursors::EventId;
 use crate::limits::{
-    STALENESS_MAX, STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_READ_PAUSE, STREAM_SLOW_MAX,
-    STREAM_WAIT,
+    STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
 };
-use crate::requests::activity::EventId;
-use crate::responses::event::StreamItem;
+use crate::responses::event::{StreamItem, names};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::{EventView, is_visible, views};
 
@@ -73,9 +72,9 @@ impl Follower {
         }
         while let Ok(next) = self.step().await {
             if next == Next::AfterNewEntry {
-                let service = self.app.service();
-                let index = service.reader().position().index;
-                let applied = service.raft().wait_applied(index + 1, Instant::now() + STREAM_WAIT);
+                let service = &self.app.service;
+                let index = service.reader.position().index;
+                let applied = service.raft.wait_applied(index + 1, Instant::now() + STREAM_WAIT);
                 // Without a new entry in time, the next step checks whether to end.
                 let _: Result<(), _> = applied.await;
             }
@@ -87,10 +86,9 @@ impl Follower {
 
     /// Sends the events of one read.
     async fn step(&mut self) -> Result<Next, Ended> {
-        let service = self.app.service();
-        let is_fresh = service.raft().staleness().is_some_and(|age| age <= STALENESS_MAX);
-        let is_over = !is_fresh || self.app.is_draining() || self.sender.is_closed();
-        if is_over || !service.reader().has_key(self.options.key) {
+        let service = &self.app.service;
+        let is_over = !service.is_in_contact() || self.app.is_draining() || self.sender.is_closed();
+        if is_over || !service.reader.has_key(self.options.key) {
             return Err(Ended);
         }
         // A client that waits for rare events resumes from here after an interruption.
@@ -98,7 +96,7 @@ impl Follower {
             self.send(self.marker("checkpoint")).await?;
             (self.sent, self.sent_at) = (self.after, Instant::now());
         }
-        if Cursor::after(service.reader().last_event(self.options.tenant)) <= self.after {
+        if Cursor::after(service.reader.last_event(self.options.tenant)) <= self.after {
             return Ok(Next::AfterNewEntry);
         }
         let (frames, has_more) = self.read().await?;
@@ -124,7 +122,8 @@ impl Follower {
     /// Reads the next events, and whether there are more.
     async fn read(&mut self) -> Result<(Vec<Frame>, bool), Ended> {
         let (options, after) = (self.options.clone(), self.after);
-        let read = self.app.service().read_for_stream(move |reader| read(reader, &options, after));
+        let service = &self.app.service;
+        let read = service.read(&service.stream_reads, move |reader| read(reader, &options, after));
         let (found, frames) = read.await.ok().flatten().ok_or(Ended)?;
         if found.gap.is_some() {
             return Err(Ended);
@@ -149,7 +148,7 @@ fn read(
     let tenant = options.tenant;
     let Some(access) = reader.access(tenant, options.key)? else { return Ok(None) };
     let is_wanted = |event: &Event| {
-        let is_of_kind = kind_name(&event.kind).is_some_and(|kind| options.kinds.contains(kind));
+        let is_of_kind = options.kinds.contains(names(&event.kind).0);
         let is_here = options.namespace.as_ref().is_none_or(|name| *name == event.namespace);
         Ok(is_of_kind && is_here && is_visible(reader, tenant, &access, event)?)
     };
@@ -161,11 +160,10 @@ fn read(
 }
 
 fn frame(cluster: &str, view: &EventView) -> Frame {
-    let kind = kind_name(&view.event.kind).unwrap_or_default();
     let id = EventId { cluster: cluster.to_owned(), cursor: view.cursor }.to_string();
-    let item = StreamItem::new(id.clone(), kind, view);
+    let item = StreamItem::new(id.clone(), view);
     let data = serde_json::to_string(&item).unwrap_or_default();
-    Frame::default().id(id).event(kind).data(data)
+    Frame::default().id(id).event(names(&view.event.kind).0).data(data)
 }
 
 /// All kinds of events, in the order of the documentation.
@@ -194,26 +192,5 @@ pub(crate) fn parse_kinds(text: Option<&str>) -> ApiResult<BTreeSet<&'static str
     kinds.ok_or_else(|| {
         let message = format!("must be some of {}, comma-separated", KINDS.join(", "));
         ApiError::invalid("kind", message)
-    })
-}
-
-/// The name of an event in the stream; `None` for events that it does not send.
-fn kind_name(kind: &EventKind) -> Option<&'static str> {
-    Some(match kind {
-        EventKind::Created => "created",
-        EventKind::Updated { .. } => "updated",
-        EventKind::Feedback { .. } => "feedback",
-        EventKind::Warmed => "warmed",
-        EventKind::Cooled => "cooled",
-        EventKind::Archived => "archived",
-        EventKind::Restored => "restored",
-        EventKind::EdgeCreated { .. } => "related",
-        EventKind::EdgeDeleted { .. } => "unrelated",
-        EventKind::Deleted { .. } => "deleted",
-        EventKind::TriggerFired(_) => "fired",
-        EventKind::Delivered { .. } => "delivered",
-        EventKind::DeliveryFailed { .. } => "delivery_failed",
-        EventKind::FiringsSkipped { .. } => "firings_skipped",
-        EventKind::Activity(_) => return None,
     })
 }

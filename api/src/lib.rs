@@ -8,12 +8,14 @@
 mod app;
 mod auth;
 mod current;
+mod cursors;
 mod error;
 mod event_follower;
 mod limits;
 mod metrics;
 mod middleware;
 mod openapi;
+mod prelude;
 mod random;
 mod read;
 mod requests;

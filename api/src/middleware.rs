@@ -41,22 +41,22 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     let handled = handle(id.clone(), run(&app, request, next)).await;
     let Handled { mut response, caller, created } = handled;
     let took = started.elapsed();
-    app.metrics().request(method.as_str(), &route, response.status().as_u16(), took);
+    app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
     if let Some((tenant, key)) = caller {
-        app.service().recalls().count_request(tenant, key, took, created);
+        app.service.recalls.count_request(tenant, key, took, created);
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert(REQUEST_ID, id);
     }
-    headers.insert(NODE, app.identity().node.into());
+    headers.insert(NODE, app.identity.node.into());
     response
 }
 
 /// Limits the number of concurrent requests. Health and metrics are exempt: a busy node must not
 /// be restarted.
 pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
-    match app.requests().try_acquire_owned() {
+    match app.requests.try_acquire() {
         Ok(_permit) => next.run(request).await,
         Err(_) => ApiError::unavailable("overloaded", "too many requests at once").into_response(),
     }
@@ -73,7 +73,7 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
     });
     let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
     // Beyond the limit of such requests a client may not read its response.
-    let Ok(_permit) = app.drains().try_acquire_owned() else { return response };
+    let Ok(_permit) = app.drains.try_acquire() else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
         while let Some(Ok(chunk)) = rest.next().await {

@@ -6,9 +6,15 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, Modify, OpenApi};
+use utoipa::{IntoResponses, OpenApi};
 
 use crate::error::Error;
+
+/// How the names of nullable schemas begin (see `responses::Nullable`).
+const NULLABLE: &str = "Option_";
+/// How the names of schemas begin that stand in place of references: of values, whose name is
+/// JSON, and of nullable ones.
+const VALUES: [&str; 2] = ["{", NULLABLE];
 
 /// The document without its operations.
 #[derive(OpenApi)]
@@ -20,85 +26,48 @@ use crate::error::Error;
     servers((url = "/")),
     components(schemas(Error)),
     security(("key" = [])),
-    modifiers(&Keys),
 )]
 struct Common;
 
-struct Keys;
-
-impl Modify for Keys {
-    fn modify(&self, document: &mut Document) {
-        let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        let components = document.components.get_or_insert_default();
-        components.add_security_scheme("key", bearer);
-    }
-}
-
-/// Errors of every operation that requires a key.
-pub(crate) struct ReadErrors;
-
-/// Errors of operations that take a body as well.
-pub(crate) struct BodyErrors;
-
-/// Errors of writes.
-pub(crate) struct WriteErrors;
-
-/// Errors of writes that accept an `Idempotency-Key`.
-pub(crate) struct IdempotentErrors;
-
-/// The error of operations on something that may not exist.
-pub(crate) struct NotFound;
-
 type Responses = std::collections::BTreeMap<String, RefOr<Response>>;
 
-impl IntoResponses for ReadErrors {
-    fn responses() -> Responses {
-        errors([
-            (400, "The request is invalid: `field` names the field at fault."),
-            (401, "No valid key."),
-            (403, "The key has no permission, or no access to this namespace."),
-            (503, "Nothing happened: retry after `Retry-After`."),
-        ])
-    }
+/// Defines sets of errors: a status and its meaning each, and those of a smaller set.
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident $(with $smaller:ident)?: $($status:literal => $text:literal,)+)+) => {
+        $($(#[$doc])*
+        pub(crate) struct $name;
+
+        impl IntoResponses for $name {
+            fn responses() -> Responses {
+                let own = errors([$(($status, $text)),+]);
+                own.into_iter()$(.chain($smaller::responses()))?.collect()
+            }
+        })+
+    };
 }
 
-impl IntoResponses for BodyErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (408, "The body took too long to arrive."),
-            (413, "The body, or the write that it requests, is too large."),
-        ]);
-        own.into_iter().chain(ReadErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for WriteErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (409, "The present state does not permit this."),
-            (
-                504,
-                "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
-            ),
-        ]);
-        own.into_iter().chain(BodyErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for IdempotentErrors {
-    fn responses() -> Responses {
-        let own = errors([
-            (422, "The `Idempotency-Key` belongs to another request."),
-            (429, "Too many `Idempotency-Key`s."),
-        ]);
-        own.into_iter().chain(WriteErrors::responses()).collect()
-    }
-}
-
-impl IntoResponses for NotFound {
-    fn responses() -> Responses {
-        errors([(404, "It does not exist, or this key has no access to it.")])
-    }
+errors! {
+    /// Errors of every operation that requires a key.
+    ReadErrors:
+        400 => "The request is invalid: `field` names the field at fault.",
+        401 => "No valid key.",
+        403 => "The key has no permission, or no access to this namespace.",
+        503 => "Nothing happened: retry after `Retry-After`.",
+    /// Errors of operations that take a body as well.
+    BodyErrors with ReadErrors:
+        408 => "The body took too long to arrive.",
+        413 => "The body, or the write that it requests, is too large.",
+    /// Errors of writes.
+    WriteErrors with BodyErrors:
+        409 => "The present state does not permit this.",
+        504 => "The write may or may not have happened: repeat it if it has an `Idempotency-Key`, else check first.",
+    /// Errors of writes that accept an `Idempotency-Key`.
+    IdempotentErrors with WriteErrors:
+        422 => "The `Idempotency-Key` belongs to another request.",
+        429 => "Too many `Idempotency-Key`s.",
+    /// The error of operations on something that may not exist.
+    NotFound:
+        404 => "It does not exist, or this key has no access to it.",
 }
 
 fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {
@@ -116,6 +85,8 @@ fn errors<const N: usize>(errors: [(u16, &str); N]) -> Responses {
 /// paths of operations.
 pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value {
     let mut document = Common::openapi().merge_from(operations);
+    let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme("key", bearer);
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
             fill(operation);
@@ -131,7 +102,11 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     }
     let document = serde_json::to_value(&document);
     let mut document = document.expect("the document has text for names, and no infinite number");
-    simplify(&mut document);
+    let schemas = document["components"]["schemas"].clone();
+    simplify(&mut document, &schemas);
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.retain(|name, _| !VALUES.iter().any(|start| name.starts_with(start)));
+    }
     document
 }
 
@@ -147,26 +122,24 @@ fn fill(operation: &mut Operation) {
     }
 }
 
-/// Simplifies what the derives generate: a choice between a value and null becomes one schema
-/// with both types, a description beside a schema becomes its own, and a parameter has no null.
-fn simplify(value: &mut Value) {
+/// Simplifies what the derives generate: the schema of a value stands in place of a reference to
+/// it, a choice between a schema and null becomes one schema with both types, and a parameter has
+/// no null.
+fn simplify(value: &mut Value, schemas: &Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(simplify),
+        Value::Array(items) => items.iter_mut().for_each(|item| simplify(item, schemas)),
         Value::Object(fields) => {
-            fields.values_mut().for_each(simplify);
-            if let Some(schema) = take_pair(fields, "allOf", "object") {
-                fields.extend(schema);
+            if let Some(schema) = value_schema(fields, schemas) {
+                fields.remove("$ref");
+                add(fields, schema);
             }
-            if let Some(mut schema) = take_pair(fields, "oneOf", "null") {
+            fields.values_mut().for_each(|field| simplify(field, schemas));
+            if let Some(mut schema) = take_nullable(fields) {
                 schema["type"] = json!([schema["type"], "null"]);
                 if let Some(Value::Array(words)) = schema.get_mut("enum") {
                     words.push(Value::Null);
                 }
-                // What describes the field is more special.
-                fields
-                    .iter()
-                    .for_each(|(key, value)| drop(schema.insert(key.clone(), value.clone())));
-                *fields = schema;
+                add(fields, schema);
             }
             if fields.contains_key("in") && fields.contains_key("schema") {
                 remove_null(&mut fields["schema"]);
@@ -176,27 +149,36 @@ fn simplify(value: &mut Value) {
     }
 }
 
-/// Takes the schema out of a pair. The other part has the type `other`, and nothing beside it but
-/// notes, which the schema gets.
-fn take_pair(
-    fields: &mut Map<String, Value>,
-    key: &str,
-    other: &str,
-) -> Option<Map<String, Value>> {
-    let [Value::Object(schema), Value::Object(part)] = fields.get(key)?.as_array()?.as_slice()
-    else {
-        return None;
-    };
-    let is_other = part.get("type")? == other
-        && part.keys().all(|key| ["type", "description", "default"].contains(&key.as_str()));
-    let mut schema = schema.contains_key("type").then(|| schema.clone())?;
-    if !is_other {
-        return None;
+/// Adds a schema to the fields of another one, which come first: they are more special.
+fn add(fields: &mut Map<String, Value>, schema: Map<String, Value>) {
+    for (key, value) in schema {
+        fields.entry(key).or_insert(value);
     }
-    let notes = part.iter().filter(|(key, _)| *key != "type");
-    schema.extend(notes.map(|(key, note)| (key.clone(), note.clone())));
-    fields.remove(key);
-    Some(schema)
+}
+
+/// The schema of the value that `fields` refer to.
+fn value_schema(fields: &Map<String, Value>, schemas: &Value) -> Option<Map<String, Value>> {
+    let name = fields.get("$ref")?.as_str()?.strip_prefix("#/components/schemas/")?;
+    match name.starts_with(NULLABLE) {
+        true => schemas[name].as_object().cloned(),
+        false => serde_json::from_str(name).ok(),
+    }
+}
+
+/// Takes the schema out of a choice between it and null. A reference stays: it has no type.
+fn take_nullable(fields: &mut Map<String, Value>) -> Option<Map<String, Value>> {
+    let choice = fields.get_mut("oneOf")?.as_array_mut()?;
+    let null = choice.iter().position(|schema| schema["type"] == "null")?;
+    let null = choice.remove(null);
+    choice.push(null);
+    match choice.as_slice() {
+        [Value::Object(schema), _] if schema.contains_key("type") => {
+            let schema = schema.clone();
+            fields.remove("oneOf");
+            Some(schema)
+        }
+        _ => None,
+    }
 }
 
 fn remove_null(schema: &mut Value) {

@@ -5,9 +5,7 @@ use storage::model::access::ANY;
 use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
-use crate::requests::fields::{
-    AgentName, KeyName, Namespace, OrgName, PolicyWord, RoleWord, RuleNamespace,
-};
+use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::values::first_text;
 
@@ -17,12 +15,11 @@ const UNNAMED: &str = "unnamed";
 /// A new key.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewKey {
-    #[schema(inline)]
     name: Option<KeyName>,
     /// Alias of `name`, which comes first.
     #[schema(ignore)]
     label: Option<KeyName>,
-    #[schema(inline, default = "agent")]
+    #[schema(default = "agent")]
     role: Option<RoleWord>,
     /// Its own namespace, which its searches boost.
     #[schema(schema_with = any_namespace)]
@@ -46,12 +43,10 @@ impl NewKey {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewRule {
     /// Id or name of a key, or `*`.
-    #[schema(inline, default = "*")]
+    #[schema(default = "*")]
     agent_id: Option<AgentName>,
     /// A namespace, or `*`.
-    #[schema(inline)]
     pub(crate) namespace: RuleNamespace,
-    #[schema(inline)]
     pub(crate) policy: PolicyWord,
 }
 
@@ -71,7 +66,6 @@ pub(crate) struct OwnNamespace {
 /// Changes to a tenant.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct OrgChanges {
-    #[schema(inline)]
     org_name: Option<OrgName>,
     /// Alias of `org_name`, which comes first.
     #[schema(ignore)]

@@ -1,13 +1,14 @@
-//! The fields of requests, each with its bounds. They have names of their own because utoipa's
+//! The fields of requests and of responses, each with its bounds. They have names of their own because utoipa's
 //! derive takes no generic arguments.
 
 use storage::model::access::AGENT_BYTES_MAX;
+use storage::model::delivery::DeliveryId;
 use storage::model::edge::RELATION_BYTES_MAX;
 use storage::model::feedback::Signal;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
-    NAMESPACE_BYTES_MAX,
+    NAMESPACE_BYTES_MAX, Tier,
 };
 use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
 use storage::model::trigger::{
@@ -16,12 +17,15 @@ use storage::model::trigger::{
 };
 use storage::{BULK_MAX, TierFilter};
 
+use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
-    ACTIVITY_BYTES_MAX, ADDRESS_BYTES_MAX, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX, GRAPH_MAX,
-    HISTORY_MAX, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, PAGE_MAX,
-    QUERY_BYTES_MAX, SECRET_BYTES_MAX, TRIGGERS_PAGE, WORD_BYTES_MAX,
+    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, ADDRESS_BYTES_MAX, COOLDOWN_SECONDS_MAX,
+    EVENT_KINDS_BYTES_MAX, GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX,
+    HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX,
+    NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT,
+    SECRET_BYTES_MAX, TRIGGERS_PAGE, WORD_BYTES_MAX,
 };
-use crate::requests::numbers::{Clamped, Whole};
+use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::values::{
     FullText, Id, MemoryIds, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
 };
@@ -35,6 +39,7 @@ pub(crate) type Namespace = Text<NAMESPACE_BYTES_MAX>;
 pub(crate) type KeyPoints = Texts<KEY_POINTS_MAX, KEY_POINT_BYTES_MAX>;
 pub(crate) type MemoryTypeWord = OneOf<MemoryType>;
 pub(crate) type MemoryTypeOrEmpty = OneOfOrEmpty<MemoryType>;
+pub(crate) type MemoryTier = OneOf<Tier>;
 pub(crate) type DecayClassWord = OneOf<DecayClass>;
 pub(crate) type MemoryIdText = Id<MemoryId>;
 pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
@@ -43,10 +48,15 @@ pub(crate) type RelationName = FullText<RELATION_BYTES_MAX>;
 
 // Of reads.
 pub(crate) type Limit = Clamped<1, { PAGE_MAX as u64 }>;
-pub(crate) type GraphLimit = Clamped<1, { GRAPH_MAX as u64 }>;
-pub(crate) type HistoryLimit = Clamped<1, { HISTORY_MAX as u64 }>;
-pub(crate) type TriggersLimit = Clamped<1, { TRIGGERS_PAGE as u64 }>;
-pub(crate) type Depth = Clamped<1, { NEIGHBOUR_DEPTH_MAX as u64 }>;
+pub(crate) type SearchLimit = Count<{ PAGE_MAX as u64 }, { SEARCH_DEFAULT as u64 }>;
+pub(crate) type HotContextLimit = Count<{ PAGE_MAX as u64 }, { HOT_CONTEXT_DEFAULT as u64 }>;
+pub(crate) type HotNodesLimit = Count<{ PAGE_MAX as u64 }, { HOT_NODES_DEFAULT as u64 }>;
+pub(crate) type ActivityLimit = Count<{ PAGE_MAX as u64 }, { ACTIVITY_DEFAULT as u64 }>;
+pub(crate) type NeighboursLimit = Count<{ PAGE_MAX as u64 }, { NEIGHBOURS_DEFAULT as u64 }>;
+pub(crate) type Depth = Count<{ NEIGHBOUR_DEPTH_MAX as u64 }, 1>;
+pub(crate) type GraphLimit = Count<{ GRAPH_MAX as u64 }, { GRAPH_DEFAULT as u64 }>;
+pub(crate) type HistoryLimit = Count<{ HISTORY_MAX as u64 }, { HISTORY_DEFAULT as u64 }>;
+pub(crate) type TriggersLimit = Count<{ TRIGGERS_PAGE as u64 }, { TRIGGERS_PAGE as u64 }>;
 pub(crate) type Positive = Clamped<1, { u64::MAX }>;
 pub(crate) type Offset = Clamped<0, { u64::MAX }>;
 pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
@@ -69,9 +79,12 @@ pub(crate) type PolicyWord = OneOf<RulePolicy>;
 // Of activity and events.
 pub(crate) type ActivityName = FullText<ACTIVITY_BYTES_MAX>;
 pub(crate) type ActivityTarget = Text<ACTIVITY_BYTES_MAX>;
+pub(crate) type PageCursorText = Id<PageCursor>;
+pub(crate) type EventIdText = Id<EventId>;
 pub(crate) type EventKinds = Text<EVENT_KINDS_BYTES_MAX>;
 
 // Of triggers.
+pub(crate) type DeliveryIdText = Id<DeliveryId>;
 pub(crate) type TriggerIdText = Id<TriggerId>;
 pub(crate) type TriggerName = Text<TRIGGER_NAME_BYTES_MAX>;
 pub(crate) type FullTriggerName = FullText<TRIGGER_NAME_BYTES_MAX>;

@@ -4,9 +4,7 @@ use serde::Deserialize;
 use storage::EdgeRef;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::limits::{GRAPH_DEFAULT, NEIGHBOURS_DEFAULT};
-use crate::requests::fields::{Depth, GraphLimit, Limit, MemoryIdText, Namespace, RelationName};
-use crate::requests::numbers::Clamped;
+use crate::requests::fields::*;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Relation of an edge that names none.
@@ -16,15 +14,10 @@ const RELATION_DEFAULT: &str = "related_to";
 #[derive(Debug, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Relation {
-    #[schema(inline)]
-    #[param(inline)]
     source_id: MemoryIdText,
     /// Another memory.
-    #[schema(inline)]
-    #[param(inline)]
     target_id: MemoryIdText,
-    #[schema(inline, default = "related_to")]
-    #[param(inline)]
+    #[schema(default = "related_to")]
     relation: Option<RelationName>,
 }
 
@@ -43,35 +36,18 @@ impl Relation {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GraphQuery {
-    #[param(inline, default = 200)]
-    limit: Option<GraphLimit>,
+    #[serde(default)]
+    pub(crate) limit: GraphLimit,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
-}
-
-impl GraphQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(GRAPH_DEFAULT, Clamped::get)
-    }
 }
 
 /// How many neighbours, over how many edges.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct NeighbourQuery {
-    #[param(inline, default = 20)]
-    limit: Option<Limit>,
-    #[param(inline, default = 1)]
-    depth: Option<Depth>,
-}
-
-impl NeighbourQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(NEIGHBOURS_DEFAULT, Clamped::get)
-    }
-
-    pub(crate) fn depth(&self) -> u32 {
-        self.depth.map_or(1, Clamped::get) as u32
-    }
+    #[serde(default)]
+    pub(crate) limit: NeighboursLimit,
+    #[serde(default)]
+    pub(crate) depth: Depth,
 }

@@ -9,31 +9,27 @@ use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::Filter;
-use storage::model::caller::Caller;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::requests::activity::EventId;
-use crate::requests::fields::{ConsistencyWord, IdempotencyKey, Namespace, WholeNumber};
+use crate::requests::fields::*;
 use crate::requests::memories::named_namespace;
 use crate::requests::parse_pairs;
+use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::read_namespace;
 
 /// How fresh a response must be.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Fresh {
     #[serde(rename = "X-Hearth-Consistency")]
-    #[param(inline)]
     pub(crate) consistency: Option<ConsistencyWord>,
     /// The response reflects this log index at least; 503 after 10 s.
     #[serde(rename = "X-Hearth-Min-Index")]
-    #[param(inline)]
     pub(crate) min_index: Option<WholeNumber>,
     /// Bound of the staleness of a local read, in milliseconds; beyond it 503.
     #[serde(rename = "X-Hearth-Max-Staleness-Ms")]
-    #[param(inline, default = 10000)]
+    #[param(default = 10000)]
     pub(crate) max_staleness_ms: Option<WholeNumber>,
 }
 
@@ -43,7 +39,6 @@ pub(crate) struct Fresh {
 pub(crate) struct Home {
     /// Namespace, if body and query name none.
     #[serde(rename = "X-Namespace")]
-    #[param(inline)]
     namespace: Option<Namespace>,
 }
 
@@ -53,11 +48,12 @@ impl Home {
         name.filter(|name| !name.is_empty()).map(str::to_owned)
     }
 
-    /// The memories that a read may return: those that `caller` may access, in the namespace
+    /// The memories that a read may return: those that the caller may access, in the namespace
     /// that the request names, else in that of the header. `*` is all of them.
-    pub(crate) fn filter(&self, caller: &Caller, named: Option<Namespace>) -> ApiResult<Filter> {
-        let namespace = read_namespace(caller, named_namespace(named)?, self.namespace())?;
-        Ok(Filter { namespace, access: caller.access.clone(), ..Filter::default() })
+    pub(crate) fn filter(&self, session: &Session, named: Option<Namespace>) -> ApiResult<Filter> {
+        let namespace = session.read_namespace(named_namespace(named)?, self.namespace())?;
+        let access = session.caller.access.clone();
+        Ok(Filter { namespace, access, ..Filter::default() })
     }
 }
 
@@ -67,7 +63,6 @@ impl Home {
 pub(crate) struct Once {
     /// Repeated within a day, the request changes nothing and returns what the first did.
     #[serde(rename = "Idempotency-Key")]
-    #[param(inline)]
     pub(crate) key: Option<IdempotencyKey>,
 }
 
@@ -77,35 +72,40 @@ pub(crate) struct Once {
 pub(crate) struct Resume {
     /// Id of the last event received; absent starts the stream now.
     #[serde(rename = "Last-Event-ID")]
-    #[param(inline)]
-    pub(crate) last: Option<EventId>,
+    pub(crate) last: Option<EventIdText>,
 }
 
 /// A type of headers.
-pub(crate) trait Headers: DeserializeOwned {
+trait Headers: DeserializeOwned {
     /// The names of its fields.
     const NAMES: &[&str];
 }
 
-impl Headers for Fresh {
-    const NAMES: &[&str] =
-        &["X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms"];
+macro_rules! headers {
+    ($($type:ty: $($name:literal),+;)+) => {
+        $(impl Headers for $type {
+            const NAMES: &[&str] = &[$($name),+];
+        }
+
+        impl FromRequestParts<App> for $type {
+            type Rejection = ApiError;
+
+            async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
+                parse(&parts.headers)
+            }
+        })+
+    };
 }
 
-impl Headers for Home {
-    const NAMES: &[&str] = &["X-Namespace"];
-}
-
-impl Headers for Once {
-    const NAMES: &[&str] = &["Idempotency-Key"];
-}
-
-impl Headers for Resume {
-    const NAMES: &[&str] = &["Last-Event-ID"];
+headers! {
+    Fresh: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
+    Home: "X-Namespace";
+    Once: "Idempotency-Key";
+    Resume: "Last-Event-ID";
 }
 
 /// Parses the headers of `T`.
-pub(crate) fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
+fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
     let mut pairs = BTreeMap::new();
     for name in T::NAMES.iter().copied() {
         let Some(value) = headers.get(name) else { continue };
@@ -119,18 +119,3 @@ pub(crate) fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
     }
     parse_pairs(pairs)
 }
-
-/// Extracts a type of headers.
-macro_rules! extract {
-    ($($type:ty),+) => {
-        $(impl FromRequestParts<App> for $type {
-            type Rejection = ApiError;
-
-            async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-                parse(&parts.headers)
-            }
-        })+
-    };
-}
-
-extract!(Home, Resume);

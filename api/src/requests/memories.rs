@@ -2,24 +2,22 @@
 
 use serde::Deserialize;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
-use storage::{BulkFilter, CREATE_MAX, MemoryPatch};
+use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort};
+use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::PAGE_DEFAULT;
-use crate::requests::fields::{
-    AnyWord, BulkMemoryIds, DecayClassWord, FullLabel, KeyPoints, Label, Limit, ListWords,
-    MemoryIdText, MemoryTypeWord, Namespace, Offset, Positive, SignalWord,
-};
+use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::values::{Items, JsonObject, first_full_text, non_empty};
+use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::memories::{MemoryEdit, MemoryInput};
+use crate::service::memories::MemoryInput;
 
 /// A new memory.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewMemory {
     /// Its text, at most 64 KiB.
-    #[schema(value_type = FullLabel, inline, required)]
+    #[schema(value_type = FullLabel, required)]
     label: Option<Label>,
     /// Alias of `label`, and first of them: the full text where clients send both.
     #[schema(ignore)]
@@ -27,23 +25,22 @@ pub(crate) struct NewMemory {
     /// Alias of `label`, last of them.
     #[schema(ignore)]
     content: Option<Label>,
-    #[schema(inline, default = "episodic")]
+    #[schema(default = "episodic")]
     memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = single_namespace)]
     namespace: Option<Namespace>,
     is_pinned: Option<bool>,
-    #[schema(inline, default = "normal")]
+    #[schema(default = "normal")]
     decay_class: Option<DecayClassWord>,
     /// Heat that it never cools below.
-    #[schema(inline, default = 0)]
+    #[schema(default = 0)]
     min_heat: Option<Heat>,
-    #[schema(inline, default = 1)]
+    #[schema(default = 1)]
     initial_heat: Option<Heat>,
     /// Alias of `initial_heat`, which comes first.
     #[schema(ignore)]
     heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
-    #[schema(inline)]
     key_points: Option<KeyPoints>,
 }
 
@@ -72,7 +69,7 @@ impl NewMemory {
 /// Changes to a memory; absent fields stay.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MemoryChanges {
-    #[schema(value_type = Option<FullLabel>, inline)]
+    #[schema(value_type = Option<FullLabel>)]
     label: Option<Label>,
     /// Alias of `label`, and first of them.
     #[schema(ignore)]
@@ -80,7 +77,6 @@ pub(crate) struct MemoryChanges {
     /// Alias of `label`, last of them.
     #[schema(ignore)]
     content: Option<Label>,
-    #[schema(inline)]
     memory_type: Option<MemoryTypeWord>,
     /// Moves the memory.
     #[schema(schema_with = single_namespace)]
@@ -90,12 +86,9 @@ pub(crate) struct MemoryChanges {
     is_locked: Option<bool>,
     /// Feedback `wrong` sets it; a reviewer clears it.
     flagged_for_review: Option<bool>,
-    #[schema(inline)]
     decay_class: Option<DecayClassWord>,
-    #[schema(inline)]
     min_heat: Option<Heat>,
     /// Sets the heat as of now.
-    #[schema(inline)]
     current_heat: Option<Heat>,
     /// Alias of `current_heat`, which comes first.
     #[schema(ignore)]
@@ -103,7 +96,8 @@ pub(crate) struct MemoryChanges {
 }
 
 impl MemoryChanges {
-    pub(crate) fn into_edit(self) -> ApiResult<MemoryEdit> {
+    /// The changes but for the label, which has no embedding yet, and the label.
+    pub(crate) fn into_patch(self) -> ApiResult<(MemoryPatch, Option<String>)> {
         let patch = MemoryPatch {
             label: None,
             memory_type: self.memory_type.map(|it| it.0),
@@ -116,7 +110,7 @@ impl MemoryChanges {
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
         };
         let label = label(self.pointer_summary, self.label, self.content)?;
-        Ok(MemoryEdit { label, patch })
+        Ok((patch, label))
     }
 }
 
@@ -133,7 +127,6 @@ pub(crate) struct NewMemories {
 /// The memories that a bulk request names.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct BulkIds {
-    #[schema(inline)]
     pub(crate) ids: BulkMemoryIds,
 }
 
@@ -151,9 +144,7 @@ pub(crate) struct BulkChanges {
 /// the request is rejected.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct BulkDeletion {
-    #[schema(inline)]
     pub(crate) ids: Option<BulkMemoryIds>,
-    #[schema(inline)]
     memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = any_namespace)]
     namespace: Option<Namespace>,
@@ -172,16 +163,13 @@ impl BulkDeletion {
 /// Feedback on a memory that the path names.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct FeedbackSignal {
-    #[schema(inline)]
     pub(crate) signal: SignalWord,
 }
 
 /// Feedback on a memory.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Feedback {
-    #[schema(inline)]
     pub(crate) node_id: MemoryIdText,
-    #[schema(inline)]
     pub(crate) signal: SignalWord,
 }
 
@@ -189,10 +177,10 @@ pub(crate) struct Feedback {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    #[param(inline, default = 1)]
+    #[param(default = 1)]
     page: Option<Positive>,
     /// Clamped to 1 to 100.
-    #[param(inline, default = 25)]
+    #[param(default = 25)]
     page_size: Option<Limit>,
     /// Alias of `page_size`, which comes first.
     #[param(ignore)]
@@ -200,24 +188,19 @@ pub(crate) struct ListQuery {
     /// Memories to skip; `page` comes first.
     #[param(ignore)]
     offset: Option<Offset>,
-    #[param(inline)]
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
     pub(crate) pinned: Option<bool>,
     pub(crate) flagged: Option<bool>,
     /// Words that must all occur.
-    #[param(inline)]
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
-    #[param(inline)]
     sort: Option<AnyWord>,
     /// Alias of `sort`, which comes first.
     #[param(ignore)]
     sort_by: Option<AnyWord>,
     /// `asc` or `desc`; anything else is `desc`.
-    #[param(inline)]
     order: Option<AnyWord>,
     /// Alias of `order`, which comes first.
     #[param(ignore)]
@@ -244,12 +227,22 @@ impl ListQuery {
         self.search.as_ref().map(|text| text.0.as_str()).filter(|text| !text.trim().is_empty())
     }
 
-    pub(crate) fn sort(&self) -> Option<&str> {
-        self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str())
+    /// By heat if the name is unknown, since every client's default must work.
+    pub(crate) fn sort(&self) -> Sort {
+        match self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str()) {
+            Some("updated_at") => Sort::UpdatedAt,
+            Some("created_at") => Sort::CreatedAt,
+            Some("memory_type") => Sort::MemoryType,
+            _ => Sort::Heat,
+        }
     }
 
-    pub(crate) fn order(&self) -> Option<&str> {
-        self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str())
+    /// Descending if the name is unknown.
+    pub(crate) fn order(&self) -> Order {
+        match self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str()) {
+            Some("asc") => Order::Ascending,
+            _ => Order::Descending,
+        }
     }
 }
 
@@ -289,20 +282,16 @@ fn label(
     }
 }
 
-fn single_namespace() -> utoipa::openapi::schema::Object {
+fn single_namespace() -> Object {
     namespace_schema(r"^(\S.+|[^\s*])$")
 }
 
 /// Schema of a namespace, or `*` for all.
-pub(crate) fn any_namespace() -> utoipa::openapi::schema::Object {
+pub(crate) fn any_namespace() -> Object {
     namespace_schema(r"\S")
 }
 
-fn namespace_schema(pattern: &str) -> utoipa::openapi::schema::Object {
-    utoipa::openapi::ObjectBuilder::new()
-        .schema_type(utoipa::openapi::Type::String)
-        .min_length(Some(1))
-        .max_length(Some(NAMESPACE_BYTES_MAX))
-        .pattern(Some(pattern))
-        .build()
+fn namespace_schema(pattern: &str) -> Object {
+    let text = object(Type::String).min_length(Some(1)).max_length(Some(NAMESPACE_BYTES_MAX));
+    text.pattern(Some(pattern)).build()
 }

@@ -8,7 +8,6 @@
 
 pub(crate) mod access;
 pub(crate) mod activity;
-pub(crate) mod cluster;
 pub(crate) mod fields;
 pub(crate) mod graph;
 pub(crate) mod headers;
@@ -17,7 +16,6 @@ pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod search;
 pub(crate) mod settings;
-pub(crate) mod trigger_actions;
 pub(crate) mod triggers;
 pub(crate) mod values;
 
@@ -47,7 +45,7 @@ pub(crate) struct ValidQuery<T>(pub(crate) T);
 pub(crate) struct JsonBody(pub(crate) Bytes);
 
 /// A query string as it arrived.
-pub(crate) struct QueryText(String);
+pub(crate) struct QueryText(pub(crate) String);
 
 impl<T: DeserializeOwned> FromRequest<App> for ValidJson<T> {
     type Rejection = ApiError;
@@ -61,7 +59,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for ValidQuery<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-        QueryText::of(parts).parse().map(Self)
+        QueryText(parts.uri.query().unwrap_or_default().to_owned()).parse().map(Self)
     }
 }
 
@@ -81,14 +79,6 @@ impl FromRequest<App> for JsonBody {
             }
             _ => ApiError::bad_request("bad_body", "the request body could not be read"),
         })
-    }
-}
-
-impl FromRequestParts<App> for QueryText {
-    type Rejection = std::convert::Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
-        Ok(Self::of(parts))
     }
 }
 
@@ -124,10 +114,6 @@ fn bad_json(error: &serde_json::Error) -> ApiError {
 }
 
 impl QueryText {
-    fn of(parts: &Parts) -> Self {
-        Self(parts.uri.query().unwrap_or_default().to_owned())
-    }
-
     /// The last non-empty value of each parameter.
     fn parameters(&self) -> BTreeMap<String, String> {
         let pairs = form_urlencoded::parse(self.0.as_bytes()).into_owned();
@@ -207,7 +193,7 @@ mod tests {
     }
 
     fn field(result: ApiResult<Sample>) -> String {
-        result.unwrap_err().field().unwrap_or_default().to_owned()
+        result.unwrap_err().field.unwrap_or_default()
     }
 
     #[test]
@@ -220,7 +206,7 @@ mod tests {
         assert_eq!(field(body(r#"{"name": "a", "items": [{"id": 1}, {}]}"#)), "items[1].id");
         assert_eq!(field(body(r#"{"name": "a", "items": [7]}"#)), "items[0]");
         for bad in ["[]", "7", "{\"name\": NaN}", "{\"name\": \"a\"} x", "{"] {
-            assert_eq!(body(bad).unwrap_err().code(), "bad_json", "{bad}");
+            assert_eq!(body(bad).unwrap_err().code, "bad_json", "{bad}");
         }
     }
 
@@ -239,6 +225,6 @@ mod tests {
     fn long_values_are_cut_in_messages() {
         let error =
             body(&format!(r#"{{"name": "a", "count": "{}"}}"#, "é".repeat(500))).unwrap_err();
-        assert!(error.message().len() < 300);
+        assert!(error.message.len() < 300);
     }
 }

@@ -4,59 +4,44 @@ use std::fmt;
 
 use serde::de::{Error as _, Visitor};
 use serde::{Deserialize, Deserializer};
-use utoipa::openapi::schema::{Object, Type};
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 
-use crate::requests::values::{object, schema};
+use crate::requests::values::{object, schema, value};
 
 /// A heat, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Heat(pub(crate) f64);
 
-impl<'de> Deserialize<'de> for Heat {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let heat = deserializer.deserialize_f64(Number)?.as_f64();
-        match (0.0..=1.0).contains(&heat) {
-            true => Ok(Self(heat)),
-            false => Err(D::Error::custom("must be a number from 0 to 1")),
-        }
+value!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build(),
+    from Numeric: |heat| match heat.as_f64() {
+        heat if (0.0..=1.0).contains(&heat) => Ok(Self(heat)),
+        _ => Err("must be a number from 0 to 1".to_owned()),
     }
-}
-
-schema!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build());
+);
 
 /// The strength of a boost, above 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Strength(pub(crate) f64);
 
-impl<'de> Deserialize<'de> for Strength {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let strength = deserializer.deserialize_f64(Number)?.as_f64();
-        match strength > 0.0 && strength <= 1.0 {
-            true => Ok(Self(strength)),
-            false => Err(D::Error::custom("must be a number above 0, at most 1")),
-        }
+value!([] Strength,
+    object(Type::Number).exclusive_minimum(Some(0.0)).maximum(Some(1.0)).build(),
+    from Numeric: |strength| match strength.as_f64() {
+        strength if strength > 0.0 && strength <= 1.0 => Ok(Self(strength)),
+        _ => Err("must be a number above 0, at most 1".to_owned()),
     }
-}
-
-schema!([] Strength, object(Type::Number)
-    .exclusive_minimum(Some(0.0)).maximum(Some(1.0)).build());
+);
 
 /// A whole number from `MIN` to `MAX`. Others are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whole<const MIN: u64, const MAX: u64>(pub(crate) u64);
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_f64(Number)? {
-            Numeric::Whole(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
-            _ => Err(D::Error::custom(Range(MIN, MAX))),
-        }
+value!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, whole(MIN, MAX).build(),
+    from Numeric: |number| match number {
+        Numeric::Whole(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
+        _ if MAX == u64::MAX => Err(format!("must be a whole number of at least {MIN}")),
+        _ => Err(format!("must be a whole number from {MIN} to {MAX}")),
     }
-}
-
-schema!([const MIN: u64, const MAX: u64] Whole<MIN, MAX>, whole(MIN, MAX));
+);
 
 /// A whole number that is clamped to `MIN..=MAX`, as published clients rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,36 +53,44 @@ impl<const MIN: u64, const MAX: u64> Clamped<MIN, MAX> {
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Clamped<MIN, MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match deserializer.deserialize_f64(Number)? {
-            Numeric::Whole(number) => Ok(Self(number.clamp(MIN, MAX))),
-            Numeric::Other(number) if number.fract() == 0.0 => {
-                Ok(Self(if number > 0.0 { MAX } else { MIN }))
-            }
-            Numeric::Other(_) => Err(D::Error::custom("must be a whole number")),
+value!([const MIN: u64, const MAX: u64] Clamped<MIN, MAX>, whole(MIN, MAX).build(),
+    from Numeric: |number| match number {
+        Numeric::Whole(number) => Ok(Self(number.clamp(MIN, MAX))),
+        Numeric::Other(number) if number.fract() != 0.0 => {
+            Err("must be a whole number".to_owned())
         }
+        Numeric::Other(number) => Ok(Self(if number > 0.0 { MAX } else { MIN })),
     }
-}
+);
 
-schema!([const MIN: u64, const MAX: u64] Clamped<MIN, MAX>, whole(MIN, MAX));
-
-fn whole(min: u64, max: u64) -> Object {
+fn whole(min: u64, max: u64) -> ObjectBuilder {
     let bounded = Some(max).filter(|max| *max < u64::MAX);
-    object(Type::Integer).minimum(Some(min)).maximum(bounded).build()
+    object(Type::Integer).minimum(Some(min)).maximum(bounded)
 }
 
-/// The message of a number out of range.
-struct Range(u64, u64);
+/// A number of things: `DEFAULT` if absent, else clamped to `1..=MAX`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count<const MAX: u64, const DEFAULT: u64>(Clamped<1, MAX>);
 
-impl fmt::Display for Range {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(min, u64::MAX) => write!(out, "must be a whole number of at least {min}"),
-            Self(min, max) => write!(out, "must be a whole number from {min} to {max}"),
-        }
+impl<const MAX: u64, const DEFAULT: u64> Count<MAX, DEFAULT> {
+    pub(crate) fn get(self) -> usize {
+        self.0.get()
     }
 }
+
+impl<const MAX: u64, const DEFAULT: u64> Default for Count<MAX, DEFAULT> {
+    fn default() -> Self {
+        Self(Clamped(DEFAULT))
+    }
+}
+
+value!([const MAX: u64, const DEFAULT: u64] Count<MAX, DEFAULT>,
+    whole(1, MAX)
+        .schema_type(SchemaType::from_iter([Type::Integer, Type::Null]))
+        .default(Some(DEFAULT.into()))
+        .build(),
+    from Option<Clamped<1, MAX>>: |count| Ok(count.map_or_else(Self::default, Self))
+);
 
 /// A number: exact if it is whole and not negative, as ids are.
 enum Numeric {
@@ -111,6 +104,12 @@ impl Numeric {
             Self::Whole(number) => *number as f64,
             Self::Other(number) => *number,
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Numeric {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_f64(Number)
     }
 }
 

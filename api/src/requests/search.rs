@@ -3,76 +3,46 @@
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::limits::{HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT, SEARCH_DEFAULT};
-use crate::requests::fields::{Limit, MemoryTypeWord, Namespace, Positive, Query, TierWord};
+use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
-use crate::requests::numbers::Clamped;
 
 /// A search.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Search {
     /// At most 64 KiB. Without words the results are ordered by heat.
-    #[schema(inline)]
     pub(crate) query: Query,
-    #[schema(inline, default = 20)]
-    limit: Option<Limit>,
-    #[schema(inline)]
+    #[serde(default)]
+    pub(crate) limit: SearchLimit,
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    #[schema(inline, default = "hot")]
+    #[schema(default = "hot")]
     pub(crate) tier: Option<TierWord>,
     /// Adds every factor of each score.
     pub(crate) explain: Option<bool>,
 }
 
-impl Search {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(SEARCH_DEFAULT, Clamped::get)
-    }
-}
-
 /// A hot context.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct HotContext {
-    #[schema(inline, default = 10)]
-    limit: Option<Limit>,
-    #[schema(inline)]
+    #[serde(default)]
+    pub(crate) limit: HotContextLimit,
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
     /// Characters of labels; the first memory is returned in any case.
-    #[schema(inline)]
-    budget_chars: Option<Positive>,
-}
-
-impl HotContext {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HOT_CONTEXT_DEFAULT, Clamped::get)
-    }
-
-    pub(crate) fn budget_chars(&self) -> Option<usize> {
-        self.budget_chars.map(Clamped::get)
-    }
+    pub(crate) budget_chars: Option<Positive>,
 }
 
 /// Which of the hottest memories.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HotQuery {
-    #[param(inline, default = 20)]
-    limit: Option<Limit>,
-    #[param(inline)]
+    #[serde(default)]
+    pub(crate) limit: HotNodesLimit,
     pub(crate) memory_type: Option<MemoryTypeWord>,
     /// `*` is all.
-    #[param(inline)]
     pub(crate) namespace: Option<Namespace>,
-}
-
-impl HotQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HOT_NODES_DEFAULT, Clamped::get)
-    }
 }

@@ -17,12 +17,6 @@ const NOT_A_VALUE: &str = "must be a number, true or false";
 #[serde(transparent)]
 pub(crate) struct Settings(Map<String, Value>);
 
-impl Settings {
-    pub(crate) fn into_changes(self) -> ApiResult<ThermoChanges> {
-        ThermoChanges::of(&self.0)
-    }
-}
-
 impl PartialSchema for Settings {
     fn schema() -> RefOr<Schema> {
         schema(false).into()
@@ -38,21 +32,23 @@ pub(crate) struct ThermoChanges {
     pub(crate) ignored: Vec<String>,
 }
 
-impl ThermoChanges {
+impl Settings {
     /// Reads nested objects and dotted names alike, and validates every value.
-    pub(crate) fn of(fields: &Map<String, Value>) -> ApiResult<Self> {
+    pub(crate) fn into_changes(self) -> ApiResult<ThermoChanges> {
         let mut leaves = Vec::new();
-        flatten("", fields, &mut leaves);
+        flatten("", &self.0, &mut leaves);
         let mut defaults = Thermo::default();
         let settings: Vec<String> =
             defaults.settings().into_iter().map(|setting| setting.name).collect();
-        let mut changes = Self { changes: Vec::new(), ignored: Vec::new() };
+        let mut changes = ThermoChanges { changes: Vec::new(), ignored: Vec::new() };
         for (name, value) in leaves {
             changes.add(&defaults, &settings, name, value)?;
         }
         Ok(changes)
     }
+}
 
+impl ThermoChanges {
     fn add(
         &mut self,
         defaults: &Thermo,
@@ -138,7 +134,7 @@ mod tests {
     use crate::responses::settings::config;
 
     fn changes(body: Value) -> ApiResult<ThermoChanges> {
-        ThermoChanges::of(body.as_object().unwrap())
+        Settings(body.as_object().unwrap().clone()).into_changes()
     }
 
     #[test]
@@ -150,25 +146,22 @@ mod tests {
             "decay_profiles": { "fact": { "floor": null } },
             "tick": { "mode": "hybrid" },
         });
-        let sent = changes(body).unwrap_or_else(|error| panic!("{error:?}"));
+        let sent = changes(body).unwrap();
         let mut names: Vec<_> = sent.changes.iter().map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
-        assert_eq!(
-            names,
-            [
-                "decay_profiles.fact.floor",
-                "decay_profiles.fact.half_life",
-                "recall.heat_weight",
-                "recall.keyword_weight",
-            ]
-        );
+        let expected = [
+            "decay_profiles.fact.floor",
+            "decay_profiles.fact.half_life",
+            "recall.heat_weight",
+            "recall.keyword_weight",
+        ];
+        assert_eq!(names, expected);
         assert_eq!(sent.ignored, ["tick.mode"]);
     }
 
     #[test]
     fn null_resets_settings_and_sections() {
-        let all = changes(json!({ "resonance": null, "recall.heat_weight": null }))
-            .unwrap_or_else(|error| panic!("{error:?}"));
+        let all = changes(json!({ "resonance": null, "recall.heat_weight": null })).unwrap();
         assert_eq!(all.changes.len(), 5);
         assert!(all.changes.iter().all(|(_, value)| *value == SettingValue::Default));
     }
@@ -191,7 +184,7 @@ mod tests {
     #[test]
     fn returned_settings_change_nothing_when_sent_back() {
         let config = config(Thermo::default());
-        let sent = changes(config).unwrap_or_else(|error| panic!("{error:?}"));
+        let sent = changes(config).unwrap();
         assert_eq!(Thermo::default().with(&sent.changes), Ok(Thermo::default()));
         assert!(sent.ignored.is_empty());
     }

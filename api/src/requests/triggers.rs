@@ -1,54 +1,38 @@
-//! Requests about triggers, their history, and webhook deliveries.
+//! Requests about triggers, their actions, their history, and webhook deliveries.
 
-use serde::{Deserialize, Deserializer};
-use storage::model::delivery::DeliveryId;
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
-use utoipa::{IntoParams, PartialSchema, ToSchema};
+use serde::Deserialize;
+use storage::model::trigger::TAG_BYTES_MAX;
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
+use utoipa::{IntoParams, ToSchema};
 
-use crate::limits::{HISTORY_DEFAULT, TRIGGERS_PAGE};
-use crate::requests::activity::PageCursor;
-use crate::requests::fields::{
-    ActionWord, AnyWord, Cooldown, DeliveryWord, Description, EventWord, FullTriggerName,
-    HistoryLimit, HistoryWord, LabelPattern, MaxFires, MemoryIdText, MemoryTypeOrEmpty, Namespace,
-    TriggerIdText, TriggerName, TriggersLimit, WholeNumber,
-};
-use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::trigger_actions::ActionConfig;
-use crate::requests::values::{JsonObject, nullable};
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+use crate::requests::fields::*;
+use crate::requests::numbers::{Heat, Strength};
+use crate::requests::values::{JsonObject, SecretText, TextOrEmpty, first_text, nullable, object};
+use crate::service::error::{ApiError, ApiResult};
 use crate::words::HistoryKind;
 
 /// A new trigger. All filters that are set must match; heat bounds are strict.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewTrigger {
-    #[schema(inline)]
     pub(crate) event: EventWord,
-    #[schema(inline)]
     pub(crate) action: ActionWord,
     #[schema(value_type = Option<ActionConfig>)]
     pub(crate) action_config: Option<JsonObject<ActionConfig>>,
     /// Event and action, if absent or empty.
-    #[schema(inline)]
     pub(crate) name: Option<TriggerName>,
-    #[schema(inline)]
     pub(crate) description: Option<Description>,
     /// The trigger fires for memories of this namespace only.
-    #[schema(inline)]
     pub(crate) namespace: Option<Namespace>,
-    #[schema(inline)]
     pub(crate) filter_memory_type: Option<MemoryTypeOrEmpty>,
-    #[schema(inline)]
     pub(crate) filter_namespace: Option<Namespace>,
     /// Substring of the label; case does not matter.
-    #[schema(inline)]
     pub(crate) filter_label_pattern: Option<LabelPattern>,
-    #[schema(inline)]
     pub(crate) filter_heat_below: Option<Heat>,
-    #[schema(inline)]
     pub(crate) filter_heat_above: Option<Heat>,
-    #[schema(inline)]
     pub(crate) max_fires: Option<MaxFires>,
     /// At most a year.
-    #[schema(inline, default = 0)]
+    #[schema(default = 0)]
     pub(crate) cooldown_seconds: Option<Cooldown>,
     #[schema(default = true)]
     pub(crate) enabled: Option<bool>,
@@ -63,36 +47,33 @@ pub(crate) struct TriggerChanges {
     /// Accepted if it is the trigger's action.
     #[schema(ignore)]
     pub(crate) action: Option<AnyWord>,
-    #[schema(inline)]
     pub(crate) name: Option<FullTriggerName>,
-    #[schema(inline)]
     pub(crate) description: Option<Description>,
     /// Replaces the settings of the action. A webhook keeps its address and secret if they are
     /// absent.
     #[schema(value_type = Option<ActionConfig>)]
     pub(crate) action_config: Option<JsonObject<ActionConfig>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<Namespace>, inline)]
+    #[schema(value_type = Option<Namespace>)]
     pub(crate) namespace: Option<Option<Namespace>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<MemoryTypeOrEmpty>, inline)]
+    #[schema(value_type = Option<MemoryTypeOrEmpty>)]
     pub(crate) filter_memory_type: Option<Option<MemoryTypeOrEmpty>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<Namespace>, inline)]
+    #[schema(value_type = Option<Namespace>)]
     pub(crate) filter_namespace: Option<Option<Namespace>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<LabelPattern>, inline)]
+    #[schema(value_type = Option<LabelPattern>)]
     pub(crate) filter_label_pattern: Option<Option<LabelPattern>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<Heat>, inline)]
+    #[schema(value_type = Option<Heat>)]
     pub(crate) filter_heat_below: Option<Option<Heat>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<Heat>, inline)]
+    #[schema(value_type = Option<Heat>)]
     pub(crate) filter_heat_above: Option<Option<Heat>>,
     #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<MaxFires>, inline)]
+    #[schema(value_type = Option<MaxFires>)]
     pub(crate) max_fires: Option<Option<MaxFires>>,
-    #[schema(inline)]
     pub(crate) cooldown_seconds: Option<Cooldown>,
     pub(crate) enabled: Option<bool>,
     /// Resets `fire_count` to 0.
@@ -105,9 +86,7 @@ pub(crate) struct TriggerChanges {
 /// An event that might happen to a memory.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Evaluate {
-    #[schema(inline)]
     pub(crate) event: EventWord,
-    #[schema(inline)]
     pub(crate) node_id: MemoryIdText,
 }
 
@@ -115,47 +94,34 @@ pub(crate) struct Evaluate {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TriggerQuery {
-    #[param(inline)]
     pub(crate) event: Option<EventWord>,
-    #[param(inline, default = 1000)]
-    limit: Option<TriggersLimit>,
+    #[serde(default)]
+    pub(crate) limit: TriggersLimit,
     /// The `next_cursor` of the page before.
     #[param(value_type = Option<String>, pattern = "^[0-9]{1,18}$")]
     pub(crate) cursor: Option<WholeNumber>,
-}
-
-impl TriggerQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(TRIGGERS_PAGE, Clamped::get)
-    }
 }
 
 /// Which entries of the trigger history.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HistoryQuery {
-    #[param(inline, default = 50)]
-    limit: Option<HistoryLimit>,
+    #[serde(default)]
+    pub(crate) limit: HistoryLimit,
     /// Of this trigger only.
-    #[param(inline)]
     pub(crate) trigger_id: Option<TriggerIdText>,
     /// The `next_cursor` of the page before.
-    #[param(inline)]
-    before: Option<PageCursor>,
+    before: Option<PageCursorText>,
     /// Alias of `before`, which comes first.
     #[param(ignore)]
-    cursor: Option<PageCursor>,
+    cursor: Option<PageCursorText>,
     /// Firings, delivery attempts, or both.
-    #[param(inline, default = "firing")]
+    #[param(default = "firing")]
     kind: Option<HistoryWord>,
 }
 
 impl HistoryQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HISTORY_DEFAULT, Clamped::get)
-    }
-
-    pub(crate) fn before(&self) -> Option<PageCursor> {
+    pub(crate) fn before(&self) -> Option<PageCursorText> {
         self.before.or(self.cursor)
     }
 
@@ -164,50 +130,111 @@ impl HistoryQuery {
     }
 }
 
-/// The id of a delivery: the `webhook-id` of its requests.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DeliveryCursor(pub(crate) DeliveryId);
-
-impl<'de> Deserialize<'de> for DeliveryCursor {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let wrong = |()| serde::de::Error::custom("must be the id of a delivery");
-        text.parse().map(Self).map_err(wrong)
-    }
-}
-
-impl PartialSchema for DeliveryCursor {
-    fn schema() -> RefOr<Schema> {
-        let text = ObjectBuilder::new().schema_type(Type::String);
-        text.pattern(Some(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$")).build().into()
-    }
-}
-
-impl ToSchema for DeliveryCursor {}
-
 /// Which deliveries.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryQuery {
-    #[param(inline, default = 50)]
-    limit: Option<HistoryLimit>,
-    #[param(inline)]
+    #[serde(default)]
+    pub(crate) limit: HistoryLimit,
     pub(crate) status: Option<DeliveryWord>,
     /// The `next_cursor` of the page before.
-    #[param(inline)]
-    pub(crate) cursor: Option<DeliveryCursor>,
-}
-
-impl DeliveryQuery {
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.map_or(HISTORY_DEFAULT, Clamped::get)
-    }
+    pub(crate) cursor: Option<DeliveryIdText>,
 }
 
 /// Which dead letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Replay {
     /// The `webhook-id` of a dead letter; absent is all.
-    #[schema(inline)]
-    pub(crate) id: Option<DeliveryCursor>,
+    pub(crate) id: Option<DeliveryIdText>,
+}
+
+/// Settings of an action. Each action reads its own; the others are validated and ignored.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+pub(crate) struct ActionConfig {
+    /// For `notify`: the message, with `{node_id}`, `{label}`, `{heat}`, `{heat:.2f}`,
+    /// `{namespace}`, `{memory_type}` and `{event}` as placeholders.
+    message: Option<Template>,
+    /// Alias of `message`, which comes first.
+    #[schema(ignore)]
+    template: Option<Template>,
+    /// For `boost`.
+    #[schema(default = 0.3)]
+    strength: Option<Strength>,
+    /// Alias of `strength`, which comes first.
+    #[schema(ignore)]
+    amount: Option<Strength>,
+    /// For `tag`: the tag; absent derives one from the memory's label.
+    #[schema(schema_with = tag_schema)]
+    label: Option<Tag>,
+    /// Alias of `label`, which comes first.
+    #[schema(ignore)]
+    tag: Option<Tag>,
+    /// For `webhook`, and required there.
+    pub(crate) url: Option<Url>,
+    /// For `webhook`: the secret that signs its requests. It is never returned.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(schema_with = secret_schema)]
+    webhook_secret: Option<Option<Secret>>,
+    /// Alias of `webhook_secret`, which comes first.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(ignore)]
+    secret: Option<Option<Secret>>,
+}
+
+impl ActionConfig {
+    pub(crate) fn template(&self) -> Option<String> {
+        first_text(self.message.as_ref(), self.template.as_ref())
+    }
+
+    pub(crate) fn strength(&self) -> Option<f64> {
+        self.strength.or(self.amount).map(|strength| strength.0)
+    }
+
+    /// The tag as one word, without a leading `#`.
+    pub(crate) fn tag(&self) -> ApiResult<Option<String>> {
+        let tags = [("label", &self.label), ("tag", &self.tag)].map(|(name, tag)| {
+            let Some(TextOrEmpty(Some(tag))) = tag else { return Ok(None) };
+            let words = tag.trim().trim_start_matches('#').split_whitespace();
+            let tag = words.collect::<Vec<_>>().join("-");
+            match tag.is_empty() {
+                true => Err(ApiError::invalid(name, "must contain more than #")),
+                false => Ok(Some(tag)),
+            }
+        });
+        let [label, tag] = tags;
+        Ok(label?.or(tag?))
+    }
+
+    /// The webhook secret, of at least 8 bytes.
+    pub(crate) fn secret(&self) -> ApiResult<Option<String>> {
+        let mut found = None;
+        for (name, secret) in [("webhook_secret", &self.webhook_secret), ("secret", &self.secret)] {
+            let Some(Some(SecretText(secret))) = secret else { continue };
+            // An empty secret is an absent one, as published clients send it.
+            if !secret.is_empty() && secret.len() < SECRET_BYTES_MIN {
+                let message = format!("must have at least {SECRET_BYTES_MIN} bytes");
+                return Err(ApiError::invalid(name, message));
+            }
+            found = found.or(Some(secret.clone()).filter(|secret| !secret.is_empty()));
+        }
+        Ok(found)
+    }
+
+    /// Whether `null` removes the secret.
+    pub(crate) fn drops_secret(&self) -> bool {
+        self.webhook_secret == Some(None) || self.secret == Some(None)
+    }
+}
+
+fn tag_schema() -> Object {
+    text_schema(1, TAG_BYTES_MAX).pattern(Some(r"[^\s#]")).build()
+}
+
+fn secret_schema() -> Object {
+    let text_or_null = SchemaType::from_iter([Type::String, Type::Null]);
+    text_schema(SECRET_BYTES_MIN, SECRET_BYTES_MAX).schema_type(text_or_null).build()
+}
+
+fn text_schema(min: usize, max: usize) -> ObjectBuilder {
+    object(Type::String).min_length(Some(min)).max_length(Some(max))
 }

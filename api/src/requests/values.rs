@@ -1,37 +1,55 @@
-//! Types of request fields: texts with a bound, words of a set, heats, whole numbers that are
-//! clamped, ids. Each parses and validates itself, and has the OpenAPI schema of what it
+//! Types of request fields: texts with a bound, words of a set, ids and cursors, arrays. Each parses and validates itself, and has the OpenAPI schema of what it
 //! accepts, from the same constants.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use storage::model::delivery::DeliveryId;
 use storage::model::id::{MemoryId, TriggerId};
 use utoipa::openapi::schema::{
-    ArrayBuilder, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
+    ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };
-use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
+use crate::cursors::{EventId, PageCursor};
 use crate::service::bulk::BulkTargets;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
-/// Documents a type with the schema of its values.
+/// Documents a type with the schema of its values. The name of such a type is its schema as JSON,
+/// so that the document has the schema in place of references to it (see `openapi::simplify`).
 macro_rules! schema {
     ([$($generics:tt)*] $type:ty, $schema:expr) => {
-        impl<$($generics)*> PartialSchema for $type {
-            fn schema() -> RefOr<Schema> {
+        impl<$($generics)*> utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
                 $schema.into()
             }
         }
 
-        impl<$($generics)*> ToSchema for $type {}
+        impl<$($generics)*> utoipa::ToSchema for $type {
+            fn name() -> std::borrow::Cow<'static, str> {
+                let schema = <Self as utoipa::PartialSchema>::schema();
+                serde_json::to_string(&schema).expect("a schema has text for names").into()
+            }
+        }
+    };
+}
+
+/// Defines a type of fields: how its values are made from those of another type, and its schema.
+macro_rules! value {
+    ([$($generics:tt)*] $type:ty, $schema:expr, from $source:ty: $parse:expr) => {
+        impl<'de, $($generics)*> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let parse: fn($source) -> Result<Self, String> = $parse;
+                parse(<$source>::deserialize(deserializer)?).map_err(D::Error::custom)
+            }
+        }
+
+        schema!([$($generics)*] $type, $schema);
     };
 }
 
@@ -39,57 +57,46 @@ pub(crate) fn object(schema_type: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(SchemaType::Type(schema_type))
 }
 
-pub(crate) use schema;
+pub(crate) use {schema, value};
 
 /// A text of at most `MAX` bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text<const MAX: usize>(pub(crate) String);
 
-impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        match text.len() <= MAX {
-            true => Ok(Self(text)),
-            false => Err(D::Error::custom(format_args!("must have at most {MAX} bytes"))),
-        }
+value!([const MAX: usize] Text<MAX>, object(Type::String).max_length(Some(MAX)).build(),
+    from String: |text| match text.len() <= MAX {
+        true => Ok(Self(text)),
+        false => Err(format!("must have at most {MAX} bytes")),
     }
-}
-
-schema!([const MAX: usize] Text<MAX>, object(Type::String).max_length(Some(MAX)).build());
+);
 
 /// A text of 1 to `MAX` bytes that is not only white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FullText<const MAX: usize>(pub(crate) String);
 
-impl<'de, const MAX: usize> Deserialize<'de> for FullText<MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Text(text) = Text::<MAX>::deserialize(deserializer)?;
-        match text.trim().is_empty() {
-            true => Err(D::Error::custom("must not be empty")),
-            false => Ok(Self(text)),
-        }
+value!([const MAX: usize] FullText<MAX>, full_text(MAX), from Text<MAX>: |Text(text)| {
+    match text.trim().is_empty() {
+        true => Err("must not be empty".to_owned()),
+        false => Ok(Self(text)),
     }
-}
+});
 
-schema!([const MAX: usize] FullText<MAX>, object(Type::String)
-    .min_length(Some(1)).max_length(Some(MAX)).pattern(Some(r"\S")).build());
+fn full_text(max: usize) -> Object {
+    let text = object(Type::String).min_length(Some(1)).max_length(Some(max));
+    text.pattern(Some(r"\S")).build()
+}
 
 /// As [`FullText`], with an empty text for an absent one, as published clients send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextOrEmpty<const MAX: usize>(pub(crate) Option<String>);
 
-impl<'de, const MAX: usize> Deserialize<'de> for TextOrEmpty<MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Text::<MAX>::deserialize(deserializer)? {
-            Text(text) if text.is_empty() => Ok(Self(None)),
-            Text(text) if text.trim().is_empty() => Err(D::Error::custom("must not be empty")),
-            Text(text) => Ok(Self(Some(text))),
-        }
+value!([const MAX: usize] TextOrEmpty<MAX>, full_text(MAX), from Text<MAX>: |Text(text)| {
+    match text.trim().is_empty() {
+        _ if text.is_empty() => Ok(Self(None)),
+        true => Err("must not be empty".to_owned()),
+        false => Ok(Self(Some(text))),
     }
-}
-
-schema!([const MAX: usize] TextOrEmpty<MAX>, object(Type::String)
-    .min_length(Some(1)).max_length(Some(MAX)).pattern(Some(r"\S")).build());
+});
 
 /// The first of two aliases that is present and not empty.
 pub(crate) fn first_text<const MAX: usize>(
@@ -145,55 +152,76 @@ impl<'de, T: Word> Deserialize<'de> for OneOf<T> {
     }
 }
 
+impl<T: Word> Serialize for OneOf<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
 schema!([T: Word] OneOf<T>, object(Type::String).enum_values(Some(T::names())).build());
 
 /// A word of a set, or an empty text for an absent one, as published clients send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OneOfOrEmpty<T>(pub(crate) Option<T>);
 
-impl<'de, T: Word> Deserialize<'de> for OneOfOrEmpty<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        if text.is_empty() {
-            return Ok(Self(None));
-        }
-        let names = || D::Error::custom(format_args!("must be one of {}", T::names().join(", ")));
-        T::parse(&text).map(|word| Self(Some(word))).ok_or_else(names)
+value!([T: Word] OneOfOrEmpty<T>, object(Type::String).enum_values(Some(T::names())).build(),
+    from String: |text| match T::parse(&text) {
+        _ if text.is_empty() => Ok(Self(None)),
+        Some(word) => Ok(Self(Some(word))),
+        None => Err(format!("must be one of {}", T::names().join(", "))),
     }
-}
+);
 
-schema!([T: Word] OneOfOrEmpty<T>, object(Type::String).enum_values(Some(T::names())).build());
-
-/// The id of a memory, a trigger, and the like.
+/// A value by its text form: an id, or a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id<T>(pub(crate) T);
 
-/// What an id identifies, for messages.
-pub(crate) trait Identified: FromStr {
-    const NAME: &'static str;
+/// A value with a text form.
+pub(crate) trait TextForm: FromStr {
+    /// What the text must be.
+    const EXPECTED: &'static str;
+
+    fn schema() -> ObjectBuilder;
 }
 
-impl Identified for MemoryId {
-    const NAME: &'static str = "memory";
+macro_rules! text_forms {
+    ($($type:ty: $expected:literal, $schema:expr;)+) => {
+        $(impl TextForm for $type {
+            const EXPECTED: &'static str = concat!("must be ", $expected);
+
+            fn schema() -> ObjectBuilder {
+                $schema
+            }
+        })+
+    };
 }
 
-impl Identified for TriggerId {
-    const NAME: &'static str = "trigger";
-}
-
-impl<'de, T: Identified> Deserialize<'de> for Id<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let wrong = |_| D::Error::custom(format_args!("must be the id of a {}, a UUID", T::NAME));
-        text.parse().map(Self).map_err(wrong)
-    }
+text_forms! {
+    MemoryId: "the id of a memory, a UUID", uuid();
+    TriggerId: "the id of a trigger, a UUID", uuid();
+    DeliveryId: "the id of a delivery", pattern(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$");
+    PageCursor: "the next_cursor of a page", pattern(r"^[0-9]{1,18}\.[0-9]{1,9}$");
+    EventId: "the id of an event of this stream",
+        pattern(r"^[0-9a-f]{32}\.[0-9]{1,10}\.[0-9]{1,18}\.[0-9]{1,10}$");
 }
 
 fn uuid() -> ObjectBuilder {
     object(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Uuid)))
 }
 
-schema!([T: Identified] Id<T>, uuid().build());
+fn pattern(pattern: &str) -> ObjectBuilder {
+    object(Type::String).pattern(Some(pattern))
+}
+
+value!([T: TextForm] Id<T>, T::schema().build(), from String: |text| {
+    text.parse().map(Self).map_err(|_| T::EXPECTED.to_owned())
+});
+
+impl<T: Display> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
 
 /// A secret of at most `MAX` bytes. Its debug form hides it.
 #[derive(Clone, PartialEq, Eq)]
@@ -239,15 +267,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Texts<const COUNT: usize, const BYTES: usize>(pub(crate) Vec<String>);
 
-impl<'de, const COUNT: usize, const BYTES: usize> Deserialize<'de> for Texts<COUNT, BYTES> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let items = Items::<Text<BYTES>, 0, COUNT>::deserialize(deserializer)?;
-        Ok(Self(items.0.into_iter().map(|text| text.0).collect()))
+value!([const COUNT: usize, const BYTES: usize] Texts<COUNT, BYTES>, ArrayBuilder::new()
+        .items(object(Type::String).max_length(Some(BYTES))).max_items(Some(COUNT)).build(),
+    from Items<Text<BYTES>, 0, COUNT>: |Items(items)| {
+        Ok(Self(items.into_iter().map(|text| text.0).collect()))
     }
-}
-
-schema!([const COUNT: usize, const BYTES: usize] Texts<COUNT, BYTES>, ArrayBuilder::new()
-    .items(object(Type::String).max_length(Some(BYTES))).max_items(Some(COUNT)).build());
+);
 
 /// `MIN` to `MAX` items.
 #[derive(Debug, Clone)]
@@ -294,11 +319,11 @@ pub(crate) struct MemoryIds<const MAX: usize>(pub(crate) BulkTargets);
 /// Characters of a malformed id that a response repeats.
 const UNKNOWN_ID_CHARS: usize = 64;
 
-impl<'de, const MAX: usize> Deserialize<'de> for MemoryIds<MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let texts = Items::<Cow<'_, str>, 1, MAX>::deserialize(deserializer)?;
+value!([const MAX: usize] MemoryIds<MAX>, ArrayBuilder::new()
+        .items(uuid()).min_items(Some(1)).max_items(Some(MAX)).build(),
+    from Items<String, 1, MAX>: |Items(texts)| {
         let (mut seen, mut targets) = (HashSet::new(), BulkTargets::default());
-        for text in texts.0 {
+        for text in texts {
             match text.parse() {
                 Ok(id) if seen.insert(id) => targets.ids.push_back(id),
                 Ok(_) => {}
@@ -307,10 +332,7 @@ impl<'de, const MAX: usize> Deserialize<'de> for MemoryIds<MAX> {
         }
         Ok(Self(targets))
     }
-}
-
-schema!([const MAX: usize] MemoryIds<MAX>, ArrayBuilder::new()
-    .items(uuid()).min_items(Some(1)).max_items(Some(MAX)).build());
+);
 
 /// For `deserialize_with`: tells an absent field (`None`) from `null` (`Some(None)`).
 pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(

@@ -3,14 +3,14 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use storage::model::delivery::DeliveryId;
 use storage::model::id::Timestamp;
-use storage::model::journal::{
-    Cursor, DeliveryNext, EventKind, FiredTrigger, FiringResult, MemoryField,
-};
+use storage::model::journal::{DeliveryNext, EventKind, FiringResult, MemoryField};
 use storage::model::score::rounded;
 use utoipa::ToSchema;
 
-use crate::responses::timestamp;
+use crate::cursors::PageCursor;
+use crate::responses::{Nullable, Time};
 use crate::service::journal::EventView;
 
 /// Characters of a memory's label beside an event.
@@ -26,28 +26,42 @@ pub(crate) struct ActivityItem {
     actor: String,
     /// `memory.add` and the like, or an agent's own action.
     action: String,
-    #[schema(required)]
-    target_id: Option<String>,
-    #[schema(required)]
-    target_label: Option<String>,
+    target_id: Nullable<String>,
+    target_label: Nullable<String>,
     /// Further details.
     metadata: Value,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
 }
 
 impl From<&EventView> for ActivityItem {
     fn from(view: &EventView) -> Self {
-        let shown = Details::of(view);
-        Self {
-            id: page_cursor(view.cursor),
-            actor: actor(view),
-            action: shown.action,
-            target_id: shown.target_id,
-            target_label: shown.target_label,
-            metadata: shown.metadata,
-            created_at: timestamp(view.event.at),
-        }
+        let event = &view.event;
+        let item = Self {
+            id: PageCursor(view.cursor).to_string(),
+            actor: view.actor.clone().unwrap_or_else(|| SYSTEM.to_owned()),
+            action: names(&event.kind).1.to_owned(),
+            target_id: event.subject.map(|id| id.to_string()),
+            target_label: view.memory.as_ref().map(|memory| memory.label.clone()),
+            metadata: metadata(&event.namespace, &event.kind),
+            created_at: Time(event.at),
+        };
+        let mut item = match &event.kind {
+            EventKind::Deleted { label } => Self { target_label: non_empty(label), ..item },
+            EventKind::TriggerFired(fired) => {
+                Self { target_label: non_empty(&fired.label).or(item.target_label), ..item }
+            }
+            EventKind::Activity(activity) => Self {
+                action: activity.action.clone(),
+                target_id: activity.target_id.clone(),
+                target_label: activity.target_label.clone(),
+                metadata: serde_json::from_str(&activity.metadata).unwrap_or_default(),
+                ..item
+            },
+            _ => item,
+        };
+        item.target_label =
+            item.target_label.map(|label| label.chars().take(LABEL_CHARS).collect());
+        item
     }
 }
 
@@ -55,81 +69,31 @@ impl From<&EventView> for ActivityItem {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct StreamItem {
     /// The value for `Last-Event-ID`: cluster, Raft group, log index, ordinal.
-    pub(crate) id: String,
-    pub(crate) kind: &'static str,
-    #[schema(required)]
-    node_id: Option<String>,
-    #[schema(required)]
-    label: Option<String>,
+    id: String,
+    kind: &'static str,
+    node_id: Nullable<String>,
+    label: Nullable<String>,
     namespace: String,
     /// Name of a key, or `system`.
     actor: String,
     /// Further details, as in the activity list.
     metadata: Value,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
 }
 
 impl StreamItem {
-    pub(crate) fn new(id: String, kind: &'static str, view: &EventView) -> Self {
-        let shown = Details::of(view);
+    pub(crate) fn new(id: String, view: &EventView) -> Self {
+        let item = ActivityItem::from(view);
         Self {
             id,
-            kind,
-            node_id: shown.target_id,
-            label: shown.target_label,
+            kind: names(&view.event.kind).0,
+            node_id: item.target_id,
+            label: item.target_label,
             namespace: view.event.namespace.clone(),
-            actor: actor(view),
-            metadata: shown.metadata,
-            created_at: timestamp(view.event.at),
+            actor: item.actor,
+            metadata: item.metadata,
+            created_at: item.created_at,
         }
-    }
-}
-
-/// A cursor as pages show it.
-pub(crate) fn page_cursor(cursor: Cursor) -> String {
-    format!("{}.{}", cursor.index, cursor.ordinal)
-}
-
-fn actor(view: &EventView) -> String {
-    view.actor.clone().unwrap_or_else(|| SYSTEM.to_owned())
-}
-
-/// What an event shows.
-struct Details {
-    action: String,
-    target_id: Option<String>,
-    target_label: Option<String>,
-    metadata: Value,
-}
-
-impl Details {
-    fn of(view: &EventView) -> Self {
-        let event = &view.event;
-        let label = view.memory.as_ref().map(|memory| memory.label.as_str());
-        let details = Self {
-            action: action(&event.kind).to_owned(),
-            target_id: event.subject.map(|id| id.to_string()),
-            target_label: label.map(str::to_owned),
-            metadata: metadata(&event.namespace, &event.kind),
-        };
-        let mut details = match &event.kind {
-            EventKind::Deleted { label } => Self { target_label: non_empty(label), ..details },
-            EventKind::TriggerFired(fired) => {
-                let label = non_empty(&fired.label).or(details.target_label.clone());
-                Self { target_label: label, ..details }
-            }
-            EventKind::Activity(activity) => Self {
-                action: activity.action.clone(),
-                target_id: activity.target_id.clone(),
-                target_label: activity.target_label.clone(),
-                metadata: serde_json::from_str(&activity.metadata).unwrap_or_default(),
-            },
-            _ => details,
-        };
-        details.target_label =
-            details.target_label.map(|label| label.chars().take(LABEL_CHARS).collect());
-        details
     }
 }
 
@@ -137,24 +101,28 @@ fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-fn action(kind: &EventKind) -> &'static str {
+/// The names of an event in the stream and in the activity list; empty for an agent's own
+/// activity, which the stream does not send.
+pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
     match kind {
-        EventKind::Created => "memory.add",
-        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => "memory.pin",
-        EventKind::Updated { .. } => "memory.patch",
-        EventKind::Deleted { .. } => "memory.delete",
-        EventKind::Archived => "memory.archive",
-        EventKind::Restored => "memory.restore",
-        EventKind::Cooled => "memory.cool",
-        EventKind::Warmed => "memory.warm",
-        EventKind::Feedback { .. } => "memory.feedback",
-        EventKind::EdgeCreated { .. } => "edge.add",
-        EventKind::EdgeDeleted { .. } => "edge.delete",
-        EventKind::TriggerFired(_) => "trigger.fire",
-        EventKind::FiringsSkipped { .. } => "trigger.skip",
-        EventKind::Delivered { .. } => "webhook.deliver",
-        EventKind::DeliveryFailed { .. } => "webhook.fail",
-        EventKind::Activity(_) => "",
+        EventKind::Created => ("created", "memory.add"),
+        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => {
+            ("updated", "memory.pin")
+        }
+        EventKind::Updated { .. } => ("updated", "memory.patch"),
+        EventKind::Deleted { .. } => ("deleted", "memory.delete"),
+        EventKind::Archived => ("archived", "memory.archive"),
+        EventKind::Restored => ("restored", "memory.restore"),
+        EventKind::Cooled => ("cooled", "memory.cool"),
+        EventKind::Warmed => ("warmed", "memory.warm"),
+        EventKind::Feedback { .. } => ("feedback", "memory.feedback"),
+        EventKind::EdgeCreated { .. } => ("related", "edge.add"),
+        EventKind::EdgeDeleted { .. } => ("unrelated", "edge.delete"),
+        EventKind::TriggerFired(_) => ("fired", "trigger.fire"),
+        EventKind::FiringsSkipped { .. } => ("firings_skipped", "trigger.skip"),
+        EventKind::Delivered { .. } => ("delivered", "webhook.deliver"),
+        EventKind::DeliveryFailed { .. } => ("delivery_failed", "webhook.fail"),
+        EventKind::Activity(_) => ("", ""),
     }
 }
 
@@ -168,22 +136,21 @@ fn metadata(namespace: &str, kind: &EventKind) -> Value {
         EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
             json!({ "other_id": other.to_string(), "relation": relation })
         }
-        EventKind::TriggerFired(fired) => fired_metadata(fired),
+        EventKind::TriggerFired(fired) => json!({
+            "trigger_id": fired.trigger.to_string(),
+            "trigger_name": fired.trigger_name,
+            "event": fired.event.name(),
+            "trigger_action": fired.action.name(),
+            "label": fired.label,
+            "result": result_text(&fired.result),
+        }),
         EventKind::FiringsSkipped { count } => json!({ "skipped": count }),
-        EventKind::Delivered { delivery, attempt, status } => json!({
-            "trigger_id": delivery.trigger.to_string(),
-            "delivery_id": delivery.to_string(),
-            "attempt": attempt,
-            "result": status.to_string(),
-            "next": "delivered",
-        }),
-        EventKind::DeliveryFailed { delivery, attempt, reason, next } => json!({
-            "trigger_id": delivery.trigger.to_string(),
-            "delivery_id": delivery.to_string(),
-            "attempt": attempt,
-            "result": reason,
-            "next": next_text(*next),
-        }),
+        EventKind::Delivered { delivery, attempt, status } => {
+            attempt_metadata(*delivery, *attempt, &status.to_string(), "delivered")
+        }
+        EventKind::DeliveryFailed { delivery, attempt, reason, next } => {
+            attempt_metadata(*delivery, *attempt, reason, &next_text(*next))
+        }
         _ => json!({}),
     };
     if let (Value::Object(metadata), Value::Object(details)) = (&mut metadata, details) {
@@ -192,14 +159,13 @@ fn metadata(namespace: &str, kind: &EventKind) -> Value {
     metadata
 }
 
-fn fired_metadata(fired: &FiredTrigger) -> Value {
+fn attempt_metadata(delivery: DeliveryId, attempt: u32, result: &str, next: &str) -> Value {
     json!({
-        "trigger_id": fired.trigger.to_string(),
-        "trigger_name": fired.trigger_name,
-        "event": fired.event.name(),
-        "trigger_action": fired.action.name(),
-        "label": fired.label,
-        "result": result_text(&fired.result),
+        "trigger_id": delivery.trigger.to_string(),
+        "delivery_id": delivery.to_string(),
+        "attempt": attempt,
+        "result": result,
+        "next": next,
     })
 }
 

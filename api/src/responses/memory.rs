@@ -2,26 +2,26 @@
 
 use serde::Serialize;
 use storage::Hit;
-use storage::model::id::{MemoryId, TriggerId};
-use storage::model::memory::{DecayClass, MemoryRecord, MemoryType, Tier};
+use storage::model::id::MemoryId;
+use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
 use storage::model::temporal::Window;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
-use crate::responses::{timestamp, word};
-use crate::service::writes::Touched;
+use crate::requests::fields::*;
+use crate::requests::values::{Id, OneOf};
+use crate::responses::Time;
 
 /// A memory. Heat and text have two names each, since published clients read either.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Memory {
-    #[schema(format = Uuid)]
-    id: String,
+    id: MemoryIdText,
     /// The text.
     label: String,
     /// The text, again.
     pointer_summary: String,
-    #[schema(schema_with = word::<MemoryType>)]
-    memory_type: &'static str,
+    memory_type: MemoryTypeWord,
     namespace: String,
     /// The heat as of the response.
     #[schema(minimum = 0, maximum = 1)]
@@ -36,24 +36,20 @@ pub(crate) struct Memory {
     is_pinned: bool,
     is_locked: bool,
     flagged_for_review: bool,
-    #[schema(schema_with = word::<DecayClass>)]
-    decay_class: &'static str,
+    decay_class: DecayClassWord,
     /// Heat floor.
     #[schema(minimum = 0, maximum = 1)]
     min_heat: f64,
     modality: &'static str,
     key_points: Vec<String>,
     recall_count: u32,
-    #[schema(required, format = DateTime)]
-    last_recalled_at: Option<String>,
-    #[schema(schema_with = word::<Tier>)]
-    tier: &'static str,
-    #[schema(required, format = DateTime)]
-    archived_at: Option<String>,
-    #[schema(format = DateTime)]
-    created_at: String,
-    #[schema(format = DateTime)]
-    updated_at: String,
+    #[schema(required)]
+    last_recalled_at: Option<Time>,
+    tier: MemoryTier,
+    #[schema(required)]
+    archived_at: Option<Time>,
+    created_at: Time,
+    updated_at: Time,
 }
 
 impl From<&MemoryRecord> for Memory {
@@ -61,10 +57,10 @@ impl From<&MemoryRecord> for Memory {
         let memory = &record.memory;
         let heat = rounded(record.heat);
         Self {
-            id: record.id.to_string(),
+            id: Id(record.id),
             label: memory.label.clone(),
             pointer_summary: memory.label.clone(),
-            memory_type: memory.memory_type.name(),
+            memory_type: OneOf(memory.memory_type),
             namespace: memory.namespace.clone(),
             current_heat: heat,
             heat,
@@ -73,19 +69,16 @@ impl From<&MemoryRecord> for Memory {
             is_pinned: memory.is_pinned,
             is_locked: memory.is_locked,
             flagged_for_review: memory.is_flagged,
-            decay_class: memory.decay_class.name(),
+            decay_class: OneOf(memory.decay_class),
             min_heat: rounded(f64::from(memory.min_heat)),
             modality: "text",
             key_points: memory.key_points.clone(),
             recall_count: record.anchor.recall_count,
-            last_recalled_at: record.anchor.last_recall.map(timestamp),
-            tier: match memory.tier() {
-                Tier::Hot => "hot",
-                Tier::Cold => "cold",
-            },
-            archived_at: memory.archived_at.map(timestamp),
-            created_at: timestamp(memory.created_at),
-            updated_at: timestamp(memory.updated_at),
+            last_recalled_at: record.anchor.last_recall.map(Time),
+            tier: OneOf(memory.tier()),
+            archived_at: memory.archived_at.map(Time),
+            created_at: Time(memory.created_at),
+            updated_at: Time(memory.updated_at),
         }
     }
 }
@@ -93,30 +86,23 @@ impl From<&MemoryRecord> for Memory {
 /// A memory or a trigger that was deleted.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Deleted {
-    #[schema(format = Uuid)]
-    id: String,
+    id: Uuid,
     /// Always true.
     deleted: bool,
 }
 
-impl From<Touched> for MemoryOrDeleted {
-    fn from(touched: Touched) -> Self {
-        match touched {
-            Touched::Present(record) => Self::Memory(Box::new((&*record).into())),
-            Touched::Deleted(id) => Self::Deleted(id.into()),
+impl Deleted {
+    pub(crate) fn new(id: [u8; 16]) -> Self {
+        Self { id: Uuid::from_bytes(id), deleted: true }
+    }
+}
+
+impl From<(MemoryId, Option<MemoryRecord>)> for MemoryOrDeleted {
+    fn from((id, record): (MemoryId, Option<MemoryRecord>)) -> Self {
+        match record {
+            Some(record) => Self::Memory(Box::new((&record).into())),
+            None => Self::Deleted(Deleted::new(id.0)),
         }
-    }
-}
-
-impl From<MemoryId> for Deleted {
-    fn from(id: MemoryId) -> Self {
-        Self { id: id.to_string(), deleted: true }
-    }
-}
-
-impl From<TriggerId> for Deleted {
-    fn from(id: TriggerId) -> Self {
-        Self { id: id.to_string(), deleted: true }
     }
 }
 
@@ -205,17 +191,14 @@ struct Factors {
 struct TemporalWindow {
     /// The words of the query that name it.
     reference: String,
-    #[schema(format = DateTime)]
-    start: String,
-    #[schema(format = DateTime)]
-    end: String,
+    start: Time,
+    end: Time,
 }
 
 /// The path of a result of graph traversal: its numbers multiply to the score.
 #[derive(Serialize, ToSchema)]
 struct TraversalPath {
-    #[schema(format = Uuid)]
-    seed_id: String,
+    seed_id: MemoryIdText,
     seed_score: f64,
     edge_weight: f64,
     damping: f64,
@@ -241,11 +224,11 @@ impl Explanation {
         });
         let window = window.map(|window| TemporalWindow {
             reference: window.reference.clone(),
-            start: timestamp(window.start),
-            end: timestamp(window.end),
+            start: Time(window.start),
+            end: Time(window.end),
         });
         let traversal = hit.via.map(|via| TraversalPath {
-            seed_id: via.seed.to_string(),
+            seed_id: Id(via.seed),
             seed_score: via.seed_score,
             edge_weight: via.edge_weight,
             damping: via.damping,

@@ -8,21 +8,27 @@ pub(crate) mod trigger;
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use storage::Overview;
 use storage::model::id::Timestamp;
 use storage::model::memory::MemoryType;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
+use crate::requests::fields::MemoryTypeWord;
+use crate::requests::values::{OneOf, object, schema};
+use crate::service::error::ApiResult;
 use crate::service::freshness::Freshness;
 use crate::words::Word;
 
+/// What a handler returns.
+pub(crate) type ApiResponse<T> = ApiResult<Respond<T>>;
+
 /// A successful response: a status, how fresh it is, and a JSON body.
 pub(crate) struct Respond<T> {
-    status: StatusCode,
-    freshness: Freshness,
-    body: T,
+    pub(crate) status: StatusCode,
+    pub(crate) freshness: Freshness,
+    pub(crate) body: T,
 }
 
 impl<T> Respond<T> {
@@ -34,11 +40,6 @@ impl<T> Respond<T> {
     /// 201.
     pub(crate) fn created(freshness: Freshness, body: T) -> Self {
         Self { status: StatusCode::CREATED, freshness, body }
-    }
-
-    /// The same response with another status.
-    pub(crate) fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
     }
 }
 
@@ -68,23 +69,34 @@ pub(crate) fn freshness_headers(freshness: &Freshness) -> HeaderMap {
     headers
 }
 
-/// Schema of a word of a closed set.
-pub(crate) fn word<T: Word>() -> Schema {
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(T::names())).into()
+/// A text or a number that may be null, but is never absent. utoipa takes each `Option` for a
+/// field that may be absent.
+pub(crate) type Nullable<T> = Option<T>;
+
+/// An instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) Timestamp);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&timestamp(self.0))
+    }
 }
+
+schema!([] Time, object(Type::String)
+    .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build());
 
 /// Number of memories of a type.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TypeCount {
-    #[schema(schema_with = word::<MemoryType>)]
-    r#type: &'static str,
+    r#type: MemoryTypeWord,
     count: u64,
 }
 
 /// Memories of each type.
 pub(crate) fn type_counts(overview: &Overview) -> Vec<TypeCount> {
     let counts = MemoryType::ALL.into_iter().zip(overview.types);
-    counts.map(|(memory_type, count)| TypeCount { r#type: memory_type.name(), count }).collect()
+    counts.map(|(memory_type, count)| TypeCount { r#type: OneOf(memory_type), count }).collect()
 }
 
 /// First and last day of a month (see `Timestamp::month`), as YYYY-MM-DD.

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use storage::model::caller::Caller;
 use storage::model::id::TriggerId;
 use storage::model::tenant::Role;
-use storage::model::trigger::{
-    Firings, Notification, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
-};
+use storage::model::trigger::{Firings, Notification, Trigger, TriggerAction};
 use utoipa::ToSchema;
 
-use crate::responses::{timestamp, word};
+use crate::requests::fields::*;
+use crate::requests::values::{Id, OneOf};
+use crate::responses::{Nullable, Time, timestamp};
 
 /// A response with the notifications of the triggers that fired.
 #[derive(Serialize, ToSchema)]
@@ -32,23 +32,20 @@ impl<T: ToSchema> WithNotifications<T> {
 /// The notification of a trigger.
 #[derive(Serialize, ToSchema)]
 struct NotificationView {
-    #[schema(format = Uuid)]
-    trigger_id: String,
+    trigger_id: TriggerIdText,
     trigger_name: String,
-    #[schema(schema_with = word::<TriggerEvent>)]
-    event: &'static str,
-    #[schema(format = Uuid)]
-    node_id: String,
+    event: EventWord,
+    node_id: MemoryIdText,
     message: String,
 }
 
 impl From<&Notification> for NotificationView {
     fn from(notification: &Notification) -> Self {
         Self {
-            trigger_id: notification.trigger.to_string(),
+            trigger_id: Id(notification.trigger),
             trigger_name: notification.trigger_name.clone(),
-            event: notification.event.name(),
-            node_id: notification.memory.to_string(),
+            event: OneOf(notification.event),
+            node_id: Id(notification.memory),
             message: notification.message.clone(),
         }
     }
@@ -57,44 +54,32 @@ impl From<&Notification> for NotificationView {
 /// A trigger.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TriggerView {
-    #[schema(format = Uuid)]
-    id: String,
+    id: TriggerIdText,
     /// The id, again.
-    #[schema(format = Uuid)]
-    trigger_id: String,
+    trigger_id: TriggerIdText,
     name: String,
     description: String,
-    #[schema(schema_with = word::<TriggerEvent>)]
-    event: &'static str,
-    #[schema(schema_with = word::<TriggerActionKind>)]
-    action: &'static str,
+    event: EventWord,
+    action: ActionWord,
     /// Settings of the action. Of a secret, only whether there is one.
     #[schema(value_type = Object)]
     action_config: Value,
-    #[schema(required)]
-    namespace: Option<String>,
+    namespace: Nullable<String>,
     #[schema(required)]
     filter_memory_type: Option<&'static str>,
-    #[schema(required)]
-    filter_namespace: Option<String>,
-    #[schema(required)]
-    filter_label_pattern: Option<String>,
-    #[schema(required)]
-    filter_heat_below: Option<f64>,
-    #[schema(required)]
-    filter_heat_above: Option<f64>,
-    #[schema(required)]
-    max_fires: Option<u64>,
+    filter_namespace: Nullable<String>,
+    filter_label_pattern: Nullable<String>,
+    filter_heat_below: Nullable<f64>,
+    filter_heat_above: Nullable<f64>,
+    max_fires: Nullable<u64>,
     cooldown_seconds: u32,
     enabled: bool,
     /// Firings that count against `max_fires`.
     fire_count: u64,
-    #[schema(required, format = DateTime)]
-    last_fired_at: Option<String>,
-    #[schema(format = DateTime)]
-    created_at: String,
-    #[schema(format = DateTime)]
-    updated_at: String,
+    #[schema(required)]
+    last_fired_at: Option<Time>,
+    created_at: Time,
+    updated_at: Time,
 }
 
 impl TriggerView {
@@ -112,12 +97,12 @@ impl TriggerView {
             action_config["url"] = url.split('/').take(3).collect::<Vec<_>>().join("/").into();
         }
         Self {
-            id: id.to_string(),
-            trigger_id: id.to_string(),
+            id: Id(id),
+            trigger_id: Id(id),
             name: trigger.name.clone(),
             description: trigger.description.clone(),
-            event: trigger.event.name(),
-            action: trigger.action.kind().name(),
+            event: OneOf(trigger.event),
+            action: OneOf(trigger.action.kind()),
             action_config,
             namespace: trigger.namespace.clone(),
             filter_memory_type: filter.memory_type.map(|memory_type| memory_type.name()),
@@ -129,9 +114,9 @@ impl TriggerView {
             cooldown_seconds: trigger.cooldown_seconds,
             enabled: trigger.enabled,
             fire_count: firings.count,
-            last_fired_at: firings.last_at.map(timestamp),
-            created_at: timestamp(trigger.created_at),
-            updated_at: timestamp(trigger.updated_at),
+            last_fired_at: firings.last_at.map(Time),
+            created_at: Time(trigger.created_at),
+            updated_at: Time(trigger.updated_at),
         }
     }
 }

@@ -1,27 +1,16 @@
 //! Activity: the events of the journal, the latest first, and those that agents record.
 
-use axum::extract::State;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use crate::app::App;
-use crate::auth::{AgentCaller, ReaderCaller};
-use crate::openapi::{ReadErrors, WriteErrors};
-use crate::read::FreshRead;
+use crate::cursors::PageCursor;
+use crate::prelude::*;
 use crate::requests::activity::{ActivityQuery, NewActivity};
-use crate::requests::headers::Fresh;
-use crate::requests::{ValidJson, ValidQuery};
-use crate::responses::Respond;
-use crate::responses::event::{ActivityItem, page_cursor};
-use crate::service::error::ApiResult;
+use crate::responses::event::ActivityItem;
 
 /// A page of events.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ActivityPage {
     items: Vec<ActivityItem>,
     /// Cursor of the next page; null on the last.
-    #[schema(required)]
-    next_cursor: Option<String>,
+    next_cursor: Nullable<String>,
 }
 
 /// An activity was recorded.
@@ -35,27 +24,24 @@ pub(crate) struct Recorded {
 #[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, Fresh),
     responses((status = OK, body = ActivityPage), ReadErrors))]
 pub(crate) async fn activity_list(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<ActivityQuery>,
-) -> ApiResult<Respond<ActivityPage>> {
-    let before = query.cursor.map(|cursor| cursor.0);
-    let page = app.service().recent_events(&caller, before, query.limit()).await?;
+) -> ApiResponse<ActivityPage> {
+    let before = query.cursor.map(|cursor| cursor.0.0);
+    let page = session.recent_events(before, query.limit.get()).await?;
     let items = page.events.iter().map(ActivityItem::from).collect();
-    let body = ActivityPage { items, next_cursor: page.next.map(page_cursor) };
-    Ok(Respond::ok(freshness, body))
+    let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
+    Ok(Respond::ok(freshness, ActivityPage { items, next_cursor }))
 }
 
 /// Record an activity of an agent.
 #[utoipa::path(post, path = "/api/v1/activity", tag = "activity", request_body = NewActivity,
     responses((status = CREATED, body = Recorded), WriteErrors))]
 pub(crate) async fn activity_create(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     ValidJson(request): ValidJson<NewActivity>,
-) -> ApiResult<Respond<Recorded>> {
-    let activity = request.into_activity()?;
-    let freshness = app.service().record_activity(&caller, activity).await?;
-    Ok(Respond::created(freshness, Recorded { ok: true }))
+) -> ApiResponse<Recorded> {
+    let action = Action::RecordActivity(request.into_activity()?);
+    let done = session.submit::<()>(action).await?;
+    Ok(Respond::created(done.freshness, Recorded { ok: true }))
 }

@@ -1,21 +1,9 @@
 //! Recall analytics: what searches found, the feedback on it, and suggestions for tuning.
 
-use axum::extract::State;
-use serde::Serialize;
 use storage::model::analytics::{RecallStats, TypeStats};
-use storage::model::caller::Caller;
-use storage::model::memory::MemoryType;
-use storage::model::score::rounded;
-use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::auth::{AdminCaller, ReaderCaller};
-use crate::openapi::ReadErrors;
-use crate::read::FreshRead;
-use crate::requests::headers::Fresh;
-use crate::responses::{Respond, timestamp, word};
-use crate::service::error::ApiResult;
-use crate::service::freshness::Freshness;
+use crate::prelude::*;
+use crate::responses::timestamp;
 
 /// Feedback below which a type gets no suggestion.
 const FEEDBACK_MIN: u64 = 10;
@@ -32,15 +20,13 @@ pub(crate) struct RecallAnalytics {
     hit_rate: Option<f64>,
     /// Changes that the counts suggest.
     suggestions: Vec<String>,
-    #[schema(required)]
-    period: Option<String>,
+    period: Nullable<String>,
 }
 
 /// Recalls and feedback of a type.
 #[derive(Serialize, ToSchema)]
 struct TypeRecalls {
-    #[schema(schema_with = word::<MemoryType>)]
-    memory_type: &'static str,
+    memory_type: MemoryTypeWord,
     total_recalls: u64,
     relevant_count: u64,
     irrelevant_count: u64,
@@ -48,40 +34,34 @@ struct TypeRecalls {
     wrong_count: u64,
     #[schema(required, minimum = 0, maximum = 1)]
     relevance_ratio: Option<f64>,
-    #[schema(required)]
-    avg_heat_before: Option<f64>,
-    #[schema(required)]
-    avg_heat_after: Option<f64>,
+    avg_heat_before: Nullable<f64>,
+    avg_heat_after: Nullable<f64>,
 }
 
 /// Get recall patterns, hit rates and suggestions for tuning.
 #[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(Fresh),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn recall_analytics_get(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<RecallAnalytics>> {
-    recall_analytics(&app, &caller, freshness).await
+    AdminRead(session, freshness): AdminRead,
+) -> ApiResponse<RecallAnalytics> {
+    recall_analytics(session, freshness).await
 }
 
 /// Get recall patterns, at the path of published clients.
 #[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(Fresh),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn analytics_recall_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<RecallAnalytics>> {
-    recall_analytics(&app, &caller, freshness).await
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<RecallAnalytics> {
+    recall_analytics(session, freshness).await
 }
 
-async fn recall_analytics(
-    app: &App,
-    caller: &Caller,
-    freshness: Freshness,
-) -> ApiResult<Respond<RecallAnalytics>> {
-    let (stats, since) = app.service().recall_stats(caller).await?;
+async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse<RecallAnalytics> {
+    let read = session.read(|reader, caller| {
+        let since = reader.tenant(caller.tenant)?.map(|tenant| tenant.created_at);
+        Ok((reader.recall_stats(caller.tenant)?, since))
+    });
+    let (stats, since) = read.await?;
     let types = MemoryType::ALL.into_iter().zip(&*stats.types);
     let body = RecallAnalytics {
         stats: types.map(|(name, of)| of_type(name, of)).collect(),
@@ -97,7 +77,7 @@ async fn recall_analytics(
 fn of_type(memory_type: MemoryType, stats: &TypeStats) -> TypeRecalls {
     let average = |sum: f64| (stats.warmings > 0).then(|| rounded(sum / stats.warmings as f64));
     TypeRecalls {
-        memory_type: memory_type.name(),
+        memory_type: OneOf(memory_type),
         total_recalls: stats.recalls,
         relevant_count: stats.relevant,
         irrelevant_count: stats.irrelevant,

@@ -6,28 +6,32 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use raft::{ClusterStatus, Operation, OperationResult, Verification};
-use serde::Serialize;
+use raft::{MemberStatus, Operation, OperationResult};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::limits::OPERATION_DEADLINE;
 use crate::requests::ValidJson;
-use crate::requests::cluster::{NewMember, Transfer};
+use crate::requests::fields::{Address, NodeNumber};
 use crate::requests::path::NodePath;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
-/// The cluster, as its leader reports it.
-#[derive(Serialize)]
-struct ClusterView {
-    leader: u64,
-    term: u64,
-    last_log_index: u64,
-    /// Whether a membership change is under way.
-    changing: bool,
-    members: Vec<MemberView>,
+/// A node to add.
+#[derive(Debug, Deserialize)]
+struct NewMember {
+    id: NodeNumber,
+    /// Host and port of its peer listener.
+    address: Address,
 }
 
+/// A voter that should lead.
+#[derive(Debug, Deserialize)]
+struct Transfer {
+    to: NodeNumber,
+}
+
+/// A member of the cluster, as its leader reports it.
 #[derive(Serialize)]
 struct MemberView {
     id: u64,
@@ -39,36 +43,36 @@ struct MemberView {
     last_contact_ms: Option<u64>,
 }
 
-/// The state hashes of all members at one index.
-#[derive(Serialize)]
-struct VerificationView {
-    index: u64,
-    equal: bool,
-    differ: bool,
-    nodes: Vec<HashView>,
-    quarantined: Vec<u64>,
-}
-
+/// The state hash of a member.
 #[derive(Serialize)]
 struct HashView {
     id: u64,
     sha256: Option<String>,
 }
 
-/// An operation was carried out.
-#[derive(Serialize)]
-struct DoneView {
-    /// Always true.
-    done: bool,
-}
-
 /// The result of an operation.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum OperationView {
-    Cluster(ClusterView),
-    Verification(VerificationView),
-    Done(DoneView),
+    /// The cluster, as its leader reports it.
+    Cluster {
+        leader: u64,
+        term: u64,
+        last_log_index: u64,
+        /// Whether a membership change is under way.
+        changing: bool,
+        members: Vec<MemberView>,
+    },
+    /// The state hashes of all members at one index.
+    Verification {
+        index: u64,
+        equal: bool,
+        differ: bool,
+        nodes: Vec<HashView>,
+        quarantined: Vec<u64>,
+    },
+    /// An operation was carried out: always true.
+    Done { done: bool },
 }
 
 pub(crate) fn routes() -> Router<App> {
@@ -137,44 +141,34 @@ impl FromRequestParts<App> for JsonOnly {
 
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
-    Ok(Json(match app.service().raft().operate(operation, deadline).await? {
-        OperationResult::Status(status) => OperationView::Cluster((&status).into()),
-        OperationResult::Verified(result) => OperationView::Verification((&result).into()),
-        OperationResult::Done => OperationView::Done(DoneView { done: true }),
-    }))
-}
-
-impl From<&ClusterStatus> for ClusterView {
-    fn from(status: &ClusterStatus) -> Self {
-        let members = status.members.iter().map(|member| MemberView {
-            id: member.node,
-            address: member.address.clone(),
-            role: member.role.clone(),
-            lag: member.lag,
-            last_contact_ms: member.last_contact_ms,
-        });
-        Self {
+    Ok(Json(match app.service.raft.operate(operation, deadline).await? {
+        OperationResult::Status(status) => OperationView::Cluster {
             leader: status.leader,
             term: status.term,
             last_log_index: status.last_log_index,
             changing: status.changing,
-            members: members.collect(),
+            members: status.members.into_iter().map(MemberView::from).collect(),
+        },
+        OperationResult::Verified(result) => {
+            let node = |(id, hash): &(_, Option<_>)| HashView {
+                id: *id,
+                sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
+            };
+            OperationView::Verification {
+                index: result.index,
+                equal: result.agrees(),
+                differ: result.differs(),
+                nodes: result.hashes.iter().map(node).collect(),
+                quarantined: result.quarantined,
+            }
         }
-    }
+        OperationResult::Done => OperationView::Done { done: true },
+    }))
 }
 
-impl From<&Verification> for VerificationView {
-    fn from(result: &Verification) -> Self {
-        let node = |(id, hash): &(u64, Option<[u8; 32]>)| HashView {
-            id: *id,
-            sha256: hash.as_ref().map(hex::encode),
-        };
-        Self {
-            index: result.index,
-            equal: result.agrees(),
-            differ: result.differs(),
-            nodes: result.hashes.iter().map(node).collect(),
-            quarantined: result.quarantined.clone(),
-        }
+impl From<MemberStatus> for MemberView {
+    fn from(member: MemberStatus) -> Self {
+        let MemberStatus { node: id, address, role, lag, last_contact_ms } = member;
+        Self { id, address, role, lag, last_contact_ms }
     }
 }

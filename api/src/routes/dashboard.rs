@@ -1,25 +1,15 @@
-//! The dashboard: counts, distributions and recent activity of a tenant. All counts are
-//! replicated, so nodes at one index return the same.
+//! The dashboard of a tenant: counts, distributions, recent activity, and the usage of a month. All
+//! counts are replicated, so nodes at one index return the same.
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use serde::Serialize;
-use storage::HEAT_BANDS;
-use storage::model::memory::MemoryType;
-use storage::model::score::rounded;
-use utoipa::ToSchema;
+use storage::model::analytics::Usage;
+use storage::{HEAT_BANDS, HotRequest};
 
-use crate::app::App;
-use crate::auth::AdminCaller;
-use crate::openapi::ReadErrors;
-use crate::read::FreshRead;
-use crate::requests::headers::Fresh;
+use crate::prelude::*;
 use crate::responses::event::ActivityItem;
 use crate::responses::memory::Memory;
-use crate::responses::{Respond, TypeCount, timestamp, type_counts};
-use crate::routes::usage::average_ms;
-use crate::service::error::ApiResult;
+use crate::responses::{TypeCount, days_of, type_counts};
 
 /// Names of the heat bands, from the hottest down.
 const BAND_NAMES: [&str; HEAT_BANDS.len()] = ["blazing", "hot", "warm", "cool", "frozen"];
@@ -74,52 +64,94 @@ struct Band {
 #[derive(Serialize, ToSchema)]
 struct LastTick {
     number: u64,
-    #[schema(format = DateTime)]
-    until: String,
+    until: Time,
+}
+
+/// Usage of a tenant in the present calendar month.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UsageView {
+    #[schema(format = Date)]
+    billing_period_start: String,
+    #[schema(format = Date)]
+    billing_period_end: String,
+    /// Requests.
+    sync_requests: u64,
+    nodes_added: u64,
+    avg_latency_ms: f64,
+    max_latency_ms: f64,
 }
 
 /// Get counts, distributions and recent activity.
 #[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(Fresh),
     responses((status = OK, body = Dashboard), ReadErrors))]
 pub(crate) async fn dashboard_get(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<Dashboard>> {
-    let data = app.service().dashboard(&caller).await?;
-    let recent = app.service().recent_events(&caller, None, RECENT_EVENTS).await?;
-    let overview = data.overview;
-    let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
-    let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
-    let total = overview.hot + overview.cold;
-    let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
-    let last_tick = |tick: storage::model::tick::Tick| LastTick {
-        number: tick.number,
-        until: timestamp(tick.until),
-    };
-    let body = Dashboard {
-        total_nodes: total,
-        total_memories: total,
-        hot_nodes: overview.hot,
-        active_memories: overview.hot,
-        cold_nodes: overview.cold,
-        pinned_count: overview.pinned,
-        flagged_count: overview.flagged,
-        edge_count: data.edges,
-        average_heat: rounded(overview.average_heat),
-        avg_heat: rounded(overview.average_heat),
-        heat_distribution: bands.collect(),
-        memory_types: types.collect(),
-        type_distribution: type_counts(&overview),
-        namespace_count: overview.namespaces.len(),
-        namespace_counts: overview.namespaces,
-        storage_usage_bytes: overview.bytes,
-        hottest: data.hottest.as_ref().map(Memory::from),
-        coldest: data.coldest.as_ref().map(Memory::from),
-        sync_requests: data.usage.requests,
-        avg_latency_ms: average_ms(&data.usage),
-        tick: data.tick.map(last_tick),
-        recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
+    AdminRead(session, freshness): AdminRead,
+) -> ApiResponse<Dashboard> {
+    let recent = session.recent_events(None, RECENT_EVENTS).await?;
+    let read = session.read(move |reader, caller| {
+        let tenant = caller.tenant;
+        let overview = reader.overview(tenant, &Filter::default());
+        let hottest = HotRequest { limit: 1, ..HotRequest::default() };
+        let coldest = overview.coldest.map(|id| reader.get(tenant, id)).transpose()?.flatten();
+        let usage = reader.usage(tenant, reader.position().clock.month())?;
+        let tick = reader.tick(tenant)?;
+        let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
+        let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
+        let total = overview.hot + overview.cold;
+        let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
+        Ok(Dashboard {
+            total_nodes: total,
+            total_memories: total,
+            hot_nodes: overview.hot,
+            active_memories: overview.hot,
+            cold_nodes: overview.cold,
+            pinned_count: overview.pinned,
+            flagged_count: overview.flagged,
+            edge_count: reader.counts(tenant).edges,
+            average_heat: rounded(overview.average_heat),
+            avg_heat: rounded(overview.average_heat),
+            heat_distribution: bands.collect(),
+            memory_types: types.collect(),
+            type_distribution: type_counts(&overview),
+            namespace_count: overview.namespaces.len(),
+            namespace_counts: overview.namespaces,
+            storage_usage_bytes: overview.bytes,
+            hottest: reader.hottest(tenant, &hottest)?.first().map(Memory::from),
+            coldest: coldest.as_ref().map(Memory::from),
+            sync_requests: usage.requests,
+            avg_latency_ms: average_ms(&usage),
+            tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
+            recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
+        })
+    });
+    Ok(Respond::ok(freshness, read.await?))
+}
+
+/// Get the usage of the present calendar month.
+#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(Fresh),
+    responses((status = OK, body = UsageView), ReadErrors))]
+pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
+    let read = session.read(|reader, caller| {
+        let month = reader.position().clock.month();
+        Ok((reader.usage(caller.tenant, month)?, month))
+    });
+    let (usage, month) = read.await?;
+    let (first, last) = days_of(month);
+    let body = UsageView {
+        billing_period_start: first,
+        billing_period_end: last,
+        sync_requests: usage.requests,
+        nodes_added: usage.nodes_added,
+        avg_latency_ms: average_ms(&usage),
+        max_latency_ms: rounded(usage.latency_max_micros as f64 / 1e3),
     };
     Ok(Respond::ok(freshness, body))
+}
+
+/// Mean time of a request, in milliseconds.
+fn average_ms(usage: &Usage) -> f64 {
+    match usage.requests {
+        0 => 0.0,
+        requests => rounded(usage.latency_micros as f64 / 1e3 / requests as f64),
+    }
 }

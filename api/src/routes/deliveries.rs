@@ -1,21 +1,10 @@
 //! Webhook deliveries: pending ones, dead letters, and their replay. Delivered ones are in the
 //! trigger history.
 
-use axum::extract::State;
-use serde::Serialize;
 use storage::model::delivery::{Delivery, DeliveryId, DeliveryStage};
-use storage::model::trigger::TriggerEvent;
-use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::auth::{AgentCaller, ReaderCaller};
-use crate::openapi::{NotFound, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::headers::Fresh;
+use crate::prelude::*;
 use crate::requests::triggers::{DeliveryQuery, Replay};
-use crate::requests::{ValidJson, ValidQuery};
-use crate::responses::{Respond, timestamp, word};
-use crate::service::error::ApiResult;
 use crate::words::DeliveryStatus;
 
 /// A page of deliveries.
@@ -24,8 +13,7 @@ pub(crate) struct DeliveryPage {
     /// By trigger, in the order of its firings.
     items: Vec<DeliveryView>,
     /// Cursor of the next page; null on the last.
-    #[schema(required)]
-    next_cursor: Option<String>,
+    next_cursor: Nullable<String>,
 }
 
 /// A delivery.
@@ -33,27 +21,21 @@ pub(crate) struct DeliveryPage {
 struct DeliveryView {
     /// The `webhook-id` of its requests.
     id: String,
-    #[schema(format = Uuid)]
-    trigger_id: String,
+    trigger_id: TriggerIdText,
     trigger_name: String,
-    #[schema(schema_with = word::<TriggerEvent>)]
-    event: &'static str,
-    #[schema(format = Uuid)]
-    node_id: String,
+    event: EventWord,
+    node_id: MemoryIdText,
     namespace: String,
-    #[schema(schema_with = word::<DeliveryStatus>)]
-    status: &'static str,
+    status: DeliveryWord,
     attempts: u32,
     /// Why the last attempt failed.
-    #[schema(required)]
-    reason: Option<String>,
+    reason: Nullable<String>,
     /// When the next attempt is due.
-    #[schema(required, format = DateTime)]
-    due_at: Option<String>,
-    #[schema(required, format = DateTime)]
-    dead_lettered_at: Option<String>,
-    #[schema(format = DateTime)]
-    fired_at: String,
+    #[schema(required)]
+    due_at: Option<Time>,
+    #[schema(required)]
+    dead_lettered_at: Option<Time>,
+    fired_at: Time,
 }
 
 /// Dead letters that were made pending again.
@@ -66,42 +48,34 @@ pub(crate) struct Replayed {
 
 /// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
-    params(DeliveryQuery, Fresh),
-    responses((status = OK, body = DeliveryPage), ReadErrors))]
+    params(DeliveryQuery, Fresh), responses((status = OK, body = DeliveryPage), ReadErrors))]
 pub(crate) async fn delivery_list(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
-) -> ApiResult<Respond<DeliveryPage>> {
-    let (limit, cursor) = (query.limit(), query.cursor.map(|cursor| cursor.0));
+) -> ApiResponse<DeliveryPage> {
+    let (limit, cursor) = (query.limit.get(), query.cursor.map(|cursor| cursor.0));
     let wanted = query.status.map(|status| status.0);
-    let (tenant, access) = (caller.tenant, caller.access);
-    let read = move |reader: &storage::Reader| {
+    let read = session.read(move |reader, caller| {
         let is_wanted = |delivery: &Delivery| {
             wanted.is_none_or(|wanted| wanted == DeliveryStatus::from(&delivery.stage))
-                && access.allows(&delivery.namespace)
+                && caller.access.allows(&delivery.namespace)
         };
-        reader.deliveries(tenant, cursor, limit, is_wanted)
-    };
-    let page = app.service().read(read).await?;
-    let view = |(id, delivery): &(DeliveryId, Delivery)| DeliveryView::new(*id, delivery);
-    let items = page.deliveries.iter().map(view).collect();
+        reader.deliveries(caller.tenant, cursor, limit, is_wanted)
+    });
+    let page = read.await?;
+    let items = page.deliveries.into_iter().map(DeliveryView::from).collect();
     let body = DeliveryPage { items, next_cursor: page.next.map(|id| id.to_string()) };
     Ok(Respond::ok(freshness, body))
 }
 
 /// Make dead letters pending again: one, or all if none is named.
 #[utoipa::path(post, path = "/api/v1/triggers/deliveries/replay", tag = "triggers",
-    request_body = Replay,
-    responses((status = OK, body = Replayed), WriteErrors, NotFound))]
+    request_body = Replay, responses((status = OK, body = Replayed), WriteErrors, NotFound))]
 pub(crate) async fn delivery_replay(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     ValidJson(request): ValidJson<Replay>,
-) -> ApiResult<Respond<Replayed>> {
-    let id = request.id.map(|id| id.0);
-    let result = app.service().replay_deliveries(&caller, id).await?;
+) -> ApiResponse<Replayed> {
+    let result = session.replay_deliveries(request.id.map(|id| id.0)).await?;
     let body = Replayed { replayed: result.replayed, has_more: result.has_more };
     Ok(Respond::ok(result.freshness, body))
 }
@@ -115,25 +89,25 @@ impl From<&DeliveryStage> for DeliveryStatus {
     }
 }
 
-impl DeliveryView {
-    fn new(id: DeliveryId, delivery: &Delivery) -> Self {
+impl From<(DeliveryId, Delivery)> for DeliveryView {
+    fn from((id, delivery): (DeliveryId, Delivery)) -> Self {
         let (due_at, dead_lettered_at) = match delivery.stage {
-            DeliveryStage::Pending(at) => (Some(timestamp(at)), None),
-            DeliveryStage::DeadLettered(at) => (None, Some(timestamp(at))),
+            DeliveryStage::Pending(at) => (Some(Time(at)), None),
+            DeliveryStage::DeadLettered(at) => (None, Some(Time(at))),
         };
         Self {
             id: id.to_string(),
-            trigger_id: id.trigger.to_string(),
-            trigger_name: delivery.trigger_name.clone(),
-            event: delivery.event.name(),
-            node_id: delivery.memory.to_string(),
-            namespace: delivery.namespace.clone(),
-            status: DeliveryStatus::from(&delivery.stage).name(),
+            trigger_id: Id(id.trigger),
+            trigger_name: delivery.trigger_name,
+            event: OneOf(delivery.event),
+            node_id: Id(delivery.memory),
+            namespace: delivery.namespace,
+            status: OneOf(DeliveryStatus::from(&delivery.stage)),
             attempts: delivery.attempts,
-            reason: Some(delivery.reason.clone()).filter(|reason| !reason.is_empty()),
+            reason: Some(delivery.reason).filter(|reason| !reason.is_empty()),
             due_at,
             dead_lettered_at,
-            fired_at: timestamp(delivery.fired_at),
+            fired_at: Time(delivery.fired_at),
         }
     }
 }

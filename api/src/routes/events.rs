@@ -3,49 +3,42 @@
 //! gap or repetition.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::header;
-use axum::response::sse::{Event as Frame, KeepAlive, Sse};
+use axum::response::sse::Event as Frame;
+use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use storage::View;
 use storage::model::journal::Cursor;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use crate::app::App;
-use crate::auth::ReaderCaller;
+use crate::cursors::EventId;
 use crate::event_follower::{Follower, FollowerOptions, parse_kinds};
-use crate::openapi::ReadErrors;
-use crate::read::FreshRead;
-use crate::requests::ValidQuery;
-use crate::requests::activity::{EventId, StreamQuery};
-use crate::requests::headers::{Fresh, Resume};
-use crate::requests::memories::named_namespace;
+use crate::prelude::*;
+use crate::requests::activity::StreamQuery;
+use crate::requests::headers::Resume;
 use crate::responses::event::StreamItem;
 use crate::responses::freshness_headers;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
-use crate::service::read_namespace;
+use crate::service::error::ErrorKind;
 
 /// Follow new events, as server-sent events. `Last-Event-ID` resumes after an event, on any
 /// node. 409 if the id belongs to another cluster, 410 if the events after it were trimmed.
-#[utoipa::path(get, path = "/api/v1/events", tag = "activity",
-    params(StreamQuery, Resume, Fresh),
+#[utoipa::path(get, path = "/api/v1/events", tag = "activity", params(StreamQuery, Resume, Fresh),
     responses((status = OK, body = StreamItem, content_type = "text/event-stream"),
         (status = CONFLICT, body = crate::error::Error),
         (status = GONE, body = crate::error::Error), ReadErrors))]
 pub(crate) async fn event_stream(
     State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     resume: Resume,
     ValidQuery(query): ValidQuery<StreamQuery>,
 ) -> ApiResult<Response> {
     let kinds = parse_kinds(query.kind.as_ref().map(|kind| kind.0.as_str()))?;
-    let namespace = read_namespace(&caller, named_namespace(query.namespace)?, None)?;
-    let identity = app.service().read(|reader| reader.cluster()).await?;
+    let namespace = session.read_namespace(named_namespace(query.namespace)?, None)?;
+    let identity = session.read(|reader, _| reader.cluster()).await?;
     let cluster = hex::encode(identity.ok_or_else(ApiError::internal)?.id);
-    let after = match resume.last.or(query.last_event_id) {
+    let after = match resume.last.or(query.last_event_id).map(|id| id.0) {
         Some(last) if last.cluster != cluster => {
             let message = "this id belongs to another cluster: resume without an id";
             return Err(ApiError::new(ErrorKind::Conflict, "other_cluster", message));
@@ -53,20 +46,21 @@ pub(crate) async fn event_stream(
         Some(last) => last.cursor,
         None => Cursor::after(freshness.index),
     };
-    let tenant = caller.tenant;
-    let read = move |reader: &storage::Reader| reader.journal_after(tenant, after, 0, |_| Ok(true));
-    if let Some(first) = app.service().read(read).await?.gap {
+    let read = session
+        .read(move |reader, caller| reader.journal_after(caller.tenant, after, 0, |_| Ok(true)));
+    if let Some(first) = read.await?.gap {
         let oldest = EventId { cluster, cursor: first.previous() };
         return Err(ApiError::gone(oldest.to_string()));
     }
-    let permit = app.streams().try_acquire_owned().map_err(|_| {
+    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
         ApiError::unavailable(
             "too_many_streams",
             "this node has reached its limit of event streams",
         )
     })?;
     let (sender, receiver) = channel(1);
-    let options = FollowerOptions { tenant, key: caller.key, kinds, namespace, cluster };
+    let (tenant, key) = (session.caller.tenant, session.caller.key);
+    let options = FollowerOptions { tenant, key, kinds, namespace, cluster };
     let follower = Follower::new(app, options, after, sender);
     tokio::spawn(async move {
         let _permit = permit;

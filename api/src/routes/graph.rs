@@ -2,40 +2,25 @@
 
 use std::collections::HashSet;
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use serde::Serialize;
-use storage::model::caller::Caller;
+use axum::extract::RawQuery;
 use storage::model::edge::Edge;
-use storage::{Action, HotRequest, Neighbour, Reply, View};
-use utoipa::ToSchema;
+use storage::model::id::MemoryId;
+use storage::{HotRequest, Neighbour};
 
-use crate::app::App;
-use crate::auth::{AdminCaller, AgentCaller, ReaderCaller};
-use crate::openapi::{NotFound, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
+use crate::prelude::*;
 use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
-use crate::requests::headers::{Fresh, Home};
-use crate::requests::path::MemoryPath;
-use crate::requests::{JsonBody, QueryText, ValidJson, ValidQuery};
+use crate::requests::{JsonBody, QueryText};
 use crate::responses::memory::Memory;
-use crate::responses::trigger::WithNotifications;
-use crate::responses::{Respond, timestamp};
-use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::Done;
 
 /// An edge.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EdgeView {
     id: String,
-    #[schema(format = Uuid)]
-    source_id: String,
-    #[schema(format = Uuid)]
-    target_id: String,
+    source_id: MemoryIdText,
+    target_id: MemoryIdText,
     relation: String,
     weight: f64,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
     /// True after its deletion.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
@@ -57,8 +42,7 @@ pub(crate) struct NeighbourView {
 /// The neighbours of a memory.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Neighbours {
-    #[schema(format = Uuid)]
-    node_id: String,
+    node_id: MemoryIdText,
     neighbors: Vec<NeighbourView>,
 }
 
@@ -74,10 +58,8 @@ pub(crate) struct Graph {
 /// An edge of the graph view.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Link {
-    #[schema(format = Uuid)]
-    source: String,
-    #[schema(format = Uuid)]
-    target: String,
+    source: MemoryIdText,
+    target: MemoryIdText,
     relation: String,
     /// The relation, again.
     edge_type: String,
@@ -96,50 +78,40 @@ pub(crate) struct GraphStatus {
 /// Whether all edges of a memory lead to existing memories.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct EdgeCheck {
-    #[schema(format = Uuid)]
-    node_id: String,
+    node_id: MemoryIdText,
     edges: usize,
     neighbors: usize,
     verified: bool,
 }
 
 /// Create an edge between two memories. 200 if it existed already.
-#[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph",
-    request_body = Relation,
+#[utoipa::path(post, path = "/api/v1/agent/graph/relate", tag = "graph", request_body = Relation,
     responses((status = CREATED, body = WithNotifications<EdgeView>),
         (status = OK, body = WithNotifications<EdgeView>), WriteErrors, NotFound))]
 pub(crate) async fn edge_create(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     ValidJson(request): ValidJson<Relation>,
-) -> ApiResult<Respond<WithNotifications<EdgeView>>> {
+) -> ApiResponse<WithNotifications<EdgeView>> {
     let action = Action::CreateEdge(request.into_edge()?);
-    let (edge, is_new, done) = submit(&app, &caller, action).await?;
+    let done = session.submit::<(Edge, bool)>(action).await?;
+    let (edge, is_new) = done.value;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    let body = WithNotifications::new(EdgeView::from(&edge), &done.notifications);
-    Ok(Respond::ok(done.freshness, body).with_status(status))
+    let body = WithNotifications::new(EdgeView::from(edge), &done.notifications);
+    Ok(Respond { status, freshness: done.freshness, body })
 }
 
 /// Delete an edge. The same fields, in the query or in the body.
 #[utoipa::path(delete, path = "/api/v1/agent/graph/relate", tag = "graph", params(Relation),
     responses((status = OK, body = EdgeView), WriteErrors, NotFound))]
 pub(crate) async fn edge_delete(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
-    query: QueryText,
+    Agent(session): Agent,
+    RawQuery(query): RawQuery,
     body: JsonBody,
-) -> ApiResult<Respond<EdgeView>> {
+) -> ApiResponse<EdgeView> {
+    let query = QueryText(query.unwrap_or_default());
     let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
-    let action = Action::DeleteEdge(request.into_edge()?);
-    let (edge, _, done) = submit(&app, &caller, action).await?;
-    Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(&edge) }))
-}
-
-async fn submit(app: &App, caller: &Caller, action: Action) -> ApiResult<(Edge, bool, Done<()>)> {
-    let Done { freshness, value, notifications } =
-        app.service().submit(caller, None, action).await?;
-    let Reply::Edge { edge, is_new } = value else { return Err(ApiError::internal()) };
-    Ok((edge, is_new, Done { freshness, value: (), notifications }))
+    let done = session.submit::<(Edge, bool)>(Action::DeleteEdge(request.into_edge()?)).await?;
+    Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
 }
 
 /// List the neighbours of a memory, the nearest first.
@@ -147,54 +119,49 @@ async fn submit(app: &App, caller: &Caller, action: Action) -> ApiResult<(Edge, 
     params(MemoryPath, NeighbourQuery, Fresh),
     responses((status = OK, body = Neighbours), ReadErrors, NotFound))]
 pub(crate) async fn neighbours_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
     ValidQuery(query): ValidQuery<NeighbourQuery>,
-) -> ApiResult<Respond<Neighbours>> {
-    let (limit, depth) = (query.limit(), query.depth());
-    app.service().check_readable(&caller, id).await?;
-    let found = app
-        .service()
-        .read(move |reader| reader.neighbours(caller.tenant, id, &caller.access, depth, limit))
-        .await?;
-    let found = found.ok_or(storage::Rejection::NotFound)?;
-    let view = |neighbour: &Neighbour| NeighbourView {
+) -> ApiResponse<Neighbours> {
+    let (limit, depth) = (query.limit.get(), query.depth.get() as u32);
+    check_readable(&session, id).await?;
+    let read = session.read(move |reader, caller| {
+        reader.neighbours(caller.tenant, id, &caller.access, depth, limit)
+    });
+    let found = read.await?.ok_or(storage::Rejection::NotFound)?;
+    let view = |neighbour: Neighbour| NeighbourView {
         memory: (&neighbour.record).into(),
-        relation: neighbour.edge.relation.clone(),
+        relation: neighbour.edge.relation,
         weight: neighbour.edge.weight.into(),
         hops: neighbour.hops,
     };
-    let neighbors = found.iter().map(view).collect();
-    Ok(Respond::ok(freshness, Neighbours { node_id: id.to_string(), neighbors }))
+    let neighbors = found.into_iter().map(view).collect();
+    Ok(Respond::ok(freshness, Neighbours { node_id: Id(id), neighbors }))
 }
 
 /// Get the hottest memories and the edges between them.
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
-    params(GraphQuery, Home, Fresh),
-    responses((status = OK, body = Graph), ReadErrors))]
+    params(GraphQuery, Home, Fresh), responses((status = OK, body = Graph), ReadErrors))]
 pub(crate) async fn graph_get(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
+    AdminRead(session, freshness): AdminRead,
     home: Home,
     ValidQuery(query): ValidQuery<GraphQuery>,
-) -> ApiResult<Respond<Graph>> {
-    let limit = query.limit();
-    let filter = home.filter(&caller, query.namespace)?;
+) -> ApiResponse<Graph> {
+    let limit = query.limit.get();
+    let filter = home.filter(&session, query.namespace)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
-    let view = app.service().read(move |reader| reader.graph_view(caller.tenant, &request)).await?;
-    let link = |edge: &Edge| Link {
-        source: edge.source.to_string(),
-        target: edge.target.to_string(),
+    let view =
+        session.read(move |reader, caller| reader.graph_view(caller.tenant, &request)).await?;
+    let link = |edge: Edge| Link {
+        source: Id(edge.source),
+        target: Id(edge.target),
         relation: edge.relation.clone(),
-        edge_type: edge.relation.clone(),
+        edge_type: edge.relation,
         weight: edge.weight.into(),
     };
     let body = Graph {
         nodes: view.memories.iter().map(Memory::from).collect(),
-        links: view.edges.iter().map(link).collect(),
+        links: view.edges.into_iter().map(link).collect(),
         total_nodes: view.total,
     };
     Ok(Respond::ok(freshness, body))
@@ -204,56 +171,53 @@ pub(crate) async fn graph_get(
 #[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(Fresh),
     responses((status = OK, body = GraphStatus), ReadErrors))]
 pub(crate) async fn graph_status(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<GraphStatus>> {
-    let counts = app.service().counts(&caller).await?;
-    let body =
-        GraphStatus { status: "ok", total_nodes: counts.memories, total_edges: counts.edges };
-    Ok(Respond::ok(freshness, body))
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<GraphStatus> {
+    let counts = session.read(|reader, caller| Ok(reader.counts(caller.tenant))).await?;
+    let (total_nodes, total_edges) = (counts.memories, counts.edges);
+    Ok(Respond::ok(freshness, GraphStatus { status: "ok", total_nodes, total_edges }))
 }
 
 /// Check that all edges of a memory lead to existing memories.
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
-    params(MemoryPath, Fresh),
-    responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
+    params(MemoryPath, Fresh), responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
-) -> ApiResult<Respond<EdgeCheck>> {
-    app.service().check_readable(&caller, id).await?;
-    let node_id = id.to_string();
-    let mut check = EdgeCheck { node_id, edges: 0, neighbors: 0, verified: true };
-    let read = move |reader: &storage::Reader| {
-        let mut others = HashSet::new();
+) -> ApiResponse<EdgeCheck> {
+    check_readable(&session, id).await?;
+    let read = session.read(move |reader, caller| {
+        let (mut edges, mut verified, mut others) = (0, true, HashSet::new());
         for edge in reader.edges(caller.tenant, id)? {
             let other = edge.other(id);
             match reader.get(caller.tenant, other)? {
-                None => check.verified = false,
+                None => verified = false,
                 // Edges to inaccessible memories do not exist for this caller.
                 Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
                 Some(_) => drop(others.insert(other)),
             }
-            check.edges += 1;
+            edges += 1;
         }
-        check.neighbors = others.len();
-        Ok(check)
-    };
-    Ok(Respond::ok(freshness, app.service().read(read).await?))
+        Ok(EdgeCheck { node_id: Id(id), edges, neighbors: others.len(), verified })
+    });
+    Ok(Respond::ok(freshness, read.await?))
 }
 
-impl From<&Edge> for EdgeView {
-    fn from(edge: &Edge) -> Self {
+/// Rejects a memory that does not exist, or that the caller may not access.
+async fn check_readable(session: &Session, id: MemoryId) -> ApiResult<()> {
+    let record = session.read(move |reader, caller| reader.get(caller.tenant, id)).await?;
+    session.readable(record).map(drop)
+}
+
+impl From<Edge> for EdgeView {
+    fn from(edge: Edge) -> Self {
         Self {
             id: format!("{}~{}~{}", edge.source, edge.relation, edge.target),
-            source_id: edge.source.to_string(),
-            target_id: edge.target.to_string(),
-            relation: edge.relation.clone(),
+            source_id: Id(edge.source),
+            target_id: Id(edge.target),
+            relation: edge.relation,
             weight: edge.weight.into(),
-            created_at: timestamp(edge.created_at),
+            created_at: Time(edge.created_at),
             deleted: false,
         }
     }

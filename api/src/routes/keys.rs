@@ -1,21 +1,9 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
-use axum::extract::State;
-use serde::Serialize;
-use storage::model::tenant::{ApiKey, KeyId, Role};
-use utoipa::ToSchema;
+use storage::model::tenant::{ApiKey, KeyId};
 
-use crate::app::App;
-use crate::auth::AdminCaller;
-use crate::openapi::{NotFound, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::ValidJson;
+use crate::prelude::*;
 use crate::requests::access::NewKey;
-use crate::requests::headers::Fresh;
-use crate::requests::memories::named_namespace;
-use crate::requests::path::KeyPath;
-use crate::responses::{Respond, timestamp, word};
-use crate::service::error::ApiResult;
 
 /// A key, without its text.
 #[derive(Serialize, ToSchema)]
@@ -24,14 +12,11 @@ struct KeyView {
     name: String,
     /// The name, again.
     label: String,
-    #[schema(schema_with = word::<Role>)]
-    role: &'static str,
+    role: RoleWord,
+    namespace: Nullable<String>,
+    created_at: Time,
     #[schema(required)]
-    namespace: Option<String>,
-    #[schema(format = DateTime)]
-    created_at: String,
-    #[schema(required, format = DateTime)]
-    last_used_at: Option<String>,
+    last_used_at: Option<Time>,
 }
 
 /// A key that was created.
@@ -61,30 +46,22 @@ pub(crate) struct KeyList {
 /// List the keys.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(Fresh),
     responses((status = OK, body = KeyList), ReadErrors))]
-pub(crate) async fn key_list(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<KeyList>> {
-    let keys = app.service().keys(&caller).await?;
-    let keys = keys.iter().map(|(id, key)| KeyView::new(*id, key)).collect();
-    Ok(Respond::ok(freshness, KeyList { keys }))
+pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
+    let keys = session.read(|reader, caller| reader.api_keys(caller.tenant)).await?;
+    Ok(Respond::ok(freshness, KeyList { keys: keys.into_iter().map(KeyView::from).collect() }))
 }
 
 /// Create a key.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "access", request_body = NewKey,
     responses((status = CREATED, body = CreatedKeyView), WriteErrors))]
 pub(crate) async fn key_create(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     ValidJson(request): ValidJson<NewKey>,
-) -> ApiResult<Respond<CreatedKeyView>> {
+) -> ApiResponse<CreatedKeyView> {
     let (name, role) = (request.name(), request.role());
     let namespace = named_namespace(request.namespace)?;
-    let done = app.service().create_key(&caller, name, role, namespace).await?;
-    let created = done.value;
-    let view = KeyView::new(created.id, &created.key);
-    let body = CreatedKeyView { view, key: created.text.as_str().to_owned() };
+    let (done, text) = session.create_key(name, role, namespace).await?;
+    let body = CreatedKeyView { view: done.value.into(), key: text.as_str().to_owned() };
     Ok(Respond::created(done.freshness, body))
 }
 
@@ -92,26 +69,23 @@ pub(crate) async fn key_create(
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access", params(KeyPath),
     responses((status = OK, body = DeletedKeyView), WriteErrors, NotFound))]
 pub(crate) async fn key_delete(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     KeyPath(id): KeyPath,
-) -> ApiResult<Respond<DeletedKeyView>> {
-    let done = app.service().delete_key(&caller, id).await?;
-    let (id, key) = done.value;
-    let body = DeletedKeyView { view: KeyView::new(id, &key), deleted: true };
-    Ok(Respond::ok(done.freshness, body))
+) -> ApiResponse<DeletedKeyView> {
+    let done = session.submit::<(KeyId, ApiKey)>(Action::DeleteKey(id)).await?;
+    Ok(Respond::ok(done.freshness, DeletedKeyView { view: done.value.into(), deleted: true }))
 }
 
-impl KeyView {
-    fn new(id: KeyId, key: &ApiKey) -> Self {
+impl From<(KeyId, ApiKey)> for KeyView {
+    fn from((id, key): (KeyId, ApiKey)) -> Self {
         Self {
             id: id.to_string(),
-            name: key.name.clone(),
             label: key.name.clone(),
-            role: key.role.name(),
-            namespace: key.namespace.clone(),
-            created_at: timestamp(key.created_at),
-            last_used_at: key.last_used_at.map(timestamp),
+            name: key.name,
+            role: OneOf(key.role),
+            namespace: key.namespace,
+            created_at: Time(key.created_at),
+            last_used_at: key.last_used_at.map(Time),
         }
     }
 }

@@ -1,20 +1,29 @@
-//! Bulk writes: the same change, deletion or restoration of many memories, each by itself.
+//! Several memories at once: batch create, all or none, in one log entry; and bulk writes: the
+//! same change, deletion or restoration of many memories, each by itself.
 
-use axum::extract::State;
-use serde::Serialize;
-use storage::{Action, BulkFilter};
-use utoipa::ToSchema;
+use storage::BulkFilter;
 
-use crate::app::App;
-use crate::auth::AgentCaller;
-use crate::openapi::WriteErrors;
-use crate::requests::headers::Home;
-use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, MemoryChanges};
-use crate::requests::{JsonBody, ValidJson};
-use crate::responses::Respond;
-use crate::responses::trigger::WithNotifications;
-use crate::service::error::{ApiError, ApiResult};
-use crate::service::read_namespace;
+use crate::current::set_created;
+use crate::prelude::*;
+use crate::requests::JsonBody;
+use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, MemoryChanges, NewMemories};
+use crate::responses::memory::MemoryOrDeleted;
+use crate::service::memories::MemoryInput;
+
+/// A memory of a batch.
+#[derive(Serialize, ToSchema)]
+struct BatchItem {
+    #[serde(flatten)]
+    memory: MemoryOrDeleted,
+    /// `created`, or `deleted` since.
+    status: &'static str,
+}
+
+/// All memories of a batch, in its order.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Batch {
+    results: Vec<BatchItem>,
+}
 
 /// Memories that were changed.
 #[derive(Serialize, ToSchema)]
@@ -47,21 +56,50 @@ pub(crate) struct Restored {
     remaining: usize,
 }
 
+/// Create several memories: all or none.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(Home, Once),
+    request_body = NewMemories,
+    responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors))]
+pub(crate) async fn memory_create_batch(
+    Agent(session): Agent,
+    home: Home,
+    write: Write<NewMemories>,
+) -> ApiResponse<WithNotifications<Batch>> {
+    let home = home.namespace();
+    let nodes = write.body.nodes.0.into_iter().enumerate();
+    let inputs = nodes.map(|(at, node)| {
+        let input = node.0.into_input(home.as_deref());
+        input.map_err(|error| error.within(&format!("nodes[{at}]")))
+    });
+    let inputs = inputs.collect::<ApiResult<Vec<MemoryInput>>>()?;
+    let count = inputs.len();
+    let done = session.create_memories(write.receipt, inputs).await?;
+    if !done.value.is_replay {
+        set_created(count);
+    }
+    let item = |touched: (_, Option<_>)| {
+        let status = if touched.1.is_some() { "created" } else { "deleted" };
+        BatchItem { memory: touched.into(), status }
+    };
+    let results = done.value.memories.into_iter().map(item).collect();
+    let body = WithNotifications::new(Batch { results }, &done.notifications);
+    Ok(Respond::created(done.freshness, body))
+}
+
 /// Change several memories alike.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk-patch", tag = "memories",
     request_body = BulkChanges,
     responses((status = OK, body = WithNotifications<Updated>), WriteErrors))]
 pub(crate) async fn memory_update_bulk(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     body: JsonBody,
-) -> ApiResult<Respond<WithNotifications<Updated>>> {
+) -> ApiResponse<WithNotifications<Updated>> {
     let BulkIds { ids } = body.parse()?;
-    let edit = body.parse::<MemoryChanges>()?.into_edit()?;
+    let (patch, label) = body.parse::<MemoryChanges>()?.into_patch()?;
     drop(body);
-    let patch = app.service().patch(edit).await?;
+    let patch = session.with_label(patch, label).await?;
     let update = |ids| Action::UpdateMemories(ids, patch.clone());
-    let result = app.service().for_each(&caller, ids.0, update).await?;
+    let result = session.for_each(ids.0, update).await?;
     let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };
     let body = WithNotifications::new(body, &result.notifications);
     Ok(Respond::ok(result.freshness, body))
@@ -70,14 +108,12 @@ pub(crate) async fn memory_update_bulk(
 /// Delete several memories: by ids, by type and namespace, or by both: then the intersection is
 /// deleted. With neither, the request is rejected.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(Home),
-    request_body = BulkDeletion,
-    responses((status = OK, body = BulkDeleted), WriteErrors))]
+    request_body = BulkDeletion, responses((status = OK, body = BulkDeleted), WriteErrors))]
 pub(crate) async fn memory_delete_bulk(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     home: Home,
     ValidJson(request): ValidJson<BulkDeletion>,
-) -> ApiResult<Respond<BulkDeleted>> {
+) -> ApiResponse<BulkDeleted> {
     let mut filter = request.filter()?;
     if request.ids.is_none() && filter == BulkFilter::default() {
         let message = "is required, unless memory_type or namespace selects the memories";
@@ -89,12 +125,12 @@ pub(crate) async fn memory_delete_bulk(
             ids.0
         }
         None => {
-            filter.namespace = read_namespace(&caller, filter.namespace, home.namespace())?;
-            app.service().matching(&caller, filter.clone()).await?
+            filter.namespace = session.read_namespace(filter.namespace, home.namespace())?;
+            session.matching(filter.clone()).await?
         }
     };
     let delete = |ids| Action::DeleteMemories(ids, filter.clone());
-    let result = app.service().for_each(&caller, targets, delete).await?;
+    let result = session.for_each(targets, delete).await?;
     let body = BulkDeleted {
         deleted: result.done,
         errors: result.errors,
@@ -105,16 +141,14 @@ pub(crate) async fn memory_delete_bulk(
 }
 
 /// Restore several memories from the cold tier.
-#[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories",
-    request_body = BulkIds,
+#[utoipa::path(post, path = "/api/v1/agent/restore", tag = "memories", request_body = BulkIds,
     responses((status = OK, body = Restored), WriteErrors))]
 pub(crate) async fn memory_restore(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     ValidJson(request): ValidJson<BulkIds>,
-) -> ApiResult<Respond<Restored>> {
+) -> ApiResponse<Restored> {
     let targets = request.ids.0;
-    let result = app.service().for_each(&caller, targets, Action::RestoreMemories).await?;
+    let result = session.for_each(targets, Action::RestoreMemories).await?;
     let body =
         Restored { restored: result.done, errors: result.errors, remaining: result.remaining };
     Ok(Respond::ok(result.freshness, body))

@@ -2,21 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use serde::Serialize;
-use storage::Filter;
-use storage::model::score::rounded;
-use utoipa::ToSchema;
+use storage::Overview;
 
-use crate::app::App;
-use crate::auth::ReaderCaller;
-use crate::openapi::ReadErrors;
-use crate::read::FreshRead;
-use crate::requests::ValidQuery;
+use crate::prelude::*;
 use crate::requests::activity::NamespaceQuery;
-use crate::requests::headers::{Fresh, Home};
-use crate::responses::{Respond, TypeCount, timestamp, type_counts};
-use crate::service::error::ApiResult;
+use crate::responses::{TypeCount, type_counts};
 
 /// Counts and capabilities.
 #[derive(Serialize, ToSchema)]
@@ -57,10 +47,10 @@ pub(crate) struct StorageUse {
     total_size_bytes: u64,
     /// Memories of each namespace.
     namespaces: BTreeMap<String, u64>,
-    #[schema(required, format = DateTime)]
-    oldest_node: Option<String>,
-    #[schema(required, format = DateTime)]
-    newest_node: Option<String>,
+    #[schema(required)]
+    oldest_node: Option<Time>,
+    #[schema(required)]
+    newest_node: Option<Time>,
 }
 
 /// Numbers of a node and of a tenant.
@@ -68,8 +58,7 @@ pub(crate) struct StorageUse {
 pub(crate) struct Numbers {
     node: u64,
     role: &'static str,
-    #[schema(required)]
-    leader: Option<u64>,
+    leader: Nullable<u64>,
     term: u64,
     applied_index: u64,
     memories: u64,
@@ -81,23 +70,21 @@ pub(crate) struct Numbers {
 
 /// Get counts of memories: of one namespace, if named, and in total.
 #[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
-    params(NamespaceQuery, Home, Fresh),
-    responses((status = OK, body = MemoryStatus), ReadErrors))]
+    params(NamespaceQuery, Home, Fresh), responses((status = OK, body = MemoryStatus), ReadErrors))]
 pub(crate) async fn memory_status(
     State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     home: Home,
     ValidQuery(query): ValidQuery<NamespaceQuery>,
-) -> ApiResult<Respond<MemoryStatus>> {
-    let here = home.filter(&caller, query.namespace)?;
+) -> ApiResponse<MemoryStatus> {
+    let here = home.filter(&session, query.namespace)?;
     let namespace = here.namespace.clone();
     let all = Filter { namespace: None, ..here.clone() };
-    let [here, all] = app.service().overviews(&caller, [here, all]).await?;
+    let [here, all] = overviews(&session, [here, all]).await?;
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
-        version: app.identity().version,
+        version: app.identity.version,
         namespace: namespace.unwrap_or_else(|| "*".to_owned()),
         stats: MemoryCounts {
             namespace_memories: here.hot + here.cold,
@@ -118,18 +105,16 @@ pub(crate) async fn memory_status(
 #[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(Fresh),
     responses((status = OK, body = StorageUse), ReadErrors))]
 pub(crate) async fn storage_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<StorageUse>> {
-    let filter = Filter { access: caller.access.clone(), ..Filter::default() };
-    let [overview] = app.service().overviews(&caller, [filter]).await?;
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<StorageUse> {
+    let filter = Filter { access: session.caller.access.clone(), ..Filter::default() };
+    let [overview] = overviews(&session, [filter]).await?;
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,
         namespaces: overview.namespaces,
-        oldest_node: overview.oldest.map(timestamp),
-        newest_node: overview.newest.map(timestamp),
+        oldest_node: overview.oldest.map(Time),
+        newest_node: overview.newest.map(Time),
     };
     Ok(Respond::ok(freshness, body))
 }
@@ -138,13 +123,14 @@ pub(crate) async fn storage_get(
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(Fresh),
     responses((status = OK, body = Numbers), ReadErrors))]
 pub(crate) async fn metrics_json(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<Numbers>> {
-    let counts = app.service().counts(&caller).await?;
-    let (usage, _) = app.service().usage(&caller).await?;
-    let raft = app.service().raft().status();
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<Numbers> {
+    let read = session.read(|reader, caller| {
+        let usage = reader.usage(caller.tenant, reader.position().clock.month())?;
+        Ok((reader.counts(caller.tenant), usage))
+    });
+    let (counts, usage) = read.await?;
+    let raft = session.service.raft.status();
     let body = Numbers {
         node: raft.node,
         role: raft.role,
@@ -158,4 +144,15 @@ pub(crate) async fn metrics_json(
         nodes_added_this_month: usage.nodes_added,
     };
     Ok(Respond::ok(freshness, body))
+}
+
+/// Counts of the memories that pass each filter, in one read.
+async fn overviews<const N: usize>(
+    session: &Session,
+    filters: [Filter; N],
+) -> ApiResult<[Overview; N]> {
+    let read = session.read(move |reader, caller| {
+        Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
+    });
+    read.await
 }

@@ -10,28 +10,25 @@ mod events;
 mod feedback;
 mod graph;
 mod health;
-mod hot;
 mod keys;
 mod memories;
-mod memory_batch;
 mod memory_bulk;
 mod memory_status;
 mod namespaces;
-mod operator;
 mod org;
 mod search;
 mod settings;
-mod status;
 mod trigger_history;
 mod triggers;
-mod usage;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use prometheus::Registry;
+use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use serde_json::Value;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
@@ -57,7 +54,7 @@ pub fn public(app: &App) -> Router {
         );
     let (routes, _) = agents().split_for_parts();
     let routes = routes.merge(aliases).layer(from_fn_with_state(app.clone(), bounded));
-    let (open, _) = public_operations().split_for_parts();
+    let (open, _) = health::routes().split_for_parts();
     // No external validator is contacted.
     let config = Config::default().validator_url("none");
     let page = SwaggerUi::new("/docs").external_url_unchecked("/api/v1/openapi.json", document());
@@ -70,7 +67,7 @@ pub fn openapi() -> String {
 }
 
 fn document() -> Value {
-    let (_, operations) = agents().merge(public_operations()).split_for_parts();
+    let (_, operations) = agents().merge(health::routes()).split_for_parts();
     complete(
         operations,
         &[
@@ -86,7 +83,7 @@ fn agents() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(memories::memory_create, memories::memory_list))
         .routes(routes!(memories::memory_get, memories::memory_update, memories::memory_delete))
-        .routes(routes!(memory_batch::memory_create_batch))
+        .routes(routes!(memory_bulk::memory_create_batch))
         .routes(routes!(memory_bulk::memory_update_bulk))
         .routes(routes!(memory_bulk::memory_delete_bulk))
         .routes(routes!(memory_bulk::memory_restore))
@@ -94,8 +91,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(feedback::memory_feedback))
         .routes(routes!(feedback::feedback_create))
         .routes(routes!(search::memory_search))
-        .routes(routes!(hot::hot_context))
-        .routes(routes!(hot::hot_nodes))
+        .routes(routes!(search::hot_context))
+        .routes(routes!(search::hot_nodes))
         .routes(routes!(graph::edge_create, graph::edge_delete))
         .routes(routes!(graph::neighbours_get))
         .routes(routes!(graph::graph_status))
@@ -103,14 +100,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(graph::graph_get))
         .routes(routes!(settings::thermo_get, settings::thermo_update))
         .routes(routes!(settings::thermo_preview))
-        .merge(of_tenant())
-}
-
-/// The operations on a tenant as a whole.
-fn of_tenant() -> OpenApiRouter<App> {
-    OpenApiRouter::new()
         .routes(routes!(dashboard::dashboard_get))
-        .routes(routes!(usage::usage_get))
+        .routes(routes!(dashboard::usage_get))
         .routes(routes!(analytics::recall_analytics_get))
         .routes(routes!(analytics::analytics_recall_get))
         .routes(routes!(activity::activity_list, activity::activity_create))
@@ -133,18 +124,24 @@ fn of_tenant() -> OpenApiRouter<App> {
         .routes(routes!(memory_status::metrics_json))
 }
 
-/// The operations that require no key.
-fn public_operations() -> OpenApiRouter<App> {
-    health::routes().routes(routes!(status::status_get))
-}
-
 /// The router of the operator's listener: health, the cluster, and all metrics of `registry`.
 /// It requires no API key.
 pub fn operator(app: &App, registry: Registry) -> Router {
-    let metrics = async move || operator::metrics_get(&registry);
-    let (open, _) = public_operations().split_for_parts();
+    let metrics = async move || metrics_get(&registry);
+    let (open, _) = health::routes().split_for_parts();
     let routes = open.merge(cluster::routes()).route("/metrics", get(metrics));
     finish(routes, app).layer(map_response(name_process))
+}
+
+/// All metrics of `registry` in the Prometheus text format.
+fn metrics_get(registry: &Registry) -> Response {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => ([(CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "metrics cannot be encoded");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }
 
 /// Adds the process id, so that the starter of a process can identify it.

@@ -1,22 +1,10 @@
 //! Access rules for namespaces, and the caller's own namespace.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use serde::Serialize;
 use storage::model::access::Rule;
-use utoipa::ToSchema;
+use storage::model::tenant::{ApiKey, KeyId};
 
-use crate::app::App;
-use crate::auth::{AdminCaller, AgentCaller};
-use crate::openapi::{NotFound, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::ValidJson;
+use crate::prelude::*;
 use crate::requests::access::{NewRule, OwnNamespace};
-use crate::requests::headers::Fresh;
-use crate::requests::memories::named_namespace;
-use crate::requests::path::RulePath;
-use crate::responses::{Respond, timestamp, word};
-use crate::service::error::ApiResult;
 use crate::words::RulePolicy;
 
 /// The caller's own namespace.
@@ -24,8 +12,7 @@ use crate::words::RulePolicy;
 pub(crate) struct OwnNamespaceView {
     /// Always true.
     ok: bool,
-    #[schema(required)]
-    namespace: Option<String>,
+    namespace: Nullable<String>,
 }
 
 /// A rule.
@@ -34,11 +21,9 @@ pub(crate) struct RuleView {
     id: String,
     agent_id: String,
     namespace: String,
-    /// `default` after its deletion.
-    #[schema(schema_with = word::<RulePolicy>)]
-    policy: &'static str,
-    #[schema(format = DateTime)]
-    created_at: String,
+    // `default` after its deletion.
+    policy: PolicyWord,
+    created_at: Time,
 }
 
 /// All rules of a tenant.
@@ -52,27 +37,23 @@ pub(crate) struct RuleList {
     request_body = OwnNamespace,
     responses((status = OK, body = OwnNamespaceView), WriteErrors, NotFound))]
 pub(crate) async fn namespace_default(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     ValidJson(request): ValidJson<OwnNamespace>,
-) -> ApiResult<Respond<OwnNamespaceView>> {
+) -> ApiResponse<OwnNamespaceView> {
     let namespace = named_namespace(request.namespace)?;
-    let done = app.service().set_own_namespace(&caller, namespace).await?;
-    let (_, key) = done.value;
-    Ok(Respond::ok(done.freshness, OwnNamespaceView { ok: true, namespace: key.namespace }))
+    let action = Action::SetKeyNamespace(session.caller.key, namespace);
+    let done = session.submit::<(KeyId, ApiKey)>(action).await?;
+    let body = OwnNamespaceView { ok: true, namespace: done.value.1.namespace };
+    Ok(Respond::ok(done.freshness, body))
 }
 
 /// List the access rules.
 #[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(Fresh),
     responses((status = OK, body = RuleList), ReadErrors))]
-pub(crate) async fn rule_list(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<RuleList>> {
-    let rules = app.service().access_rules(&caller).await?;
-    let view = |rule: &Rule| RuleView::new(rule, RulePolicy(Some(rule.policy)));
-    Ok(Respond::ok(freshness, RuleList { items: rules.rules.iter().map(view).collect() }))
+pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
+    let rules = session.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules;
+    let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
+    Ok(Respond::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
 }
 
 /// Create or replace a rule; policy `default` deletes it.
@@ -80,37 +61,35 @@ pub(crate) async fn rule_list(
     responses((status = CREATED, body = RuleView), (status = OK, body = RuleView), WriteErrors,
         NotFound))]
 pub(crate) async fn rule_create(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     ValidJson(request): ValidJson<NewRule>,
-) -> ApiResult<Respond<RuleView>> {
+) -> ApiResponse<RuleView> {
     let (agent, namespace, policy) = (request.agent(), request.namespace.0, request.policy.0);
-    let done = app.service().put_rule(&caller, agent, namespace, policy.0).await?;
-    let status = if policy.0.is_some() { StatusCode::CREATED } else { StatusCode::OK };
-    let body = RuleView::new(&done.value, policy);
-    Ok(Respond::ok(done.freshness, body).with_status(status))
+    let done = session.submit(Action::PutRule { agent, namespace, policy }).await?;
+    let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+    let body = RuleView::new(policy, done.value);
+    Ok(Respond { status, freshness: done.freshness, body })
 }
 
 /// Delete a rule.
 #[utoipa::path(delete, path = "/api/v1/namespaces/acl/{id}", tag = "access", params(RulePath),
     responses((status = OK, body = RuleView), WriteErrors, NotFound))]
 pub(crate) async fn rule_delete(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     RulePath(number): RulePath,
-) -> ApiResult<Respond<RuleView>> {
-    let done = app.service().delete_rule(&caller, number).await?;
-    Ok(Respond::ok(done.freshness, RuleView::new(&done.value, RulePolicy(None))))
+) -> ApiResponse<RuleView> {
+    let done = session.submit(Action::DeleteRule(number)).await?;
+    Ok(Respond::ok(done.freshness, RuleView::new(None, done.value)))
 }
 
 impl RuleView {
-    fn new(rule: &Rule, policy: RulePolicy) -> Self {
+    fn new(policy: RulePolicy, rule: Rule) -> Self {
         Self {
             id: rule.number.to_string(),
-            agent_id: rule.agent.clone(),
-            namespace: rule.namespace.clone(),
-            policy: policy.name(),
-            created_at: timestamp(rule.created_at),
+            agent_id: rule.agent,
+            namespace: rule.namespace,
+            policy: OneOf(policy),
+            created_at: Time(rule.created_at),
         }
     }
 }

@@ -1,22 +1,8 @@
 //! The caller and its tenant, in the shapes that published clients read. A self-hosted service
 //! has no plans: limits are `null` unless set, and all features are included.
 
-use axum::extract::State;
-use serde::Serialize;
-use storage::model::id::TenantId;
-use storage::model::tenant::Role;
-use utoipa::ToSchema;
-
-use crate::app::App;
-use crate::auth::{AdminCaller, ReaderCaller};
-use crate::openapi::{ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::ValidJson;
+use crate::prelude::*;
 use crate::requests::access::OrgChanges;
-use crate::requests::headers::Fresh;
-use crate::responses::{Respond, timestamp, word};
-use crate::service::Service;
-use crate::service::error::ApiResult;
 
 /// The plan that published clients read.
 const PLAN: &str = "self-hosted";
@@ -41,10 +27,8 @@ pub(crate) struct Identity {
     plan_tier: &'static str,
     /// Name of the key.
     agent_label: String,
-    #[schema(schema_with = word::<Role>)]
-    role: &'static str,
-    #[schema(required)]
-    namespace: Option<String>,
+    role: RoleWord,
+    namespace: Nullable<String>,
     limits: TenantLimits,
     features: [&'static str; FEATURES.len()],
 }
@@ -52,14 +36,10 @@ pub(crate) struct Identity {
 /// Limits of a tenant; null is unlimited.
 #[derive(Serialize, ToSchema)]
 struct TenantLimits {
-    #[schema(required)]
-    ops_per_month: Option<u64>,
-    #[schema(required)]
-    max_nodes: Option<u64>,
-    #[schema(required)]
-    max_agents: Option<u64>,
-    #[schema(required)]
-    max_sync_requests: Option<u64>,
+    ops_per_month: Nullable<u64>,
+    max_nodes: Nullable<u64>,
+    max_agents: Nullable<u64>,
+    max_sync_requests: Nullable<u64>,
 }
 
 /// A tenant.
@@ -68,33 +48,29 @@ pub(crate) struct Org {
     tenant_id: String,
     org_name: String,
     plan_tier: &'static str,
-    #[schema(required)]
-    ops_limit: Option<u64>,
-    #[schema(required)]
-    nodes_limit: Option<u64>,
-    #[schema(required)]
-    max_seats: Option<u64>,
+    ops_limit: Nullable<u64>,
+    nodes_limit: Nullable<u64>,
+    max_seats: Nullable<u64>,
     seats_used: usize,
     features: String,
-    #[schema(format = DateTime)]
-    created_at: String,
+    created_at: Time,
 }
 
 /// Get the identity of the key.
 #[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(Fresh),
     responses((status = OK, body = Identity), ReadErrors))]
 pub(crate) async fn auth_verify(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<Identity>> {
-    let tenant = app.service().tenant(caller.tenant).await?;
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<Identity> {
+    let tenant = session.read(|reader, caller| reader.tenant(caller.tenant)).await?;
+    let tenant = tenant.ok_or_else(ApiError::internal)?;
+    let caller = session.caller;
     let body = Identity {
         authenticated: true,
         tenant_id: caller.tenant.0.to_string(),
         plan_tier: PLAN,
         agent_label: caller.name,
-        role: caller.role.name(),
+        role: OneOf(caller.role),
         namespace: caller.namespace,
         limits: TenantLimits {
             ops_per_month: None,
@@ -110,30 +86,32 @@ pub(crate) async fn auth_verify(
 /// Get the tenant.
 #[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(Fresh),
     responses((status = OK, body = Org), ReadErrors))]
-pub(crate) async fn org_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<Org>> {
-    Ok(Respond::ok(freshness, org(app.service(), caller.tenant).await?))
+pub(crate) async fn org_get(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
+    Ok(Respond::ok(freshness, org(&session).await?))
 }
 
 /// Rename the tenant. Without a name nothing changes.
 #[utoipa::path(patch, path = "/api/v1/org", tag = "tenant", request_body = OrgChanges,
     responses((status = OK, body = Org), WriteErrors))]
 pub(crate) async fn org_update(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     ValidJson(request): ValidJson<OrgChanges>,
-) -> ApiResult<Respond<Org>> {
-    let freshness = app.service().rename_tenant(&caller, request.into_name()).await?;
-    Ok(Respond::ok(freshness, org(app.service(), caller.tenant).await?))
+) -> ApiResponse<Org> {
+    let freshness = match request.into_name() {
+        Some(name) => session.submit::<()>(Action::RenameTenant(name)).await?.freshness,
+        None => Freshness::of_write(session.service.reader.position().index),
+    };
+    Ok(Respond::ok(freshness, org(&session).await?))
 }
 
-async fn org(service: &Service, id: TenantId) -> ApiResult<Org> {
-    let (tenant, keys) = service.tenant_and_keys(id).await?;
+async fn org(session: &Session) -> ApiResult<Org> {
+    let read = session.read(|reader, caller| {
+        Ok((reader.tenant(caller.tenant)?, reader.api_keys(caller.tenant)?.len()))
+    });
+    let (tenant, keys) = read.await?;
+    let tenant = tenant.ok_or_else(ApiError::internal)?;
     Ok(Org {
-        tenant_id: id.0.to_string(),
+        tenant_id: session.caller.tenant.0.to_string(),
         org_name: tenant.name,
         plan_tier: PLAN,
         ops_limit: None,
@@ -141,6 +119,6 @@ async fn org(service: &Service, id: TenantId) -> ApiResult<Org> {
         max_seats: None,
         seats_used: keys,
         features: FEATURES.join(","),
-        created_at: timestamp(tenant.created_at),
+        created_at: Time(tenant.created_at),
     })
 }

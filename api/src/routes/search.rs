@@ -1,42 +1,65 @@
-//! Semantic search.
+//! Search by meaning, and the hottest memories: the hot context for an agent's turn, and a plain
+//! list.
 
-use axum::extract::State;
-use storage::{Filter, SearchRequest};
+use storage::{HotRequest, SearchRequest};
 
-use crate::app::App;
-use crate::auth::ReaderCaller;
-use crate::openapi::BodyErrors;
-use crate::read::FreshRead;
-use crate::requests::ValidJson;
-use crate::requests::headers::{Fresh, Home};
-use crate::requests::search::Search;
-use crate::responses::Respond;
-use crate::responses::memory::SearchResult;
-use crate::service::error::ApiResult;
+use crate::prelude::*;
+use crate::requests::numbers::Clamped;
+use crate::requests::search::{HotContext, HotQuery, Search};
+use crate::responses::memory::{Scored, SearchResult};
 
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
 #[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(Home, Fresh),
-    request_body = Search,
-    responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
+    request_body = Search, responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
 pub(crate) async fn memory_search(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     home: Home,
     ValidJson(request): ValidJson<Search>,
-) -> ApiResult<Respond<Vec<SearchResult>>> {
-    let (limit, explain) = (request.limit(), request.explain.unwrap_or(false));
+) -> ApiResponse<Vec<SearchResult>> {
+    let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
-        ..home.filter(&caller, request.namespace)?
+        ..home.filter(&session, request.namespace)?
     };
-    let home_namespace = home.namespace().or(caller.namespace.clone());
+    let home_namespace = home.namespace().or(session.caller.namespace.clone());
     let query = request.query.0;
     let request = SearchRequest { query, vector: None, filter, home_namespace, limit };
-    let results = app.service().search(&caller, request).await?;
+    let results = session.search(request).await?;
     let window = results.window.as_ref();
     let result = |hit| SearchResult::new(hit, explain.then_some(window));
     Ok(Respond::ok(freshness, results.hits.iter().map(result).collect()))
+}
+
+/// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
+/// recently updated.
+#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(Home, Fresh),
+    request_body = HotContext, responses((status = OK, body = Vec<Scored>), BodyErrors))]
+pub(crate) async fn hot_context(
+    ReaderRead(session, freshness): ReaderRead,
+    home: Home,
+    ValidJson(request): ValidJson<HotContext>,
+) -> ApiResponse<Vec<Scored>> {
+    let (limit, budget_chars) = (request.limit.get(), request.budget_chars.map(Clamped::get));
+    let memory_type = request.memory_type.map(|it| it.0);
+    let filter = Filter { memory_type, ..home.filter(&session, request.namespace)? };
+    let request = HotRequest { filter, limit, budget_chars, ..HotRequest::default() };
+    let records = session.hot_context(request).await?;
+    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
+}
+
+/// List the hottest memories.
+#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search", params(HotQuery, Home, Fresh),
+    responses((status = OK, body = Vec<Scored>), ReadErrors))]
+pub(crate) async fn hot_nodes(
+    ReaderRead(session, freshness): ReaderRead,
+    home: Home,
+    ValidQuery(query): ValidQuery<HotQuery>,
+) -> ApiResponse<Vec<Scored>> {
+    let (limit, memory_type) = (query.limit.get(), query.memory_type.map(|it| it.0));
+    let filter = Filter { memory_type, ..home.filter(&session, query.namespace)? };
+    let request = HotRequest { filter, limit, ..HotRequest::default() };
+    let records = session.hottest(request).await?;
+    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }

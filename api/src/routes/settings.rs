@@ -1,23 +1,12 @@
 //! The tenant's settings: read, changed, and tried out.
 
-use axum::extract::State;
-use serde::Serialize;
 use serde_json::Value;
-use storage::model::memory::MemoryType;
 use storage::model::thermo::Thermo;
-use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::auth::{AdminCaller, ReaderCaller};
 use crate::limits::FORECAST_DAYS;
-use crate::openapi::{BodyErrors, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::ValidJson;
-use crate::requests::headers::Fresh;
-use crate::requests::settings::Settings;
+use crate::prelude::*;
+use crate::requests::settings::{Settings, ThermoChanges};
 use crate::responses::settings::{self, config};
-use crate::responses::{Respond, word};
-use crate::service::error::ApiResult;
 
 /// The settings, beside the defaults.
 #[derive(Serialize, ToSchema)]
@@ -56,8 +45,7 @@ pub(crate) struct ForecastView {
 /// What settings would do to the memories of a type.
 #[derive(Serialize, ToSchema)]
 struct TypeForecast {
-    #[schema(schema_with = word::<MemoryType>)]
-    memory_type: &'static str,
+    memory_type: MemoryTypeWord,
     /// Memories of the hot tier.
     total: u64,
     /// Memories that would be cold, one count for each of `days`.
@@ -70,11 +58,9 @@ struct TypeForecast {
 #[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(Fresh),
     responses((status = OK, body = SettingsView), ReadErrors))]
 pub(crate) async fn thermo_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
-) -> ApiResult<Respond<SettingsView>> {
-    let thermo = app.service().thermo(&caller).await?;
+    ReaderRead(session, freshness): ReaderRead,
+) -> ApiResponse<SettingsView> {
+    let thermo = session.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await?;
     let defaults = Thermo::default();
     let custom = thermo != defaults;
     let body = SettingsView { config: config(thermo), defaults: config(defaults), custom };
@@ -82,36 +68,37 @@ pub(crate) async fn thermo_get(
 }
 
 /// Change the named settings; `null` resets one to its default.
-#[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings",
-    request_body = Settings,
+#[utoipa::path(patch, path = "/api/v1/settings/thermo", tag = "settings", request_body = Settings,
     responses((status = OK, body = UpdatedSettings), WriteErrors))]
 pub(crate) async fn thermo_update(
-    State(app): State<App>,
-    AdminCaller(caller): AdminCaller,
+    Admin(session): Admin,
     ValidJson(request): ValidJson<Settings>,
-) -> ApiResult<Respond<UpdatedSettings>> {
+) -> ApiResponse<UpdatedSettings> {
     let request = request.into_changes()?;
-    let done = app.service().update_settings(&caller, request.changes).await?;
+    let done = session.submit(Action::UpdateSettings(request.changes)).await?;
     let body = UpdatedSettings { ok: true, config: config(done.value), ignored: request.ignored };
     Ok(Respond::ok(done.freshness, body))
 }
 
 /// Count the memories of each type that would be cold after some days under changed settings.
 #[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(Fresh),
-    request_body = Settings,
-    responses((status = OK, body = ForecastView), BodyErrors))]
+    request_body = Settings, responses((status = OK, body = ForecastView), BodyErrors))]
 pub(crate) async fn thermo_preview(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Settings>,
-) -> ApiResult<Respond<ForecastView>> {
-    let request = request.into_changes()?;
-    let forecast = app.service().forecast(&caller, request.changes).await?;
-    let counts = forecast.present.into_iter().zip(forecast.proposed);
+) -> ApiResponse<ForecastView> {
+    let ThermoChanges { changes, ignored } = request.into_changes()?;
+    let read = session.read(move |reader, caller| {
+        let present = reader.thermo(caller.tenant);
+        let Ok(proposed) = present.with(&changes) else { return Ok(None) };
+        let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
+        let counts = cold(&present).into_iter().zip(cold(&proposed));
+        Ok(Some((counts.collect::<Vec<_>>(), proposed)))
+    });
+    let (counts, proposed) = read.await?.ok_or_else(ApiError::internal)?;
     let types = MemoryType::ALL.into_iter().zip(counts);
     let types = types.map(|(memory_type, (present, proposed))| TypeForecast {
-        memory_type: memory_type.name(),
+        memory_type: OneOf(memory_type),
         total: proposed.total,
         cold: proposed.cold,
         cold_as_configured: present.cold,
@@ -119,8 +106,8 @@ pub(crate) async fn thermo_preview(
     let body = ForecastView {
         days: FORECAST_DAYS,
         types: types.collect(),
-        config: config(forecast.thermo),
-        ignored: request.ignored,
+        config: config(proposed),
+        ignored,
     };
     Ok(Respond::ok(freshness, body))
 }

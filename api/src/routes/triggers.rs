@@ -1,31 +1,18 @@
 //! Triggers: rules that fire on memory events.
 
-use axum::extract::State;
-use serde::Serialize;
 use storage::TriggerPatch;
 use storage::model::id::{Timestamp, TriggerId};
-use storage::model::score::rounded;
-use storage::model::trigger::{Trigger, TriggerActionKind, TriggerEvent, TriggerFilter};
-use utoipa::ToSchema;
+use storage::model::trigger::{Trigger, TriggerAction, TriggerFilter};
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::auth::{AgentCaller, ReaderCaller};
-use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
-use crate::read::FreshRead;
-use crate::requests::headers::{Fresh, Once};
-use crate::requests::path::TriggerPath;
-use crate::requests::trigger_actions::ActionConfig;
-use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
-use crate::requests::values::Text;
-use crate::requests::{ValidJson, ValidQuery};
+use crate::prelude::*;
+use crate::requests::triggers::{ActionConfig, Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
+use crate::requests::values::{FullText, Text, non_empty};
+use crate::responses::NoContent;
 use crate::responses::memory::Deleted;
 use crate::responses::trigger::TriggerView;
-use crate::responses::{NoContent, Respond, word};
 use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult};
-use crate::service::triggers::{ActionInput, CreatedTrigger};
-use crate::write::Write;
+use crate::service::triggers::CreatedTrigger;
 
 /// A page of triggers.
 #[derive(Serialize, ToSchema)]
@@ -33,17 +20,14 @@ pub(crate) struct TriggerList {
     /// In the order of their evaluation: that of their creation.
     items: Vec<TriggerView>,
     /// Cursor of the next page; null on the last.
-    #[schema(required)]
-    next_cursor: Option<String>,
+    next_cursor: Nullable<String>,
 }
 
 /// Which triggers would fire.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Evaluation {
-    #[schema(schema_with = word::<TriggerEvent>)]
-    event: &'static str,
-    #[schema(format = Uuid)]
-    node_id: String,
+    event: EventWord,
+    node_id: MemoryIdText,
     /// In the order of their evaluation.
     items: Vec<Evaluated>,
 }
@@ -51,11 +35,9 @@ pub(crate) struct Evaluation {
 /// Whether a trigger would fire.
 #[derive(Serialize, ToSchema)]
 struct Evaluated {
-    #[schema(format = Uuid)]
-    trigger_id: String,
+    trigger_id: TriggerIdText,
     trigger_name: String,
-    #[schema(schema_with = word::<TriggerActionKind>)]
-    action: &'static str,
+    action: ActionWord,
     would_fire: bool,
     /// The field that does not match, or `access`, `not_crossed` or `no_room`; null if it would
     /// fire.
@@ -75,16 +57,14 @@ pub(crate) enum TriggerOrDeleted {
 #[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, Fresh),
     responses((status = OK, body = TriggerList), ReadErrors))]
 pub(crate) async fn trigger_list(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<TriggerQuery>,
-) -> ApiResult<Respond<TriggerList>> {
+) -> ApiResponse<TriggerList> {
     let event = query.event.map(|event| event.0);
     let after = query.cursor.map_or(0, |cursor| cursor.0);
-    let page = app.service().triggers(&caller, event, after, query.limit()).await?;
+    let page = session.triggers(event, after, query.limit.get()).await?;
     let items = page.triggers.iter().map(|(compiled, firings)| {
-        TriggerView::new(&caller, compiled.id, &compiled.trigger, firings)
+        TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
     let items = items.collect();
     let body = TriggerList { items, next_cursor: page.next.map(|number| number.to_string()) };
@@ -96,20 +76,17 @@ pub(crate) async fn trigger_list(
     request_body = NewTrigger,
     responses((status = CREATED, body = TriggerOrDeleted), IdempotentErrors))]
 pub(crate) async fn trigger_create(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     write: Write<NewTrigger>,
-) -> ApiResult<Respond<TriggerOrDeleted>> {
+) -> ApiResponse<TriggerOrDeleted> {
     let id = TriggerId(Uuid::now_v7().into_bytes());
-    let receipt = write.receipt;
-    let trigger = new_trigger(app.service(), id, write.body)?;
-    let done = app.service().create_trigger(&caller, receipt, id, trigger).await?;
+    let trigger = new_trigger(&session.service, id, write.body)?;
+    let done = session.create_trigger(write.receipt, id, trigger).await?;
     let body = match done.value {
-        CreatedTrigger::Present(id, trigger, firings) => {
-            let view = TriggerView::new(&caller, id, &trigger, &firings);
-            TriggerOrDeleted::Trigger(Box::new(view))
-        }
-        CreatedTrigger::Deleted(id) => TriggerOrDeleted::Deleted(id.into()),
+        CreatedTrigger(id, Some((trigger, firings))) => TriggerOrDeleted::Trigger(Box::new(
+            TriggerView::new(&session.caller, id, &trigger, &firings),
+        )),
+        CreatedTrigger(id, None) => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
     };
     Ok(Respond::created(done.freshness, body))
 }
@@ -118,13 +95,11 @@ pub(crate) async fn trigger_create(
 #[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath, Fresh),
     responses((status = OK, body = TriggerView), ReadErrors, NotFound))]
 pub(crate) async fn trigger_get(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     TriggerPath(id): TriggerPath,
-) -> ApiResult<Respond<TriggerView>> {
-    let (trigger, firings) = app.service().trigger(&caller, id).await?;
-    Ok(Respond::ok(freshness, TriggerView::new(&caller, id, &trigger, &firings)))
+) -> ApiResponse<TriggerView> {
+    let (trigger, firings) = session.trigger(id).await?;
+    Ok(Respond::ok(freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
 
 /// Change a trigger; `null` clears a filter or a limit.
@@ -132,58 +107,53 @@ pub(crate) async fn trigger_get(
     request_body = TriggerChanges,
     responses((status = OK, body = TriggerView), WriteErrors, NotFound))]
 pub(crate) async fn trigger_update(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     TriggerPath(id): TriggerPath,
     ValidJson(request): ValidJson<TriggerChanges>,
-) -> ApiResult<Respond<TriggerView>> {
-    let trigger = app.service().modifiable_trigger(&caller, id).await?;
-    let patch = patch(app.service(), id, &trigger, request)?;
-    let done = app.service().update_trigger(&caller, id, patch).await?;
+) -> ApiResponse<TriggerView> {
+    let trigger = session.modifiable_trigger(id).await?;
+    let patch = patch(&session.service, id, &trigger, request)?;
+    let done = session.update_trigger(id, patch).await?;
     let (trigger, firings) = done.value;
-    Ok(Respond::ok(done.freshness, TriggerView::new(&caller, id, &trigger, &firings)))
+    Ok(Respond::ok(done.freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
 
 /// Delete a trigger. Its history stays; its pending deliveries are cancelled.
 #[utoipa::path(delete, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath),
     responses((status = NO_CONTENT), WriteErrors, NotFound))]
 pub(crate) async fn trigger_delete(
-    State(app): State<App>,
-    AgentCaller(caller): AgentCaller,
+    Agent(session): Agent,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<NoContent> {
-    Ok(NoContent(app.service().delete_trigger(&caller, id).await?.freshness))
+    Ok(NoContent(session.submit::<()>(Action::DeleteTrigger(id)).await?.freshness))
 }
 
 /// Evaluate which triggers would fire if an event happened to a memory now, and why the others
 /// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
 #[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(Fresh),
-    request_body = Evaluate,
-    responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
+    request_body = Evaluate, responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
 pub(crate) async fn trigger_evaluate(
-    State(app): State<App>,
-    ReaderCaller(caller): ReaderCaller,
-    FreshRead(freshness): FreshRead,
+    ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Evaluate>,
-) -> ApiResult<Respond<Evaluation>> {
+) -> ApiResponse<Evaluation> {
     let (event, id) = (request.event.0, request.node_id.0);
-    let evaluations = app.service().evaluate_triggers(&caller, event, id).await?;
-    let items = evaluations.iter().map(|(id, trigger, evaluation)| Evaluated {
-        trigger_id: id.to_string(),
-        trigger_name: trigger.name.clone(),
-        action: trigger.action.kind().name(),
+    let evaluations = session.evaluate_triggers(event, id).await?;
+    let items = evaluations.into_iter().map(|(id, trigger, evaluation)| Evaluated {
+        trigger_id: Id(id),
+        action: OneOf(trigger.action.kind()),
+        trigger_name: trigger.name,
         would_fire: evaluation.is_ok(),
         reason: evaluation.err().map(|reason| reason.name()),
     });
     let items = items.collect();
-    Ok(Respond::ok(freshness, Evaluation { event: event.name(), node_id: id.to_string(), items }))
+    Ok(Respond::ok(freshness, Evaluation { event: OneOf(event), node_id: Id(id), items }))
 }
 
 /// The trigger of a request; the decision sets its number, owner and times.
 fn new_trigger(service: &Service, id: TriggerId, request: NewTrigger) -> ApiResult<Trigger> {
     let (event, kind) = (request.event.0, request.action.0);
-    let input = action_input(&request.action_config.unwrap_or_default().0);
-    let action = input.and_then(|input| service.trigger_action(id, kind, input));
+    let config = request.action_config.unwrap_or_default().0;
+    let action = service.trigger_action(id, kind, config);
     let name = request.name.map(|name| name.0).filter(|name| !name.trim().is_empty());
     Ok(Trigger {
         number: 0,
@@ -195,7 +165,7 @@ fn new_trigger(service: &Service, id: TriggerId, request: NewTrigger) -> ApiResu
         filter: TriggerFilter {
             memory_type: request.filter_memory_type.and_then(|it| it.0),
             namespace: request.filter_namespace.and_then(bound_namespace),
-            label_pattern: request.filter_label_pattern.and_then(pattern),
+            label_pattern: non_empty(request.filter_label_pattern),
             heat_below: request.filter_heat_below.map(|heat| rounded(heat.0)),
             heat_above: request.filter_heat_above.map(|heat| rounded(heat.0)),
         },
@@ -224,17 +194,14 @@ fn patch(
             return Err(ApiError::invalid(name, message));
         }
     }
-    let config = request.action_config.map(|config| config.0);
+    let mut config = request.action_config.map(|config| config.0);
     let keep_url = config.as_ref().is_some_and(|config| config.url.is_none());
     let drop_secret = config.as_ref().is_some_and(ActionConfig::drops_secret);
-    let action = config.as_ref().map(|config| {
-        let mut input = action_input(config)?;
-        // The decision keeps the present address; this one only passes the check.
-        if let storage::model::trigger::TriggerAction::Webhook { url, .. } = &trigger.action {
-            input.url.get_or_insert_with(|| url.clone());
-        }
-        service.trigger_action(id, kind, input)
-    });
+    // The decision keeps the present address; this one only passes the check.
+    if let (Some(config), TriggerAction::Webhook { url, .. }) = (&mut config, &trigger.action) {
+        config.url.get_or_insert_with(|| FullText(url.clone()));
+    }
+    let action = config.map(|config| service.trigger_action(id, kind, config));
     let action = action.transpose().map_err(|error| error.within("action_config"))?;
     Ok(TriggerPatch {
         name: request.name.map(|name| name.0),
@@ -245,7 +212,7 @@ fn patch(
         namespace: request.namespace.map(|it| it.and_then(bound_namespace)),
         memory_type: request.filter_memory_type.map(|it| it.and_then(|it| it.0)),
         filter_namespace: request.filter_namespace.map(|it| it.and_then(bound_namespace)),
-        label_pattern: request.filter_label_pattern.map(|it| it.and_then(pattern)),
+        label_pattern: request.filter_label_pattern.map(non_empty),
         heat_below: request.filter_heat_below.map(|it| it.map(|heat| rounded(heat.0))),
         heat_above: request.filter_heat_above.map(|it| it.map(|heat| rounded(heat.0))),
         max_fires: request.max_fires.map(|it| it.map(|it| it.0)),
@@ -255,21 +222,7 @@ fn patch(
     })
 }
 
-fn action_input(config: &ActionConfig) -> ApiResult<ActionInput> {
-    Ok(ActionInput {
-        template: config.template(),
-        strength: config.strength(),
-        tag: config.tag()?,
-        url: config.url.as_ref().map(|url| url.0.clone()),
-        secret: config.secret()?,
-    })
-}
-
 /// Published clients send an empty namespace, or `*`, for none.
 fn bound_namespace<const MAX: usize>(namespace: Text<MAX>) -> Option<String> {
     Some(namespace.0).filter(|name| !name.trim().is_empty() && name != "*")
-}
-
-fn pattern<const MAX: usize>(pattern: Text<MAX>) -> Option<String> {
-    Some(pattern.0).filter(|pattern| !pattern.is_empty())
 }

@@ -4,15 +4,14 @@
 
 use std::collections::VecDeque;
 
-use storage::model::caller::Caller;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::MemoryId;
 use storage::model::trigger::Notification;
-use storage::{Action, BULK_MAX, BulkFilter, Filter, Rejection, Reply, TierFilter};
+use storage::{Action, BULK_MAX, BulkFilter, Filter, Rejection, TierFilter};
 use tokio::time::Instant;
 
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
-use crate::service::Service;
+use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
@@ -25,7 +24,6 @@ pub(crate) struct BulkTargets {
     pub(crate) unknown: Vec<String>,
 }
 
-/// The result of a bulk write.
 pub(crate) struct BulkResult {
     pub(crate) freshness: Freshness,
     pub(crate) done: usize,
@@ -38,54 +36,48 @@ pub(crate) struct BulkResult {
     pub(crate) notifications: Vec<Notification>,
 }
 
-/// The result of replaying dead letters.
+#[derive(Clone, Copy)]
 pub(crate) struct ReplayResult {
     pub(crate) freshness: Freshness,
     pub(crate) replayed: usize,
     pub(crate) has_more: bool,
 }
 
-impl Service {
+impl Session {
     /// The memories that match a filter, as of everything acknowledged so far.
-    pub(crate) async fn matching(
-        &self,
-        caller: &Caller,
-        filter: BulkFilter,
-    ) -> ApiResult<BulkTargets> {
-        self.await_linearizable().await?;
+    pub(crate) async fn matching(&self, filter: BulkFilter) -> ApiResult<BulkTargets> {
+        self.service.await_linearizable().await?;
         let filter = Filter {
             memory_type: filter.memory_type,
             namespace: filter.namespace,
-            access: caller.access.clone(),
+            access: self.caller.access.clone(),
             tier: TierFilter::All,
             ..Filter::default()
         };
-        let tenant = caller.tenant;
-        let ids = self.read(move |reader| Ok(reader.ids(tenant, &filter))).await?;
+        let ids = self.read(move |reader, caller| Ok(reader.ids(caller.tenant, &filter))).await?;
         Ok(BulkTargets { ids: ids.into(), unknown: Vec::new() })
     }
 
     /// Submits `action` for all targets, in as many commands as it takes.
     pub(crate) async fn for_each(
         &self,
-        caller: &Caller,
         targets: BulkTargets,
         action: impl Fn(Vec<MemoryId>) -> Action,
     ) -> ApiResult<BulkResult> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let BulkTargets { ids: mut remaining, unknown } = targets;
-        let index = self.reader().position().index;
+        let index = self.service.reader.position().index;
         let mut result = BulkResult::new(Freshness::of_write(index));
         unknown.iter().for_each(|text| result.reject(text, &Rejection::NotFound));
         while !remaining.is_empty() && Instant::now() < deadline {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
-            let done = match self.submit(caller, None, action(chunk)).await {
+            let done = match self.submit::<Vec<_>>(action(chunk)).await {
                 Ok(done) => done,
                 // What is done is reported; the caller repeats the request for the rest.
                 Err(_) if result.done + result.rejected > 0 => break,
                 Err(error) => return Err(error),
             };
-            let Reply::Bulk(outcomes) = done.value else { return Err(ApiError::internal()) };
+            let outcomes = done.value;
             if outcomes.is_empty() || outcomes.len() > remaining.len() {
                 return Err(ApiError::internal());
             }
@@ -105,32 +97,25 @@ impl Service {
     /// Makes dead letters pending again: one, or all.
     pub(crate) async fn replay_deliveries(
         &self,
-        caller: &Caller,
         id: Option<DeliveryId>,
     ) -> ApiResult<ReplayResult> {
         let deadline = Instant::now() + BULK_DEADLINE;
-        let mut last: Option<ReplayResult> = None;
+        let mut before: Option<ReplayResult> = None;
         loop {
-            let submitted = self.submit(caller, None, Action::ReplayDeliveries(id)).await;
-            let before = last.take();
-            let done = match (submitted, before) {
-                (Ok(done), before) => (done, before.map_or(0, |before| before.replayed)),
-                // What is done is reported; the caller repeats the request for the rest.
-                (Err(_), Some(before)) if before.replayed > 0 => {
-                    return Ok(ReplayResult { has_more: true, ..before });
-                }
-                (Err(error), _) => return Err(error),
-            };
-            let (done, replayed) = done;
-            let Reply::ReplayedDeliveries { count, has_more } = done.value else {
-                return Err(ApiError::internal());
-            };
-            let freshness = done.freshness;
-            let result = ReplayResult { freshness, replayed: replayed + count, has_more };
+            let done =
+                match (self.submit::<(usize, bool)>(Action::ReplayDeliveries(id)).await, before) {
+                    (Ok(done), _) => done,
+                    // What is done is reported; the caller repeats the request for the rest.
+                    (Err(_), Some(before)) => return Ok(ReplayResult { has_more: true, ..before }),
+                    (Err(error), None) => return Err(error),
+                };
+            let (count, has_more) = done.value;
+            let replayed = before.map_or(0, |before| before.replayed) + count;
+            let result = ReplayResult { freshness: done.freshness, replayed, has_more };
             if !has_more || count == 0 || Instant::now() >= deadline {
                 return Ok(result);
             }
-            last = Some(result);
+            before = Some(result);
         }
     }
 }

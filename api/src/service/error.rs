@@ -9,31 +9,23 @@ use crate::service::embedder::EmbedError;
 /// What an error means for the caller. HTTP maps each to one status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// The request is malformed.
     Invalid,
-    /// No valid key.
     Unauthorized,
-    /// The key may not do this.
     Forbidden,
-    /// No such thing.
     NotFound,
-    /// The method is not available here.
     MethodNotAllowed,
     /// The request body took too long to arrive.
     Timeout,
     /// The present state does not permit this.
     Conflict,
-    /// It existed and is gone.
     Gone,
     /// The request, or what it decides to, is too large.
     TooLarge,
-    /// The body has another type than required.
     UnsupportedType,
     /// The idempotency key belongs to another request.
     KeyReused,
     /// Too many requests of a kind.
     TooMany,
-    /// This node failed.
     Internal,
     /// Nothing happened: retry.
     Unavailable,
@@ -41,18 +33,20 @@ pub(crate) enum ErrorKind {
     Unknown,
 }
 
-/// An error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) kind: ErrorKind,
-    code: &'static str,
-    message: String,
-    field: Option<String>,
-    oldest: Option<String>,
+    /// A stable code.
+    pub(crate) code: &'static str,
+    /// A text for people.
+    pub(crate) message: String,
+    /// The field at fault.
+    pub(crate) field: Option<String>,
+    /// The id after which an event stream may resume.
+    pub(crate) oldest: Option<String>,
     pub(crate) retry_after_seconds: Option<u32>,
 }
 
-/// Result of the service.
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -100,26 +94,6 @@ impl ApiError {
         )
     }
 
-    /// The stable code.
-    pub(crate) fn code(&self) -> &'static str {
-        self.code
-    }
-
-    /// The text for people.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// The field at fault.
-    pub(crate) fn field(&self) -> Option<&str> {
-        self.field.as_deref()
-    }
-
-    /// The id after which an event stream may resume.
-    pub(crate) fn oldest(&self) -> Option<&str> {
-        self.oldest.as_deref()
-    }
-
     /// The same error of a field within `outer`.
     pub(crate) fn within(mut self, outer: &str) -> Self {
         self.field = self.field.map(|field| format!("{outer}.{field}"));
@@ -130,60 +104,60 @@ impl ApiError {
 impl From<Rejection> for ApiError {
     fn from(rejection: Rejection) -> Self {
         let message = rejection.to_string();
-        match rejection {
-            Rejection::NotFound => Self::new(ErrorKind::NotFound, "not_found", message),
-            Rejection::Locked => Self::new(ErrorKind::Conflict, "locked", message),
+        let (kind, code) = match rejection {
+            Rejection::NotFound | Rejection::NoSuch(_) | Rejection::NoEdge => {
+                (ErrorKind::NotFound, "not_found")
+            }
             Rejection::StorageLimitReached { .. } => {
-                Self::new(ErrorKind::Forbidden, "storage_limit_reached", message)
+                (ErrorKind::Forbidden, "storage_limit_reached")
             }
-            Rejection::NamespaceForbidden(_) => {
-                Self::new(ErrorKind::Forbidden, "namespace_forbidden", message)
-            }
-            Rejection::NotOwner => Self::new(ErrorKind::Forbidden, "not_owner", message),
-            Rejection::NoSuch(_) => Self::new(ErrorKind::NotFound, "not_found", message),
-            Rejection::TooMany { .. } => Self::new(ErrorKind::Conflict, "too_many", message),
-            Rejection::FilterMismatch => Self::new(ErrorKind::Conflict, "filter_mismatch", message),
-            Rejection::NoEdge => Self::new(ErrorKind::NotFound, "not_found", message),
-            Rejection::EdgesFull { .. } => Self::new(ErrorKind::Conflict, "edges_full", message),
-            Rejection::Setting(fault) => Self::invalid(fault.name, fault.message),
-            Rejection::IdTaken => Self::new(ErrorKind::Conflict, "id_taken", message),
-            Rejection::KeyReused => {
-                Self::new(ErrorKind::KeyReused, "idempotency_key_reused", message)
-            }
+            Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
+            Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),
+            Rejection::Locked => (ErrorKind::Conflict, "locked"),
+            Rejection::TooMany { .. } => (ErrorKind::Conflict, "too_many"),
+            Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
+            Rejection::EdgesFull { .. } => (ErrorKind::Conflict, "edges_full"),
+            Rejection::IdTaken => (ErrorKind::Conflict, "id_taken"),
+            Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
+            Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),
+            Rejection::TooLarge { .. } => (ErrorKind::TooLarge, "too_large"),
+            Rejection::Setting(fault) => return Self::invalid(fault.name, fault.message),
+            Rejection::ModelMismatch => return Self::unavailable("model_mismatch", message),
             Rejection::ReceiptsFull => {
                 let error = Self::new(ErrorKind::TooMany, "receipts_full", message);
-                Self { retry_after_seconds: Some(3_600), ..error }
+                return Self { retry_after_seconds: Some(3_600), ..error };
             }
-            Rejection::ModelMismatch => Self::unavailable("model_mismatch", message),
-            Rejection::WrongState(_) => Self::new(ErrorKind::Conflict, "wrong_state", message),
-            Rejection::TooLarge { .. } => Self::new(ErrorKind::TooLarge, "too_large", message),
-        }
+        };
+        Self::new(kind, code, message)
     }
 }
 
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::Busy => Self::unavailable("busy", error.to_string()),
-            SubmitError::NoLeader => Self::unavailable("no_leader", error.to_string()),
-            SubmitError::DeadlinePassed => Self::unavailable("busy", error.to_string()),
-            SubmitError::Quarantined => Self::unavailable("quarantined", error.to_string()),
-            SubmitError::Unknown => Self::new(
-                ErrorKind::Unknown,
-                "outcome_unknown",
-                "the write may or may not have happened: repeat it if it has an Idempotency-Key, else check first",
-            ),
-        }
+        let code = match error {
+            SubmitError::Busy | SubmitError::DeadlinePassed => "busy",
+            SubmitError::NoLeader => "no_leader",
+            SubmitError::Quarantined => "quarantined",
+            SubmitError::Unknown => {
+                return Self::new(
+                    ErrorKind::Unknown,
+                    "outcome_unknown",
+                    "the write may or may not have happened: repeat it if it has an Idempotency-Key, else check first",
+                );
+            }
+        };
+        Self::unavailable(code, error.to_string())
     }
 }
 
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::NoLeader => Self::unavailable("no_leader", error.to_string()),
-            ReadError::DeadlinePassed => Self::unavailable("index_not_reached", error.to_string()),
-            ReadError::Quarantined => Self::unavailable("quarantined", error.to_string()),
-        }
+        let code = match error {
+            ReadError::NoLeader => "no_leader",
+            ReadError::DeadlinePassed => "index_not_reached",
+            ReadError::Quarantined => "quarantined",
+        };
+        Self::unavailable(code, error.to_string())
     }
 }
 

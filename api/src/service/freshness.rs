@@ -10,16 +10,6 @@ use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Consistency;
 
-/// How fresh a read must be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadOptions {
-    pub(crate) consistency: Consistency,
-    /// Log index that the read reflects at least.
-    pub(crate) min_index: u64,
-    /// Bound of the staleness of a local read.
-    pub(crate) max_staleness: Duration,
-}
-
 /// How fresh a response is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Freshness {
@@ -38,21 +28,25 @@ impl Freshness {
 }
 
 impl Service {
-    /// Waits until this node can serve a read as fresh as `options` require, at most
-    /// [`DEADLINE`].
-    pub(crate) async fn await_freshness(&self, options: &ReadOptions) -> ApiResult<Freshness> {
+    /// Waits at most [`DEADLINE`], until this node can serve a read that reflects the log up to
+    /// `min_index` at least. `max_staleness` bounds local reads.
+    pub(crate) async fn await_freshness(
+        &self,
+        consistency: Consistency,
+        min_index: u64,
+        max_staleness: Duration,
+    ) -> ApiResult<Freshness> {
         let deadline = Instant::now() + DEADLINE;
-        let raft = self.raft();
-        let is_linearizable = options.consistency == Consistency::Linearizable;
+        let is_linearizable = consistency == Consistency::Linearizable;
         if is_linearizable {
-            raft.read_index(deadline).await?;
+            self.raft.read_index(deadline).await?;
         }
-        if options.min_index > 0 {
-            raft.wait_applied(options.min_index, deadline).await?;
+        if min_index > 0 {
+            self.raft.wait_applied(min_index, deadline).await?;
         }
-        let staleness = match raft.staleness() {
+        let staleness = match self.raft.staleness() {
             _ if is_linearizable => Duration::ZERO,
-            Some(staleness) if staleness <= options.max_staleness => staleness,
+            Some(staleness) if staleness <= max_staleness => staleness,
             _ => {
                 return Err(ApiError::unavailable(
                     "stale",
@@ -61,12 +55,12 @@ impl Service {
                 ));
             }
         };
-        let index = self.reader().position().index;
-        Ok(Freshness { index, consistency: options.consistency, staleness })
+        let index = self.reader.position().index;
+        Ok(Freshness { index, consistency, staleness })
     }
 
     /// Makes sure that the next read reflects everything acknowledged so far.
     pub(crate) async fn await_linearizable(&self) -> ApiResult<()> {
-        Ok(self.raft().read_index(Instant::now() + DEADLINE).await?)
+        Ok(self.raft.read_index(Instant::now() + DEADLINE).await?)
     }
 }

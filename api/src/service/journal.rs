@@ -2,17 +2,15 @@
 //! cursor. Events about memories that the caller may not access are left out.
 
 use storage::model::access::Access;
-use storage::model::caller::Caller;
 use storage::model::id::{TenantId, TriggerId};
-use storage::model::journal::{AgentActivity, Cursor, Event, EventKind};
+use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, KeyId};
-use storage::{Action, EventPage, Reader, View};
+use storage::{EventPage, Reader, View};
 
 use crate::limits::HISTORY_PAGES_MAX;
-use crate::service::Service;
+use crate::service::Session;
 use crate::service::error::ApiResult;
-use crate::service::freshness::Freshness;
 use crate::words::HistoryKind;
 
 /// An event with what a response shows beside it.
@@ -31,53 +29,44 @@ pub(crate) struct EventViews {
     pub(crate) next: Option<Cursor>,
 }
 
-impl Service {
+impl Session {
     /// Events before `before`, the latest first.
     pub(crate) async fn recent_events(
         &self,
-        caller: &Caller,
         before: Option<Cursor>,
         limit: usize,
     ) -> ApiResult<EventViews> {
-        let (tenant, access) = (caller.tenant, caller.access.clone());
-        self.read(move |reader| {
-            let is_visible = |event: &Event| is_visible(reader, tenant, &access, event);
+        self.read(move |reader, caller| {
+            let (tenant, access) = (caller.tenant, &caller.access);
+            let is_visible = |event: &Event| is_visible(reader, tenant, access, event);
             let EventPage { events, next } = reader.journal(tenant, before, limit, is_visible)?;
-            Ok(EventViews { events: views(reader, tenant, &access, events)?, next })
+            Ok(EventViews { events: views(reader, tenant, access, events)?, next })
         })
         .await
-    }
-
-    pub(crate) async fn record_activity(
-        &self,
-        caller: &Caller,
-        activity: AgentActivity,
-    ) -> ApiResult<Freshness> {
-        Ok(self.submit(caller, None, Action::RecordActivity(activity)).await?.freshness)
     }
 
     /// Firings and delivery attempts before `before`, the latest first; of one trigger, if
     /// named.
     pub(crate) async fn trigger_history(
         &self,
-        caller: &Caller,
         trigger: Option<TriggerId>,
         kind: HistoryKind,
         mut before: Option<Cursor>,
         limit: usize,
     ) -> ApiResult<EventPage> {
-        let (tenant, access) = (caller.tenant, caller.access.clone());
-        self.read(move |reader| {
+        self.read(move |reader, caller| {
             let is_wanted = |event: &Event| {
                 let is_of_trigger =
                     trigger.is_none_or(|trigger| event.kind.trigger() == Some(trigger));
-                kind.includes(&event.kind) && is_of_trigger && access.allows(&event.namespace)
+                kind.includes(&event.kind)
+                    && is_of_trigger
+                    && caller.access.allows(&event.namespace)
             };
             let mut found = Vec::new();
             // One read passes a bounded number of rows; a page of few among many takes several.
             for _ in 0..HISTORY_PAGES_MAX {
                 let missing = limit - found.len();
-                let page = reader.trigger_journal(tenant, before, missing, is_wanted)?;
+                let page = reader.trigger_journal(caller.tenant, before, missing, is_wanted)?;
                 found.extend(page.events);
                 before = page.next;
                 if before.is_none() || found.len() == limit {

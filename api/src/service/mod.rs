@@ -12,8 +12,6 @@ pub(crate) mod keys;
 pub(crate) mod memories;
 pub(crate) mod recalls;
 pub(crate) mod search;
-pub(crate) mod settings;
-pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
@@ -24,12 +22,11 @@ use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
 use storage::model::caller::Caller;
-use storage::model::id::MemoryId;
 use storage::model::trigger::TriggerEvent;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;
 
-use crate::limits::{READS_MAX, STREAM_READS_MAX};
+use crate::limits::{READS_MAX, STALENESS_MAX, STREAM_READS_MAX};
 use embedder::Embedder;
 use error::{ApiError, ApiResult};
 use hooks::Hooks;
@@ -37,16 +34,22 @@ use recalls::RecallBuffer;
 
 /// The service of one node; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Service(Arc<Parts>);
-
-struct Parts {
-    reader: Reader,
-    raft: Handle,
+pub(crate) struct Service {
+    /// For reads that block no thread: positions, caches.
+    pub(crate) reader: Reader,
+    pub(crate) raft: Handle,
     embedder: Arc<dyn Embedder>,
-    hooks: Arc<dyn Hooks>,
-    recalls: RecallBuffer,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) recalls: Arc<RecallBuffer>,
     reads: Arc<Semaphore>,
-    stream_reads: Arc<Semaphore>,
+    pub(crate) stream_reads: Arc<Semaphore>,
+}
+
+/// A caller, and the service that it uses.
+#[derive(Clone)]
+pub(crate) struct Session {
+    pub(crate) service: Service,
+    pub(crate) caller: Caller,
 }
 
 impl Service {
@@ -56,37 +59,25 @@ impl Service {
         embedder: Arc<dyn Embedder>,
         hooks: Arc<dyn Hooks>,
     ) -> Self {
-        Self(Arc::new(Parts {
+        Self {
             reader,
             raft,
             embedder,
             hooks,
-            recalls: RecallBuffer::default(),
+            recalls: Arc::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
-        }))
+        }
     }
 
-    /// For reads that block no thread: positions, caches.
-    pub(crate) fn reader(&self) -> &Reader {
-        &self.0.reader
-    }
-
-    pub(crate) fn raft(&self) -> &Handle {
-        &self.0.raft
-    }
-
-    pub(crate) fn hooks(&self) -> &dyn Hooks {
-        &*self.0.hooks
-    }
-
-    pub(crate) fn recalls(&self) -> &RecallBuffer {
-        &self.0.recalls
+    /// Whether the contact of this node with a leader is within the default staleness bound.
+    pub(crate) fn is_in_contact(&self) -> bool {
+        self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
     }
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.
     pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
-        let reader = &self.0.reader;
+        let reader = &self.reader;
         let interval = |tenant| {
             // Every return is an event where a trigger waits for it.
             if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
@@ -95,35 +86,20 @@ impl Service {
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             Duration::from_secs(seconds.into())
         };
-        self.0.recalls.take(Instant::now(), reader.position().clock, interval)
+        self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
 
-    /// Runs a read on a thread that may block. A storage fault stops the node; the caller gets
-    /// an internal error.
+    /// Runs a read on a thread that may block, when one of `permits` is free. Event streams have
+    /// permits of their own, so they delay no other read. A storage fault stops the node; the
+    /// caller gets an internal error.
     pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
-    ) -> ApiResult<T> {
-        self.read_within(&self.0.reads, read).await
-    }
-
-    /// [`Service::read`] for event streams, which share permits of their own: they delay no
-    /// other read.
-    pub(crate) async fn read_for_stream<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
-    ) -> ApiResult<T> {
-        self.read_within(&self.0.stream_reads, read).await
-    }
-
-    async fn read_within<T: Send + 'static>(
         &self,
         permits: &Arc<Semaphore>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
         let permit = Arc::clone(permits).acquire_owned().await;
-        let reader = self.0.reader.clone();
+        let reader = self.reader.clone();
         let result = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             read(&reader)
@@ -131,7 +107,7 @@ impl Service {
         match result.await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                self.0.raft.fault().report_storage(&error);
+                self.raft.fault().report_storage(&error);
                 Err(ApiError::internal())
             }
             Err(panic) => {
@@ -143,17 +119,41 @@ impl Service {
 
     /// The embedding of `text`, as it is stored.
     pub(crate) async fn embed(&self, text: &str) -> ApiResult<Vector> {
-        let embedder = &self.0.embedder;
+        let embedder = &self.embedder;
         let embedding = embedder.embed(text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
     }
+}
 
-    /// Rejects a memory that does not exist, or that the caller may not access.
-    pub(crate) async fn check_readable(&self, caller: &Caller, id: MemoryId) -> ApiResult<()> {
-        let tenant = caller.tenant;
-        let found = self.read(move |reader| reader.get(tenant, id)).await?;
-        let found = found.ok_or(storage::Rejection::NotFound)?;
-        check_access(caller, &found.memory.namespace)
+impl Session {
+    /// [`Service::read`] with the caller.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader, &Caller) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let caller = self.caller.clone();
+        let service = &self.service;
+        service.read(&service.reads, move |reader| read(reader, &caller)).await
+    }
+
+    /// Rejects a namespace that the caller may not access.
+    pub(crate) fn check_access(&self, namespace: &str) -> ApiResult<()> {
+        match self.caller.access.allows(namespace) {
+            true => Ok(()),
+            false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
+        }
+    }
+
+    /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
+    /// request, `home` from its header.
+    pub(crate) fn read_namespace(
+        &self,
+        named: Option<String>,
+        home: Option<String>,
+    ) -> ApiResult<Option<String>> {
+        let namespace = named.or(home).filter(|name| name != "*");
+        namespace.as_deref().map(|name| self.check_access(name)).transpose()?;
+        Ok(namespace)
     }
 }
 
@@ -165,26 +165,4 @@ pub(crate) fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
 fn unusable(fault: &dyn std::fmt::Display) -> ApiError {
     tracing::error!(%fault, "the embedding model returned an unusable vector");
     ApiError::internal()
-}
-
-/// Rejects a namespace that the caller may not access.
-pub(crate) fn check_access(caller: &Caller, namespace: &str) -> ApiResult<()> {
-    match caller.access.allows(namespace) {
-        true => Ok(()),
-        false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-    }
-}
-
-/// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
-/// request, `home` from its header.
-pub(crate) fn read_namespace(
-    caller: &Caller,
-    named: Option<String>,
-    home: Option<String>,
-) -> ApiResult<Option<String>> {
-    let namespace = named.or(home).filter(|name| name != "*");
-    if let Some(name) = &namespace {
-        check_access(caller, name)?;
-    }
-    Ok(namespace)
 }

@@ -42,7 +42,6 @@ struct TenantContents {
     keys: HashMap<KeyId, KeyUse>,
 }
 
-/// Recalls of one memory.
 #[derive(Default)]
 struct Recalls {
     unreported: u32,
@@ -96,7 +95,6 @@ impl RecallBuffer {
         of_tenant.keys.entry(key).or_default().used = true;
     }
 
-    /// Recalls that were dropped at the limit.
     pub(crate) fn dropped(&self) -> u64 {
         self.contents().dropped
     }

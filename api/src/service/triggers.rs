@@ -6,30 +6,30 @@ use std::sync::Arc;
 use storage::model::caller::Caller;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind, TriggerEvent};
+use storage::model::trigger::{
+    Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
+};
 use storage::{
     Action, CompiledTrigger, Rejection, Reply, TriggerEvaluation, TriggerPatch, View, evaluate,
 };
 
-use crate::service::Service;
-use crate::service::check_access;
+use crate::requests::fields::Url;
+use crate::requests::triggers::ActionConfig;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::Done;
+use crate::service::writes::{Done, FromReply};
+use crate::service::{Service, Session};
 
-/// Settings of an action, validated but for the rules of webhooks. No `Debug`: it has a secret.
-#[derive(Default)]
-pub(crate) struct ActionInput {
-    pub(crate) template: Option<String>,
-    pub(crate) strength: Option<f64>,
-    pub(crate) tag: Option<String>,
-    pub(crate) url: Option<String>,
-    pub(crate) secret: Option<String>,
-}
+/// A trigger that was created; `None` if it was deleted since an earlier request created it.
+pub(crate) struct CreatedTrigger(pub(crate) TriggerId, pub(crate) Option<(Trigger, Firings)>);
 
-/// A trigger that was created, or deleted since an earlier request created it.
-pub(crate) enum CreatedTrigger {
-    Present(TriggerId, Box<Trigger>, Firings),
-    Deleted(TriggerId),
+impl FromReply for CreatedTrigger {
+    fn from_reply(reply: Reply) -> Option<Self> {
+        match reply {
+            Reply::Trigger(id, trigger, firings) => Some(Self(id, Some((*trigger, firings)))),
+            Reply::ReplayedTriggerGone(id) => Some(Self(id, None)),
+            _ => None,
+        }
+    }
 }
 
 /// A page of triggers, and the number after which the next one begins.
@@ -44,24 +44,29 @@ impl Service {
         &self,
         id: TriggerId,
         kind: TriggerActionKind,
-        input: ActionInput,
+        config: ActionConfig,
     ) -> ApiResult<TriggerAction> {
+        let (tag, secret) = (config.tag()?, config.secret()?);
         Ok(match kind {
-            TriggerActionKind::Notify => TriggerAction::Notify { template: input.template },
+            TriggerActionKind::Notify => TriggerAction::Notify { template: config.template() },
             TriggerActionKind::Boost => {
-                let strength = input.strength.unwrap_or(storage::model::trigger::STRENGTH_DEFAULT);
-                TriggerAction::Boost { strength }
+                TriggerAction::Boost { strength: config.strength().unwrap_or(STRENGTH_DEFAULT) }
             }
             TriggerActionKind::Pin => TriggerAction::Pin,
-            TriggerActionKind::Tag => TriggerAction::Tag { tag: input.tag },
+            TriggerActionKind::Tag => TriggerAction::Tag { tag },
             TriggerActionKind::Deprecate => TriggerAction::Deprecate,
-            TriggerActionKind::Webhook => self.webhook(id, input)?,
+            TriggerActionKind::Webhook => self.webhook(id, config.url, secret)?,
         })
     }
 
-    fn webhook(&self, id: TriggerId, input: ActionInput) -> ApiResult<TriggerAction> {
-        let hooks = self.hooks();
-        let url = input.url.ok_or_else(|| ApiError::invalid("url", "is required"))?;
+    fn webhook(
+        &self,
+        id: TriggerId,
+        url: Option<Url>,
+        secret: Option<String>,
+    ) -> ApiResult<TriggerAction> {
+        let hooks = &self.hooks;
+        let url = url.ok_or_else(|| ApiError::invalid("url", "is required"))?.0;
         hooks.check(&url).map_err(|reason| ApiError::invalid("url", reason))?;
         let seal = |secret: String| {
             let invalid = |reason| ApiError::invalid("webhook_secret", reason);
@@ -72,66 +77,53 @@ impl Service {
                 ApiError::unavailable("no_sealing_key", message)
             })
         };
-        let secret = input.secret.map(seal).transpose()?;
+        let secret = secret.map(seal).transpose()?;
         Ok(TriggerAction::Webhook { url, secret, retiring: None })
     }
+}
 
+impl Session {
     pub(crate) async fn create_trigger(
         &self,
-        caller: &Caller,
         receipt: Option<ReceiptRequest>,
         id: TriggerId,
         trigger: Trigger,
     ) -> ApiResult<Done<CreatedTrigger>> {
         // A trigger that is bound to an inaccessible namespace could never fire.
         for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
-            check_access(caller, namespace)?;
+            self.check_access(namespace)?;
         }
         let receipt = receipt.map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret.
-            ReceiptRequest { body_hash: self.hooks().blind(receipt.body_hash), ..receipt }
+            let body_hash = self.service.hooks.blind(receipt.body_hash);
+            ReceiptRequest { body_hash, ..receipt }
         });
-        let action = Action::CreateTrigger(id, Box::new(trigger));
-        self.submit(caller, receipt, action).await?.map(|reply| match reply {
-            Reply::Trigger(id, trigger, firings) => {
-                Some(CreatedTrigger::Present(id, trigger, firings))
-            }
-            Reply::ReplayedTriggerGone(id) => Some(CreatedTrigger::Deleted(id)),
-            _ => None,
-        })
+        self.submit_once(receipt, Action::CreateTrigger(id, Box::new(trigger))).await
     }
 
     /// A trigger that the caller may see.
-    pub(crate) async fn trigger(
-        &self,
-        caller: &Caller,
-        id: TriggerId,
-    ) -> ApiResult<(Trigger, Firings)> {
-        let tenant = caller.tenant;
-        let read = move |reader: &storage::Reader| {
-            Ok((reader.trigger(tenant, id)?, reader.firings(tenant, id)))
-        };
-        let (trigger, firings) = self.read(read).await?;
-        let trigger = trigger.filter(|trigger| is_visible(caller, trigger));
-        Ok((trigger.ok_or_else(no_trigger)?, firings))
+    pub(crate) async fn trigger(&self, id: TriggerId) -> ApiResult<(Trigger, Firings)> {
+        self.read(move |reader, caller| {
+            let trigger = reader.trigger(caller.tenant, id)?;
+            let trigger = trigger.filter(|trigger| is_visible(caller, trigger));
+            Ok(trigger.map(|trigger| (trigger, reader.firings(caller.tenant, id))))
+        })
+        .await?
+        .ok_or_else(no_trigger)
     }
 
     /// A trigger that the caller may change. One that this node does not have yet is read
     /// linearizably.
-    pub(crate) async fn modifiable_trigger(
-        &self,
-        caller: &Caller,
-        id: TriggerId,
-    ) -> ApiResult<Trigger> {
-        let tenant = caller.tenant;
-        let read = async || self.read(move |reader| reader.trigger(tenant, id)).await;
+    pub(crate) async fn modifiable_trigger(&self, id: TriggerId) -> ApiResult<Trigger> {
+        let read =
+            async || self.read(move |reader, caller| reader.trigger(caller.tenant, id)).await;
         let mut trigger = read().await?;
         if trigger.is_none() {
-            self.await_linearizable().await?;
+            self.service.await_linearizable().await?;
             trigger = read().await?;
         }
         let trigger = trigger.ok_or_else(no_trigger)?;
-        match is_visible(caller, &trigger) {
+        match is_visible(&self.caller, &trigger) {
             true => Ok(trigger),
             false => Err(Rejection::NotOwner.into()),
         }
@@ -139,44 +131,29 @@ impl Service {
 
     pub(crate) async fn update_trigger(
         &self,
-        caller: &Caller,
         id: TriggerId,
         patch: TriggerPatch,
     ) -> ApiResult<Done<(Trigger, Firings)>> {
         let namespaces = [&patch.namespace, &patch.filter_namespace];
         for namespace in namespaces.into_iter().flatten().flatten() {
-            check_access(caller, namespace)?;
+            self.check_access(namespace)?;
         }
-        let action = Action::UpdateTrigger(id, Box::new(patch));
-        self.submit(caller, None, action).await?.map(|reply| match reply {
-            Reply::Trigger(_, trigger, firings) => Some((*trigger, firings)),
-            _ => None,
-        })
-    }
-
-    pub(crate) async fn delete_trigger(
-        &self,
-        caller: &Caller,
-        id: TriggerId,
-    ) -> ApiResult<Done<Reply>> {
-        self.submit(caller, None, Action::DeleteTrigger(id)).await
+        self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
     }
 
     /// Triggers that the caller may see, in the order of their creation, after `after`.
     pub(crate) async fn triggers(
         &self,
-        caller: &Caller,
         event: Option<TriggerEvent>,
         after: u64,
         limit: usize,
     ) -> ApiResult<TriggerPage> {
-        let caller = caller.clone();
-        self.read(move |reader| {
+        self.read(move |reader, caller| {
             let mut all = reader.triggers(caller.tenant);
             all.retain(|(compiled, _)| {
                 let trigger = &compiled.trigger;
                 let is_of_event = event.is_none_or(|event| event == trigger.event);
-                trigger.number > after && is_of_event && is_visible(&caller, trigger)
+                trigger.number > after && is_of_event && is_visible(caller, trigger)
             });
             let has_more = all.len() > limit;
             all.truncate(limit);
@@ -189,19 +166,17 @@ impl Service {
     /// Which triggers would fire if `event` happened to a memory now. Nothing fires.
     pub(crate) async fn evaluate_triggers(
         &self,
-        caller: &Caller,
         event: TriggerEvent,
         id: MemoryId,
     ) -> ApiResult<Vec<TriggerEvaluation>> {
-        let tenant = caller.tenant;
-        let read = move |reader: &storage::Reader| {
-            Ok((reader.get(tenant, id)?, evaluate(reader, tenant, event, id)?))
-        };
-        let (Some(record), Some(mut evaluations)) = self.read(read).await? else {
+        let read = self.read(move |reader, caller| {
+            Ok((reader.get(caller.tenant, id)?, evaluate(reader, caller.tenant, event, id)?))
+        });
+        let (record, Some(mut evaluations)) = read.await? else {
             return Err(Rejection::NotFound.into());
         };
-        check_access(caller, &record.memory.namespace)?;
-        evaluations.retain(|(_, trigger, _)| is_visible(caller, trigger));
+        self.readable(record)?;
+        evaluations.retain(|(_, trigger, _)| is_visible(&self.caller, trigger));
         Ok(evaluations)
     }
 }

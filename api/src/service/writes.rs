@@ -1,20 +1,22 @@
 //! Writes: an action becomes a command of the caller, with a receipt if requested; the response
 //! waits until this node reflects it.
 
-use storage::model::caller::Caller;
+use storage::model::access::Rule;
+use storage::model::edge::Edge;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
-use storage::model::trigger::Notification;
-use storage::{Action, Command, Reply};
+use storage::model::tenant::{ApiKey, KeyId};
+use storage::model::thermo::Thermo;
+use storage::model::trigger::{Firings, Notification, Trigger};
+use storage::{Action, Command, FeedbackReply, Rejection, Reply};
 use tokio::time::Instant;
 
 use crate::limits::{APPLY_WAIT, DEADLINE};
-use crate::service::Service;
+use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
-/// The result of a write.
 pub(crate) struct Done<T> {
     pub(crate) freshness: Freshness,
     pub(crate) value: T,
@@ -22,12 +24,40 @@ pub(crate) struct Done<T> {
     pub(crate) notifications: Vec<Notification>,
 }
 
-impl<T> Done<T> {
-    /// The same write with another value, if `convert` accepts its reply.
-    pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> Option<U>) -> ApiResult<Done<U>> {
-        let Self { freshness, value, notifications } = self;
-        let value = convert(value).ok_or_else(ApiError::internal)?;
-        Ok(Done { freshness, value, notifications })
+/// The value of a reply to one kind of action.
+pub(crate) trait FromReply: Sized {
+    /// `None` if the reply is to another kind of action.
+    fn from_reply(reply: Reply) -> Option<Self>;
+}
+
+/// Implements [`FromReply`] for the values of single variants.
+macro_rules! values {
+    ($($type:ty: $reply:pat => $value:expr;)+) => {
+        $(impl FromReply for $type {
+            fn from_reply(reply: Reply) -> Option<Self> {
+                match reply {
+                    $reply => Some($value),
+                    _ => None,
+                }
+            }
+        })+
+    };
+}
+
+values! {
+    (KeyId, ApiKey): Reply::ApiKey(id, key) => (id, key);
+    Rule: Reply::Rule(rule) => rule;
+    (Edge, bool): Reply::Edge { edge, is_new } => (edge, is_new);
+    Thermo: Reply::Settings(thermo) => *thermo;
+    FeedbackReply: Reply::Feedback(effect) => effect;
+    Vec<Result<(), Rejection>>: Reply::Bulk(outcomes) => outcomes;
+    (usize, bool): Reply::ReplayedDeliveries { count, has_more } => (count, has_more);
+    (Trigger, Firings): Reply::Trigger(_, trigger, firings) => (*trigger, firings);
+}
+
+impl FromReply for () {
+    fn from_reply(_: Reply) -> Option<Self> {
+        Some(())
     }
 }
 
@@ -35,59 +65,47 @@ impl<T> Done<T> {
 pub(crate) struct TouchedMemories {
     /// Whether the request is a repetition: nothing changed.
     pub(crate) is_replay: bool,
-    pub(crate) memories: Vec<Touched>,
+    /// `None` is deleted.
+    pub(crate) memories: Vec<(MemoryId, Option<MemoryRecord>)>,
 }
 
-/// A memory that a write touched.
-pub(crate) enum Touched {
-    Present(Box<MemoryRecord>),
-    Deleted(MemoryId),
-}
-
-impl Service {
-    /// Submits `action` and waits until this node reflects it, at most [`APPLY_WAIT`]. After
-    /// that the caller gets its response all the same, with the true index for its next read.
-    pub(crate) async fn submit(
-        &self,
-        caller: &Caller,
-        receipt: Option<ReceiptRequest>,
-        action: Action,
-    ) -> ApiResult<Done<Reply>> {
-        let (tenant, actor) = (Some(caller.tenant), Some(caller.key));
-        let command = Command { tenant, actor, receipt, action };
-        let outcome = self.raft().submit(command, Instant::now() + DEADLINE).await?;
-        let _: Result<(), _> =
-            self.raft().wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
-        let freshness = Freshness::of_write(outcome.index);
-        Ok(match outcome.reply? {
-            Reply::WithNotifications(reply, notifications) => {
-                Done { freshness, value: *reply, notifications }
+impl FromReply for TouchedMemories {
+    fn from_reply(reply: Reply) -> Option<Self> {
+        let (is_replay, memories) = match reply {
+            Reply::Memories(records) => {
+                (false, records.into_iter().map(|record| (record.id, Some(record))).collect())
             }
-            reply => Done { freshness, value: reply, notifications: Vec::new() },
-        })
+            Reply::Deleted(id) => (false, vec![(id, None)]),
+            Reply::Replayed(memories) => (true, memories),
+            _ => return None,
+        };
+        Some(Self { is_replay, memories })
+    }
+}
+
+impl Session {
+    pub(crate) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<Done<T>> {
+        self.submit_once(None, action).await
     }
 
-    /// Submits an action on memories.
-    pub(crate) async fn submit_memories(
+    /// Submits `action` and waits until this node reflects it, at most [`APPLY_WAIT`]. After
+    /// that the caller gets its response all the same, with the true index for its next read.
+    pub(crate) async fn submit_once<T: FromReply>(
         &self,
-        caller: &Caller,
         receipt: Option<ReceiptRequest>,
         action: Action,
-    ) -> ApiResult<Done<TouchedMemories>> {
-        let present = |record| Touched::Present(Box::new(record));
-        self.submit(caller, receipt, action).await?.map(|reply| {
-            let (is_replay, memories) = match reply {
-                Reply::Memories(records) => (false, records.into_iter().map(present).collect()),
-                Reply::Deleted(id) => (false, vec![Touched::Deleted(id)]),
-                Reply::Replayed(memories) => {
-                    let touched = |(id, record): (MemoryId, Option<MemoryRecord>)| {
-                        record.map_or(Touched::Deleted(id), present)
-                    };
-                    (true, memories.into_iter().map(touched).collect())
-                }
-                _ => return None,
-            };
-            Some(TouchedMemories { is_replay, memories })
-        })
+    ) -> ApiResult<Done<T>> {
+        let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
+        let command = Command { tenant, actor, receipt, action };
+        let raft = &self.service.raft;
+        let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
+        let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
+        let _: Result<(), _> = applied.await;
+        let (reply, notifications) = match outcome.reply? {
+            Reply::WithNotifications(reply, notifications) => (*reply, notifications),
+            reply => (reply, Vec::new()),
+        };
+        let value = T::from_reply(reply).ok_or_else(ApiError::internal)?;
+        Ok(Done { freshness: Freshness::of_write(outcome.index), value, notifications })
     }
 }

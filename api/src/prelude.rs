@@ -1,0 +1,26 @@
+//! What most handlers use.
+
+pub(crate) use axum::extract::State;
+pub(crate) use axum::http::StatusCode;
+pub(crate) use serde::Serialize;
+pub(crate) use storage::model::memory::MemoryType;
+pub(crate) use storage::model::score::rounded;
+pub(crate) use storage::{Action, Filter, View};
+pub(crate) use utoipa::ToSchema;
+
+pub(crate) use crate::app::App;
+pub(crate) use crate::auth::{Admin, Agent};
+pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
+pub(crate) use crate::read::{AdminRead, ReaderRead};
+pub(crate) use crate::requests::fields::*;
+pub(crate) use crate::requests::headers::{Fresh, Home, Once};
+pub(crate) use crate::requests::memories::named_namespace;
+pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};
+pub(crate) use crate::requests::values::{Id, OneOf};
+pub(crate) use crate::requests::{ValidJson, ValidQuery};
+pub(crate) use crate::responses::trigger::WithNotifications;
+pub(crate) use crate::responses::{ApiResponse, Nullable, Respond, Time};
+pub(crate) use crate::service::Session;
+pub(crate) use crate::service::error::{ApiError, ApiResult};
+pub(crate) use crate::service::freshness::Freshness;
+pub(crate) use crate::write::Write;
