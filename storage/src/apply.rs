@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
@@ -118,7 +119,7 @@ impl Writer {
     fn start_verifying(&self, engine: &Engine, position: &Position, changes: &[Change]) {
         for change in changes {
             if let Change::VerifyMark(number) = change {
-                self.reader.verifier_handle().start(*number, position.index, &engine.state);
+                Arc::clone(self.reader.verifier()).start(*number, position.index, &engine.state);
             }
         }
     }

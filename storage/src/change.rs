@@ -92,11 +92,6 @@ pub struct Batch {
     pub changes: Vec<Change>,
 }
 
-impl Record for Batch {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "batch";
-}
-
 /// One write to a row of the state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RowWrite {

@@ -59,6 +59,6 @@ impl Engine {
     /// The configuration of a tenant. The default configuration for unknown tenants.
     pub(crate) fn thermo(&self, tenant: TenantId) -> Thermo {
         let index = self.registry.tenant(tenant);
-        index.map(|index| (*index.read().tenant().thermo).clone()).unwrap_or_default()
+        index.map(|index| (*index.read().tenant.thermo).clone()).unwrap_or_default()
     }
 }

@@ -8,8 +8,7 @@ use crate::model::id::{TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, cursor_of, split};
-use crate::table::state::Row;
-use crate::table::view::View;
+use crate::table::view::{Row, View};
 
 /// Most events that one page reads. A filter that passes few of them continues on the next page.
 const PAGE_EVENTS_MAX: usize = 10_000;
@@ -118,7 +117,7 @@ impl Reader {
 
     /// Index of the entry with a tenant's last event.
     pub fn last_event(&self, tenant: TenantId) -> u64 {
-        self.index(tenant).map_or(0, |index| index.read().last_event())
+        self.index(tenant).map_or(0, |index| index.read().last_event)
     }
 
     /// The first event that remains after a trim of all events before `oldest_kept` and of the

@@ -32,6 +32,7 @@ mod log;
 pub mod model;
 mod outbox;
 mod reader;
+mod records;
 mod reply;
 mod search;
 mod simd;
@@ -52,11 +53,12 @@ pub use decide::{
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use index::covered::GraphCounts;
+pub use index::data::Counts;
 pub use index::triggers::CompiledTrigger;
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
-pub use reader::{Counts, Reader};
+pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply};
 pub use search::{
     ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,

@@ -11,7 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::table::state::{Row, State};
+use crate::table::state::State;
+use crate::table::view::Row;
 
 /// Maximum number of results that are retained. The oldest is dropped first.
 pub const RESULTS_MAX: usize = 16;

@@ -23,7 +23,7 @@ use crate::model::trigger::{Firings, Notification, TriggerEvent};
 use crate::model::trigger_match::HeatTransition;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
-use crate::table::view::View;
+use crate::table::view::{Row, View};
 
 /// Decided bytes after which a batch takes no further command.
 pub const BATCH_BYTES: usize = 1 << 20;
@@ -384,16 +384,16 @@ impl View for Draft<'_> {
         }
     }
 
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<Row>> {
         let drafted = self.rows.range(prefix.to_vec()..);
         let drafted: Vec<_> = drafted.take_while(|(key, _)| key.starts_with(prefix)).collect();
         // As many more as the draft may have deleted.
         let stored = self.base.rows(prefix, most + drafted.len())?;
-        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = stored.into_iter().collect();
+        let mut rows: BTreeMap<Box<[u8]>, Box<[u8]>> = stored.into_iter().collect();
         for (key, row) in drafted {
             match row {
-                Some(row) => rows.insert(key.clone(), row.clone()),
-                None => rows.remove(key),
+                Some(row) => rows.insert(key.as_slice().into(), row.as_slice().into()),
+                None => rows.remove(key.as_slice()),
             };
         }
         Ok(rows.into_iter().take(most).collect())

@@ -23,7 +23,9 @@ pub(super) fn expire(draft: &mut Draft<'_>) -> Decided<Reply> {
         if draft.has_expired(tenant) {
             continue;
         }
-        if draft.base().oldest_receipt_day(tenant).is_some_and(|day| day < yesterday) {
+        let index = draft.base().index(tenant);
+        let oldest_day = index.and_then(|index| index.read().receipts.keys().next().copied());
+        if oldest_day.is_some_and(|day| day < yesterday) {
             draft.push(Change::ReceiptsDropped(tenant, yesterday));
         }
         let excess = draft.base().counts(tenant).events.saturating_sub(events_max());

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::graph::Graph;
+use crate::index::graph::{Graph, TaskKind};
 use crate::index::registry::Registry;
 use crate::model::id::TenantId;
 
@@ -104,7 +104,8 @@ impl Worker {
             let Some(mut task) = index.next_task(exact_max) else { return };
             task.run();
             let retired = index.finish_task(&task);
-            task.into_retired().into_iter().chain(retired).for_each(retire);
+            let own = (task.kind == TaskKind::Retire).then_some(task.graph);
+            own.into_iter().chain(retired).for_each(retire);
             if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }

@@ -6,7 +6,7 @@
 //!   (Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011). Heats
 //!   decay continuously, so the bound is a function of time instead of a number.
 
-use crate::index::slot::CHUNK_ROWS;
+use crate::index::CHUNK_ROWS;
 use crate::model::heat::{decayed, upper_bound};
 use crate::model::id::Timestamp;
 use crate::simd::dispatch;

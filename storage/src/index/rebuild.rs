@@ -17,7 +17,8 @@ use crate::model::tenant::KeyId;
 use crate::model::vector::Vector;
 use crate::model::words::document_words;
 use crate::table::key::{Kind, fixed, split};
-use crate::table::state::{Row, State};
+use crate::table::state::State;
+use crate::table::view::Row;
 
 /// Maximum number of index changes applied under one lock.
 const CHANGES_PER_LOCK: usize = 4_096;

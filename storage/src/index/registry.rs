@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use crate::error::Result;
-use crate::index::data::IndexChange;
+use crate::index::data::{IndexChange, IndexData};
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Access, Rules};
@@ -54,8 +54,8 @@ impl Registry {
     /// Queues a tenant for the graph builder if its graph is stale. Returns whether the tenant
     /// was added to the queue.
     pub(crate) fn mark_if_stale(&self, tenant: TenantId, index: &TenantIndex) -> bool {
-        let is_stale = index.read().graph_is_stale(self.exact_max);
-        is_stale && self.stale_graphs.lock().insert(tenant)
+        let is_stale = |data: &IndexData| data.coverage.is_stale(data.live(), self.exact_max);
+        is_stale(&index.read()) && self.stale_graphs.lock().insert(tenant)
     }
 
     /// Removes and returns the next tenant after `last` from the queue, round-robin.

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use roaring::{MultiOps, RoaringBitmap};
 
-use crate::index::slot::{CHUNK_ROWS, Slot, slot_at};
+use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 
 /// Maximum number of terms per query. Further terms are ignored: long queries are found by
@@ -58,9 +58,9 @@ impl InvertedIndex {
         }
     }
 
-    /// Postings of a term. Their number is the document frequency.
-    pub(crate) fn postings(&self, word: &str) -> Option<&RoaringBitmap> {
-        self.postings.get(word)
+    /// Postings of a term with a document frequency of at most `max`.
+    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<&RoaringBitmap> {
+        self.postings.get(word).filter(|slots| slots.len() <= max)
     }
 
     /// Slots that contain all of `words`.

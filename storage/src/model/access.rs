@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::tenant::{KeyId, Role};
 
@@ -45,11 +44,6 @@ pub struct Rules {
     pub last: u64,
     /// Rules in order of their numbers. At most one per agent and namespace.
     pub rules: Vec<Rule>,
-}
-
-impl Record for Rules {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "access rules";
 }
 
 /// The namespaces that one key may use.

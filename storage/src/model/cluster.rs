@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::vector::ModelId;
 
@@ -48,11 +47,6 @@ impl Member {
     }
 }
 
-impl Record for Cluster {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "cluster";
-}
-
 /// An embedding model, as far as vectors depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
@@ -91,9 +85,4 @@ pub struct Position {
     pub batch: BatchId,
     /// The cluster clock: the stamp of that batch.
     pub clock: Timestamp,
-}
-
-impl Record for Position {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "position";
 }

@@ -6,7 +6,6 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
 use crate::model::trigger::TriggerEvent;
@@ -78,11 +77,6 @@ pub struct Delivery {
     pub stage: DeliveryStage,
 }
 
-impl Record for Delivery {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "delivery";
-}
-
 /// Stage of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryStage {
@@ -113,11 +107,6 @@ impl Outbox {
             dropped: self.dropped + other.dropped,
         }
     }
-}
-
-impl Record for Outbox {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "outbox";
 }
 
 /// A delivery attempt and its outcome.

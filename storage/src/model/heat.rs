@@ -12,7 +12,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 
 /// Highest stability that reinforcement reaches.
@@ -33,11 +32,6 @@ pub struct Anchor {
     pub recall_count: u32,
     /// Heat at the last tick before this anchor was written.
     pub tick_heat: f32,
-}
-
-impl Record for Anchor {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "anchor";
 }
 
 impl Anchor {

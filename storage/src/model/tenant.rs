@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::thermo::Thermo;
 
@@ -29,34 +28,21 @@ pub struct Tenant {
 impl Role {
     /// The roles that keys of a tenant may have.
     pub const OF_KEYS: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
+}
 
-    /// The name used in JSON and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Agent => "agent",
-            Self::Admin => "admin",
-            Self::Operator => "operator",
-        }
+named_enum! {
+    /// The rights of a key. Each role includes those before it.
+    #[derive(PartialOrd, Ord)]
+    pub enum Role {
+        /// Reads and searches.
+        Reader = "reader",
+        /// Writes memories.
+        Agent = "agent",
+        /// Administers its tenant.
+        Admin = "admin",
+        /// Administers the cluster.
+        Operator = "operator",
     }
-}
-
-impl Record for Tenant {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "tenant";
-}
-
-/// The rights of a key. Each role includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Role {
-    /// Reads and searches.
-    Reader,
-    /// Writes memories.
-    Agent,
-    /// Administers its tenant.
-    Admin,
-    /// Administers the cluster.
-    Operator,
 }
 
 /// The public part of an API key: the id of its row.
@@ -97,11 +83,6 @@ pub struct ApiKey {
     pub created_at: Timestamp,
     /// Time of its last use, within some minutes.
     pub last_used_at: Option<Timestamp>,
-}
-
-impl Record for ApiKey {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "API key";
 }
 
 impl ApiKey {

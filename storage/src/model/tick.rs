@@ -9,7 +9,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::decay::{Decay, heat};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
@@ -43,11 +42,6 @@ pub enum Stage {
     Archiving(Option<MemoryId>),
     /// The tick is complete.
     Done,
-}
-
-impl Record for Tick {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "tick";
 }
 
 /// The direction in which a heat crossed `cold_threshold`.

@@ -28,7 +28,7 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::slot::CHUNK_ROWS;
+use crate::index::CHUNK_ROWS;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryTerms;
 use crate::model::heat::upper_bound;
@@ -73,8 +73,9 @@ impl<'a> SearchPlan<'a> {
         let words = content_words(subject.as_deref().unwrap_or(&request.query));
         let (terms, home) = {
             let data = index.read();
-            let home = request.home_namespace.as_deref().and_then(|name| data.namespace(name));
-            (data.query_terms(words), home)
+            let home =
+                request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
+            (data.words.query_terms(words, data.live()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
         Self { index, request, weights, now, terms, home, window, code }
@@ -93,7 +94,7 @@ impl<'a> SearchPlan<'a> {
             Some((candidates, similarity_max)) => {
                 self.score(&mut best, Some(&candidates), None, 1.0);
                 let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
-                let with_terms = with_terms.then(|| self.index.read().slots_with_any(&self.terms));
+                let with_terms = with_terms.then(|| self.index.read().words.union(&self.terms));
                 self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
                 (best, true)
             }
@@ -112,8 +113,8 @@ impl<'a> SearchPlan<'a> {
         // `uncovered`.
         let (graph, uncovered, error_max) = {
             let data = self.index.read();
-            let (graph, uncovered) = data.graph()?;
-            (graph, uncovered, data.code_error_max())
+            let (graph, uncovered) = data.coverage.graph()?;
+            (graph, uncovered, data.code_error_max)
         };
         if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
