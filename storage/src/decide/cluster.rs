@@ -1,16 +1,20 @@
-//! Rules for the cluster itself: its identity, and its members.
+//! Rules for the cluster as a whole: its identity and members, expiry of receipts and events, and
+//! the mark at which every node hashes its state.
 
 use crate::change::Change;
+use crate::decide::context::Decided;
 use crate::decide::draft::Draft;
-use crate::decide::error::Decided;
 use crate::model::cluster::{Cluster, Incarnation, Member};
-use crate::model::id::TenantId;
+use crate::model::id::{TenantId, Timestamp};
+use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
 /// Number of the first tenant.
 const FIRST_TENANT: TenantId = TenantId(1);
+/// Most events that one run trims per tenant, so that no batch delays clients.
+const TRIM_EVENTS_MAX: u64 = 10_000;
 
 /// The first batch of a cluster: its identity, its first tenant, and that tenant's key.
 pub(super) fn bootstrap(
@@ -23,7 +27,7 @@ pub(super) fn bootstrap(
     if draft.cluster()?.is_some() {
         return Err(Rejection::WrongState("the cluster is bootstrapped already".into()).into());
     }
-    let now = draft.now();
+    let now = draft.now;
     let row = Tenant {
         name: tenant.to_owned(),
         created_at: now,
@@ -78,4 +82,56 @@ fn existing(draft: &Draft<'_>) -> Decided<Cluster> {
     let cluster = draft.cluster()?;
     Ok(cluster
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
+}
+
+/// Drops receipts of the day before yesterday and older, and events that are too old or too
+/// many. Replies `Partial` when more remains than one run trims.
+pub(super) fn expire(draft: &mut Draft<'_>) -> Decided<Reply> {
+    let now = draft.now;
+    let yesterday = now.day().saturating_sub(1);
+    let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
+    let mut reply = Reply::Done;
+    for tenant in draft.base.tenants() {
+        // Another run in this batch has read the same state.
+        let is_expiry = |change: &Change| match change {
+            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
+            _ => false,
+        };
+        if draft.changes.iter().any(is_expiry) {
+            continue;
+        }
+        let index = draft.base.index(tenant);
+        let oldest_day = index.and_then(|index| index.read().receipts.keys().next().copied());
+        if oldest_day.is_some_and(|day| day < yesterday) {
+            draft.push(Change::ReceiptsDropped(tenant, yesterday));
+        }
+        let excess = draft.base.counts(tenant).events.saturating_sub(events_max());
+        let first_kept =
+            draft.base.first_kept_event(tenant, oldest_kept, excess, TRIM_EVENTS_MAX)?;
+        if let Some(before) = first_kept {
+            draft.push(Change::EventsTrimmed(tenant, before));
+            if excess > TRIM_EVENTS_MAX {
+                reply = Reply::Partial;
+            }
+        }
+    }
+    Ok(reply)
+}
+
+/// Events that a tenant keeps; fewer in tests of trimming only.
+fn events_max() -> u64 {
+    fail::fail_point!("journal-events-max", |max| {
+        max.and_then(|max| max.parse().ok()).unwrap_or(JOURNAL_EVENTS_MAX)
+    });
+    JOURNAL_EVENTS_MAX
+}
+
+/// Makes every node hash its state at this entry.
+pub(super) fn mark_verification(draft: &mut Draft<'_>) -> Reply {
+    // Unique: no other batch is decided on this index and applied.
+    let number = draft.position.index + 1;
+    if !draft.changes.iter().any(|change| matches!(change, Change::VerifyMark(_))) {
+        draft.push(Change::VerifyMark(number));
+    }
+    Reply::VerifyMark(number)
 }

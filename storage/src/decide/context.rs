@@ -1,34 +1,48 @@
-//! What a rule works with: the draft, the tenant concerned, and the key that acts.
+//! What a rule works with: the draft, the tenant concerned, and the key that acts; and the error
+//! of rules.
 
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::decide::crossing;
-use crate::decide::draft::Draft;
-use crate::decide::error::Decided;
-use crate::error::Result;
+use crate::decide::draft::{Draft, MemoryEvent};
+use crate::error::{Error, Result};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
-use crate::model::journal::{Event, EventKind};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
+use crate::model::tick::{ThresholdCrossing, Tick};
 use crate::model::trigger::TriggerEvent;
 use crate::reply::Rejection;
 use crate::table::view::View;
 
+/// The reason why a command had no effect.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// A rule rejects the command. The caller receives the reason.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The state cannot be read. The node stops.
+    #[error(transparent)]
+    Fault(#[from] Error),
+}
+
+/// Result of a rule.
+pub(super) type Decided<T> = std::result::Result<T, DecideError>;
+
 /// The context of one command, or of one trigger that fires.
 pub(super) struct Context<'c, 'd> {
     pub(super) draft: &'c mut Draft<'d>,
-    pub(super) tenant: crate::model::id::TenantId,
+    pub(super) tenant: TenantId,
     /// The key that acts; `None` for the service itself.
     pub(super) actor: Option<KeyId>,
 }
 
 impl Context<'_, '_> {
     pub(super) fn now(&self) -> Timestamp {
-        self.draft.now()
+        self.draft.now
     }
 
     /// Adds a change to the draft.
@@ -83,7 +97,7 @@ impl Context<'_, '_> {
     pub(super) fn anchor(&mut self, before: &MemoryRecord, anchor: Anchor) -> Result<()> {
         let Some(tick) = self.draft.present_tick(self.tenant)? else { return Ok(()) };
         if tick.has_not_reached(before.id) {
-            crossing::evaluate(self.draft, self.tenant, &tick, before);
+            self.evaluate_crossing(&tick, before);
         }
         let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
         let anchor = Anchor { at: self.now(), tick_heat, ..anchor };
@@ -91,16 +105,33 @@ impl Context<'_, '_> {
         Ok(())
     }
 
+    /// Records the crossing of `cold_threshold` that a tick finds of a memory in the journal, and
+    /// emits the heat transition for triggers. Archived memories do not cool.
+    pub(super) fn evaluate_crossing(&mut self, tick: &Tick, present: &MemoryRecord) {
+        let MemoryRecord { id, memory, anchor, .. } = present;
+        if memory.archived_at.is_some() {
+            return;
+        }
+        let transition = tick.transition(memory, anchor);
+        if transition.is_none() {
+            return;
+        }
+        for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
+            let (tenant, id) = (self.tenant, *id);
+            let event = MemoryEvent { tenant, event, id, times: 1, transition };
+            self.draft.command.events.push(event);
+        }
+        let kind = match tick.crossing(memory, anchor) {
+            Some(ThresholdCrossing::Cooled) => EventKind::Cooled,
+            Some(ThresholdCrossing::Warmed) => EventKind::Warmed,
+            None => return,
+        };
+        self.draft.append(self.tenant, None, Some((*id, &memory.namespace)), kind);
+    }
+
     /// Appends an event about a memory to the journal.
     pub(super) fn append(&mut self, id: MemoryId, memory: &Memory, kind: EventKind) {
-        let event = Event {
-            at: self.now(),
-            actor: self.actor,
-            subject: Some(id),
-            namespace: memory.namespace.clone(),
-            kind,
-        };
-        self.push(Change::EventAppended(self.tenant, event));
+        self.draft.append(self.tenant, self.actor, Some((id, &memory.namespace)), kind);
     }
 
     /// Emits an event that triggers may wait for.

@@ -13,9 +13,8 @@ use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, EventKind};
+use crate::model::journal::{Cursor, Event, EventKind};
 use crate::model::memory::MemoryRecord;
-use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
@@ -44,21 +43,22 @@ type RowState = Option<Vec<u8>>;
 
 /// Decided changes that are not in the log yet.
 pub struct Draft<'a> {
-    base: &'a Reader,
-    position: Position,
-    now: Timestamp,
-    changes: Vec<Change>,
+    pub(super) base: &'a Reader,
+    pub(super) position: Position,
+    pub(super) now: Timestamp,
+    pub(super) changes: Vec<Change>,
     /// Rows as the changes leave them.
     rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced, so that a rejected command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
-    stamp_requested: bool,
+    /// Whether to log this draft even without a change, so that the cluster clock advances.
+    pub(super) stamp_requested: bool,
     /// Triggers of the tenants whose triggers a command changed.
     triggers: BTreeMap<TenantId, Arc<Triggers>>,
     /// Cached settings and tick of the tenant read last: they are read for each memory.
-    thermo: RefCell<Option<(TenantId, Arc<Thermo>)>>,
-    last_tick: RefCell<Option<(TenantId, Arc<Tick>)>>,
+    thermo: Cache<Thermo>,
+    last_tick: Cache<Tick>,
     /// State of the present command.
     pub(super) command: CommandState,
 }
@@ -139,11 +139,6 @@ impl<'a> Draft<'a> {
         self.changes.is_empty() && !self.stamp_requested
     }
 
-    /// Logs this draft even without a change, so that the cluster clock advances.
-    pub(crate) fn request_stamp(&mut self) {
-        self.stamp_requested = true;
-    }
-
     /// Whether further commands fit.
     pub fn room(&self) -> Room {
         if self.bytes < BATCH_BYTES { Room::Free } else { Room::Full }
@@ -159,31 +154,7 @@ impl<'a> Draft<'a> {
         Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    pub(crate) fn index(&self) -> u64 {
-        self.position.index
-    }
-
-    pub(crate) fn base(&self) -> &Reader {
-        self.base
-    }
-
-    /// Whether a command of this draft drops a tenant's receipts or events.
-    pub(crate) fn has_expired(&self, tenant: TenantId) -> bool {
-        self.changes.iter().any(|change| match change {
-            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
-            _ => false,
-        })
-    }
-
-    /// Whether a command of this draft makes every node hash its state.
-    pub(crate) fn has_verify_mark(&self) -> bool {
-        self.changes.iter().any(|change| matches!(change, Change::VerifyMark(_)))
-    }
-
+    /// Adds a change.
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is only known when its entry is applied. No rule reads events back,
         // so the placeholder below is never read. Only expiry drops ranges, and it reads
@@ -234,6 +205,20 @@ impl<'a> Draft<'a> {
     /// Bytes of changes of the present command.
     pub(crate) fn command_bytes(&self) -> usize {
         self.bytes_since(self.command.mark)
+    }
+
+    /// Appends an event to the journal of a tenant. `subject` is a memory with its namespace.
+    pub(super) fn append(
+        &mut self,
+        tenant: TenantId,
+        actor: Option<KeyId>,
+        subject: Option<(MemoryId, &str)>,
+        kind: EventKind,
+    ) {
+        let (subject, namespace) = subject.unzip();
+        let namespace = namespace.unwrap_or_default().to_owned();
+        let event = Event { at: self.now, actor, subject, namespace, kind };
+        self.push(Change::EventAppended(tenant, event));
     }
 
     /// Emits an event of a memory, for which triggers may wait.
@@ -304,15 +289,8 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Arc<Thermo>> {
-        if let Some((of, thermo)) = &*self.thermo.borrow()
-            && *of == tenant
-        {
-            return Ok(Arc::clone(thermo));
-        }
-        let thermo = self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default();
-        let thermo = Arc::new(thermo);
-        *self.thermo.borrow_mut() = Some((tenant, Arc::clone(&thermo)));
-        Ok(thermo)
+        let read = || Ok(self.tenant(tenant)?.map(|row| *row.thermo));
+        Ok(cached(&self.thermo, tenant, read)?.unwrap_or_default())
     }
 
     /// The tick that new anchors refer to: the one that this command takes a step of, else the
@@ -321,19 +299,7 @@ impl<'a> Draft<'a> {
         if let Some(tick) = &self.command.tick {
             return Ok(Some(Arc::clone(tick)));
         }
-        if let Some((of, tick)) = &*self.last_tick.borrow()
-            && *of == tenant
-        {
-            return Ok(Some(Arc::clone(tick)));
-        }
-        let tick = self.tick(tenant)?.map(Arc::new);
-        *self.last_tick.borrow_mut() = tick.clone().map(|tick| (tenant, tick));
-        Ok(tick)
-    }
-
-    /// Cluster clock of the batch before this one: nothing in the state is younger.
-    pub(crate) fn clock(&self) -> Timestamp {
-        self.position.clock
+        cached(&self.last_tick, tenant, || self.tick(tenant))
     }
 
     /// A memory as it is now, earlier commands of this draft included.
@@ -358,22 +324,24 @@ impl<'a> Draft<'a> {
         }
         memories
     }
+}
 
-    pub(crate) fn receipt(&self, tenant: TenantId, key: ReceiptKey) -> Result<Option<Receipt>> {
-        View::receipt(self, tenant, key, self.now)
-    }
+/// The value of one tenant that was read last.
+type Cache<T> = RefCell<Option<(TenantId, Arc<T>)>>;
 
-    pub(crate) fn receipts(&self, tenant: TenantId) -> u64 {
-        let drafted = self
-            .changes
-            .iter()
-            .filter(|change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant));
-        self.base.counts(tenant).receipts + drafted.count() as u64
+fn cached<T>(
+    cache: &Cache<T>,
+    tenant: TenantId,
+    read: impl FnOnce() -> Result<Option<T>>,
+) -> Result<Option<Arc<T>>> {
+    if let Some((of, value)) = &*cache.borrow()
+        && *of == tenant
+    {
+        return Ok(Some(Arc::clone(value)));
     }
-
-    pub(crate) fn put_receipt(&mut self, tenant: TenantId, key: ReceiptKey, receipt: Receipt) {
-        self.push(Change::ReceiptPut(tenant, self.now.day(), key, receipt));
-    }
+    let value = read()?.map(Arc::new);
+    *cache.borrow_mut() = value.clone().map(|value| (tenant, value));
+    Ok(value)
 }
 
 impl View for Draft<'_> {

@@ -3,8 +3,7 @@
 
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
-use crate::decide::context::Context;
-use crate::decide::error::Decided;
+use crate::decide::context::{Context, Decided};
 use crate::error::Result;
 use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, relation_key};
 use crate::model::id::MemoryId;

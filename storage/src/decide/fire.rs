@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
-use crate::model::journal::{Event, EventKind, FiredTrigger, FiringResult, MemoryField};
+use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
 use crate::model::pattern::FoldedText;
 use crate::model::template::TemplateContext;
@@ -57,14 +57,7 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
 /// Records the firings that exceeded the limits of the command in the journal.
 pub(super) fn record_skipped(draft: &mut Draft<'_>) {
     for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
-        let event = Event {
-            at: draft.now(),
-            actor: None,
-            subject: None,
-            namespace: String::new(),
-            kind: EventKind::FiringsSkipped { count },
-        };
-        draft.push(Change::EventAppended(tenant, event));
+        draft.append(tenant, None, None, EventKind::FiringsSkipped { count });
     }
 }
 
@@ -137,7 +130,7 @@ fn evaluate_one(
     }
     let is_bounded = trigger.max_fires.is_some() || trigger.cooldown_seconds > 0;
     if is_bounded
-        && let Err(reason) = trigger.may_fire(&draft.firings(event.tenant, *id)?, draft.now())
+        && let Err(reason) = trigger.may_fire(&draft.firings(event.tenant, *id)?, draft.now)
     {
         return Ok(Err(reason));
     }
@@ -175,7 +168,7 @@ fn perform(
     let CompiledTrigger { id, trigger, .. } = compiled;
     let firings = draft.firings(tenant, *id)?;
     let (count, total) = (firings.count + 1, firings.total + 1);
-    let firings = Firings { count, total, last_at: Some(draft.now()) };
+    let firings = Firings { count, total, last_at: Some(draft.now) };
     draft.push(Change::FiringsPut(tenant, *id, firings));
     let mut context = Context { draft, tenant, actor: None };
     let (update, result) = match &trigger.action {
@@ -333,6 +326,6 @@ fn next_transition(
         return Ok(None);
     }
     let Some(tick) = draft.tick(tenant)? else { return Ok(None) };
-    let next = tick.next(draft.now(), &*draft.thermo(tenant)?);
+    let next = tick.next(draft.now, &*draft.thermo(tenant)?);
     Ok(next.transition(&present.memory, &present.anchor))
 }

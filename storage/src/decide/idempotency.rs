@@ -1,14 +1,15 @@
 //! Idempotent writes: a command with a receipt request is decided once per key, and its
 //! repetition returns what the first one did.
 
+use crate::change::Change;
 use crate::command::CREATE_MAX;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, DecideError, Decided};
 use crate::decide::draft::Draft;
-use crate::decide::error::{DecideError, Decided};
 use crate::decide::trigger;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, WriteEffect};
 use crate::reply::{Rejection, Reply};
+use crate::table::view::View;
 
 const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a command creates");
 
@@ -17,8 +18,12 @@ pub(super) fn replay(
     context: &mut Context<'_, '_>,
     request: &ReceiptRequest,
 ) -> Decided<Option<Reply>> {
-    let Some(receipt) = context.draft.receipt(context.tenant, request.key)? else {
-        return match context.draft.receipts(context.tenant) >= RECEIPTS_MAX {
+    let (tenant, now) = (context.tenant, context.now());
+    let Some(receipt) = context.draft.receipt(tenant, request.key, now)? else {
+        let is_receipt =
+            |change: &&Change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant);
+        let drafted = context.draft.changes.iter().filter(is_receipt).count() as u64;
+        return match context.draft.base.counts(tenant).receipts + drafted >= RECEIPTS_MAX {
             true => Err(Rejection::ReceiptsFull.into()),
             false => Ok(None),
         };
@@ -54,7 +59,7 @@ pub(super) fn keep_receipt(
         _ => WriteEffect::Memories(Vec::new()),
     };
     let receipt = Receipt { body_hash: request.body_hash, effect };
-    draft.put_receipt(tenant, request.key, receipt);
+    draft.push(Change::ReceiptPut(tenant, draft.now.day(), request.key, receipt));
 }
 
 /// The memories that the first request touched, as far as the caller has access.

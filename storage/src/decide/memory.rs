@@ -2,9 +2,8 @@
 
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
-use crate::decide::context::Context;
+use crate::decide::context::{Context, Decided};
 use crate::decide::edge;
-use crate::decide::error::Decided;
 use crate::error::Result;
 use crate::model::decay::decay_differs;
 use crate::model::heat::Anchor;

@@ -2,16 +2,15 @@
 //! attempt is recorded. Sending is a background task of the leader.
 
 use crate::change::Change;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, DecideError, Decided};
 use crate::decide::draft::COMMAND_BYTES_MAX;
-use crate::decide::error::{DecideError, Decided};
 use crate::error::Result;
 use crate::model::delivery::{
     Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
     DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
 };
 use crate::model::id::{Timestamp, TriggerId};
-use crate::model::journal::{DeliveryNext, Event, EventKind, FiringResult};
+use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
 use crate::model::trigger::{Trigger, TriggerEvent};
 use crate::reply::{Rejection, Reply};
@@ -115,9 +114,8 @@ fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) ->
         }
         AttemptOutcome::Disabled => failed("the trigger is disabled", DeliveryNext::DeadLettered),
     };
-    let (subject, namespace) = (Some(before.memory), before.namespace.clone());
-    let event = Event { at: now, actor: None, subject, namespace, kind };
-    context.push(Change::EventAppended(context.tenant, event));
+    let subject = Some((before.memory, before.namespace.as_str()));
+    context.draft.append(context.tenant, None, subject, kind);
     put(context, attempt.id, before.stage, after)
 }
 

@@ -1,4 +1,4 @@
-//! Rules of recall: a search result is a recall, which raises the heat and stability of the
+//! Rules of recall and feedback. A search result is a recall, which raises the heat and stability of the
 //! memory and of its neighbours. Every node reports its recalls, at most twice a second.
 //!
 //! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
@@ -7,20 +7,22 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
-use crate::decide::error::Decided;
 use crate::decide::fire::fire;
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
 use crate::model::decay::Decay;
+use crate::model::feedback::Signal;
 use crate::model::heat::{Anchor, STABILITY_MAX};
 use crate::model::id::{MemoryId, Timestamp};
-use crate::model::memory::{MemoryRecord, Tier};
+use crate::model::journal::EventKind;
+use crate::model::memory::{Memory, MemoryRecord, Tier};
+use crate::model::score::rounded;
 use crate::model::tenant::ApiKey;
 use crate::model::thermo::Thermo;
 use crate::model::trigger::TriggerEvent;
-use crate::reply::Reply;
+use crate::reply::{FeedbackReply, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -32,6 +34,14 @@ const RESONANCE_MAX: usize = 64;
 const FIRED_BYTES_MAX: usize = 512 << 10;
 /// Smaller increments of heat are not written.
 const INCREMENT_MIN: f64 = 0.005;
+/// Share of the distance to heat 1 that `relevant` adds.
+const RELEVANT_GAIN: f64 = 0.2;
+/// Retention that `relevant` strengthens by: that after one half-life.
+const RELEVANT_RETENTION: f64 = 0.5;
+/// Share of its heat that `irrelevant` leaves.
+const IRRELEVANT_REST: f64 = 0.3;
+/// Highest heat that `outdated` leaves.
+const OUTDATED_HEAT: f64 = 0.01;
 
 /// Applies a node's report once: repeats of the same number change nothing.
 pub(super) fn record_report(draft: &mut Draft<'_>, report: &Report) -> Decided<Reply> {
@@ -143,7 +153,7 @@ fn retention(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f64 {
 }
 
 /// The stability after a recall at this retention.
-pub(super) fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
+fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
     let strengthened = f64::from(stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
     (strengthened as f32).min(STABILITY_MAX)
 }
@@ -211,4 +221,64 @@ fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) 
     }
     context.anchor(&present, present.anchor.with_heat(heat as f32))?;
     Ok(true)
+}
+
+/// Gives feedback: a signal changes the heat, stability and review flag of a memory.
+pub(super) fn give_feedback(
+    context: &mut Context<'_, '_>,
+    id: MemoryId,
+    signal: Signal,
+) -> Decided<Reply> {
+    let present = context.existing(id)?;
+    context.check_access(&present.memory.namespace)?;
+    let thermo = context.thermo()?;
+    let gain = thermo.profile(present.memory.memory_type).stability_gain;
+    let (heat, stability) = (present.heat, present.anchor.stability);
+    let (heat_after, stability_after) = match signal {
+        Signal::Relevant => {
+            (heat + RELEVANT_GAIN * (1.0 - heat), strengthened(stability, gain, RELEVANT_RETENTION))
+        }
+        Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
+        Signal::Outdated => {
+            let floor = f64::from(Decay::of(&present.memory, &thermo).floor);
+            (heat.min(floor).min(OUTDATED_HEAT), stability)
+        }
+        Signal::Wrong => (heat, stability),
+    };
+    if signal != Signal::Wrong {
+        let anchor = Anchor { stability: stability_after, ..present.anchor };
+        context.anchor(&present, anchor.with_heat(heat_after as f32))?;
+    }
+    if rounded(heat_after) > rounded(heat) {
+        context.emit(TriggerEvent::Boost, id);
+    }
+    let memory = Memory {
+        is_flagged: present.memory.is_flagged || signal == Signal::Wrong,
+        updated_at: context.now(),
+        ..present.memory.clone()
+    };
+    context.append(id, &memory, EventKind::Feedback { signal });
+    context.push(Change::MemoryPut(context.tenant, id, memory));
+    count_signal(context, &present.memory, signal)?;
+    let after = context.present(id)?;
+    Ok(Reply::Feedback(FeedbackReply {
+        id,
+        heat_before: heat,
+        heat_after: after.as_ref().map_or(heat, |after| after.heat),
+        stability_before: stability,
+        stability_after,
+    }))
+}
+
+fn count_signal(context: &mut Context<'_, '_>, memory: &Memory, signal: Signal) -> Decided<()> {
+    let mut stats = context.draft.recall_stats(context.tenant)?;
+    let of_type = &mut stats.types[memory.memory_type as usize];
+    *match signal {
+        Signal::Relevant => &mut of_type.relevant,
+        Signal::Irrelevant => &mut of_type.irrelevant,
+        Signal::Outdated => &mut of_type.outdated,
+        Signal::Wrong => &mut of_type.wrong,
+    } += 1;
+    context.push(Change::RecallStatsPut(context.tenant, stats));
+    Ok(())
 }

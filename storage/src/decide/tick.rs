@@ -4,10 +4,8 @@
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::decide::context::Context;
-use crate::decide::crossing;
+use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
-use crate::decide::error::Decided;
 use crate::decide::fire::fire;
 use crate::error::Result;
 use crate::model::id::MemoryId;
@@ -33,7 +31,7 @@ pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
     let mut tick = match last.stage {
         Stage::Done => {
             // As of the state that is read: what this batch anchors is younger.
-            let until = context.draft.clock();
+            let until = context.draft.position.clock;
             if !last.is_due(until, row.thermo.tick_interval_seconds) {
                 return Ok(Reply::Done);
             }
@@ -58,13 +56,13 @@ fn evaluate_step(
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
     let thresholds = thresholds(context, tick);
-    let tenant = context.tenant;
-    let found = context.draft.base().tick_candidates(tenant, tick, &thresholds, reached, STEP_MAX);
+    let reader = context.draft.base;
+    let found = reader.tick_candidates(context.tenant, tick, &thresholds, reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
         if let Some(present) = context.present(*id)? {
-            crossing::evaluate(context.draft, tenant, tick, &present);
+            context.evaluate_crossing(tick, &present);
             let reached = Stage::Evaluating(Some(*id));
             context.draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
             fire(context.draft)?;
@@ -101,7 +99,8 @@ fn archive_step(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
-    let found = context.draft.base().tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
+    let reader = context.draft.base;
+    let found = reader.tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.cold {
         if let Some(present) = context.present(*id)?

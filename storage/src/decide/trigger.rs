@@ -2,8 +2,7 @@
 
 use crate::change::Change;
 use crate::command::TriggerPatch;
-use crate::decide::context::Context;
-use crate::decide::error::Decided;
+use crate::decide::context::{Context, Decided};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
