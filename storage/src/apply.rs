@@ -2,14 +2,14 @@
 //! changes and its position, and then updates the indexes. It computes nothing that could differ
 //! between nodes: no clock, no randomness, no transcendental function, no order of a hash map.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Batch, Change, RowWrite, all_of};
+use crate::change::{Batch, Change, RowWrite};
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::engine::{Engine, Options};
@@ -23,8 +23,8 @@ use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
 use crate::model::words::document_words;
 use crate::reader::Reader;
-use crate::table::key::{Key, Kind};
-use crate::table::state::stage;
+use crate::table::key::{Key, Kind, prefix};
+use crate::table::state::{count, stage};
 use crate::table::view::View;
 
 /// A committed log entry.
@@ -107,19 +107,16 @@ impl Writer {
             }
             Some(batch) => {
                 (position.batch, position.clock) = (batch.id, batch.stamp);
-                if write(&engine, &position, &batch.changes)? == Graphs::Behind {
+                if write(&engine, &position, &batch.changes)? {
                     self.builder.wake();
                 }
-                self.start_verifying(&engine, &position, &batch.changes);
+                for change in &batch.changes {
+                    if let Change::VerifyMark(number) = change {
+                        let verifier = Arc::clone(self.reader.verifier());
+                        verifier.start(*number, position.index, &engine.state);
+                    }
+                }
                 Ok(ApplyOutcome::Done)
-            }
-        }
-    }
-
-    fn start_verifying(&self, engine: &Engine, position: &Position, changes: &[Change]) {
-        for change in changes {
-            if let Change::VerifyMark(number) = change {
-                Arc::clone(self.reader.verifier()).start(*number, position.index, &engine.state);
             }
         }
     }
@@ -189,15 +186,9 @@ impl Flusher {
     }
 }
 
-/// Whether a graph must be built.
-#[derive(PartialEq, Eq)]
-enum Graphs {
-    Behind,
-    UpToDate,
-}
-
-/// Writes changes and position atomically, then makes them visible to readers.
-fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Graphs> {
+/// Writes changes and position atomically, then makes them visible to readers. Returns whether a
+/// graph became stale.
+fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor::new(position.index, 0);
     for change in changes {
@@ -210,10 +201,10 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, position.index, changes)?;
     engine.state.write(rows)?;
-    let graphs = show(engine, changes, shown)?;
+    let is_graph_stale = show(engine, changes, shown)?;
     // Last: a reader with this position must find all changes up to it.
     *engine.position.write() = position.clone();
-    Ok(graphs)
+    Ok(is_graph_stale)
 }
 
 /// Whether a failpoint drops the changes of this entry. Always false outside tests.
@@ -232,63 +223,33 @@ fn index_changes(
     let mut texts = Texts { engine, seen: HashMap::new() };
     let mut shown = Vec::new();
     for change in changes {
-        match change {
+        shown.push(match change {
             Change::MemoryPut(tenant, id, memory) => {
                 let before = texts.replace(*tenant, *id, Some(memory))?;
                 let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
-                let (words_before, words) = if same {
-                    (Vec::new(), Vec::new())
-                } else {
-                    (words_of(before.as_ref()), words_of(Some(memory)))
-                };
+                let words_of = |memory| if same { Vec::new() } else { words_of(memory) };
+                let (words_before, words) = (words_of(before.as_ref()), words_of(Some(memory)));
                 let memory = memory.clone();
-                shown.push((*tenant, IndexChange::Memory { id: *id, memory, words_before, words }));
+                (*tenant, IndexChange::Memory { id: *id, memory, words_before, words })
             }
-            Change::AnchorPut(tenant, id, anchor) => {
-                shown.push((*tenant, IndexChange::Anchor(*id, *anchor)));
-            }
-            Change::VectorPut(tenant, id, vector) => {
-                shown.push((*tenant, IndexChange::vector(*id, vector)?));
-            }
+            Change::AnchorPut(tenant, id, anchor) => (*tenant, IndexChange::Anchor(*id, *anchor)),
+            Change::VectorPut(tenant, id, vector) => (*tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
                 let before = texts.replace(*tenant, *id, None)?;
                 let words_before = words_of(before.as_ref());
                 let key_points = before.as_ref().map(Memory::shared_key_points);
                 let key_points_before = key_points.unwrap_or_default();
-                let removed = IndexChange::Removed { id: *id, words_before, key_points_before };
-                shown.push((*tenant, removed));
+                (*tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
             }
-            Change::ReceiptPut(tenant, day, ..) => {
-                shown.push((*tenant, IndexChange::ReceiptPut(*day)));
-            }
-            Change::ReceiptsDropped(tenant, before) => {
-                shown.push((*tenant, IndexChange::ReceiptsDropped(*before)));
-            }
-            Change::EventAppended(tenant, _) => {
-                shown.push((*tenant, IndexChange::EventAppended(index)));
-            }
-            Change::EventsTrimmed(tenant, before) => {
-                shown.push((*tenant, trimmed(engine, *tenant, *before)?));
-            }
-            Change::ClusterPut(_)
-            | Change::TenantPut(..)
-            | Change::ApiKeyPut(..)
-            | Change::VerifyMark(_)
-            | Change::TickPut(..)
-            | Change::RecallStatsPut(..)
-            | Change::UsagePut(..)
-            | Change::LastReportPut(..)
-            | Change::ApiKeyRemoved(..)
-            | Change::RulesPut(..)
-            | Change::TriggerPut(..)
-            | Change::TriggerRemoved(..)
-            | Change::FiringsPut(..)
-            | Change::OutboxPut(..)
-            | Change::DeliveryPut(..)
-            | Change::DeliveryRemoved(..) => {}
-            Change::EdgePut(tenant, _) => shown.push((*tenant, IndexChange::EdgeAppended)),
-            Change::EdgeRemoved(tenant, ..) => shown.push((*tenant, IndexChange::EdgeRemoved)),
-        }
+            Change::ReceiptPut(tenant, day, ..) => (*tenant, IndexChange::ReceiptPut(*day)),
+            Change::ReceiptsDropped(tenant, day) => (*tenant, IndexChange::ReceiptsDropped(*day)),
+            Change::EventAppended(tenant, _) => (*tenant, IndexChange::EventAppended(index)),
+            Change::EventsTrimmed(tenant, before) => (*tenant, trimmed(engine, *tenant, *before)?),
+            Change::EdgePut(tenant, _) => (*tenant, IndexChange::EdgeAppended),
+            Change::EdgeRemoved(tenant, ..) => (*tenant, IndexChange::EdgeRemoved),
+            // `show` updates tenants, keys, rules and triggers. The rest is in no index.
+            _ => continue,
+        });
     }
     Ok(shown)
 }
@@ -296,22 +257,14 @@ fn index_changes(
 /// Counts the events that a trim removes, before the removal. `decide` trims a tenant at most once
 /// per batch.
 fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexChange> {
-    let (start, _) = all_of(Kind::Event, tenant);
-    let mut count = 0;
-    for row in engine.state.range(&start, &Key::Event(tenant, before).bytes()) {
-        row?;
-        count += 1;
-    }
-    Ok(IndexChange::EventsTrimmed(count))
+    let rows =
+        engine.state.range(&prefix(Kind::Event, tenant), &Key::Event(tenant, before).bytes());
+    Ok(IndexChange::EventsTrimmed(count(rows)?))
 }
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
-/// keys before the rows that refer to them.
-fn show(
-    engine: &Engine,
-    changes: &[Change],
-    shown: Vec<(TenantId, IndexChange)>,
-) -> Result<Graphs> {
+/// keys before the rows that refer to them. Returns whether a graph became stale.
+fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) -> Result<bool> {
     for change in changes {
         match change {
             Change::TenantPut(id, tenant) => {
@@ -325,32 +278,25 @@ fn show(
             Change::TriggerPut(tenant, id, trigger) => {
                 engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));
             }
-            Change::TriggerRemoved(tenant, id) => {
-                engine.registry.remove_trigger(*tenant, *id);
-            }
+            Change::TriggerRemoved(tenant, id) => engine.registry.remove_trigger(*tenant, *id),
             Change::FiringsPut(tenant, id, firings) => {
                 engine.registry.put_firings(*tenant, *id, *firings);
             }
             _ => {}
         }
     }
-    let mut by_tenant: Vec<(TenantId, Vec<IndexChange>)> = Vec::new();
+    let mut by_tenant: BTreeMap<TenantId, Vec<IndexChange>> = BTreeMap::new();
     for (tenant, change) in shown {
-        match by_tenant.iter_mut().find(|(of, _)| *of == tenant) {
-            Some((_, changes)) => changes.push(change),
-            None => by_tenant.push((tenant, vec![change])),
-        }
+        by_tenant.entry(tenant).or_default().push(change);
     }
-    let mut graphs = Graphs::UpToDate;
+    let mut is_graph_stale = false;
     for (tenant, changes) in by_tenant {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
-            if engine.registry.mark_if_stale(tenant, &index) {
-                graphs = Graphs::Behind;
-            }
+            is_graph_stale |= engine.registry.mark_if_stale(tenant, &index);
         }
     }
-    Ok(graphs)
+    Ok(is_graph_stale)
 }
 
 /// Memories after the changes so far. One batch may create, change and delete the same memory.

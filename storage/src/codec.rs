@@ -41,18 +41,14 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
     let corrupt = |detail: String| Error::Corrupt { what: R::NAME, detail };
     let (&format, body) = bytes.split_first().ok_or_else(|| corrupt("no bytes".into()))?;
     let newer = |detail: String| Error::NewerFormat { what: R::NAME, detail };
-    if format > R::FORMAT {
-        return Err(newer(format!("format {format}, this version reads {}", R::FORMAT)));
-    }
     if format != R::FORMAT {
-        return Err(corrupt(format!("format {format}, this version reads {}", R::FORMAT)));
+        let detail = format!("format {format}, this version reads {}", R::FORMAT);
+        return Err(if format > R::FORMAT { newer(detail) } else { corrupt(detail) });
     }
-    let (record, read) = bincode::serde::decode_from_slice(body, config()).map_err(|error| {
-        if is_unknown_variant(&error) {
-            newer(error.to_string())
-        } else {
-            corrupt(error.to_string())
-        }
+    let decoded = bincode::serde::decode_from_slice(body, config());
+    let (record, read) = decoded.map_err(|error| match is_unknown_variant(&error) {
+        true => newer(error.to_string()),
+        false => corrupt(error.to_string()),
     })?;
     if read != body.len() {
         return Err(corrupt(format!("{} bytes left over", body.len() - read)));

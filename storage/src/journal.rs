@@ -38,9 +38,6 @@ pub struct EventsAfter {
 impl Reader {
     /// At most `limit` events of a tenant before `before` that pass `filter`, latest first. Reads
     /// at most [`PAGE_EVENTS_MAX`].
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn journal(
         &self,
         tenant: TenantId,
@@ -55,9 +52,6 @@ impl Reader {
     }
 
     /// As [`Reader::journal`], for the events of triggers. Other events cost nothing.
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn trigger_journal(
         &self,
         tenant: TenantId,
@@ -80,9 +74,6 @@ impl Reader {
 
     /// At most `limit` events of a tenant after `after` that pass `filter`, earliest first. Reads
     /// at most [`PAGE_EVENTS_MAX`].
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn journal_after(
         &self,
         tenant: TenantId,

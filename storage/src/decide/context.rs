@@ -13,7 +13,7 @@ use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
-use crate::model::tick::{ThresholdCrossing, Tick};
+use crate::model::tick::Tick;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::Rejection;
 use crate::table::view::View;
@@ -112,19 +112,17 @@ impl Context<'_, '_> {
         if memory.archived_at.is_some() {
             return;
         }
-        let transition = tick.transition(memory, anchor);
-        if transition.is_none() {
-            return;
-        }
+        let Some(transition) = tick.transition(memory, anchor) else { return };
         for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
-            let (tenant, id) = (self.tenant, *id);
+            let (tenant, id, transition) = (self.tenant, *id, Some(transition));
             let event = MemoryEvent { tenant, event, id, times: 1, transition };
             self.draft.command.events.push(event);
         }
-        let kind = match tick.crossing(memory, anchor) {
-            Some(ThresholdCrossing::Cooled) => EventKind::Cooled,
-            Some(ThresholdCrossing::Warmed) => EventKind::Warmed,
-            None => return,
+        // A configuration change that moves the threshold past a heat counts as a crossing.
+        let kind = match (transition.was_cold, transition.is_cold) {
+            (false, true) => EventKind::Cooled,
+            (true, false) => EventKind::Warmed,
+            _ => return,
         };
         self.draft.append(self.tenant, None, Some((*id, &memory.namespace)), kind);
     }

@@ -16,8 +16,8 @@ use crate::model::memory::Memory;
 use crate::model::tenant::KeyId;
 use crate::model::vector::Vector;
 use crate::model::words::document_words;
-use crate::table::key::{Kind, fixed, split};
-use crate::table::state::State;
+use crate::table::key::{Kind, cursor_of, fixed, split};
+use crate::table::state::{State, count};
 use crate::table::view::Row;
 
 /// Maximum number of index changes applied under one lock.
@@ -114,25 +114,20 @@ fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
 
 /// Counts the receipts, edges and events of a tenant.
 fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    let (start, end) = all_of(Kind::Receipt, tenant);
-    for row in state.range(&start, &end) {
+    let range = |kind| {
+        let (start, end) = all_of(kind, tenant);
+        state.range(&start, &end)
+    };
+    for row in range(Kind::Receipt) {
         let (key, _) = row?;
         let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
         index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
     }
-    let (start, end) = all_of(Kind::Edge, tenant);
-    let mut edge_rows = 0;
-    for row in state.range(&start, &end) {
-        row?;
-        edge_rows += 1;
-    }
     // Each edge has two rows.
-    index.apply((0..edge_rows / 2).map(|_| IndexChange::EdgeAppended));
-    let (start, end) = all_of(Kind::Event, tenant);
-    for row in state.range(&start, &end) {
+    index.apply((0..count(range(Kind::Edge))? / 2).map(|_| IndexChange::EdgeAppended));
+    for row in range(Kind::Event) {
         let (key, _) = row?;
-        let (index_bytes, _) = split(&key)?.1.split_at_checked(8).unwrap_or_default();
-        index.apply([IndexChange::EventAppended(u64::from_be_bytes(fixed(index_bytes)?))]);
+        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);
     }
     Ok(())
 }

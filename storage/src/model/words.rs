@@ -124,9 +124,9 @@ fn emit_stem(word: &str, emit: &mut impl FnMut(&str)) {
     let lower = word.to_lowercase().replace('\u{2019}', "'");
     let lower = lower.strip_suffix("'s").unwrap_or(&lower);
     if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
-        STEMMER.with(|stemmer| emit(truncate(&stemmer.stem(lower))));
+        STEMMER.with(|stemmer| emit(truncated(&stemmer.stem(lower))));
     } else {
-        emit(truncate(lower));
+        emit(truncated(lower));
     }
 }
 
@@ -168,10 +168,7 @@ fn find_uuid(text: &str) -> Option<(usize, usize)> {
         from = dash + 1;
         let Some(start) = dash.checked_sub(8) else { continue };
         let Some(token) = bytes.get(start..start + LENGTH) else { continue };
-        let is_shaped = token.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        });
+        let is_shaped = uuid::Uuid::try_parse_ascii(token).is_ok();
         let is_bounded = is_boundary(start.checked_sub(1).and_then(|at| bytes.get(at)))
             && is_boundary(bytes.get(start + LENGTH));
         if is_shaped && is_bounded {
@@ -181,12 +178,8 @@ fn find_uuid(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-fn truncate(word: &str) -> &str {
-    let mut end = word.len().min(WORD_BYTES_MAX);
-    while !word.is_char_boundary(end) {
-        end -= 1;
-    }
-    &word[..end]
+fn truncated(word: &str) -> &str {
+    &word[..word.floor_char_boundary(WORD_BYTES_MAX)]
 }
 
 #[cfg(test)]

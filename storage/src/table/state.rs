@@ -175,6 +175,11 @@ impl View for State {
     }
 }
 
+/// Number of `rows`.
+pub(crate) fn count(mut rows: impl Iterator<Item = Result<Row>>) -> Result<u64> {
+    rows.try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
 /// Adds `write` to `batch`.
 pub(crate) fn stage(batch: &mut WriteBatch, write: RowWrite) {
     match write {
