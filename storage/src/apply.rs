@@ -219,37 +219,43 @@ fn index_changes(
     engine: &Engine,
     index: u64,
     changes: &[Change],
-) -> Result<Vec<(TenantId, IndexChange)>> {
-    let mut texts = Texts { engine, seen: HashMap::new() };
-    let mut shown = Vec::new();
+) -> Result<BTreeMap<TenantId, Vec<IndexChange>>> {
+    // Memories after the changes so far: one batch may create, change and delete the same memory.
+    let mut memories: HashMap<(TenantId, MemoryId), Option<Memory>> = HashMap::new();
+    let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
+        Some(before) => Ok(before),
+        None => engine.state.memory(tenant, id),
+    };
+    let mut shown: BTreeMap<TenantId, Vec<IndexChange>> = BTreeMap::new();
     for change in changes {
-        shown.push(match change {
+        let (tenant, change) = match change {
             Change::MemoryPut(tenant, id, memory) => {
-                let before = texts.replace(*tenant, *id, Some(memory))?;
+                let before = replace(*tenant, *id, Some(memory.clone()))?;
                 let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
                 let words_of = |memory| if same { Vec::new() } else { words_of(memory) };
                 let (words_before, words) = (words_of(before.as_ref()), words_of(Some(memory)));
                 let memory = memory.clone();
-                (*tenant, IndexChange::Memory { id: *id, memory, words_before, words })
+                (tenant, IndexChange::Memory { id: *id, memory, words_before, words })
             }
-            Change::AnchorPut(tenant, id, anchor) => (*tenant, IndexChange::Anchor(*id, *anchor)),
-            Change::VectorPut(tenant, id, vector) => (*tenant, IndexChange::vector(*id, vector)?),
+            Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
+            Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
-                let before = texts.replace(*tenant, *id, None)?;
+                let before = replace(*tenant, *id, None)?;
                 let words_before = words_of(before.as_ref());
                 let key_points = before.as_ref().map(Memory::shared_key_points);
                 let key_points_before = key_points.unwrap_or_default();
-                (*tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
+                (tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
             }
-            Change::ReceiptPut(tenant, day, ..) => (*tenant, IndexChange::ReceiptPut(*day)),
-            Change::ReceiptsDropped(tenant, day) => (*tenant, IndexChange::ReceiptsDropped(*day)),
-            Change::EventAppended(tenant, _) => (*tenant, IndexChange::EventAppended(index)),
-            Change::EventsTrimmed(tenant, before) => (*tenant, trimmed(engine, *tenant, *before)?),
-            Change::EdgePut(tenant, _) => (*tenant, IndexChange::EdgeAppended),
-            Change::EdgeRemoved(tenant, ..) => (*tenant, IndexChange::EdgeRemoved),
+            Change::ReceiptPut(tenant, day, ..) => (tenant, IndexChange::ReceiptPut(*day)),
+            Change::ReceiptsDropped(tenant, day) => (tenant, IndexChange::ReceiptsDropped(*day)),
+            Change::EventAppended(tenant, _) => (tenant, IndexChange::EventAppended(index)),
+            Change::EventsTrimmed(tenant, before) => (tenant, trimmed(engine, *tenant, *before)?),
+            Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
+            Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),
             // `show` updates tenants, keys, rules and triggers. The rest is in no index.
             _ => continue,
-        });
+        };
+        shown.entry(*tenant).or_default().push(change);
     }
     Ok(shown)
 }
@@ -264,7 +270,11 @@ fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexCha
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
 /// keys before the rows that refer to them. Returns whether a graph became stale.
-fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>) -> Result<bool> {
+fn show(
+    engine: &Engine,
+    changes: &[Change],
+    shown: BTreeMap<TenantId, Vec<IndexChange>>,
+) -> Result<bool> {
     for change in changes {
         match change {
             Change::TenantPut(id, tenant) => {
@@ -285,38 +295,14 @@ fn show(engine: &Engine, changes: &[Change], shown: Vec<(TenantId, IndexChange)>
             _ => {}
         }
     }
-    let mut by_tenant: BTreeMap<TenantId, Vec<IndexChange>> = BTreeMap::new();
-    for (tenant, change) in shown {
-        by_tenant.entry(tenant).or_default().push(change);
-    }
     let mut is_graph_stale = false;
-    for (tenant, changes) in by_tenant {
+    for (tenant, changes) in shown {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
             is_graph_stale |= engine.registry.mark_if_stale(tenant, &index);
         }
     }
     Ok(is_graph_stale)
-}
-
-/// Memories after the changes so far. One batch may create, change and delete the same memory.
-struct Texts<'a> {
-    engine: &'a Engine,
-    seen: HashMap<(TenantId, MemoryId), Option<Memory>>,
-}
-
-impl Texts<'_> {
-    fn replace(
-        &mut self,
-        tenant: TenantId,
-        id: MemoryId,
-        memory: Option<&Memory>,
-    ) -> Result<Option<Memory>> {
-        match self.seen.insert((tenant, id), memory.cloned()) {
-            Some(before) => Ok(before),
-            None => self.engine.state.memory(tenant, id),
-        }
-    }
 }
 
 fn words_of(memory: Option<&Memory>) -> Vec<String> {

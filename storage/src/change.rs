@@ -127,7 +127,7 @@ impl Change {
             )],
             Self::EventAppended(tenant, row) => {
                 let mut writes = put(Key::Event(*tenant, event), row);
-                if row.kind.is_trigger_history() {
+                if row.kind.trigger().is_some() {
                     writes.push(RowWrite::Put(Key::TriggerEvent(*tenant, event), Vec::new()));
                 }
                 writes

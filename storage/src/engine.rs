@@ -8,7 +8,6 @@ use parking_lot::RwLock;
 use rocksdb::Env;
 
 use crate::error::Result;
-use crate::index::rebuild::rebuild;
 use crate::index::registry::Registry;
 use crate::model::cluster::Position;
 use crate::model::id::{TenantId, Timestamp};
@@ -47,7 +46,7 @@ impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let state = State::open(path, options.env.as_ref())?;
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
-        let registry = rebuild(&state, options.exact_max)?;
+        let registry = Registry::rebuild(&state, options.exact_max)?;
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
     }
 

@@ -28,12 +28,7 @@ pub(super) fn bootstrap(
         return Err(Rejection::WrongState("the cluster is bootstrapped already".into()).into());
     }
     let now = draft.now;
-    let row = Tenant {
-        name: tenant.to_owned(),
-        created_at: now,
-        memories_max: None,
-        thermo: Box::default(),
-    };
+    let row = Tenant { name: tenant.to_owned(), created_at: now, ..Tenant::default() };
     // The identity goes first: it holds the dimension that the tenant's index needs.
     draft.push(Change::ClusterPut(cluster.clone()));
     draft.push(Change::TenantPut(FIRST_TENANT, row));

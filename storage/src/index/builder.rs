@@ -98,7 +98,7 @@ impl Worker {
     /// stale.
     fn run_turn(&self, tenant: TenantId) {
         // Looked up for each task, since the engine may be replaced or closed.
-        let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max()));
+        let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
             let Some(mut task) = index.next_task(exact_max) else { return };

@@ -3,7 +3,7 @@
 //!
 //! Each column is contiguous, so a scan touches only the columns that it needs. Per chunk
 //! there are upper bounds for pruning: of all heats ([`Chunk::max`]), of each heat
-//! ([`Chunk::heat_upper_bounds`]) and of each similarity
+//! ([`HeatBounds::upper_bounds`]) and of each similarity
 //! ([`Chunk::similarity_upper_bounds`]). [`crate::index::data`] assigns rows to memories.
 
 use std::ops::Range;
@@ -31,12 +31,12 @@ pub(crate) struct ChunkMax {
 pub(crate) struct Chunk {
     attributes: Vec<Attributes>,
     heats: Vec<HeatCell>,
-    heat_bounds: HeatBounds,
+    pub(crate) heat_bounds: HeatBounds,
     /// Computed by readers, extended by writers.
     max_heat: Mutex<Option<MaxHeat>>,
     /// Latest update of any row, replaced rows included.
     updated_max: Timestamp,
-    pinned_count: usize,
+    pub(crate) pinned_count: usize,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
@@ -110,16 +110,6 @@ impl Chunk {
         RowRef { chunk: self, row }
     }
 
-    /// Whether every heat at `now` is at least 99 % of its upper bound.
-    pub(crate) fn heat_upper_bounds_are_tight(&self, now: Timestamp) -> bool {
-        self.heat_bounds.are_tight(now)
-    }
-
-    /// Writes an upper bound of each heat at `now`, at a fraction of the cost of exact heats.
-    pub(crate) fn heat_upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
-        self.heat_bounds.upper_bounds(now, upper_bounds);
-    }
-
     /// Upper bounds over all rows at `now`. `None` until [`Chunk::refresh_max_heat`] ran.
     pub(crate) fn max(&self, now: Timestamp) -> Option<ChunkMax> {
         let max_heat = (*self.max_heat.lock()).filter(|max| max.is_valid_at(now))?;
@@ -138,10 +128,6 @@ impl Chunk {
         let live = live.filter(|(attributes, _)| AttributeMask::LIVE.matches(**attributes));
         live.for_each(|(_, cell)| fresh.include(cell));
         *max_heat = Some(fresh);
-    }
-
-    pub(crate) fn has_pinned(&self) -> bool {
-        self.pinned_count > 0
     }
 
     /// Writes an upper bound of the similarity of `query` to each of `rows` to

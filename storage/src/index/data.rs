@@ -35,6 +35,7 @@ pub struct Counts {
 
 /// Everything that the index stores for one tenant. Readers share it; only
 /// [`crate::index::tenant`] changes it.
+#[derive(Default)]
 pub(crate) struct IndexData {
     pub(crate) tenant: Tenant,
     dimension: usize,
@@ -98,22 +99,7 @@ impl IndexChange {
 
 impl IndexData {
     pub(super) fn new(tenant: Tenant, dimension: usize) -> Self {
-        Self {
-            tenant,
-            dimension,
-            slots: HashMap::new(),
-            free: Vec::new(),
-            chunks: Vec::new(),
-            words: InvertedIndex::default(),
-            key_points: InvertedIndex::default(),
-            coverage: GraphCoverage::default(),
-            code_error_max: 0.0,
-            namespaces: Namespaces::default(),
-            receipts: BTreeMap::new(),
-            events: 0,
-            last_event: 0,
-            edges: 0,
-        }
+        Self { tenant, dimension, ..Self::default() }
     }
 
     /// Number of memories.

@@ -16,7 +16,6 @@ pub(crate) mod data;
 pub(crate) mod graph;
 pub(crate) mod heats;
 mod namespaces;
-pub(crate) mod rebuild;
 pub(crate) mod registry;
 pub(crate) mod tenant;
 pub(crate) mod triggers;

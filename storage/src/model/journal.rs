@@ -148,12 +148,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether the event belongs to the history of triggers.
-    pub fn is_trigger_history(&self) -> bool {
-        self.trigger().is_some()
-    }
-
-    /// The trigger concerned, for firings and deliveries.
+    /// The trigger concerned, for firings and deliveries: the events of the history of triggers.
     pub fn trigger(&self) -> Option<TriggerId> {
         match self {
             Self::TriggerFired(fired) => Some(fired.trigger),

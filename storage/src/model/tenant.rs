@@ -13,7 +13,7 @@ use crate::model::id::Timestamp;
 use crate::model::thermo::Thermo;
 
 /// A tenant's row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its name.
     pub name: String,
@@ -140,8 +140,7 @@ impl KeyText {
             Some(_) => return None,
             None => text.strip_prefix(Self::UNCHECKED_PREFIX)?,
         };
-        let id = u64::from_str_radix(digits.get(..Self::ID_DIGITS)?, 16).ok()?;
-        Some(KeyId(id.to_be_bytes()))
+        digits.get(..Self::ID_DIGITS)?.parse().ok()
     }
 
     /// Whether `text`, with these `digits` after its prefix, has the right length and checksum.

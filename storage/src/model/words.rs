@@ -8,7 +8,6 @@
 //!   so a query of one character finds them.
 //! - A UUID is one word, so an id matches only itself.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 
 use rust_stemmers::{Algorithm, Stemmer};
@@ -32,7 +31,6 @@ const STOP_WORDS: [&str; 72] = [
 thread_local! {
     // One stemmer per thread: creating one per text is slower.
     static STEMMER: Stemmer = Stemmer::create(Algorithm::English);
-    static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Distinct query words of all `texts`, in order of first appearance.
@@ -72,11 +70,7 @@ fn for_each_word(text: &str, with_unigrams: bool, emit: &mut impl FnMut(&str)) {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
         for_each_plain_word(&rest[..start], with_unigrams, emit);
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.clear();
-            scratch.extend(rest[start..end].chars().map(|c| c.to_ascii_lowercase()));
-            emit(scratch);
-        });
+        emit(&rest[start..end].to_ascii_lowercase());
         rest = &rest[end..];
     }
     for_each_plain_word(rest, with_unigrams, emit);

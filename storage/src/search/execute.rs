@@ -30,7 +30,7 @@ impl Reader {
         let thermo = engine.thermo(tenant);
         let weights = thermo.recall;
         let plan = SearchPlan::new(&index, request, weights, now);
-        let (best, used_graph) = plan.run(engine.registry.exact_max());
+        let (best, used_graph) = plan.run(engine.registry.exact_max);
         self.searches().count(used_graph);
         let snapshot = engine.state.snapshot();
         let mut hits = Vec::new();
@@ -44,7 +44,7 @@ impl Reader {
         if request.filter.tier == TierFilter::Cold {
             traverse(&snapshot, tenant, request, (&thermo, now), &mut hits)?;
         }
-        Ok(SearchResults { hits, window: plan.window().cloned() })
+        Ok(SearchResults { hits, window: plan.window })
     }
 }
 

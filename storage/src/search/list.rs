@@ -207,13 +207,17 @@ fn ranked_ids(
         if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
             return true;
         }
-        chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+        chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
         let heat_upper_bounds = &heat_upper_bounds;
-        let mut candidates =
+        let candidates =
             ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
         if pruning != Pruning::None {
             if let Some(lowest) = heat_threshold(&best) {
-                candidates.retain_hot_or_pinned(lowest);
+                // Exact heats are the main cost of an order by heat.
+                candidates.rows.retain(|row| {
+                    let row = usize::from(*row);
+                    heat_upper_bounds[row] >= lowest || chunk.row(row).attributes().is_pinned()
+                });
             }
             // Later readers may then skip the chunk.
             chunk.refresh_max_heat(now);
@@ -236,7 +240,7 @@ fn retain_possible_rows<T>(
     rows: &mut Vec<u16>,
 ) -> bool {
     let Some(max) = chunk.max(now) else { return true };
-    let may_be_pinned = pruning == Pruning::PinnedThenHeat && chunk.has_pinned();
+    let may_be_pinned = pruning == Pruning::PinnedThenHeat && chunk.pinned_count > 0;
     if best.rejects(highest_rank(may_be_pinned, max)) {
         return false;
     }
@@ -260,11 +264,7 @@ fn heat_threshold<T>(best: &TopK<T>) -> Option<f32> {
     })
 }
 
-/// A number that orders types by name: the first eight bytes.
+/// A number that orders types by name.
 fn ordered_name(memory_type: MemoryType) -> u64 {
-    let name = memory_type.name().as_bytes();
-    let mut first = [0; 8];
-    let length = name.len().min(8);
-    first[..length].copy_from_slice(&name[..length]);
-    u64::from_be_bytes(first)
+    MemoryType::ALL.iter().filter(|other| other.name() < memory_type.name()).count() as u64
 }

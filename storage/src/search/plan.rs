@@ -28,9 +28,9 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::CHUNK_ROWS;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryTerms;
+use crate::index::{CHUNK_ROWS, slot_at};
 use crate::model::heat::upper_bound;
 use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights};
@@ -56,7 +56,7 @@ pub(crate) struct SearchPlan<'a> {
     /// Number of the caller's namespace, if it contains memories.
     home: Option<u32>,
     /// Time window of the query's temporal expression.
-    window: Option<Window>,
+    pub(crate) window: Option<Window>,
     /// The query vector, quantised.
     code: Option<Code>,
 }
@@ -79,11 +79,6 @@ impl<'a> SearchPlan<'a> {
         };
         let code = request.vector.as_deref().map(Code::of);
         Self { index, request, weights, now, terms, home, window, code }
-    }
-
-    /// Time window of the query's temporal expression, if it has one.
-    pub(crate) fn window(&self) -> Option<&Window> {
-        self.window.as_ref()
     }
 
     /// The best memories, and whether the graph was used. It is used only if more than
@@ -164,7 +159,8 @@ impl<'a> SearchPlan<'a> {
                 self.prune(&mut candidates, &similarities, best);
             }
             if let Some(done) = done {
-                candidates.exclude(done);
+                let slot = |row: u16| slot_at(candidates.number, row.into());
+                candidates.rows.retain(|row| !done.contains(slot(*row)));
             }
             if let Some(code) = &self.code {
                 candidates.chunk.similarity_upper_bounds(

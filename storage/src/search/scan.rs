@@ -41,21 +41,6 @@ impl<'a> ChunkCandidates<'a> {
         let chunk = self.chunk;
         self.rows.iter().map(|row| usize::from(*row)).map(move |row| (row, chunk.row(row)))
     }
-
-    /// Removes rows that are not pinned and whose heat bound is below `lowest`. Exact heats
-    /// are the main cost of an order by heat.
-    pub(crate) fn retain_hot_or_pinned(&mut self, lowest: f32) {
-        let retains = |row: usize| {
-            self.heat_upper_bounds[row] >= lowest || self.chunk.row(row).attributes().is_pinned()
-        };
-        self.rows.retain(|row| retains(usize::from(*row)));
-    }
-
-    /// Removes the rows of `slots`.
-    pub(crate) fn exclude(&mut self, slots: &RoaringBitmap) {
-        let number = self.number;
-        self.rows.retain(|row| !slots.contains(slot_at(number, usize::from(*row))));
-    }
 }
 
 /// Calls `visit` for each chunk with matching rows, newest first. `slots` restricts the scan.
@@ -71,7 +56,7 @@ pub(crate) fn scan(
     let (mut overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     visit_matching_chunks(index, filter, slots, |data, number, chunk, rows| {
         if rows.len() > FEW_ROWS {
-            chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+            chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
         } else {
             for row in rows.iter().map(|row| usize::from(*row)) {
                 heat_upper_bounds[row] = chunk.row(row).heat(now) as f32 * ROUNDED_UP;

@@ -58,9 +58,9 @@ impl Reader {
             let mut bounds_from = [0.0; CHUNK_ROWS];
             scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
                 let chunk = candidates.chunk;
-                chunk.heat_upper_bounds(tick.from, &mut bounds_from);
-                let use_from = from_is_present && chunk.heat_upper_bounds_are_tight(tick.from);
-                let use_until = until_is_present && chunk.heat_upper_bounds_are_tight(tick.until);
+                chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
+                let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
+                let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
                 for (at, row) in candidates.iter() {
                     let before = use_from.then_some(bounds_from[at]);
                     let now = use_until.then_some(candidates.heat_upper_bounds[at]);
