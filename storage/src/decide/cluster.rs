@@ -2,7 +2,7 @@
 //! the mark at which every node hashes its state.
 
 use crate::change::Change;
-use crate::decide::context::Decided;
+use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::{TenantId, Timestamp};
@@ -24,9 +24,10 @@ pub(super) fn bootstrap(
     key_id: KeyId,
     key: &ApiKey,
 ) -> Decided<Reply> {
-    if draft.cluster()?.is_some() {
-        return Err(Rejection::WrongState("the cluster is bootstrapped already".into()).into());
-    }
+    reject_if(
+        draft.cluster()?.is_some(),
+        Rejection::WrongState("the cluster is bootstrapped already".into()),
+    )?;
     let now = draft.now;
     let row = Tenant { name: tenant.to_owned(), created_at: now, ..Tenant::default() };
     // The identity goes first: it holds the dimension that the tenant's index needs.

@@ -32,6 +32,11 @@ pub enum DecideError {
 /// Result of a rule.
 pub(super) type Decided<T> = std::result::Result<T, DecideError>;
 
+/// Rejects the command if `condition` holds.
+pub(super) fn reject_if(condition: bool, rejection: Rejection) -> Decided<()> {
+    if condition { Err(rejection.into()) } else { Ok(()) }
+}
+
 /// The context of one command, or of one trigger that fires.
 pub(super) struct Context<'c, 'd> {
     pub(super) draft: &'c mut Draft<'d>,
@@ -86,10 +91,8 @@ impl Context<'_, '_> {
 
     /// Rejects the command if the acting key may not access `namespace`.
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {
-        match self.has_access(namespace)? {
-            true => Ok(()),
-            false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-        }
+        let is_denied = !self.has_access(namespace)?;
+        reject_if(is_denied, Rejection::NamespaceForbidden(namespace.to_owned()))
     }
 
     /// Sets a memory's anchor as of now. `before` is the memory without it: a tick that is

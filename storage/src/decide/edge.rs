@@ -3,9 +3,9 @@
 
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
-use crate::decide::context::{Context, Decided};
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::error::Result;
-use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, relation_key};
+use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, Suggestion, relation_key};
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::trigger::TriggerEvent;
@@ -26,17 +26,10 @@ pub(super) fn create(context: &mut Context<'_, '_>, new: &EdgeRef) -> Decided<Re
         return Ok(Reply::Edge { edge, is_new: false });
     }
     for id in [new.source, new.target] {
-        if context.edges(id)?.len() >= EDGES_MAX {
-            return Err(Rejection::EdgesFull { id }.into());
-        }
+        reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull { id })?;
     }
-    let edge = Edge {
-        source: new.source,
-        target: new.target,
-        relation: new.relation.clone(),
-        weight: EXPLICIT_WEIGHT,
-        created_at: context.now(),
-    };
+    let (EdgeRef { source, target, relation }, weight) = (new.clone(), EXPLICIT_WEIGHT);
+    let edge = Edge { source, target, relation, weight, created_at: context.now() };
     put(context, &edge)?;
     Ok(Reply::Edge { edge, is_new: true })
 }
@@ -60,24 +53,18 @@ pub(super) fn delete(context: &mut Context<'_, '_>, named: &EdgeRef) -> Decided<
 /// is accessible to the creator, and has room.
 pub(super) fn create_suggested(context: &mut Context<'_, '_>, new: &NewMemory) -> Result<()> {
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
-        let key =
-            Key::Edge(context.tenant, new.id, suggestion.other, relation_key(&suggestion.relation));
-        let Some(other) = context.memory(suggestion.other)? else { continue };
+        let Suggestion { other: target, relation, weight } = suggestion.clone();
+        let (tenant, source) = (context.tenant, new.id);
+        let key = Key::Edge(tenant, source, target, relation_key(&relation));
+        let Some(other) = context.memory(target)? else { continue };
         // An edge reveals both its ends.
         let fits = context.has_access(&other.namespace)?
-            && suggestion.other != new.id
+            && target != source
             && context.draft.bytes(&key)?.is_none()
-            && context.edges(suggestion.other)?.len() < EDGES_MAX;
+            && context.edges(target)?.len() < EDGES_MAX;
         if fits {
-            let edge = Edge {
-                source: new.id,
-                target: suggestion.other,
-                relation: suggestion.relation.clone(),
-                weight: suggestion.weight,
-                created_at: context.now(),
-            };
-            let (draft, tenant) = (&mut *context.draft, context.tenant);
-            put(&mut Context { draft, tenant, actor: None }, &edge)?;
+            let edge = Edge { source, target, relation, weight, created_at: context.now() };
+            put(&mut Context { draft: &mut *context.draft, tenant, actor: None }, &edge)?;
         }
     }
     Ok(())

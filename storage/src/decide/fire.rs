@@ -32,9 +32,6 @@ const TAG_WORDS: usize = 3;
 /// Characters of a label that the journal keeps beside a firing.
 const FIRED_LABEL_CHARS: usize = 120;
 
-/// Whether a trigger may fire, or what keeps it from firing.
-type Evaluated = std::result::Result<(), SkipReason>;
-
 /// Evaluates the triggers that wait for the emitted events. Returns how many fired.
 pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
     let mut fired = 0;
@@ -120,7 +117,7 @@ fn evaluate_one(
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     subject: &FiringSubject,
-) -> Result<Evaluated> {
+) -> Result<std::result::Result<(), SkipReason>> {
     let CompiledTrigger { id, trigger, pattern } = compiled;
     let memory = &subject.record.memory;
     let (label, heat, transition) = (&subject.label, subject.record.heat, event.transition);
@@ -173,8 +170,7 @@ fn perform(
     let mut context = Context { draft, tenant, actor: None };
     let (update, result) = match &trigger.action {
         TriggerAction::Webhook { .. } => {
-            let firing = outbox::Firing { id: *id, trigger, number: total, event: event.event };
-            (None, outbox::enqueue(&mut context, &firing, present)?)
+            (None, outbox::enqueue(&mut context, compiled, total, event.event, present)?)
         }
         TriggerAction::Notify { template } => {
             (None, notify(&mut context, event, compiled, template.as_deref(), present))

@@ -3,7 +3,7 @@
 
 use crate::change::Change;
 use crate::command::CREATE_MAX;
-use crate::decide::context::{Context, DecideError, Decided};
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
 use crate::model::id::{MemoryId, TenantId};
@@ -28,9 +28,7 @@ pub(super) fn replay(
             false => Ok(None),
         };
     };
-    if receipt.body_hash != request.body_hash {
-        return Err(Rejection::KeyReused.into());
-    }
+    reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;
     let reply = match receipt.effect {
         WriteEffect::Trigger(id) => match trigger::reply(context, id) {
             Err(DecideError::Rejected(Rejection::NoSuch(_))) => Ok(Reply::ReplayedTriggerGone(id)),

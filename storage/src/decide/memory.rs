@@ -2,7 +2,7 @@
 
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
-use crate::decide::context::{Context, Decided};
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::edge;
 use crate::error::Result;
 use crate::model::decay::decay_differs;
@@ -23,18 +23,14 @@ const DELETED_LABEL_CHARS: usize = 120;
 
 /// Creates memories, all or none.
 pub(super) fn create(context: &mut Context<'_, '_>, memories: &[NewMemory]) -> Decided<Reply> {
-    let limit = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max);
-    if let Some(max) = limit
-        && context.draft.memories(context.tenant) + memories.len() as u64 > max
-    {
-        return Err(Rejection::StorageLimitReached { max }.into());
+    if let Some(max) = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max) {
+        let count = context.draft.memories(context.tenant) + memories.len() as u64;
+        reject_if(count > max, Rejection::StorageLimitReached { max })?;
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
         context.check_access(&new.namespace)?;
-        if context.memory(new.id)?.is_some() {
-            return Err(Rejection::IdTaken.into());
-        }
+        reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
         check_model(context, &new.vector)?;
         created.push(create_one(context, new)?);
     }
@@ -129,9 +125,7 @@ pub(super) fn commit_update(
 /// Deletes a memory and its edges, unless it is locked.
 pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
     let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
-    if memory.is_locked {
-        return Err(Rejection::Locked.into());
-    }
+    reject_if(memory.is_locked, Rejection::Locked)?;
     context.check_access(&memory.namespace)?;
     edge::delete_all(context, id)?;
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
@@ -146,10 +140,9 @@ pub(super) fn delete_matching(
     id: MemoryId,
     filter: &BulkFilter,
 ) -> Decided<Reply> {
-    match context.memory(id)?.is_some_and(|memory| !filter.matches(&memory)) {
-        true => Err(Rejection::FilterMismatch.into()),
-        false => delete(context, id),
-    }
+    let mismatches = context.memory(id)?.is_some_and(|memory| !filter.matches(&memory));
+    reject_if(mismatches, Rejection::FilterMismatch)?;
+    delete(context, id)
 }
 
 /// Moves a memory back to the hot tier, with at least [`RESTORED_HEAT`]. A memory of the hot
@@ -214,5 +207,5 @@ fn check_model(context: &Context<'_, '_>, vector: &Vector) -> Decided<()> {
     let is_current = cluster.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
     });
-    if is_current { Ok(()) } else { Err(Rejection::ModelMismatch.into()) }
+    reject_if(!is_current, Rejection::ModelMismatch)
 }

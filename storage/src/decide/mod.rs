@@ -25,7 +25,7 @@ pub use fire::{TriggerEvaluation, evaluate};
 use crate::command::{Action, BULK_MAX, Command, Priority};
 use crate::model::id::MemoryId;
 use crate::reply::{Rejection, Reply};
-use context::{Context, Decided};
+use context::{Context, Decided, reject_if};
 
 /// Decides `command` on top of what `draft` holds so far.
 ///
@@ -53,10 +53,9 @@ fn decide_within_limits(draft: &mut Draft<'_>, command: &Command) -> Decided<Rep
         }
         _ => act_and_fire(draft, command)?,
     };
-    match draft.command_bytes() > COMMAND_BYTES_MAX {
-        true => Err(Rejection::TooLarge { max: COMMAND_BYTES_MAX }.into()),
-        false => Ok(reply),
-    }
+    let is_too_large = draft.command_bytes() > COMMAND_BYTES_MAX;
+    reject_if(is_too_large, Rejection::TooLarge { max: COMMAND_BYTES_MAX })?;
+    Ok(reply)
 }
 
 /// Acts, then fires the triggers that wait for what happened.

@@ -2,9 +2,10 @@
 //! attempt is recorded. Sending is a background task of the leader.
 
 use crate::change::Change;
-use crate::decide::context::{Context, DecideError, Decided};
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::COMMAND_BYTES_MAX;
 use crate::error::Result;
+use crate::index::triggers::CompiledTrigger;
 use crate::model::delivery::{
     Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
     DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
@@ -20,19 +21,12 @@ use crate::table::view::View;
 /// Dead letters that one command replays.
 const REPLAYED_MAX: usize = 500;
 
-/// A firing that a delivery reports.
-pub(super) struct Firing<'a> {
-    pub(super) id: TriggerId,
-    pub(super) trigger: &'a Trigger,
-    /// Which firing of the trigger, from 1.
-    pub(super) number: u64,
-    pub(super) event: TriggerEvent,
-}
-
-/// Enqueues the delivery of a firing, unless the tenant has too many pending ones.
+/// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many pending ones.
 pub(super) fn enqueue(
     context: &mut Context<'_, '_>,
-    firing: &Firing<'_>,
+    compiled: &CompiledTrigger,
+    number: u64,
+    event: TriggerEvent,
     present: &MemoryRecord,
 ) -> Result<FiringResult> {
     let tenant = context.tenant;
@@ -48,8 +42,8 @@ pub(super) fn enqueue(
     let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
     let now = context.now();
     let delivery = Delivery {
-        event: firing.event,
-        trigger_name: firing.trigger.name.clone(),
+        event,
+        trigger_name: compiled.trigger.name.clone(),
         fired_at: now,
         memory: present.id,
         namespace: memory.namespace.clone(),
@@ -61,7 +55,7 @@ pub(super) fn enqueue(
         reason: String::new(),
         stage: DeliveryStage::Pending(now),
     };
-    let id = DeliveryId { trigger: firing.id, number: firing.number };
+    let id = DeliveryId { trigger: compiled.id, number };
     context.push(Change::DeliveryPut(tenant, id, delivery, None));
     Ok(FiringResult::Enqueued { delivery: id })
 }
@@ -231,15 +225,11 @@ fn replay_one(context: &mut Context<'_, '_>, id: DeliveryId) -> Decided<()> {
     let tenant = context.tenant;
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
-    let dead = dead.ok_or_else(|| Rejection::NoSuch("dead letter".into()))?;
+    let dead = dead.ok_or_else(|| Rejection::no_such("dead letter"))?;
     context.check_access(&dead.namespace)?;
-    if context.draft.trigger(tenant, id.trigger)?.is_none() {
-        return Err(Rejection::NoSuch("trigger".into()).into());
-    }
-    if context.draft.outbox(tenant)?.pending >= PENDING_MAX {
-        let (what, max) = ("pending deliveries".into(), PENDING_MAX as usize);
-        return Err(Rejection::TooMany { what, max }.into());
-    }
+    reject_if(context.draft.trigger(tenant, id.trigger)?.is_none(), Rejection::no_such("trigger"))?;
+    let is_full = context.draft.outbox(tenant)?.pending >= PENDING_MAX;
+    reject_if(is_full, Rejection::too_many("pending deliveries", PENDING_MAX as usize))?;
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
     let stage = DeliveryStage::Pending(context.now());
     put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;

@@ -1,5 +1,5 @@
-//! Rules of recall and feedback. A search result is a recall, which raises the heat and stability of the
-//! memory and of its neighbours. Every node reports its recalls, at most twice a second.
+//! Rules of recall and feedback. A search result is a recall, which raises the heat and stability
+//! of the memory and of its neighbours. Every node reports its recalls, at most twice a second.
 //!
 //! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
 //! (`1 − r`). Resonance: a share of the gained heat spreads over edges, damped per hop.
@@ -77,8 +77,7 @@ fn record_tenant_report(
     for (id, times) in &report.recalls {
         // One command writes a bounded number of bytes: recalls beyond it are counted only.
         let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
-        let recall = Recall { id: *id, times: *times, is_written: written < BATCH_BYTES };
-        apply_recall(context, &recall, &mut stats)?;
+        apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
         context.draft.emit(tenant, TriggerEvent::Recall, *id, *times);
         fire(context.draft)?;
     }
@@ -102,30 +101,25 @@ fn record_tenant_report(
     Ok(())
 }
 
-/// Recalls of one memory within a report.
-struct Recall {
-    id: MemoryId,
-    times: u32,
-    /// Whether heat may be written.
-    is_written: bool,
-}
-
-/// Counts the recalls of a memory, and warms it at most once per `recall_min_interval`.
+/// Counts the recalls of a memory in `stats`. With `writes_heat`, also warms it, at most once per
+/// `recall_min_interval`.
 fn apply_recall(
     context: &mut Context<'_, '_>,
-    recall: &Recall,
+    id: MemoryId,
+    times: u32,
+    writes_heat: bool,
     stats: &mut RecallStats,
 ) -> Result<()> {
-    let Some(present) = context.present(recall.id)? else { return Ok(()) };
+    let Some(present) = context.present(id)? else { return Ok(()) };
     let thermo = context.thermo()?;
     let of_type = &mut stats.types[present.memory.memory_type as usize];
-    of_type.recalls += u64::from(recall.times);
+    of_type.recalls += u64::from(times);
     // Archived memories can be found, and stay cold.
-    if present.memory.tier() == Tier::Cold || !recall.is_written {
+    if present.memory.tier() == Tier::Cold || !writes_heat {
         return Ok(());
     }
     let now = context.now();
-    let recall_count = present.anchor.recall_count.saturating_add(recall.times);
+    let recall_count = present.anchor.recall_count.saturating_add(times);
     let reinforcement = &thermo.reinforcement;
     let interval = i64::from(reinforcement.recall_min_interval_seconds) * Timestamp::SECOND_MICROS;
     let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
@@ -142,7 +136,7 @@ fn apply_recall(
     of_type.warmings += 1;
     of_type.heat_before += present.heat;
     of_type.heat_after += heat;
-    resonate(context, &thermo, recall.id, heat - present.heat)
+    resonate(context, &thermo, id, heat - present.heat)
 }
 
 /// The share of a memory that is retained since its last recall, else its creation, 0 to 1.

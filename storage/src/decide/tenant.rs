@@ -2,7 +2,7 @@
 //! activities that agents record.
 
 use crate::change::Change;
-use crate::decide::context::{Context, Decided};
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::model::access::{Policy, RULES_MAX, Rule};
 use crate::model::journal::{AgentActivity, EventKind};
 use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Role, Tenant};
@@ -40,17 +40,13 @@ pub(super) fn record_activity(context: &mut Context<'_, '_>, activity: &AgentAct
 
 fn existing(context: &Context<'_, '_>) -> Decided<Tenant> {
     let row = context.draft.tenant(context.tenant)?;
-    Ok(row.ok_or_else(|| Rejection::NoSuch("tenant".into()))?)
+    Ok(row.ok_or_else(|| Rejection::no_such("tenant"))?)
 }
 
 pub(super) fn create_key(context: &mut Context<'_, '_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
     let keys = context.draft.api_keys(context.tenant)?;
-    if keys.len() >= KEYS_MAX {
-        return Err(Rejection::TooMany { what: "keys".into(), max: KEYS_MAX }.into());
-    }
-    if keys.iter().any(|(known, _)| *known == id) {
-        return Err(Rejection::IdTaken.into());
-    }
+    reject_if(keys.len() >= KEYS_MAX, Rejection::too_many("keys", KEYS_MAX))?;
+    reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
     let key = ApiKey { created_at: context.now(), last_used_at: None, ..key.clone() };
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))
@@ -59,7 +55,8 @@ pub(super) fn create_key(context: &mut Context<'_, '_>, id: KeyId, key: &ApiKey)
 /// Deletes a key, unless it is the tenant's last one that may administer it.
 pub(super) fn delete_key(context: &mut Context<'_, '_>, id: KeyId) -> Decided<Reply> {
     let mut keys = context.draft.api_keys(context.tenant)?;
-    let at = keys.iter().position(|(known, _)| *known == id).ok_or_else(no_key)?;
+    let at =
+        keys.iter().position(|(known, _)| *known == id).ok_or_else(|| Rejection::no_such("key"))?;
     let (_, key) = keys.remove(at);
     let has_other_admin = keys.iter().any(|(_, other)| other.role >= Role::Admin);
     if key.role >= Role::Admin && !has_other_admin {
@@ -78,14 +75,13 @@ pub(super) fn set_key_namespace(
     namespace: Option<&str>,
 ) -> Decided<Reply> {
     let keys = context.draft.api_keys(context.tenant)?;
-    let (_, key) = keys.into_iter().find(|(known, _)| *known == id).ok_or_else(no_key)?;
+    let (_, key) = keys
+        .into_iter()
+        .find(|(known, _)| *known == id)
+        .ok_or_else(|| Rejection::no_such("key"))?;
     let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))
-}
-
-fn no_key() -> Rejection {
-    Rejection::NoSuch("key".into())
 }
 
 /// Replaces the rule for this agent and namespace; `None` deletes it.
@@ -99,13 +95,11 @@ pub(super) fn put_rule(
     let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
     let before = rules.rules.iter().position(is_same).map(|at| rules.rules.remove(at));
     let Some(policy) = policy else {
-        let rule = before.ok_or_else(no_rule)?;
+        let rule = before.ok_or_else(|| Rejection::no_such("rule"))?;
         context.push(Change::RulesPut(context.tenant, rules));
         return Ok(Reply::Rule(rule));
     };
-    if rules.rules.len() >= RULES_MAX {
-        return Err(Rejection::TooMany { what: "rules".into(), max: RULES_MAX }.into());
-    }
+    reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
     rules.last += 1;
     let rule = Rule {
         number: rules.last,
@@ -122,12 +116,12 @@ pub(super) fn put_rule(
 /// Deletes a rule by its number.
 pub(super) fn delete_rule(context: &mut Context<'_, '_>, number: u64) -> Decided<Reply> {
     let mut rules = context.draft.access_rules(context.tenant)?;
-    let at = rules.rules.iter().position(|rule| rule.number == number).ok_or_else(no_rule)?;
+    let at = rules
+        .rules
+        .iter()
+        .position(|rule| rule.number == number)
+        .ok_or_else(|| Rejection::no_such("rule"))?;
     let rule = rules.rules.remove(at);
     context.push(Change::RulesPut(context.tenant, rules));
     Ok(Reply::Rule(rule))
-}
-
-fn no_rule() -> Rejection {
-    Rejection::NoSuch("rule".into())
 }

@@ -2,7 +2,7 @@
 
 use crate::change::Change;
 use crate::command::TriggerPatch;
-use crate::decide::context::{Context, Decided};
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
@@ -19,12 +19,8 @@ pub(super) fn create(
     new: &Trigger,
 ) -> Decided<Reply> {
     let triggers = context.draft.triggers(context.tenant);
-    if triggers.len() >= TRIGGERS_MAX {
-        return Err(Rejection::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }.into());
-    }
-    if context.draft.trigger(context.tenant, id)?.is_some() {
-        return Err(Rejection::IdTaken.into());
-    }
+    reject_if(triggers.len() >= TRIGGERS_MAX, Rejection::too_many("triggers", TRIGGERS_MAX))?;
+    reject_if(context.draft.trigger(context.tenant, id)?.is_some(), Rejection::IdTaken)?;
     let trigger = Trigger {
         number: triggers.next_number(),
         owner: context.actor,
@@ -91,7 +87,7 @@ pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Re
 /// Otherwise a key could redirect notifications about memories that it may not access.
 fn modifiable(context: &Context<'_, '_>, id: TriggerId) -> Decided<Trigger> {
     let trigger = context.draft.trigger(context.tenant, id)?;
-    let trigger = trigger.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
+    let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
     if let Some(key) = context.actor
         && trigger.owner != context.actor
         && !context.draft.access_of_key(context.tenant, key)?.is_unrestricted()

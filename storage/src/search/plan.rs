@@ -85,19 +85,15 @@ impl<'a> SearchPlan<'a> {
     /// `exact_max` memories match.
     pub(crate) fn run(&self, exact_max: usize) -> (TopK<Factors>, bool) {
         let mut best = TopK::new(self.request.limit);
-        match self.graph_candidates(exact_max) {
-            Some((candidates, similarity_max)) => {
-                self.score(&mut best, Some(&candidates), None, 1.0);
-                let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
-                let with_terms = with_terms.then(|| self.index.read().words.union(&self.terms));
-                self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
-                (best, true)
-            }
-            None => {
-                self.score(&mut best, None, None, 1.0);
-                (best, false)
-            }
-        }
+        let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
+            self.score(&mut best, None, None, 1.0);
+            return (best, false);
+        };
+        self.score(&mut best, Some(&candidates), None, 1.0);
+        let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
+        let with_terms = with_terms.then(|| self.index.read().words.union(&self.terms));
+        self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
+        (best, true)
     }
 
     /// Slots that the graph returns and slots that it does not cover, and an upper bound of
@@ -127,13 +123,8 @@ impl<'a> SearchPlan<'a> {
     /// whatever its heat.
     fn only_term_matches_can_enter(&self, best: &TopK<Factors>, similarity_max: f32) -> bool {
         let Some([threshold, ..]) = best.threshold() else { return false };
-        let factors = Factors {
-            similarity: f64::from(similarity_max),
-            heat: max_heat(self.index, self.now),
-            keyword_overlap: 0.0,
-            temporal_boost: self.temporal_boost_max(),
-            namespace_boost: self.namespace_boost(true),
-        };
+        let heat = max_heat(self.index, self.now);
+        let factors = self.factors_max(f64::from(similarity_max), heat, 0.0);
         // For a negative base the highest score is the one without boosts, at most 0.
         let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
         highest < f64_from_ordered(threshold)
@@ -242,8 +233,11 @@ impl<'a> SearchPlan<'a> {
         self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 
-    fn temporal_boost_max(&self) -> f64 {
-        self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost)
+    /// These factors with the largest possible boosts.
+    fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
+        let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
+        let namespace_boost = self.namespace_boost(true);
+        Factors { similarity, heat, keyword_overlap, temporal_boost, namespace_boost }
     }
 
     fn namespace_boost(&self, is_home: bool) -> f64 {
@@ -252,14 +246,7 @@ impl<'a> SearchPlan<'a> {
 
     /// Exceeds the error of scores computed in f32 and of rounding.
     fn rounding_slack(&self) -> f64 {
-        let max = Factors {
-            similarity: 1.0,
-            heat: 1.0,
-            keyword_overlap: KEYWORD_OVERLAP_MAX,
-            temporal_boost: self.temporal_boost_max(),
-            namespace_boost: self.namespace_boost(true),
-        };
-        max.fused(&self.weights) * 1e-5 + 1e-6
+        self.factors_max(1.0, 1.0, KEYWORD_OVERLAP_MAX).fused(&self.weights) * 1e-5 + 1e-6
     }
 
     /// Scores each row exactly, as far as its bounds reach the threshold.
