@@ -92,33 +92,30 @@ impl Writer {
             return Err(Error::Misuse(format!("entry {got} applied on top of {have}")));
         }
         (position.index, position.log_id) = (entry.index, entry.log_id);
-        let batch = match entry.body {
-            EntryBody::Blank => None,
-            EntryBody::Membership(membership) => {
-                position.membership = membership;
-                None
-            }
-            EntryBody::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
-        };
-        match batch {
-            None => write(&engine, &position, &[]).map(|_| ApplyOutcome::Done),
-            Some(batch) if batch.after != position.batch => {
-                write(&engine, &position, &[]).map(|_| ApplyOutcome::Stale)
-            }
-            Some(batch) => {
-                (position.batch, position.clock) = (batch.id, batch.stamp);
-                if write(&engine, &position, &batch.changes)? {
-                    self.builder.wake();
+        let (mut changes, mut outcome) = (Vec::new(), ApplyOutcome::Done);
+        match entry.body {
+            EntryBody::Blank => {}
+            EntryBody::Membership(membership) => position.membership = membership,
+            EntryBody::Batch(bytes) => {
+                let batch: Batch = codec::decode(&bytes)?;
+                if batch.after == position.batch {
+                    (position.batch, position.clock) = (batch.id, batch.stamp);
+                    changes = batch.changes;
+                } else {
+                    outcome = ApplyOutcome::Stale;
                 }
-                for change in &batch.changes {
-                    if let Change::VerifyMark(number) = change {
-                        let verifier = Arc::clone(self.reader.verifier());
-                        verifier.start(*number, position.index, &engine.state);
-                    }
-                }
-                Ok(ApplyOutcome::Done)
             }
         }
+        if write(&engine, &position, &changes)? {
+            self.builder.wake();
+        }
+        for change in &changes {
+            if let Change::VerifyMark(number) = change {
+                let verifier = Arc::clone(self.reader.verifier());
+                verifier.start(*number, position.index, &engine.state);
+            }
+        }
+        Ok(outcome)
     }
 
     /// A handle that makes applied entries durable, for use beside the writer.

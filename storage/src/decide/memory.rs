@@ -115,7 +115,7 @@ pub(super) fn commit_update(
     // What changes the decay of a memory first anchors it at its present heat.
     let decay_differs = decay_differs(&present.memory, &memory);
     if let Some(heat) = update.heat.or(decay_differs.then_some(present.heat as f32)) {
-        context.anchor(present, present.anchor.with_heat(heat))?;
+        context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
     context.append(id, &memory, EventKind::Updated { fields: update.fields });
     context.push(Change::MemoryPut(context.tenant, id, memory));
@@ -155,7 +155,7 @@ pub(super) fn restore(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Re
     }
     let memory = Memory { archived_at: None, updated_at: context.now(), ..present.memory.clone() };
     let heat = present.heat.max(RESTORED_HEAT) as f32;
-    context.anchor(&present, present.anchor.with_heat(heat))?;
+    context.anchor(&present, Anchor { heat, ..present.anchor })?;
     context.append(id, &memory, EventKind::Restored);
     context.push(Change::MemoryPut(context.tenant, id, memory));
     Ok(Reply::Done)

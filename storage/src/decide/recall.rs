@@ -125,14 +125,15 @@ fn apply_recall(
     let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
     let profile = thermo.profile(present.memory.memory_type);
     if is_recent || !profile.reinforce_on_recall {
-        let anchor = Anchor { recall_count, ..present.anchor };
-        return context.anchor(&present, anchor.with_heat(present.heat as f32));
+        let heat = present.heat as f32;
+        return context.anchor(&present, Anchor { heat, recall_count, ..present.anchor });
     }
     let retention = retention(&present, &thermo, now);
     let heat = present.heat + reinforcement.on_recall * (1.0 - present.heat);
     let stability = strengthened(present.anchor.stability, profile.stability_gain, retention);
-    let anchor = Anchor { stability, recall_count, last_recall: Some(now), ..present.anchor };
-    context.anchor(&present, anchor.with_heat(heat as f32))?;
+    let (anchor, last_recall) = (present.anchor, Some(now));
+    let anchor = Anchor { heat: heat as f32, stability, recall_count, last_recall, ..anchor };
+    context.anchor(&present, anchor)?;
     of_type.warmings += 1;
     of_type.heat_before += present.heat;
     of_type.heat_after += heat;
@@ -213,7 +214,7 @@ fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) 
     if heat - present.heat < INCREMENT_MIN {
         return Ok(true);
     }
-    context.anchor(&present, present.anchor.with_heat(heat as f32))?;
+    context.anchor(&present, Anchor { heat: heat as f32, ..present.anchor })?;
     Ok(true)
 }
 
@@ -240,8 +241,8 @@ pub(super) fn give_feedback(
         Signal::Wrong => (heat, stability),
     };
     if signal != Signal::Wrong {
-        let anchor = Anchor { stability: stability_after, ..present.anchor };
-        context.anchor(&present, anchor.with_heat(heat_after as f32))?;
+        let (heat, stability) = (heat_after as f32, stability_after);
+        context.anchor(&present, Anchor { heat, stability, ..present.anchor })?;
     }
     if rounded(heat_after) > rounded(heat) {
         context.emit(TriggerEvent::Boost, id);

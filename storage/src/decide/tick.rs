@@ -8,6 +8,7 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
 use crate::error::Result;
+use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
@@ -129,7 +130,7 @@ fn may_be_archived(memory: &Memory) -> bool {
 /// Moves a memory to the cold tier, where it keeps its heat.
 fn archive(context: &mut Context<'_, '_>, present: &MemoryRecord) -> Result<()> {
     let memory = Memory { archived_at: Some(context.now()), ..present.memory.clone() };
-    context.anchor(present, present.anchor.with_heat(present.heat as f32))?;
+    context.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
     context.append(present.id, &memory, EventKind::Archived);
     context.push(Change::MemoryPut(context.tenant, present.id, memory));
     Ok(())

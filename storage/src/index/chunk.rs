@@ -28,6 +28,7 @@ pub(crate) struct ChunkMax {
 }
 
 /// The columns. A row without a memory has [`Attributes::EMPTY`].
+#[derive(Default)]
 pub(crate) struct Chunk {
     attributes: Vec<Attributes>,
     heats: Vec<HeatCell>,
@@ -58,9 +59,6 @@ impl Chunk {
             attributes: vec![Attributes::EMPTY; CHUNK_ROWS],
             heats: vec![HeatCell::default(); CHUNK_ROWS],
             heat_bounds: HeatBounds::new(),
-            max_heat: Mutex::new(None),
-            updated_max: Timestamp::default(),
-            pinned_count: 0,
             ids: vec![MemoryId([0; 16]); CHUNK_ROWS],
             created: vec![Timestamp::default(); CHUNK_ROWS],
             updated: vec![Timestamp::default(); CHUNK_ROWS],
@@ -72,6 +70,7 @@ impl Chunk {
             codes: vec![0; CHUNK_ROWS * dimension],
             code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
             dimension,
+            ..Self::default()
         }
     }
 

@@ -21,6 +21,7 @@ pub(crate) struct HeatCell {
 }
 
 /// The same numbers as f32 columns, rounded so that computed heats are upper bounds.
+#[derive(Default)]
 pub(crate) struct HeatBounds {
     /// Origin of `anchored_seconds`: close to the chunk's anchors, since f32 is coarse for
     /// large numbers.
@@ -44,13 +45,11 @@ impl HeatBounds {
     pub(crate) fn new() -> Self {
         let column = || vec![0.0; CHUNK_ROWS];
         Self {
-            base: None,
             anchored_seconds: column(),
             half_lives_per_second: column(),
             heats: column(),
             floors: column(),
-            distance_max: 0.0,
-            rate_max: 0.0,
+            ..Self::default()
         }
     }
 

@@ -39,12 +39,6 @@ impl Anchor {
     pub fn fresh(heat: f32, at: Timestamp) -> Self {
         Self { heat, at, stability: 1.0, last_recall: None, recall_count: 0, tick_heat: heat }
     }
-
-    /// This anchor with another heat.
-    #[must_use]
-    pub fn with_heat(self, heat: f32) -> Self {
-        Self { heat, ..self }
-    }
 }
 
 /// The heat at `now` of an anchor `(heat, at)`. `rate` is in half-lives per microsecond,

@@ -1,7 +1,8 @@
 //! All keys of `state/` and their encoding. Each value is a [`crate::codec::Record`].
 //!
 //! A key is the byte of its kind, then its parts. Integers are big-endian, so byte order is
-//! the order of kind, tenant, id. A kind's byte is never reused for another kind.
+//! the order of kind, tenant, id. A kind's byte is never reused for another kind. Decoding a
+//! part of another length fails with [`Error::Corrupt`].
 
 use crate::error::{Error, Result};
 use crate::model::cluster::GroupId;
@@ -143,9 +144,6 @@ impl Part for DeliveryId {
 }
 
 /// Decodes the cursor from the part of an event key after the tenant.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the length differs.
 pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
     let bytes: [u8; 16] = fixed(part)?;
     Ok(Cursor {
@@ -156,9 +154,6 @@ pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
 }
 
 /// Decodes the delivery id from the last 24 bytes of a key.
-///
-/// # Errors
-/// [`Error::Corrupt`] when there are fewer.
 pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
     let bytes = key.last_chunk::<24>().ok_or_else(|| malformed(key))?;
     let (trigger, number) = bytes.split_at(16);
@@ -169,9 +164,6 @@ pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
 }
 
 /// Decodes due time and delivery id from a key of [`Kind::Due`].
-///
-/// # Errors
-/// [`Error::Corrupt`] when bytes are missing.
 pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     let (_, rest) = split(key)?;
     let at = rest.first_chunk().ok_or_else(|| malformed(key))?;
@@ -204,9 +196,6 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// Splits a key of a tenant into the tenant and the remaining parts.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the key is too short to hold them.
 pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
     let (head, rest) = key.split_at_checked(5).ok_or_else(|| malformed(key))?;
     let tenant = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
@@ -214,9 +203,6 @@ pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
 }
 
 /// Converts a part of a key into an array.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the length differs.
 pub fn fixed<const N: usize>(part: &[u8]) -> Result<[u8; N]> {
     part.try_into().map_err(|_| malformed(part))
 }
