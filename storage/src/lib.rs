@@ -48,7 +48,7 @@ pub use command::{
     TriggerPatch,
 };
 pub use decide::{
-    BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, Room, TriggerEvaluation, decide, evaluate,
+    BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
 pub use engine::Options;
 pub use error::{Error, Result};

@@ -18,7 +18,7 @@ const TRIM_EVENTS_MAX: u64 = 10_000;
 
 /// The first batch of a cluster: its identity, its first tenant, and that tenant's key.
 pub(super) fn bootstrap(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     cluster: &Cluster,
     tenant: &str,
     key_id: KeyId,
@@ -40,11 +40,7 @@ pub(super) fn bootstrap(
 
 /// Adds a member under an id that was never used. Raft's membership changes afterwards: peers
 /// reject a node that this rule did not add.
-pub(super) fn add_member(
-    draft: &mut Draft<'_>,
-    node: u64,
-    incarnation: Incarnation,
-) -> Decided<Reply> {
+pub(super) fn add_member(draft: &mut Draft, node: u64, incarnation: Incarnation) -> Decided<Reply> {
     let mut cluster = existing(draft)?;
     match cluster.members.iter().find(|member| member.node == node) {
         Some(member) if member.incarnation == incarnation && !member.removed => Ok(Reply::Done),
@@ -62,7 +58,7 @@ pub(super) fn add_member(
 }
 
 /// Marks a member as removed: peers reject it from here on. Raft's membership changed before.
-pub(super) fn remove_member(draft: &mut Draft<'_>, node: u64) -> Decided<Reply> {
+pub(super) fn remove_member(draft: &mut Draft, node: u64) -> Decided<Reply> {
     let mut cluster = existing(draft)?;
     let member = cluster.members.iter_mut().find(|member| member.node == node);
     let member =
@@ -74,7 +70,7 @@ pub(super) fn remove_member(draft: &mut Draft<'_>, node: u64) -> Decided<Reply> 
     Ok(Reply::Done)
 }
 
-fn existing(draft: &Draft<'_>) -> Decided<Cluster> {
+fn existing(draft: &Draft) -> Decided<Cluster> {
     let cluster = draft.cluster()?;
     Ok(cluster
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
@@ -82,7 +78,7 @@ fn existing(draft: &Draft<'_>) -> Decided<Cluster> {
 
 /// Drops receipts of the day before yesterday and older, and events that are too old or too
 /// many. Replies `Partial` when more remains than one run trims.
-pub(super) fn expire(draft: &mut Draft<'_>) -> Decided<Reply> {
+pub(super) fn expire(draft: &mut Draft) -> Decided<Reply> {
     let now = draft.now;
     let yesterday = now.day().saturating_sub(1);
     let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
@@ -123,7 +119,7 @@ fn events_max() -> u64 {
 }
 
 /// Makes every node hash its state at this entry.
-pub(super) fn mark_verification(draft: &mut Draft<'_>) -> Reply {
+pub(super) fn mark_verification(draft: &mut Draft) -> Reply {
     // Unique: no other batch is decided on this index and applied.
     let number = draft.position.index + 1;
     if !draft.changes.iter().any(|change| matches!(change, Change::VerifyMark(_))) {

@@ -38,14 +38,14 @@ pub(super) fn reject_if(condition: bool, rejection: Rejection) -> Decided<()> {
 }
 
 /// The context of one command, or of one trigger that fires.
-pub(super) struct Context<'c, 'd> {
-    pub(super) draft: &'c mut Draft<'d>,
+pub(super) struct Context<'a> {
+    pub(super) draft: &'a mut Draft,
     pub(super) tenant: TenantId,
     /// The key that acts; `None` for the service itself.
     pub(super) actor: Option<KeyId>,
 }
 
-impl Context<'_, '_> {
+impl Context<'_> {
     pub(super) fn now(&self) -> Timestamp {
         self.draft.now
     }

@@ -42,8 +42,8 @@ const FIRING_BYTES_MAX: usize = 128 << 10;
 type RowState = Option<Vec<u8>>;
 
 /// Decided changes that are not in the log yet.
-pub struct Draft<'a> {
-    pub(super) base: &'a Reader,
+pub struct Draft {
+    pub(super) base: Reader,
     pub(super) position: Position,
     pub(super) now: Timestamp,
     pub(super) changes: Vec<Change>,
@@ -106,21 +106,12 @@ pub(crate) struct Mark {
     bytes: usize,
 }
 
-/// Whether a draft takes further commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// It does.
-    Free,
-    /// It holds [`BATCH_BYTES`] or more.
-    Full,
-}
-
-impl<'a> Draft<'a> {
+impl Draft {
     /// An empty draft on top of the present state, to be stamped `now`.
-    pub fn new(base: &'a Reader, now: Timestamp) -> Self {
+    pub fn new(base: &Reader, now: Timestamp) -> Self {
         Self {
             position: base.position(),
-            base,
+            base: base.clone(),
             now,
             changes: Vec::new(),
             rows: BTreeMap::new(),
@@ -140,8 +131,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether further commands fit.
-    pub fn room(&self) -> Room {
-        if self.bytes < BATCH_BYTES { Room::Free } else { Room::Full }
+    pub fn has_room(&self) -> bool {
+        self.bytes < BATCH_BYTES
     }
 
     /// The batch that this draft's commands are decided on.
@@ -344,7 +335,7 @@ fn cached<T>(
     Ok(value)
 }
 
-impl View for Draft<'_> {
+impl View for Draft {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         match self.rows.get(&key.bytes()) {
             Some(row) => Ok(row.clone()),

@@ -17,7 +17,7 @@ use crate::table::view::View;
 const EXPLICIT_WEIGHT: f32 = 1.0;
 
 /// Creates an edge; one that exists already is returned as it is.
-pub(super) fn create(context: &mut Context<'_, '_>, new: &EdgeRef) -> Decided<Reply> {
+pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
     for end in [new.source, new.target] {
         let memory = context.memory(end)?.ok_or(Rejection::NotFound)?;
         context.check_access(&memory.namespace)?;
@@ -34,7 +34,7 @@ pub(super) fn create(context: &mut Context<'_, '_>, new: &EdgeRef) -> Decided<Re
     Ok(Reply::Edge { edge, is_new: true })
 }
 
-pub(super) fn delete(context: &mut Context<'_, '_>, named: &EdgeRef) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, named: &EdgeRef) -> Decided<Reply> {
     let edge = existing(context, named)?.ok_or(Rejection::NoEdge)?;
     for end in [edge.source, edge.target] {
         if let Some(memory) = context.memory(end)? {
@@ -51,7 +51,7 @@ pub(super) fn delete(context: &mut Context<'_, '_>, named: &EdgeRef) -> Decided<
 
 /// Creates the edges that the receiving node suggested, where the other memory still exists,
 /// is accessible to the creator, and has room.
-pub(super) fn create_suggested(context: &mut Context<'_, '_>, new: &NewMemory) -> Result<()> {
+pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Result<()> {
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
         let Suggestion { other: target, relation, weight } = suggestion.clone();
         let (tenant, source) = (context.tenant, new.id);
@@ -71,19 +71,19 @@ pub(super) fn create_suggested(context: &mut Context<'_, '_>, new: &NewMemory) -
 }
 
 /// Deletes all edges of a memory that is being deleted.
-pub(super) fn delete_all(context: &mut Context<'_, '_>, id: MemoryId) -> Result<()> {
+pub(super) fn delete_all(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
     for edge in context.edges(id)? {
         remove(context, &edge);
     }
     Ok(())
 }
 
-fn existing(context: &Context<'_, '_>, edge: &EdgeRef) -> Result<Option<Edge>> {
+fn existing(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
 }
 
-fn put(context: &mut Context<'_, '_>, edge: &Edge) -> Result<()> {
+fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     context.push(Change::EdgePut(context.tenant, edge.clone()));
     if let Some(memory) = context.memory(edge.source)? {
         let (other, relation) = (edge.target, edge.relation.clone());
@@ -93,7 +93,7 @@ fn put(context: &mut Context<'_, '_>, edge: &Edge) -> Result<()> {
     Ok(())
 }
 
-fn remove(context: &mut Context<'_, '_>, edge: &Edge) {
+fn remove(context: &mut Context<'_>, edge: &Edge) {
     let relation = relation_key(&edge.relation);
     context.push(Change::EdgeRemoved(context.tenant, edge.source, edge.target, relation));
 }

@@ -33,7 +33,7 @@ const TAG_WORDS: usize = 3;
 const FIRED_LABEL_CHARS: usize = 120;
 
 /// Evaluates the triggers that wait for the emitted events. Returns how many fired.
-pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
+pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
     let mut fired = 0;
     // An action may change a memory before the tick under way has evaluated it, which emits
     // its heat transition: once, since the change anchors the memory.
@@ -52,13 +52,13 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
 }
 
 /// Records the firings that exceeded the limits of the command in the journal.
-pub(super) fn record_skipped(draft: &mut Draft<'_>) {
+pub(super) fn record_skipped(draft: &mut Draft) {
     for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
         draft.append(tenant, None, None, EventKind::FiringsSkipped { count });
     }
 }
 
-fn fire_once(draft: &mut Draft<'_>, event: &MemoryEvent) -> Result<u64> {
+fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     let triggers = draft.triggers(event.tenant);
     let waiting = triggers.on(event.event);
     if waiting.is_empty() {
@@ -102,7 +102,7 @@ impl FiringSubject {
 
     /// Reads the memory again after a change; false if it is gone. Folds the label only if it
     /// changed.
-    fn reload(&mut self, draft: &Draft<'_>, event: &MemoryEvent) -> Result<bool> {
+    fn reload(&mut self, draft: &Draft, event: &MemoryEvent) -> Result<bool> {
         let Some(after) = draft.present(event.tenant, event.id)? else { return Ok(false) };
         if after.memory.label != self.record.memory.label {
             self.label = FoldedText::new(&after.memory.label);
@@ -113,7 +113,7 @@ impl FiringSubject {
 }
 
 fn evaluate_one(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     subject: &FiringSubject,
@@ -141,7 +141,7 @@ fn evaluate_one(
 
 /// Whether a trigger's owner may access a namespace; not if its key was deleted.
 fn owner_has_access(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     tenant: TenantId,
     owner: KeyId,
     namespace: &str,
@@ -156,7 +156,7 @@ fn owner_has_access(
 
 /// Performs a trigger's action and records the firing. Returns whether the memory changed.
 fn perform(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     present: &MemoryRecord,
@@ -192,7 +192,7 @@ fn perform(
 }
 
 fn notify(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     template: Option<&str>,
@@ -312,7 +312,7 @@ pub fn evaluate(
 
 /// The heat transition that a tick would find now, for events of ticks.
 fn next_transition(
-    draft: &Draft<'_>,
+    draft: &Draft,
     tenant: TenantId,
     event: TriggerEvent,
     present: &MemoryRecord,

@@ -15,7 +15,7 @@ const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a
 
 /// Returns what the first request with this key did, as it is now; `None` if this is the first.
 pub(super) fn replay(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     request: &ReceiptRequest,
 ) -> Decided<Option<Reply>> {
     let (tenant, now) = (context.tenant, context.now());
@@ -42,7 +42,7 @@ pub(super) fn replay(
 /// Keeps the receipt of a decided command. A rejected command keeps none: it may be repeated
 /// once the reason of its rejection is gone.
 pub(super) fn keep_receipt(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     tenant: TenantId,
     request: &ReceiptRequest,
     reply: &Reply,
@@ -61,7 +61,7 @@ pub(super) fn keep_receipt(
 }
 
 /// The memories that the first request touched, as far as the caller has access.
-fn replay_memories(context: &mut Context<'_, '_>, ids: Vec<MemoryId>) -> Decided<Reply> {
+fn replay_memories(context: &mut Context<'_>, ids: Vec<MemoryId>) -> Decided<Reply> {
     let mut memories = Vec::with_capacity(ids.len());
     for id in ids {
         let present = context.present(id)?;

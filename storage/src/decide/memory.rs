@@ -22,7 +22,7 @@ const RESTORED_HEAT: f64 = 0.3;
 const DELETED_LABEL_CHARS: usize = 120;
 
 /// Creates memories, all or none.
-pub(super) fn create(context: &mut Context<'_, '_>, memories: &[NewMemory]) -> Decided<Reply> {
+pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decided<Reply> {
     if let Some(max) = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max) {
         let count = context.draft.memories(context.tenant) + memories.len() as u64;
         reject_if(count > max, Rejection::StorageLimitReached { max })?;
@@ -37,7 +37,7 @@ pub(super) fn create(context: &mut Context<'_, '_>, memories: &[NewMemory]) -> D
     Ok(Reply::Memories(created))
 }
 
-fn create_one(context: &mut Context<'_, '_>, new: &NewMemory) -> Decided<MemoryRecord> {
+fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
     let (tenant, now) = (context.tenant, context.now());
     let memory = Memory {
         label: new.label.clone(),
@@ -64,7 +64,7 @@ fn create_one(context: &mut Context<'_, '_>, new: &NewMemory) -> Decided<MemoryR
 }
 
 pub(super) fn update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     patch: &MemoryPatch,
 ) -> Decided<Reply> {
@@ -104,7 +104,7 @@ pub(super) struct MemoryUpdate {
 
 /// Writes an update of `present`.
 pub(super) fn commit_update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     present: &MemoryRecord,
     update: MemoryUpdate,
 ) -> Result<()> {
@@ -123,7 +123,7 @@ pub(super) fn commit_update(
 }
 
 /// Deletes a memory and its edges, unless it is locked.
-pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
     reject_if(memory.is_locked, Rejection::Locked)?;
     context.check_access(&memory.namespace)?;
@@ -136,7 +136,7 @@ pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Rep
 
 /// Deletes a memory if it matches `filter`.
 pub(super) fn delete_matching(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     filter: &BulkFilter,
 ) -> Decided<Reply> {
@@ -147,7 +147,7 @@ pub(super) fn delete_matching(
 
 /// Moves a memory back to the hot tier, with at least [`RESTORED_HEAT`]. A memory of the hot
 /// tier stays as it is.
-pub(super) fn restore(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
     context.check_access(&present.memory.namespace)?;
     if present.memory.archived_at.is_none() {
@@ -202,7 +202,7 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
 
 /// Rejects vectors of another model or dimension: their distances to stored ones have no
 /// meaning.
-fn check_model(context: &Context<'_, '_>, vector: &Vector) -> Decided<()> {
+fn check_model(context: &Context<'_>, vector: &Vector) -> Decided<()> {
     let cluster = context.draft.cluster()?;
     let is_current = cluster.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()

@@ -19,7 +19,7 @@ mod tick;
 mod trigger;
 
 pub use context::DecideError;
-pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
+pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};
 pub use fire::{TriggerEvaluation, evaluate};
 
 use crate::command::{Action, BULK_MAX, Command, Priority};
@@ -31,7 +31,7 @@ use context::{Context, Decided, reject_if};
 ///
 /// # Errors
 /// See [`DecideError`]; the draft is as it was.
-pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Reply, DecideError> {
+pub fn decide(draft: &mut Draft, command: &Command) -> Result<Reply, DecideError> {
     let mark = draft.begin();
     let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
     let notifications = std::mem::take(&mut draft.command.notifications);
@@ -40,7 +40,7 @@ pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Reply, DecideE
     Ok(if is_read { Reply::WithNotifications(Box::new(reply), notifications) } else { reply })
 }
 
-fn decide_within_limits(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     let reply = match (&command.receipt, command.tenant) {
         (Some(request), Some(tenant)) => {
             let mut context = Context { draft, tenant, actor: command.actor };
@@ -59,7 +59,7 @@ fn decide_within_limits(draft: &mut Draft<'_>, command: &Command) -> Decided<Rep
 }
 
 /// Acts, then fires the triggers that wait for what happened.
-fn act_and_fire(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn act_and_fire(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     let mut reply = act(draft, command)?;
     if fire::fire(draft)? > 0
         && let (Reply::Memories(records), Some(tenant)) = (&mut reply, command.tenant)
@@ -74,7 +74,7 @@ fn act_and_fire(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
     Ok(reply)
 }
 
-fn act(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     match (&command.action, command.tenant) {
         (Action::Bootstrap { cluster, tenant, key_id, key }, _) => {
             cluster::bootstrap(draft, cluster, tenant, *key_id, key)
@@ -97,7 +97,7 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
     }
 }
 
-fn act_for_tenant(context: &mut Context<'_, '_>, action: &Action) -> Decided<Reply> {
+fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> {
     match action {
         Action::CreateMemories(memories) => memory::create(context, memories),
         Action::UpdateMemory(id, patch) => memory::update(context, *id, patch),
@@ -136,9 +136,9 @@ fn act_for_tenant(context: &mut Context<'_, '_>, action: &Action) -> Decided<Rep
 
 /// Applies one rule to several memories, each by itself, as far as one command may go.
 fn for_each(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     ids: &[MemoryId],
-    mut act: impl FnMut(&mut Context<'_, '_>, MemoryId) -> Decided<Reply>,
+    mut act: impl FnMut(&mut Context<'_>, MemoryId) -> Decided<Reply>,
 ) -> Decided<Reply> {
     let mark = context.draft.mark();
     let mut outcomes = Vec::new();

@@ -23,7 +23,7 @@ const REPLAYED_MAX: usize = 500;
 
 /// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many pending ones.
 pub(super) fn enqueue(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     compiled: &CompiledTrigger,
     number: u64,
     event: TriggerEvent,
@@ -61,10 +61,7 @@ pub(super) fn enqueue(
 }
 
 /// Records attempts, each once: an attempt that an earlier leader recorded is skipped.
-pub(super) fn record_attempts(
-    context: &mut Context<'_, '_>,
-    attempts: &[Attempt],
-) -> Decided<Reply> {
+pub(super) fn record_attempts(context: &mut Context<'_>, attempts: &[Attempt]) -> Decided<Reply> {
     for attempt in attempts {
         if let Some(delivery) = context.draft.delivery(context.tenant, attempt.id)?
             && matches!(delivery.stage, DeliveryStage::Pending(_))
@@ -76,7 +73,7 @@ pub(super) fn record_attempts(
     Ok(Reply::Done)
 }
 
-fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) -> Result<()> {
+fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Result<()> {
     let now = context.now();
     let failed = |reason: &str, next: DeliveryNext| {
         let stage = match next {
@@ -114,7 +111,7 @@ fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) ->
 }
 
 /// Cancels all pending deliveries of a trigger.
-pub(super) fn cancel(context: &mut Context<'_, '_>, trigger: TriggerId) -> Result<()> {
+pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()> {
     let tenant = context.tenant;
     let mut outbox = context.draft.outbox(tenant)?;
     if outbox.pending == 0 || context.draft.firings(tenant, trigger)?.total == 0 {
@@ -139,7 +136,7 @@ fn truncated(reason: &str) -> String {
 
 /// Disables a trigger whose receiver returned 410, unless the trigger changed since: it may
 /// have another receiver now.
-fn disable(context: &mut Context<'_, '_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
+fn disable(context: &mut Context<'_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
     if let Some(trigger) = context.draft.trigger(context.tenant, id)?
         && trigger.enabled
         && trigger.updated_at == updated_at
@@ -153,7 +150,7 @@ fn disable(context: &mut Context<'_, '_>, id: TriggerId, updated_at: Timestamp) 
 /// Moves a delivery to its next stage, or removes it, and maintains the counts. The oldest dead
 /// letter is removed when there are too many.
 fn put(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: DeliveryId,
     before: DeliveryStage,
     delivery: Option<Delivery>,
@@ -188,7 +185,7 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     }
 }
 
-fn oldest_dead_letter(context: &Context<'_, '_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
+fn oldest_dead_letter(context: &Context<'_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
     let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), 1)?;
     let Some((key, _)) = rows.first() else { return Ok(None) };
     let id = delivery_of(key)?;
@@ -197,7 +194,7 @@ fn oldest_dead_letter(context: &Context<'_, '_>) -> Result<Option<(DeliveryId, D
 
 /// Makes dead letters pending again: one, or as many of all as one command may. Dead letters of
 /// deleted triggers have no receiver and are removed.
-pub(super) fn replay(context: &mut Context<'_, '_>, id: Option<DeliveryId>) -> Decided<Reply> {
+pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decided<Reply> {
     if let Some(id) = id {
         replay_one(context, id)?;
         return Ok(Reply::ReplayedDeliveries { count: 1, has_more: false });
@@ -221,7 +218,7 @@ pub(super) fn replay(context: &mut Context<'_, '_>, id: Option<DeliveryId>) -> D
     Ok(Reply::ReplayedDeliveries { count, has_more })
 }
 
-fn replay_one(context: &mut Context<'_, '_>, id: DeliveryId) -> Decided<()> {
+fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     let tenant = context.tenant;
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
@@ -236,7 +233,7 @@ fn replay_one(context: &mut Context<'_, '_>, id: DeliveryId) -> Decided<()> {
     Ok(())
 }
 
-fn remove_dead_letter(context: &mut Context<'_, '_>, id: DeliveryId) -> Result<()> {
+fn remove_dead_letter(context: &mut Context<'_>, id: DeliveryId) -> Result<()> {
     match context.draft.delivery(context.tenant, id)? {
         Some(dead) => put(context, id, dead.stage, None),
         None => Ok(()),

@@ -44,7 +44,7 @@ const IRRELEVANT_REST: f64 = 0.3;
 const OUTDATED_HEAT: f64 = 0.01;
 
 /// Applies a node's report once: repeats of the same number change nothing.
-pub(super) fn record_report(draft: &mut Draft<'_>, report: &Report) -> Decided<Reply> {
+pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply> {
     let last: Option<LastReport> = draft.record(&Key::LastReport(report.node))?;
     if last.is_some_and(|last| last.boot == report.boot && last.number >= report.number) {
         return Ok(Reply::Done);
@@ -63,7 +63,7 @@ pub(super) fn record_report(draft: &mut Draft<'_>, report: &Report) -> Decided<R
 }
 
 fn record_tenant_report(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     report: &TenantReport,
     mark: Mark,
 ) -> Decided<()> {
@@ -104,7 +104,7 @@ fn record_tenant_report(
 /// Counts the recalls of a memory in `stats`. With `writes_heat`, also warms it, at most once per
 /// `recall_min_interval`.
 fn apply_recall(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     times: u32,
     writes_heat: bool,
@@ -155,12 +155,7 @@ fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
 
 /// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
 /// the heat: a hot neighbourhood cannot heat itself.
-fn resonate(
-    context: &mut Context<'_, '_>,
-    thermo: &Thermo,
-    id: MemoryId,
-    gained: f64,
-) -> Result<()> {
+fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f64) -> Result<()> {
     let resonance = &thermo.resonance;
     let mut increment = gained * resonance.spread_factor;
     // Each memory once, over the shortest path.
@@ -186,7 +181,7 @@ fn resonate(
 
 /// The neighbours of a memory that were not visited, the strongest edges first; marks them.
 fn unvisited_neighbours(
-    context: &Context<'_, '_>,
+    context: &Context<'_>,
     from: MemoryId,
     visited: &mut BTreeSet<MemoryId>,
 ) -> Result<Vec<MemoryId>> {
@@ -205,7 +200,7 @@ fn unvisited_neighbours(
 
 /// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
 /// receives heat nor passes it on.
-fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) -> Result<bool> {
+fn warm(context: &mut Context<'_>, id: MemoryId, increment: f64, gate: f64) -> Result<bool> {
     let Some(present) = context.present(id)? else { return Ok(false) };
     if present.heat < gate || present.memory.tier() == Tier::Cold {
         return Ok(false);
@@ -220,7 +215,7 @@ fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) 
 
 /// Gives feedback: a signal changes the heat, stability and review flag of a memory.
 pub(super) fn give_feedback(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     signal: Signal,
 ) -> Decided<Reply> {
@@ -265,7 +260,7 @@ pub(super) fn give_feedback(
     }))
 }
 
-fn count_signal(context: &mut Context<'_, '_>, memory: &Memory, signal: Signal) -> Decided<()> {
+fn count_signal(context: &mut Context<'_>, memory: &Memory, signal: Signal) -> Decided<()> {
     let mut stats = context.draft.recall_stats(context.tenant)?;
     let of_type = &mut stats.types[memory.memory_type as usize];
     *match signal {

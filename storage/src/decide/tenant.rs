@@ -13,7 +13,7 @@ use crate::table::view::View;
 /// Changes settings, all or none. Anchors stay as they are: heat is read by the new settings
 /// from here on.
 pub(super) fn update_settings(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     changes: &[(String, SettingValue)],
 ) -> Decided<Reply> {
     let mut row = existing(context)?;
@@ -25,25 +25,25 @@ pub(super) fn update_settings(
     Ok(Reply::Settings(thermo))
 }
 
-pub(super) fn rename(context: &mut Context<'_, '_>, name: &str) -> Decided<Reply> {
+pub(super) fn rename(context: &mut Context<'_>, name: &str) -> Decided<Reply> {
     let row = existing(context)?;
     context.push(Change::TenantPut(context.tenant, Tenant { name: name.to_owned(), ..row }));
     Ok(Reply::Done)
 }
 
 /// Appends an agent's own activity to the journal.
-pub(super) fn record_activity(context: &mut Context<'_, '_>, activity: &AgentActivity) -> Reply {
+pub(super) fn record_activity(context: &mut Context<'_>, activity: &AgentActivity) -> Reply {
     let kind = EventKind::Activity(activity.clone());
     context.draft.append(context.tenant, context.actor, None, kind);
     Reply::Done
 }
 
-fn existing(context: &Context<'_, '_>) -> Decided<Tenant> {
+fn existing(context: &Context<'_>) -> Decided<Tenant> {
     let row = context.draft.tenant(context.tenant)?;
     Ok(row.ok_or_else(|| Rejection::no_such("tenant"))?)
 }
 
-pub(super) fn create_key(context: &mut Context<'_, '_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
+pub(super) fn create_key(context: &mut Context<'_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
     let keys = context.draft.api_keys(context.tenant)?;
     reject_if(keys.len() >= KEYS_MAX, Rejection::too_many("keys", KEYS_MAX))?;
     reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
@@ -53,7 +53,7 @@ pub(super) fn create_key(context: &mut Context<'_, '_>, id: KeyId, key: &ApiKey)
 }
 
 /// Deletes a key, unless it is the tenant's last one that may administer it.
-pub(super) fn delete_key(context: &mut Context<'_, '_>, id: KeyId) -> Decided<Reply> {
+pub(super) fn delete_key(context: &mut Context<'_>, id: KeyId) -> Decided<Reply> {
     let mut keys = context.draft.api_keys(context.tenant)?;
     let at =
         keys.iter().position(|(known, _)| *known == id).ok_or_else(|| Rejection::no_such("key"))?;
@@ -70,7 +70,7 @@ pub(super) fn delete_key(context: &mut Context<'_, '_>, id: KeyId) -> Decided<Re
 
 /// Sets or clears the namespace that the key's searches boost.
 pub(super) fn set_key_namespace(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: KeyId,
     namespace: Option<&str>,
 ) -> Decided<Reply> {
@@ -86,7 +86,7 @@ pub(super) fn set_key_namespace(
 
 /// Replaces the rule for this agent and namespace; `None` deletes it.
 pub(super) fn put_rule(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     agent: &str,
     namespace: &str,
     policy: Option<Policy>,
@@ -114,7 +114,7 @@ pub(super) fn put_rule(
 }
 
 /// Deletes a rule by its number.
-pub(super) fn delete_rule(context: &mut Context<'_, '_>, number: u64) -> Decided<Reply> {
+pub(super) fn delete_rule(context: &mut Context<'_>, number: u64) -> Decided<Reply> {
     let mut rules = context.draft.access_rules(context.tenant)?;
     let at = rules
         .rules

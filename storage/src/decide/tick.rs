@@ -23,7 +23,7 @@ const STEP_MAX: usize = 1_000;
 
 /// Takes one step of the tenant's tick, if one is due or under way. Replies `Partial` until it
 /// is done.
-pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
+pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
     let tenant = context.tenant;
     let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
     else {
@@ -52,12 +52,12 @@ pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
 }
 
 fn evaluate_step(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
     let thresholds = thresholds(context, tick);
-    let reader = context.draft.base;
+    let reader = &context.draft.base;
     let found = reader.tick_candidates(context.tenant, tick, &thresholds, reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.crossed {
@@ -82,7 +82,7 @@ fn evaluate_step(
 }
 
 /// The heats at which triggers may begin or cease to hold, in order.
-fn thresholds(context: &Context<'_, '_>, tick: &Tick) -> Vec<f64> {
+fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
     let triggers = context.draft.triggers(context.tenant);
     let is_waited_for = |event: &TriggerEvent| triggers.has_event(*event);
     if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(is_waited_for) {
@@ -96,11 +96,11 @@ fn thresholds(context: &Context<'_, '_>, tick: &Tick) -> Vec<f64> {
 }
 
 fn archive_step(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
-    let reader = context.draft.base;
+    let reader = &context.draft.base;
     let found = reader.tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.cold {
@@ -128,7 +128,7 @@ fn may_be_archived(memory: &Memory) -> bool {
 }
 
 /// Moves a memory to the cold tier, where it keeps its heat.
-fn archive(context: &mut Context<'_, '_>, present: &MemoryRecord) -> Result<()> {
+fn archive(context: &mut Context<'_>, present: &MemoryRecord) -> Result<()> {
     let memory = Memory { archived_at: Some(context.now()), ..present.memory.clone() };
     context.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
     context.append(present.id, &memory, EventKind::Archived);

@@ -13,11 +13,7 @@ use crate::table::view::View;
 /// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 
-pub(super) fn create(
-    context: &mut Context<'_, '_>,
-    id: TriggerId,
-    new: &Trigger,
-) -> Decided<Reply> {
+pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Reply> {
     let triggers = context.draft.triggers(context.tenant);
     reject_if(triggers.len() >= TRIGGERS_MAX, Rejection::too_many("triggers", TRIGGERS_MAX))?;
     reject_if(context.draft.trigger(context.tenant, id)?.is_some(), Rejection::IdTaken)?;
@@ -33,7 +29,7 @@ pub(super) fn create(
 }
 
 pub(super) fn update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: TriggerId,
     patch: &TriggerPatch,
 ) -> Decided<Reply> {
@@ -67,14 +63,14 @@ pub(super) fn update(
 }
 
 /// A trigger as it is now.
-pub(super) fn reply(context: &Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+pub(super) fn reply(context: &Context<'_>, id: TriggerId) -> Decided<Reply> {
     let trigger = modifiable(context, id)?;
     let firings = context.draft.firings(context.tenant, id)?;
     Ok(Reply::Trigger(id, Box::new(trigger), firings))
 }
 
 /// Deletes a trigger and its pending deliveries. Its history stays in the journal.
-pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, id: TriggerId) -> Decided<Reply> {
     let trigger = modifiable(context, id)?;
     if matches!(trigger.action, TriggerAction::Webhook { .. }) {
         outbox::cancel(context, id)?;
@@ -85,7 +81,7 @@ pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Re
 
 /// A trigger that the acting key may change: its own, or any if it may access all namespaces.
 /// Otherwise a key could redirect notifications about memories that it may not access.
-fn modifiable(context: &Context<'_, '_>, id: TriggerId) -> Decided<Trigger> {
+fn modifiable(context: &Context<'_>, id: TriggerId) -> Decided<Trigger> {
     let trigger = context.draft.trigger(context.tenant, id)?;
     let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
     if let Some(key) = context.actor
