@@ -79,8 +79,7 @@ impl Writer {
     /// Applies one entry. Readers see it once this returns. The caller leaves out no entry.
     ///
     /// # Errors
-    /// If the engine fails, the batch cannot be decoded, or an entry with this index or a higher
-    /// one was applied before.
+    /// If the engine fails, the batch is damaged, or this index or a higher one is applied already.
     pub fn apply(&mut self, entry: Entry) -> Result<ApplyOutcome> {
         if let Some(fault) = self.reader.verifier().take_fault() {
             return Err(fault);
@@ -123,8 +122,7 @@ impl Writer {
         Flusher { reader: self.reader.clone() }
     }
 
-    /// Copies the present state to the new folder `target` by hard links, and makes the present
-    /// state durable.
+    /// Makes the present state durable, and copies it to the new folder `target` by hard links.
     ///
     /// # Errors
     /// If the engine fails.
@@ -183,14 +181,13 @@ impl Flusher {
     }
 }
 
-/// Writes changes and position atomically, then makes them visible to readers. Returns whether a
-/// graph became stale.
+/// Writes changes and position atomically, then shows them. Returns whether a graph became stale.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor::new(position.index, 0);
     for change in changes {
-        let event = cursor.advance(change);
-        change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
+        change.rows(cursor).into_iter().for_each(|write| stage(&mut rows, write));
+        cursor.ordinal += u32::from(matches!(change, Change::EventAppended(..)));
     }
     if !rows.is_empty() && drops_changes() {
         rows.clear();
@@ -210,8 +207,7 @@ fn drops_changes() -> bool {
     false
 }
 
-/// Computes the index changes before any lock is taken, while the rows that they replace still
-/// exist.
+/// Computes the index changes before any lock is taken and before any row is replaced.
 fn index_changes(
     engine: &Engine,
     index: u64,
@@ -246,7 +242,12 @@ fn index_changes(
             Change::ReceiptPut(tenant, day, ..) => (tenant, IndexChange::ReceiptPut(*day)),
             Change::ReceiptsDropped(tenant, day) => (tenant, IndexChange::ReceiptsDropped(*day)),
             Change::EventAppended(tenant, _) => (tenant, IndexChange::EventAppended(index)),
-            Change::EventsTrimmed(tenant, before) => (tenant, trimmed(engine, *tenant, *before)?),
+            Change::EventsTrimmed(tenant, before) => {
+                // `decide` trims a tenant at most once per batch.
+                let (start, end) = (prefix(Kind::Event, *tenant), Key::Event(*tenant, *before));
+                let removed = count(engine.state.range(&start, &end.bytes()))?;
+                (tenant, IndexChange::EventsTrimmed(removed))
+            }
             Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
             Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),
             // `show` updates tenants, keys, rules and triggers. The rest is in no index.
@@ -255,14 +256,6 @@ fn index_changes(
         shown.entry(*tenant).or_default().push(change);
     }
     Ok(shown)
-}
-
-/// Counts the events that a trim removes, before the removal. `decide` trims a tenant at most once
-/// per batch.
-fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexChange> {
-    let rows =
-        engine.state.range(&prefix(Kind::Event, tenant), &Key::Event(tenant, before).bytes());
-    Ok(IndexChange::EventsTrimmed(count(rows)?))
 }
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and

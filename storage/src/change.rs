@@ -220,17 +220,6 @@ fn ends(tenant: TenantId, source: MemoryId, target: MemoryId, relation: Relation
     [Key::Edge(tenant, source, target, relation), Key::Edge(tenant, target, source, relation)]
 }
 
-impl Cursor {
-    /// Returns the cursor of a change, and advances to the next event of the batch.
-    pub(crate) fn advance(&mut self, change: &Change) -> Self {
-        let cursor = *self;
-        if matches!(change, Change::EventAppended(..)) {
-            self.ordinal += 1;
-        }
-        cursor
-    }
-}
-
 /// The range of all rows of a tenant and kind.
 pub(crate) fn all_of(kind: Kind, tenant: TenantId) -> (Vec<u8>, Vec<u8>) {
     let start = prefix(kind, tenant);

@@ -1,5 +1,4 @@
-//! Reads the journal of a tenant: backward in pages, forward after a cursor, and the cursor at
-//! which a trim ends.
+//! Reads the journal of a tenant: backward in pages, forward after a cursor, and for trims.
 
 use crate::change::all_of;
 use crate::codec;

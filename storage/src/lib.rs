@@ -73,8 +73,7 @@ pub use model::feedback::Signal;
 /// The file system of a store.
 pub use rocksdb::Env;
 
-/// Opens the engine in the folder `data`, with its parts `data/log` and `data/state`. Creates
-/// missing folders.
+/// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
 ///
 /// # Errors
 /// If the data is damaged or cannot be read. Nothing is deleted.

@@ -54,9 +54,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail without an
-    /// error. The caller detects that: it compares [`Self::last`] with its durable high-water
-    /// mark.
+    /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail silently. The
+    /// caller detects that: it compares [`Self::last`] with its durable high-water mark.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
@@ -74,8 +73,7 @@ impl Log {
         Ok(Self { db, options })
     }
 
-    /// Writes to the operating system. The write is readable at once, and durable after
-    /// [`Self::sync`].
+    /// Writes to the operating system. The write is readable at once, durable after [`Self::sync`].
     ///
     /// # Errors
     /// When the engine fails. The log must not be used after that.
@@ -113,8 +111,7 @@ impl Log {
     /// memory that is already freed. No write may follow.
     pub fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
-        // Leaks the instance: a drop of the last reference would close RocksDB while the
-        // process exits.
+        // Leaks the instance: RocksDB must not be closed while the process exits.
         std::mem::forget(Arc::clone(self));
     }
 

@@ -10,12 +10,11 @@ use crate::index::covered::GraphCounts;
 use crate::index::data::Counts;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::{CompiledTrigger, Triggers};
-use crate::model::access::Access;
 use crate::model::caller::Caller;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::MemoryRecord;
-use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::trigger::{Firings, TriggerEvent};
 use crate::search::query::SearchCounters;
@@ -91,13 +90,6 @@ impl Reader {
     /// Whether a key exists.
     pub fn has_key(&self, id: KeyId) -> bool {
         self.engine().registry.has_key(id)
-    }
-
-    /// The namespaces that a key may use. `None` if the key does not exist.
-    pub fn access(&self, tenant: TenantId, id: KeyId) -> Result<Option<Access>> {
-        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
-        let rules = self.access_rules(tenant)?;
-        Ok(key.map(|key| rules.access_of(id, &key.name, key.role)))
     }
 
     /// A memory with its heat at the cluster clock.

@@ -1,5 +1,4 @@
-//! What a rule works with: the draft, the tenant concerned, and the key that acts; and the error
-//! of rules.
+//! The context of rules (draft, tenant, acting key), and their error.
 
 use std::sync::Arc;
 

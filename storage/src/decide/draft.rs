@@ -29,8 +29,7 @@ pub const BATCH_BYTES: usize = 1 << 20;
 /// Most bytes that one command may decide to.
 pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 
-/// Triggers that one command evaluates, some 50 ns each, before it leaves further memories to
-/// the next command.
+/// Triggers, some 50 ns each, that one command evaluates before it leaves the rest to the next.
 const EVALUATIONS_SOFT_MAX: usize = 200_000;
 /// Most triggers that one command evaluates.
 const EVALUATIONS_MAX: usize = 1_000_000;
@@ -67,7 +66,7 @@ pub struct Draft {
 #[derive(Default)]
 pub(super) struct CommandState {
     /// Where the command began.
-    mark: Mark,
+    pub(super) mark: Mark,
     /// What its actor may access, once that was read.
     pub(super) access: Option<Access>,
     /// What owners of triggers may access, once that was read.
@@ -147,9 +146,8 @@ impl Draft {
 
     /// Adds a change.
     pub(crate) fn push(&mut self, change: Change) {
-        // An event's cursor is only known when its entry is applied. No rule reads events back,
-        // so the placeholder below is never read. Only expiry drops ranges, and it reads
-        // nothing that it dropped.
+        // An event's cursor is known when its entry is applied. No rule reads events, so the
+        // placeholder is never read. Only expiry drops ranges, and it reads none of them.
         for write in change.rows(Cursor::default()) {
             match write {
                 RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
@@ -193,11 +191,6 @@ impl Draft {
         mark
     }
 
-    /// Bytes of changes of the present command.
-    pub(crate) fn command_bytes(&self) -> usize {
-        self.bytes_since(self.command.mark)
-    }
-
     /// Appends an event to the journal of a tenant. `subject` is a memory with its namespace.
     pub(super) fn append(
         &mut self,
@@ -217,8 +210,7 @@ impl Draft {
         self.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
     }
 
-    /// Whether the present command has no room for one more firing, or has evaluated as many
-    /// triggers as it may.
+    /// Whether the present command has no room for a firing, or may evaluate no further trigger.
     pub(crate) fn is_full(&self) -> bool {
         let CommandState { mark, evaluations, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
@@ -284,8 +276,7 @@ impl Draft {
         Ok(cached(&self.thermo, tenant, read)?.unwrap_or_default())
     }
 
-    /// The tick that new anchors refer to: the one that this command takes a step of, else the
-    /// state's.
+    /// The tick that new anchors refer to: that of this command if it is a step, else the state's.
     pub(super) fn present_tick(&self, tenant: TenantId) -> Result<Option<Arc<Tick>>> {
         if let Some(tick) = &self.command.tick {
             return Ok(Some(Arc::clone(tick)));

@@ -1,5 +1,4 @@
-//! Rules for edges: those that callers create, and those that a new memory gets from what it
-//! shares with others.
+//! Rules for edges: those that callers create, and those that a new memory gets.
 
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};

@@ -22,7 +22,6 @@ use crate::model::trigger::{
 };
 use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
-use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
@@ -100,8 +99,7 @@ impl FiringSubject {
         Self { record, label }
     }
 
-    /// Reads the memory again after a change; false if it is gone. Folds the label only if it
-    /// changed.
+    /// Reads the memory after a change; false if it is gone. Folds only a changed label.
     fn reload(&mut self, draft: &Draft, event: &MemoryEvent) -> Result<bool> {
         let Some(after) = draft.present(event.tenant, event.id)? else { return Ok(false) };
         if after.memory.label != self.record.memory.label {
@@ -147,8 +145,7 @@ fn owner_has_access(
     namespace: &str,
 ) -> Result<bool> {
     if !draft.command.owners.contains_key(&owner) {
-        let exists = draft.bytes(&Key::ApiKey(tenant, owner))?.is_some();
-        let access = if exists { draft.access_of_key(tenant, owner)? } else { Access::none() };
+        let access = draft.access(tenant, owner)?.unwrap_or_else(Access::none);
         draft.command.owners.insert(owner, access);
     }
     Ok(draft.command.owners[&owner].allows(namespace))

@@ -145,8 +145,7 @@ pub(super) fn delete_matching(
     delete(context, id)
 }
 
-/// Moves a memory back to the hot tier, with at least [`RESTORED_HEAT`]. A memory of the hot
-/// tier stays as it is.
+/// Moves a memory to the hot tier, with at least [`RESTORED_HEAT`], unless it is there.
 pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
     context.check_access(&present.memory.namespace)?;
@@ -181,8 +180,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
     }
 }
 
-/// The fields that a patch changes. Setting heat always counts: it anchors the memory, even at
-/// the same value.
+/// The fields that a patch changes. Setting heat always counts: it anchors the memory.
 fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<MemoryField> {
     [
         (MemoryField::Label, before.label != after.label),
@@ -200,8 +198,7 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
     .collect()
 }
 
-/// Rejects vectors of another model or dimension: their distances to stored ones have no
-/// meaning.
+/// Rejects vectors of another model or dimension: their distances to others have no meaning.
 fn check_model(context: &Context<'_>, vector: &Vector) -> Decided<()> {
     let cluster = context.draft.cluster()?;
     let is_current = cluster.is_some_and(|cluster| {

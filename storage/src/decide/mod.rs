@@ -1,9 +1,8 @@
 //! The rules: what a command changes, given the state and the cluster clock.
 //!
 //! [`decide`] runs on the leader only. It reads the state through a [`Draft`], checks the
-//! rules, and adds [`Change`](crate::Change)s to the draft. It writes nothing and reads no
-//! clock, no randomness, and no disk but the state. A rejected command leaves the draft as it
-//! was.
+//! rules, and adds [`Change`](crate::Change)s to the draft. It writes nothing, and reads neither
+//! clock nor randomness. A rejected command leaves the draft as it was.
 
 mod cluster;
 mod context;
@@ -53,7 +52,7 @@ fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> 
         }
         _ => act_and_fire(draft, command)?,
     };
-    let is_too_large = draft.command_bytes() > COMMAND_BYTES_MAX;
+    let is_too_large = draft.bytes_since(draft.command.mark) > COMMAND_BYTES_MAX;
     reject_if(is_too_large, Rejection::TooLarge { max: COMMAND_BYTES_MAX })?;
     Ok(reply)
 }

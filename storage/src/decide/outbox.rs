@@ -84,7 +84,8 @@ fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Res
                 DeliveryStage::DeadLettered(now)
             }
         };
-        let (delivery, number, reason) = (attempt.id, attempt.number, truncated(reason));
+        let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
+        let (delivery, number) = (attempt.id, attempt.number);
         let after = Delivery { attempts: number, reason: reason.clone(), stage, ..before.clone() };
         (EventKind::DeliveryFailed { delivery, attempt: number, reason, next }, Some(after))
     };
@@ -130,12 +131,7 @@ pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()
     Ok(())
 }
 
-fn truncated(reason: &str) -> String {
-    reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
-}
-
-/// Disables a trigger whose receiver returned 410, unless the trigger changed since: it may
-/// have another receiver now.
+/// Disables a trigger whose receiver returned 410, unless the trigger changed since.
 fn disable(context: &mut Context<'_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
     if let Some(trigger) = context.draft.trigger(context.tenant, id)?
         && trigger.enabled

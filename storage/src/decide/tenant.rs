@@ -10,8 +10,7 @@ use crate::model::thermo::SettingValue;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Changes settings, all or none. Anchors stay as they are: heat is read by the new settings
-/// from here on.
+/// Changes settings, all or none. Anchors stay: from here on the new settings apply to them.
 pub(super) fn update_settings(
     context: &mut Context<'_>,
     changes: &[(String, SettingValue)],
@@ -91,14 +90,10 @@ pub(super) fn put_rule(
     namespace: &str,
     policy: Option<Policy>,
 ) -> Decided<Reply> {
-    let mut rules = context.draft.access_rules(context.tenant)?;
     let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
-    let before = rules.rules.iter().position(is_same).map(|at| rules.rules.remove(at));
-    let Some(policy) = policy else {
-        let rule = before.ok_or_else(|| Rejection::no_such("rule"))?;
-        context.push(Change::RulesPut(context.tenant, rules));
-        return Ok(Reply::Rule(rule));
-    };
+    let Some(policy) = policy else { return remove_rule(context, is_same) };
+    let mut rules = context.draft.access_rules(context.tenant)?;
+    rules.rules.retain(|rule| !is_same(rule));
     reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
     rules.last += 1;
     let rule = Rule {
@@ -115,12 +110,12 @@ pub(super) fn put_rule(
 
 /// Deletes a rule by its number.
 pub(super) fn delete_rule(context: &mut Context<'_>, number: u64) -> Decided<Reply> {
+    remove_rule(context, |rule| rule.number == number)
+}
+
+fn remove_rule(context: &mut Context<'_>, is_it: impl Fn(&Rule) -> bool) -> Decided<Reply> {
     let mut rules = context.draft.access_rules(context.tenant)?;
-    let at = rules
-        .rules
-        .iter()
-        .position(|rule| rule.number == number)
-        .ok_or_else(|| Rejection::no_such("rule"))?;
+    let at = rules.rules.iter().position(is_it).ok_or_else(|| Rejection::no_such("rule"))?;
     let rule = rules.rules.remove(at);
     context.push(Change::RulesPut(context.tenant, rules));
     Ok(Reply::Rule(rule))

@@ -21,8 +21,7 @@ use crate::table::view::View;
 /// Most memories that one step evaluates or archives.
 const STEP_MAX: usize = 1_000;
 
-/// Takes one step of the tenant's tick, if one is due or under way. Replies `Partial` until it
-/// is done.
+/// Takes one step of the tenant's tick, if one is due. Replies `Partial` until it is done.
 pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
     let tenant = context.tenant;
     let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
@@ -105,7 +104,9 @@ fn archive_step(
     let mark = context.draft.mark();
     for id in &found.cold {
         if let Some(present) = context.present(*id)?
-            && may_be_archived(&present.memory)
+            && !present.memory.is_pinned
+            && present.memory.memory_type != MemoryType::Procedural
+            && present.memory.archived_at.is_none()
             && tick.thermo.is_cold(present.heat)
         {
             archive(context, &present)?;
@@ -118,13 +119,6 @@ fn archive_step(
         Some(last) if found.cold.len() == STEP_MAX => Stage::Archiving(Some(*last)),
         _ => Stage::Done,
     })
-}
-
-/// Pinned and procedural memories are never archived by decay.
-fn may_be_archived(memory: &Memory) -> bool {
-    !memory.is_pinned
-        && memory.memory_type != MemoryType::Procedural
-        && memory.archived_at.is_none()
 }
 
 /// Moves a memory to the cold tier, where it keeps its heat.

@@ -48,8 +48,7 @@ pub(super) fn update(
         context.push(Change::FiringsPut(tenant, id, firings));
     }
     let mut after = patched(&trigger, patch, context.now());
-    // A trigger whose owner's key was deleted does not fire: a key that updates it becomes its
-    // owner.
+    // A trigger without its owner's key does not fire: the key that updates it becomes its owner.
     if let Some(owner) = trigger.owner
         && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
     {
@@ -117,8 +116,7 @@ fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {
     }
 }
 
-/// The action after the patch. A new secret replaces the old one, which signs beside it for a
-/// while.
+/// The action after the patch. A replaced secret signs beside the new one for a while.
 fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> TriggerAction {
     let mut after = patch.action.clone().unwrap_or_else(|| before.clone());
     if let (

@@ -1,6 +1,5 @@
-//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU
-//! priority. Tenants take turns. While a graph is incomplete, searches scan the slots that it
-//! does not cover.
+//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU priority.
+//! Tenants take turns. Meanwhile, searches scan the slots that a graph does not cover.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -48,8 +47,7 @@ impl Builder {
 
     /// Wakes the thread to look for tenants with a stale graph.
     pub(crate) fn wake(&self) {
-        // If the channel is full, a wake-up is pending. If it is closed, the thread has failed
-        // and logged the reason.
+        // Full: a wake-up is pending. Closed: the thread has failed and logged the reason.
         let _ = self.wake_sender.as_ref().map(|sender| sender.try_send(()));
     }
 }
@@ -94,8 +92,7 @@ impl Worker {
         }
     }
 
-    /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again if its graph is still
-    /// stale.
+    /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again while its graph is stale.
     fn run_turn(&self, tenant: TenantId) {
         // Looked up for each task, since the engine may be replaced or closed.
         let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));

@@ -1,5 +1,4 @@
-//! A chunk: 1,024 memories of one tenant as columns. Scans read these columns, never rows of
-//! the state.
+//! A chunk: 1,024 memories of one tenant as columns. Scans read only these columns.
 //!
 //! Each column is contiguous, so a scan touches only the columns that it needs. Per chunk
 //! there are upper bounds for pruning: of all heats ([`Chunk::max`]), of each heat
@@ -115,8 +114,7 @@ impl Chunk {
         Some(ChunkMax { heat: max_heat.heat(now), updated_at: self.updated_max })
     }
 
-    /// Recomputes the upper bound of all heats, unless it is recent. Costs as much as
-    /// computing all heats.
+    /// Recomputes the upper bound of all heats from all of them, unless it is recent.
     pub(crate) fn refresh_max_heat(&self, now: Timestamp) {
         let mut max_heat = self.max_heat.lock();
         if max_heat.is_some_and(|max| max.is_fresh(now)) {
@@ -184,8 +182,7 @@ impl Chunk {
         self.stabilities[row] = 0.0;
     }
 
-    /// Recomputes the decay of a row after a change of its attributes, its anchor, or the
-    /// configuration.
+    /// Recomputes the decay of a row after a change of the row or of the configuration.
     pub(crate) fn refresh_decay(&mut self, row: usize, thermo: &Thermo) {
         let decay = self.decay(row, thermo);
         let (cell, stability) = (&mut self.heats[row], self.stabilities[row]);

@@ -1,5 +1,4 @@
-//! Graph coverage: which memories of a tenant the HNSW graph contains, and the work that
-//! keeps it complete.
+//! Graph coverage: which memories the HNSW graph of a tenant contains, and how it is completed.
 //!
 //! The graph is built in the background, so it is always somewhat incomplete. A search uses
 //! it and also scans every slot that it does not cover ([`CoveredGraph::uncovered`]). So no

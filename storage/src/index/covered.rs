@@ -1,5 +1,4 @@
-//! One HNSW graph with the slots that it covers. [`crate::index::coverage`] combines up to
-//! two of them per tenant.
+//! One HNSW graph with the slots that it covers. [`crate::index::coverage`] combines two of them.
 
 use std::sync::Arc;
 

@@ -150,14 +150,9 @@ mod tests {
     #[test]
     fn equal_and_opposite_points_are_found() {
         let graph = Graph::new(10);
-        for slot in 0..200 {
-            let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
-            graph.insert(slot, &code([sign, 0.0, 0.0]));
-        }
-        assert!((0..200).all(|slot| {
-            let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
-            graph.finds(slot, &code([sign, 0.0, 0.0]))
-        }));
+        let sign = |slot: Slot| code([if slot % 2 == 0 { 1.0 } else { -1.0 }, 0.0, 0.0]);
+        (0..200).for_each(|slot| graph.insert(slot, &sign(slot)));
+        assert!((0..200).all(|slot| graph.finds(slot, &sign(slot))));
         assert!(!graph.finds(200, &code([0.0, 1.0, 0.0])));
         let found = graph.nearest(&code([1.0, 0.0, 0.0]), 10);
         assert!(found.iter().all(|(slot, similarity)| slot % 2 == 0 && *similarity > 0.99));

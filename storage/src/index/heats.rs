@@ -23,8 +23,7 @@ pub(crate) struct HeatCell {
 /// The same numbers as f32 columns, rounded so that computed heats are upper bounds.
 #[derive(Default)]
 pub(crate) struct HeatBounds {
-    /// Origin of `anchored_seconds`: close to the chunk's anchors, since f32 is coarse for
-    /// large numbers.
+    /// Origin of `anchored_seconds`, close to the anchors: f32 is coarse for large numbers.
     base: Option<Timestamp>,
     anchored_seconds: Vec<f32>,
     half_lives_per_second: Vec<f32>,

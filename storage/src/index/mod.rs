@@ -1,5 +1,4 @@
-//! In-memory indexes, derived from the state: rebuilt at start, updated by `apply`, never
-//! written to disk.
+//! In-memory indexes, derived from the state: rebuilt at start, updated by `apply`.
 //!
 //! ```text
 //! registry ── per tenant ── tenant (lock) ── data ┬─ chunk: columns of 1,024 memories

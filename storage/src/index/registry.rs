@@ -82,8 +82,7 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Queues a tenant for the graph builder if its graph is stale. Returns whether the tenant
-    /// was added to the queue.
+    /// Queues a tenant with a stale graph for the graph builder. Returns whether it was added.
     pub(crate) fn mark_if_stale(&self, tenant: TenantId, index: &TenantIndex) -> bool {
         let is_stale = |data: &IndexData| data.coverage.is_stale(data.live(), self.exact_max);
         is_stale(&index.read()) && self.stale_graphs.lock().insert(tenant)

@@ -1,6 +1,5 @@
 //! The index of one tenant: [`IndexData`] behind one lock. Only `apply` and the graph builder
-//! change it. Readers take the lock for one chunk at a time, so they never block writers for
-//! long.
+//! change it. Readers take the lock for one chunk at a time, so writers wait briefly.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -72,8 +71,7 @@ impl TenantIndex {
         nearest.ok()
     }
 
-    /// Calls `visit` with every chunk, newest first, until it returns false. Takes the lock
-    /// once per chunk.
+    /// Calls `visit` with every chunk, newest first, until it returns false. Locks per chunk.
     pub(crate) fn visit_chunks(&self, mut visit: impl FnMut(&IndexData, usize, &Chunk) -> bool) {
         let count = self.data.read().chunks.len();
         for number in (0..count).rev() {

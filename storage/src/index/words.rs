@@ -1,7 +1,6 @@
 //! An inverted index: for each term, the slots that contain it, as a Roaring bitmap.
 //!
-//! It computes the keyword overlap of a query and a memory, from BM25's inverse document
-//! frequencies:
+//! It computes keyword overlaps from BM25's inverse document frequencies:
 //!
 //! ```text
 //! overlap = 10 · Σ idf(query terms that the memory contains) / Σ idf(all query terms)
@@ -17,8 +16,7 @@ use roaring::{MultiOps, RoaringBitmap};
 use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 
-/// Maximum number of terms per query. Further terms are ignored: long queries are found by
-/// their vector.
+/// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
 
 /// Term → postings.
@@ -79,8 +77,7 @@ impl InvertedIndex {
         terms.union()
     }
 
-    /// Weights the words of a query by inverse document frequency. `live` is the number of
-    /// memories.
+    /// Weights words by inverse document frequency. `live` is the number of memories.
     pub(crate) fn query_terms(&self, words: Vec<String>, live: usize) -> QueryTerms {
         let idf = |word: &str| {
             let frequency = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;

@@ -22,8 +22,7 @@ impl Decay {
         Self::with(thermo, memory.memory_type, memory.decay_class, memory.min_heat, decays)
     }
 
-    /// Decay of a memory with these properties. `decays` is false for pinned and archived
-    /// memories.
+    /// As [`Self::of`]. `decays` is false for pinned and archived memories.
     pub fn with(
         thermo: &Thermo,
         memory_type: MemoryType,

@@ -1,5 +1,4 @@
 //! The outbox: webhook requests of fired triggers, until they are delivered or dead-lettered.
-//! The node sends them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,8 +28,7 @@ pub struct DeliveryId {
 }
 
 impl fmt::Display for DeliveryId {
-    /// The id by which receivers recognise duplicates: `msg_`, the trigger in hex, `_`, the
-    /// number.
+    /// Receivers recognise duplicates by it: `msg_`, the trigger in hex, `_`, the number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trigger = uuid::Uuid::from_bytes(self.trigger.0);
         write!(out, "msg_{}_{}", trigger.simple(), self.number)

@@ -55,9 +55,8 @@ pub fn decayed(heat: f32, at: Timestamp, rate: f64, floor: f32, now: Timestamp) 
 /// Scans prune with it and compute few exact heats. It is f32 without branches and tables,
 /// so the compiler vectorises loops over it.
 ///
-/// It bounds `2^−x` from above. The integer part of `x` becomes a float exponent. The
-/// fraction uses Taylor's polynomial of `e^−y`, which lies above `e^−y` when it ends at an
-/// even power.
+/// It bounds `2^−x` from above. The integer part of `x` becomes a float exponent. The fraction
+/// uses Taylor's polynomial of `e^−y`, which is too high when it ends at an even power.
 #[inline(always)]
 pub fn upper_bound(heat: f32, floor: f32, half_lives: f32) -> f32 {
     /// Half-lives after which the heat is practically zero; keeps the exponent in range.

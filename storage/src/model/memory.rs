@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 
-/// Longest label in bytes. The embedding model reads the first 256 tokens. The word index
-/// reads all of it.
+/// Longest label in bytes. The embedding model reads 256 tokens, the word index all of it.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of key points per memory.
 pub const KEY_POINTS_MAX: usize = 32;

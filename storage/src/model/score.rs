@@ -71,8 +71,7 @@ impl Factors {
     }
 }
 
-/// Rounds to 1e-6, the resolution of every heat and score in responses. Adding zero turns
-/// −0 into 0.
+/// Rounds to 1e-6, the resolution of heats and scores in responses, and turns −0 into 0.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6 + 0.0
 }

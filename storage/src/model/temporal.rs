@@ -1,9 +1,8 @@
 //! Temporal expressions in queries: "last week", "3 days ago", "in March", "2026-03-05".
 //!
 //! The parser takes the first expression of a query and returns its time window, in UTC and
-//! relative to the cluster clock. It tries each word as the start of an expression and
-//! matches a fixed grammar of English phrases. `search` boosts memories created in or near
-//! the window.
+//! relative to the cluster clock. It tries each word as the start of an expression in a fixed
+//! grammar of English phrases. `search` boosts memories created in or near the window.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
 //! Tenants and their API keys: rows, roles, the form of keys, and the check of a presented key.
-//! The index finds the key.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -114,8 +113,7 @@ impl KeyText {
     const RANDOM_BYTES: usize = 32;
     const CHECKSUM_DIGITS: usize = 8;
 
-    /// A key from random bytes: 8 of its id, then 24 of its secret. The caller provides the
-    /// randomness.
+    /// A key from random bytes: 8 of its id, then 24 of its secret.
     pub fn from_random(random: [u8; Self::RANDOM_BYTES]) -> Self {
         let text = format!("{}{}", Self::PREFIX, hex::encode(random));
         let checksum = Self::checksum(&text);
@@ -132,8 +130,7 @@ impl KeyText {
         &self.0
     }
 
-    /// The id in a presented text. `None` if the text has not the form of a key, or a wrong
-    /// checksum.
+    /// The id in a presented text. `None` if the form or the checksum is wrong.
     pub fn id_of(text: &str) -> Option<KeyId> {
         let digits = match text.strip_prefix(Self::PREFIX) {
             Some(digits) if Self::is_intact(text, digits) => digits,

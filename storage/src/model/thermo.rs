@@ -1,8 +1,7 @@
 //! The configuration of one tenant: half-lives, decay classes, reinforcement, cold tier,
 //! and weights of the search score.
 //!
-//! [`Thermo::settings`] lists every setting once, with name and range. Reading, changing
-//! and validating settings all use this list. `model::decay`, `model::score` and `decide`
+//! [`Thermo::settings`] lists every setting once. `model::decay`, `model::score` and `decide`
 //! apply the values.
 
 use std::ops::RangeInclusive;

@@ -1,6 +1,5 @@
-//! Triggers: rules that run an action when an event happens to a memory. This file defines
-//! the stored rows. `model::trigger_match` evaluates the conditions. `decide::fire` runs the
-//! actions.
+//! The rows of triggers: rules that run an action when an event happens to a memory.
+//! `model::trigger_match` evaluates the conditions. `decide::fire` runs the actions.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,8 +5,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
-/// Identifies an embedding model: the first 8 bytes of the SHA-256 over everything that
-/// determines its output.
+/// Identifies an embedding model: 8 bytes of the SHA-256 over all that determines its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelId(pub [u8; 8]);
 

@@ -128,8 +128,7 @@ fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Emits the bigrams of a run. With `with_unigrams`, or for one character, emits single characters
-/// too.
+/// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
 fn emit_bigrams(run: &[char], with_unigrams: bool, emit: &mut impl FnMut(&str)) {
     let mut bigram = String::with_capacity(8);
     for characters in run.windows(2) {

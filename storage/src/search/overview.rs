@@ -53,8 +53,7 @@ pub struct ColdForecast {
 }
 
 impl Reader {
-    /// Counts and averages over the memories that match `filter`. Its tier is ignored: both
-    /// tiers count.
+    /// Counts and averages over the memories that match `filter`, in both tiers.
     pub fn overview(&self, tenant: TenantId, filter: &Filter) -> Overview {
         let mut overview = Overview::default();
         let engine = self.engine();
@@ -103,8 +102,7 @@ impl Reader {
         overview
     }
 
-    /// Forecast per memory type, in the order of `MemoryType::ALL`, under `thermo` after each
-    /// number of `days` from now.
+    /// Forecast per type, in the order of `MemoryType::ALL`, after each number of `days`.
     pub fn forecast_cold(
         &self,
         tenant: TenantId,

@@ -119,8 +119,7 @@ impl<'a> SearchPlan<'a> {
         Some((nearest | uncovered, similarity_max))
     }
 
-    /// Whether a memory with at most this similarity and no query term cannot enter `best`,
-    /// whatever its heat.
+    /// Whether no memory of at most this similarity and without query terms can enter `best`.
     fn only_term_matches_can_enter(&self, best: &TopK<Factors>, similarity_max: f32) -> bool {
         let Some([threshold, ..]) = best.threshold() else { return false };
         let heat = max_heat(self.index, self.now);
@@ -217,19 +216,22 @@ impl<'a> SearchPlan<'a> {
         candidates: &ChunkCandidates<'_>,
         boosts: &mut [f32; CHUNK_ROWS],
     ) {
-        let Some(window) = &self.window else { return };
         let max = self.weights.temporal_max_boost as f32;
         for (row, memory) in candidates.iter() {
-            let half_lives =
-                window.days_outside(memory.created_at()) / self.weights.temporal_decay_days;
+            let Some(half_lives) = self.half_lives_outside(memory.created_at()) else { return };
             boosts[row] *= 1.0 + upper_bound(max, 0.0, half_lives as f32);
         }
     }
 
+    /// Distance of a time from the query's window, in half-lives of the boost.
+    fn half_lives_outside(&self, at: Timestamp) -> Option<f64> {
+        let window = self.window.as_ref()?;
+        Some(window.days_outside(at) / self.weights.temporal_decay_days)
+    }
+
     /// Temporal boost of a memory: `max · 2^(−days outside the window / decay days)`.
     fn temporal_boost(&self, created_at: Timestamp) -> f64 {
-        let Some(window) = &self.window else { return 0.0 };
-        let half_lives = window.days_outside(created_at) / self.weights.temporal_decay_days;
+        let Some(half_lives) = self.half_lives_outside(created_at) else { return 0.0 };
         self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 

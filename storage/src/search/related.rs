@@ -24,8 +24,7 @@ use crate::reader::Reader;
 use crate::search::list::HotRequest;
 use crate::table::view::View;
 
-/// Largest document frequency of a key point that relates memories. Frequent key points are
-/// too unspecific.
+/// Largest document frequency of a key point that relates memories.
 const SHARING_MAX: u64 = 200;
 /// Largest document frequency of a word that yields candidates.
 const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;

@@ -2,9 +2,8 @@
 //!
 //! For each chunk with matches it computes an upper bound of every heat and the keyword
 //! overlap of every row, each in one pass over a column or over postings. The visitor excludes
-//! rows by these numbers before it computes anything exact. Chunks are visited newest first,
-//! since new memories rank high under most orders. Thus the top-k threshold rises early, and
-//! later chunks are pruned.
+//! rows by these numbers before it computes anything exact. Chunks are visited newest first: new
+//! memories rank high under most orders, so the top-k threshold rises early.
 
 use roaring::RoaringBitmap;
 
@@ -16,8 +15,7 @@ use crate::index::{CHUNK_ROWS, slot_at};
 use crate::model::id::Timestamp;
 use crate::search::filter::{CompiledFilter, Filter};
 
-/// Up to this many rows of a chunk are computed one by one. With more, all 1,024 rows are
-/// computed at once.
+/// Up to this many rows of a chunk are computed one by one, more together with all others.
 pub(crate) const FEW_ROWS: usize = 32;
 /// Exceeds the relative error of rounding to f32.
 const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
@@ -104,8 +102,7 @@ pub(crate) fn max_heat(index: &TenantIndex, now: Timestamp) -> f64 {
     highest
 }
 
-/// Calls `visit` for each chunk with matching rows, newest first, with the rows, until it
-/// returns false.
+/// Calls `visit` for each chunk with matching rows, newest first, until it returns false.
 pub(crate) fn visit_matching_chunks(
     index: &TenantIndex,
     filter: &Filter,

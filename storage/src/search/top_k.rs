@@ -24,8 +24,7 @@ pub(crate) fn f64_from_ordered(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// Converts a heat, rounded to 1e-6 as in responses: memories with equal heat in responses
-/// have equal numbers.
+/// Converts a heat, rounded to 1e-6 as in responses.
 pub(crate) fn ordered_heat(heat: f64) -> u64 {
     (heat * 1e6 + 0.5) as u64
 }

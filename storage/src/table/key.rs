@@ -181,8 +181,7 @@ pub fn edges_of(tenant: TenantId, end: MemoryId) -> Vec<u8> {
     [&prefix(Kind::Edge, tenant)[..], &end.0].concat()
 }
 
-/// The smallest byte string above every key that begins with `prefix`. Empty if there is
-/// none.
+/// The smallest byte string above every key that begins with `prefix`; empty if none.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {

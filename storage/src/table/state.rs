@@ -46,8 +46,7 @@ impl Drop for RetiringFolder {
 }
 
 impl State {
-    /// Opens the state at `path`, or creates an empty one. `env` replaces the file system in
-    /// simulations.
+    /// Opens or creates the state at `path`. `env` replaces the file system in simulations.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let options = options(env).map_err(Error::engine("set up state"))?;
         let db = DB::open(&options, path).map_err(Error::engine("open state"))?;
@@ -85,8 +84,7 @@ impl State {
         self.db.write_opt(batch, &options).map_err(Error::engine("write state"))
     }
 
-    /// Makes all earlier writes durable. With one column family, the durable state is always
-    /// a prefix of the writes.
+    /// Makes all earlier writes durable. The durable state is always a prefix of the writes.
     pub(crate) fn flush(&self) -> Result<()> {
         self.db.flush().map_err(Error::engine("flush state"))
     }
@@ -98,8 +96,7 @@ impl State {
             .map_err(Error::engine("checkpoint state"))
     }
 
-    /// Rows from `start` up to, and not including, `end`, in key order. An empty `end` is no
-    /// bound.
+    /// Rows from `start` to before `end`, in key order. An empty `end` is no bound.
     pub(crate) fn range<'a>(
         &'a self,
         start: &[u8],
@@ -119,8 +116,7 @@ impl State {
         self.db.iterator_opt(IteratorMode::End, options).map(read)
     }
 
-    /// Takes a snapshot, calls `taken`, then runs `work` on all rows of the snapshot. Later
-    /// writes do not show in it.
+    /// Takes a snapshot, calls `taken`, then runs `work` on all rows of the snapshot.
     pub(crate) fn with_snapshot<T>(
         self: &Arc<Self>,
         taken: impl FnOnce(),

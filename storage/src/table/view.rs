@@ -82,6 +82,13 @@ pub trait View {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
     }
 
+    /// The namespaces that a key may use. `None` if the key does not exist.
+    fn access(&self, tenant: TenantId, id: KeyId) -> Result<Option<Access>> {
+        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
+        let rules = self.access_rules(tenant)?;
+        Ok(key.map(|key| rules.access_of(id, &key.name, key.role)))
+    }
+
     /// The namespaces that a key may access. None if the key was deleted while rules exist.
     fn access_of_key(&self, tenant: TenantId, id: KeyId) -> Result<Access> {
         let rules = self.access_rules(tenant)?;
