@@ -16,9 +16,6 @@ use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
 
-/// Default of [`Options::exact_max`]: a scan of this many rows takes a few milliseconds.
-const EXACT_MAX: usize = 50_000;
-
 /// Options for opening an engine.
 #[derive(Clone)]
 pub struct Options {
@@ -31,7 +28,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { exact_max: EXACT_MAX, env: None }
+        // A scan of this many rows takes a few milliseconds.
+        Self { exact_max: 50_000, env: None }
     }
 }
 

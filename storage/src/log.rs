@@ -17,6 +17,8 @@ use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, Wri
 
 use crate::error::{Error, Result};
 use crate::model::cluster::{GROUP, GroupId};
+use crate::table::key::fixed;
+use crate::table::view::Row;
 
 const ENTRY: u8 = 0x01;
 const NAMED: u8 = 0x02;
@@ -181,14 +183,12 @@ fn field_key(group: GroupId, field: LogField) -> [u8; 6] {
 }
 
 /// The entry of a row, with its index.
-fn entry(
-    row: std::result::Result<(Box<[u8]>, Box<[u8]>), rocksdb::Error>,
-) -> Result<(u64, Vec<u8>)> {
+fn entry(row: std::result::Result<Row, rocksdb::Error>) -> Result<(u64, Vec<u8>)> {
     let (key, value) = row.map_err(Error::engine("read log"))?;
     let [ENTRY, _, _, _, _, index @ ..] = &key[..] else {
         return Err(Error::Corrupt { what: "log key", detail: format!("{key:02x?}") });
     };
-    Ok((u64::from_be_bytes(crate::table::key::fixed(index)?), value.into_vec()))
+    Ok((u64::from_be_bytes(fixed(index)?), value.into_vec()))
 }
 
 #[cfg(test)]

@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn equal_and_opposite_points_are_found() {
         let graph = Graph::new(10);
-        let sign = |slot: Slot| code([if slot % 2 == 0 { 1.0 } else { -1.0 }, 0.0, 0.0]);
+        let sign = |slot: Slot| code([[1.0, -1.0][slot as usize % 2], 0.0, 0.0]);
         (0..200).for_each(|slot| graph.insert(slot, &sign(slot)));
         assert!((0..200).all(|slot| graph.finds(slot, &sign(slot))));
         assert!(!graph.finds(200, &code([0.0, 1.0, 0.0])));

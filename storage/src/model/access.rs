@@ -65,9 +65,8 @@ impl Rules {
         // Most specific first: a named agent before all agents, then a named namespace
         // before all namespaces. `false` sorts before `true`.
         rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY));
-        Access {
-            rules: rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy)).collect(),
-        }
+        let rules = rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy));
+        Access { rules: rules.collect() }
     }
 }
 

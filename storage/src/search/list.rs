@@ -258,10 +258,8 @@ fn highest_rank(is_pinned: bool, max: ChunkMax) -> Rank {
 
 /// The heat bound below which `best` rejects all rows that are not pinned.
 fn heat_threshold<T>(best: &TopK<T>) -> Option<f32> {
-    best.threshold().map(|[is_pinned, heat, _]| match is_pinned {
-        0 => lowest_upper_bound(heat),
-        _ => f32::INFINITY,
-    })
+    let [is_pinned, heat, _] = best.threshold()?;
+    Some(if is_pinned == 0 { lowest_upper_bound(heat) } else { f32::INFINITY })
 }
 
 /// A number that orders types by name.

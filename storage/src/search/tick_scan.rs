@@ -161,9 +161,5 @@ fn is_below_by_bound(upper_bound: Option<f32>, threshold: f64) -> Option<bool> {
     let upper_bound = f64::from(upper_bound?);
     let is_below = upper_bound < threshold - RESOLUTION;
     let is_above = upper_bound * LOWER_BOUND_SHARE >= threshold;
-    match (is_below, is_above) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    }
+    (is_below || is_above).then_some(is_below)
 }
