@@ -24,6 +24,7 @@ const RESOLUTION: f64 = 1e-6;
 const RANK: Rank = [0; 3];
 
 /// Candidates of one step of a tick, in order of their ids.
+#[derive(Default)]
 pub(crate) struct TickCandidates {
     /// The first memories that crossed a threshold.
     pub(crate) crossed: Vec<MemoryId>,
@@ -45,47 +46,45 @@ impl Reader {
         limit: usize,
     ) -> TickCandidates {
         let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else { return TickCandidates::default() };
         // Candidates of equal rank: the smallest ids are kept.
         let (mut crossed, mut cold) = (TopK::new(limit), TopK::new(limit));
         let is_ahead = |id| reached.is_none_or(|reached| id > reached);
         let mut cold_count = 0;
-        if let Some(index) = engine.registry.tenant(tenant) {
-            // Bounds in the columns use the present configuration. They are valid for a heat of
-            // the tick only if that heat uses the same one.
-            let present = engine.thermo(tenant);
-            let from_is_present = *tick.thermo_from == present;
-            let until_is_present = *tick.thermo == present;
-            let mut bounds_from = [0.0; CHUNK_ROWS];
-            scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
-                let chunk = candidates.chunk;
-                chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
-                let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
-                let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
-                for (at, row) in candidates.iter() {
-                    let before = use_from.then_some(bounds_from[at]);
-                    let now = use_until.then_some(candidates.heat_upper_bounds[at]);
-                    let sides = ThresholdSides { tick, thresholds, row, before, now };
-                    // A later anchor means that the memory was evaluated when it was written.
-                    let id = row.id();
-                    let is_pending = row.anchored_at() <= tick.until
-                        && is_ahead(id)
-                        && crossed.accepts(RANK, id);
-                    if is_pending && sides.have_changed() {
-                        crossed.push(RANK, id, || ());
-                    }
-                    let attributes = row.attributes();
-                    if !attributes.is_pinned()
-                        && attributes.memory_type() != MemoryType::Procedural
-                        && sides.is_cold()
-                    {
-                        cold_count += 1;
-                        if is_ahead(id) {
-                            cold.push(RANK, id, || ());
-                        }
+        // Bounds in the columns use the present configuration. They are valid for a heat of
+        // the tick only if that heat uses the same one.
+        let present = engine.thermo(tenant);
+        let from_is_present = *tick.thermo_from == present;
+        let until_is_present = *tick.thermo == present;
+        let mut bounds_from = [0.0; CHUNK_ROWS];
+        scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
+            let chunk = candidates.chunk;
+            chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
+            let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
+            let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
+            for (at, row) in candidates.iter() {
+                let before = use_from.then_some(bounds_from[at]);
+                let now = use_until.then_some(candidates.heat_upper_bounds[at]);
+                let sides = ThresholdSides { tick, thresholds, row, before, now };
+                // A later anchor means that the memory was evaluated when it was written.
+                let id = row.id();
+                let is_pending =
+                    row.anchored_at() <= tick.until && is_ahead(id) && crossed.accepts(RANK, id);
+                if is_pending && sides.have_changed() {
+                    crossed.push(RANK, id, || ());
+                }
+                let attributes = row.attributes();
+                if !attributes.is_pinned()
+                    && attributes.memory_type() != MemoryType::Procedural
+                    && sides.is_cold()
+                {
+                    cold_count += 1;
+                    if is_ahead(id) {
+                        cold.push(RANK, id, || ());
                     }
                 }
-            });
-        }
+            }
+        });
         let ids = |best: TopK<()>| best.into_sorted().map(|(id, ())| id).collect();
         TickCandidates { crossed: ids(crossed), cold: ids(cold), cold_count }
     }
