@@ -7,7 +7,7 @@ use axum::response::sse::Event as Frame;
 use storage::model::id::TenantId;
 use storage::model::journal::{Cursor, Event};
 use storage::model::tenant::KeyId;
-use storage::{EventsAfter, Reader};
+use storage::{EventsAfter, Reader, View};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 

@@ -165,9 +165,11 @@ const METRICS: [Metric<u64>; 35] = [
     ("hearth_forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
     ("hearth_log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
     ("hearth_log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
-    ("hearth_recalls_dropped_total", "Recalls lost because the buffer of unreported recalls was full.", |s| {
-        s.app.recalls_dropped()
-    }),
+    (
+        "hearth_recalls_dropped_total",
+        "Recalls lost because the buffer of unreported recalls was full.",
+        |s| s.app.recalls_dropped(),
+    ),
     ("hearth_event_streams", "Open event streams.", |s| s.app.streams_open() as u64),
     ("hearth_memories", "Memories of all tenants.", |s| s.memories),
     ("hearth_searches_exact_total", "Vector searches that scored all candidates.", |s| {

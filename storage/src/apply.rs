@@ -2,13 +2,14 @@
 //! changes and its position, and then updates the indexes. It computes nothing that could differ
 //! between nodes: no clock, no randomness, no transcendental function, no order of a hash map.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use rocksdb::WriteBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Batch, Change, RowWrite, all_of};
+use crate::change::{Batch, Change, RowWrite};
 use crate::checkpoint::Folder;
 use crate::codec;
 use crate::engine::{Engine, Options};
@@ -22,8 +23,8 @@ use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
 use crate::model::words::document_words;
 use crate::reader::Reader;
-use crate::table::key::{Key, Kind};
-use crate::table::state::stage;
+use crate::table::key::{Key, Kind, prefix};
+use crate::table::state::{count, stage};
 use crate::table::view::View;
 
 /// A committed log entry.
@@ -78,8 +79,7 @@ impl Writer {
     /// Applies one entry. Readers see it once this returns. The caller leaves out no entry.
     ///
     /// # Errors
-    /// If the engine fails, the batch cannot be decoded, or an entry with this index or a higher
-    /// one was applied before.
+    /// If the engine fails, the batch is damaged, or this index or a higher one is applied already.
     pub fn apply(&mut self, entry: Entry) -> Result<ApplyOutcome> {
         if let Some(fault) = self.reader.verifier().take_fault() {
             return Err(fault);
@@ -91,36 +91,30 @@ impl Writer {
             return Err(Error::Misuse(format!("entry {got} applied on top of {have}")));
         }
         (position.index, position.log_id) = (entry.index, entry.log_id);
-        let batch = match entry.body {
-            EntryBody::Blank => None,
-            EntryBody::Membership(membership) => {
-                position.membership = membership;
-                None
-            }
-            EntryBody::Batch(bytes) => Some(codec::decode::<Batch>(&bytes)?),
-        };
-        match batch {
-            None => write(&engine, &position, &[]).map(|_| ApplyOutcome::Done),
-            Some(batch) if batch.after != position.batch => {
-                write(&engine, &position, &[]).map(|_| ApplyOutcome::Stale)
-            }
-            Some(batch) => {
-                (position.batch, position.clock) = (batch.id, batch.stamp);
-                if write(&engine, &position, &batch.changes)? == Graphs::Behind {
-                    self.builder.wake();
+        let (mut changes, mut outcome) = (Vec::new(), ApplyOutcome::Done);
+        match entry.body {
+            EntryBody::Blank => {}
+            EntryBody::Membership(membership) => position.membership = membership,
+            EntryBody::Batch(bytes) => {
+                let batch: Batch = codec::decode(&bytes)?;
+                if batch.after == position.batch {
+                    (position.batch, position.clock) = (batch.id, batch.stamp);
+                    changes = batch.changes;
+                } else {
+                    outcome = ApplyOutcome::Stale;
                 }
-                self.start_verifying(&engine, &position, &batch.changes);
-                Ok(ApplyOutcome::Done)
             }
         }
-    }
-
-    fn start_verifying(&self, engine: &Engine, position: &Position, changes: &[Change]) {
-        for change in changes {
+        if write(&engine, &position, &changes)? {
+            self.builder.wake();
+        }
+        for change in &changes {
             if let Change::VerifyMark(number) = change {
-                self.reader.verifier_handle().start(*number, position.index, &engine.state);
+                let verifier = Arc::clone(self.reader.verifier());
+                verifier.start(*number, position.index, &engine.state);
             }
         }
+        Ok(outcome)
     }
 
     /// A handle that makes applied entries durable, for use beside the writer.
@@ -128,8 +122,7 @@ impl Writer {
         Flusher { reader: self.reader.clone() }
     }
 
-    /// Copies the present state to the new folder `target` by hard links, and makes the present
-    /// state durable.
+    /// Makes the present state durable, and copies it to the new folder `target` by hard links.
     ///
     /// # Errors
     /// If the engine fails.
@@ -188,20 +181,13 @@ impl Flusher {
     }
 }
 
-/// Whether a graph must be built.
-#[derive(PartialEq, Eq)]
-enum Graphs {
-    Behind,
-    UpToDate,
-}
-
-/// Writes changes and position atomically, then makes them visible to readers.
-fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Graphs> {
+/// Writes changes and position atomically, then shows them. Returns whether a graph became stale.
+fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor::new(position.index, 0);
     for change in changes {
-        let event = cursor.advance(change);
-        change.rows(event).into_iter().for_each(|write| stage(&mut rows, write));
+        change.rows(cursor).into_iter().for_each(|write| stage(&mut rows, write));
+        cursor.ordinal += u32::from(matches!(change, Change::EventAppended(..)));
     }
     if !rows.is_empty() && drops_changes() {
         rows.clear();
@@ -209,10 +195,10 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<Gra
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, position.index, changes)?;
     engine.state.write(rows)?;
-    let graphs = show(engine, changes, shown)?;
+    let is_graph_stale = show(engine, changes, shown)?;
     // Last: a reader with this position must find all changes up to it.
     *engine.position.write() = position.clone();
-    Ok(graphs)
+    Ok(is_graph_stale)
 }
 
 /// Whether a failpoint drops the changes of this entry. Always false outside tests.
@@ -221,96 +207,64 @@ fn drops_changes() -> bool {
     false
 }
 
-/// Computes the index changes before any lock is taken, while the rows that they replace still
-/// exist.
+/// Computes the index changes before any lock is taken and before any row is replaced.
 fn index_changes(
     engine: &Engine,
     index: u64,
     changes: &[Change],
-) -> Result<Vec<(TenantId, IndexChange)>> {
-    let mut texts = Texts { engine, seen: HashMap::new() };
-    let mut shown = Vec::new();
+) -> Result<BTreeMap<TenantId, Vec<IndexChange>>> {
+    // Memories after the changes so far: one batch may create, change and delete the same memory.
+    let mut memories: HashMap<(TenantId, MemoryId), Option<Memory>> = HashMap::new();
+    let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
+        Some(before) => Ok(before),
+        None => engine.state.memory(tenant, id),
+    };
+    let mut shown: BTreeMap<TenantId, Vec<IndexChange>> = BTreeMap::new();
     for change in changes {
-        match change {
+        let (tenant, change) = match change {
             Change::MemoryPut(tenant, id, memory) => {
-                let before = texts.replace(*tenant, *id, Some(memory))?;
+                let before = replace(*tenant, *id, Some(memory.clone()))?;
                 let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
-                let (words_before, words) = if same {
-                    (Vec::new(), Vec::new())
-                } else {
-                    (words_of(before.as_ref()), words_of(Some(memory)))
-                };
+                let words_of = |memory| if same { Vec::new() } else { words_of(memory) };
+                let (words_before, words) = (words_of(before.as_ref()), words_of(Some(memory)));
                 let memory = memory.clone();
-                shown.push((*tenant, IndexChange::Memory { id: *id, memory, words_before, words }));
+                (tenant, IndexChange::Memory { id: *id, memory, words_before, words })
             }
-            Change::AnchorPut(tenant, id, anchor) => {
-                shown.push((*tenant, IndexChange::Anchor(*id, *anchor)));
-            }
-            Change::VectorPut(tenant, id, vector) => {
-                shown.push((*tenant, IndexChange::vector(*id, vector)?));
-            }
+            Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
+            Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
-                let before = texts.replace(*tenant, *id, None)?;
+                let before = replace(*tenant, *id, None)?;
                 let words_before = words_of(before.as_ref());
                 let key_points = before.as_ref().map(Memory::shared_key_points);
                 let key_points_before = key_points.unwrap_or_default();
-                let removed = IndexChange::Removed { id: *id, words_before, key_points_before };
-                shown.push((*tenant, removed));
+                (tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
             }
-            Change::ReceiptPut(tenant, day, ..) => {
-                shown.push((*tenant, IndexChange::ReceiptPut(*day)));
-            }
-            Change::ReceiptsDropped(tenant, before) => {
-                shown.push((*tenant, IndexChange::ReceiptsDropped(*before)));
-            }
-            Change::EventAppended(tenant, _) => {
-                shown.push((*tenant, IndexChange::EventAppended(index)));
-            }
+            Change::ReceiptPut(tenant, day, ..) => (tenant, IndexChange::ReceiptPut(*day)),
+            Change::ReceiptsDropped(tenant, day) => (tenant, IndexChange::ReceiptsDropped(*day)),
+            Change::EventAppended(tenant, _) => (tenant, IndexChange::EventAppended(index)),
             Change::EventsTrimmed(tenant, before) => {
-                shown.push((*tenant, trimmed(engine, *tenant, *before)?));
+                // `decide` trims a tenant at most once per batch.
+                let (start, end) = (prefix(Kind::Event, *tenant), Key::Event(*tenant, *before));
+                let removed = count(engine.state.range(&start, &end.bytes()))?;
+                (tenant, IndexChange::EventsTrimmed(removed))
             }
-            Change::ClusterPut(_)
-            | Change::TenantPut(..)
-            | Change::ApiKeyPut(..)
-            | Change::VerifyMark(_)
-            | Change::TickPut(..)
-            | Change::RecallStatsPut(..)
-            | Change::UsagePut(..)
-            | Change::LastReportPut(..)
-            | Change::ApiKeyRemoved(..)
-            | Change::RulesPut(..)
-            | Change::TriggerPut(..)
-            | Change::TriggerRemoved(..)
-            | Change::FiringsPut(..)
-            | Change::OutboxPut(..)
-            | Change::DeliveryPut(..)
-            | Change::DeliveryRemoved(..) => {}
-            Change::EdgePut(tenant, _) => shown.push((*tenant, IndexChange::EdgeAppended)),
-            Change::EdgeRemoved(tenant, ..) => shown.push((*tenant, IndexChange::EdgeRemoved)),
-        }
+            Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
+            Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),
+            // `show` updates tenants, keys, rules and triggers. The rest is in no index.
+            _ => continue,
+        };
+        shown.entry(*tenant).or_default().push(change);
     }
     Ok(shown)
 }
 
-/// Counts the events that a trim removes, before the removal. `decide` trims a tenant at most once
-/// per batch.
-fn trimmed(engine: &Engine, tenant: TenantId, before: Cursor) -> Result<IndexChange> {
-    let (start, _) = all_of(Kind::Event, tenant);
-    let mut count = 0;
-    for row in engine.state.range(&start, &Key::Event(tenant, before).bytes()) {
-        row?;
-        count += 1;
-    }
-    Ok(IndexChange::EventsTrimmed(count))
-}
-
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
-/// keys before the rows that refer to them.
+/// keys before the rows that refer to them. Returns whether a graph became stale.
 fn show(
     engine: &Engine,
     changes: &[Change],
-    shown: Vec<(TenantId, IndexChange)>,
-) -> Result<Graphs> {
+    shown: BTreeMap<TenantId, Vec<IndexChange>>,
+) -> Result<bool> {
     for change in changes {
         match change {
             Change::TenantPut(id, tenant) => {
@@ -324,52 +278,21 @@ fn show(
             Change::TriggerPut(tenant, id, trigger) => {
                 engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));
             }
-            Change::TriggerRemoved(tenant, id) => {
-                engine.registry.remove_trigger(*tenant, *id);
-            }
+            Change::TriggerRemoved(tenant, id) => engine.registry.remove_trigger(*tenant, *id),
             Change::FiringsPut(tenant, id, firings) => {
                 engine.registry.put_firings(*tenant, *id, *firings);
             }
             _ => {}
         }
     }
-    let mut by_tenant: Vec<(TenantId, Vec<IndexChange>)> = Vec::new();
-    for (tenant, change) in shown {
-        match by_tenant.iter_mut().find(|(of, _)| *of == tenant) {
-            Some((_, changes)) => changes.push(change),
-            None => by_tenant.push((tenant, vec![change])),
-        }
-    }
-    let mut graphs = Graphs::UpToDate;
-    for (tenant, changes) in by_tenant {
+    let mut is_graph_stale = false;
+    for (tenant, changes) in shown {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
-            if engine.registry.mark_if_stale(tenant, &index) {
-                graphs = Graphs::Behind;
-            }
+            is_graph_stale |= engine.registry.mark_if_stale(tenant, &index);
         }
     }
-    Ok(graphs)
-}
-
-/// Memories after the changes so far. One batch may create, change and delete the same memory.
-struct Texts<'a> {
-    engine: &'a Engine,
-    seen: HashMap<(TenantId, MemoryId), Option<Memory>>,
-}
-
-impl Texts<'_> {
-    fn replace(
-        &mut self,
-        tenant: TenantId,
-        id: MemoryId,
-        memory: Option<&Memory>,
-    ) -> Result<Option<Memory>> {
-        match self.seen.insert((tenant, id), memory.cloned()) {
-            Some(before) => Ok(before),
-            None => self.engine.state.memory(tenant, id),
-        }
-    }
+    Ok(is_graph_stale)
 }
 
 fn words_of(memory: Option<&Memory>) -> Vec<String> {

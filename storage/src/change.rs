@@ -92,11 +92,6 @@ pub struct Batch {
     pub changes: Vec<Change>,
 }
 
-impl Record for Batch {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "batch";
-}
-
 /// One write to a row of the state.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RowWrite {
@@ -132,7 +127,7 @@ impl Change {
             )],
             Self::EventAppended(tenant, row) => {
                 let mut writes = put(Key::Event(*tenant, event), row);
-                if row.kind.is_trigger_history() {
+                if row.kind.trigger().is_some() {
                     writes.push(RowWrite::Put(Key::TriggerEvent(*tenant, event), Vec::new()));
                 }
                 writes
@@ -223,17 +218,6 @@ fn stage_key(tenant: TenantId, id: DeliveryId, stage: &DeliveryStage) -> Key {
 /// The keys of an edge's two rows.
 fn ends(tenant: TenantId, source: MemoryId, target: MemoryId, relation: RelationKey) -> [Key; 2] {
     [Key::Edge(tenant, source, target, relation), Key::Edge(tenant, target, source, relation)]
-}
-
-impl Cursor {
-    /// Returns the cursor of a change, and advances to the next event of the batch.
-    pub(crate) fn advance(&mut self, change: &Change) -> Self {
-        let cursor = *self;
-        if matches!(change, Change::EventAppended(..)) {
-            self.ordinal += 1;
-        }
-        cursor
-    }
 }
 
 /// The range of all rows of a tenant and kind.

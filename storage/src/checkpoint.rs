@@ -65,13 +65,11 @@ impl Folder {
     }
 
     fn numbered(&self) -> Result<Vec<PathBuf>> {
-        let mut folders = Vec::new();
-        for entry in fs::read_dir(&self.root).map_err(Error::file("list", &self.root))? {
-            let path = entry.map_err(Error::file("list", &self.root))?.path();
-            if path.is_dir() && number(&path).is_some() {
-                folders.push(path);
-            }
-        }
+        let paths = fs::read_dir(&self.root).and_then(|entries| {
+            entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()
+        });
+        let mut folders = paths.map_err(Error::file("list", &self.root))?;
+        folders.retain(|path| path.is_dir() && number(path).is_some());
         folders.sort();
         Ok(folders)
     }

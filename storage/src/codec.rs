@@ -1,15 +1,13 @@
 //! Encodes and decodes all stored and sent records. Each type defines its record.
 //!
-//! An encoded record is a format byte, then bincode 2 with its standard configuration:
-//! little-endian, integers of variable length, enum variants by position. So enum variants and
-//! formats are only appended.
+//! An encoded record is a format byte, then bincode 2 with its standard configuration: integers
+//! of variable length, enum variants by position. So variants and formats are only appended.
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::{Error, Result};
 
-/// Largest decoded record, in bytes. Peers and files are untrusted input: a damaged length must
-/// not become an allocation.
+/// Largest decoded record, in bytes: a damaged length must not become an allocation.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
 
 fn config() -> impl bincode::config::Config {
@@ -41,18 +39,14 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
     let corrupt = |detail: String| Error::Corrupt { what: R::NAME, detail };
     let (&format, body) = bytes.split_first().ok_or_else(|| corrupt("no bytes".into()))?;
     let newer = |detail: String| Error::NewerFormat { what: R::NAME, detail };
-    if format > R::FORMAT {
-        return Err(newer(format!("format {format}, this version reads {}", R::FORMAT)));
-    }
     if format != R::FORMAT {
-        return Err(corrupt(format!("format {format}, this version reads {}", R::FORMAT)));
+        let detail = format!("format {format}, this version reads {}", R::FORMAT);
+        return Err(if format > R::FORMAT { newer(detail) } else { corrupt(detail) });
     }
-    let (record, read) = bincode::serde::decode_from_slice(body, config()).map_err(|error| {
-        if is_unknown_variant(&error) {
-            newer(error.to_string())
-        } else {
-            corrupt(error.to_string())
-        }
+    let decoded = bincode::serde::decode_from_slice(body, config());
+    let (record, read) = decoded.map_err(|error| match is_unknown_variant(&error) {
+        true => newer(error.to_string()),
+        false => corrupt(error.to_string()),
     })?;
     if read != body.len() {
         return Err(corrupt(format!("{} bytes left over", body.len() - read)));
@@ -60,9 +54,8 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
     Ok(record)
 }
 
-/// Whether an enum had a variant number that this version does not have. Variants are only
-/// appended, so a newer version wrote it. serde reports this as text only; a test below fails
-/// when that text changes.
+/// Whether an enum had an unknown variant number. Variants are only appended, so a newer version
+/// wrote it. serde reports this as text only; a test below fails when that text changes.
 fn is_unknown_variant(error: &bincode::error::DecodeError) -> bool {
     matches!(error, bincode::error::DecodeError::OtherString(text) if text.contains("variant index"))
 }

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::access::Policy;
 use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
@@ -44,11 +43,6 @@ pub struct Command {
     pub receipt: Option<ReceiptRequest>,
     /// The requested change.
     pub action: Action,
-}
-
-impl Record for Command {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "command";
 }
 
 /// A requested change. It contains everything that differs between machines, such as embeddings

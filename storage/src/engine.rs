@@ -8,7 +8,6 @@ use parking_lot::RwLock;
 use rocksdb::Env;
 
 use crate::error::Result;
-use crate::index::rebuild::rebuild;
 use crate::index::registry::Registry;
 use crate::model::cluster::Position;
 use crate::model::id::{TenantId, Timestamp};
@@ -16,9 +15,6 @@ use crate::model::thermo::Thermo;
 use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
-
-/// Default of [`Options::exact_max`]: a scan of this many rows takes a few milliseconds.
-const EXACT_MAX: usize = 50_000;
 
 /// Options for opening an engine.
 #[derive(Clone)]
@@ -32,7 +28,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { exact_max: EXACT_MAX, env: None }
+        // A scan of this many rows takes a few milliseconds.
+        Self { exact_max: 50_000, env: None }
     }
 }
 
@@ -47,7 +44,7 @@ impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let state = State::open(path, options.env.as_ref())?;
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
-        let registry = rebuild(&state, options.exact_max)?;
+        let registry = Registry::rebuild(&state, options.exact_max)?;
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
     }
 
@@ -59,6 +56,6 @@ impl Engine {
     /// The configuration of a tenant. The default configuration for unknown tenants.
     pub(crate) fn thermo(&self, tenant: TenantId) -> Thermo {
         let index = self.registry.tenant(tenant);
-        index.map(|index| (*index.read().tenant().thermo).clone()).unwrap_or_default()
+        index.map(|index| (*index.read().tenant.thermo).clone()).unwrap_or_default()
     }
 }

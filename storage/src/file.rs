@@ -23,9 +23,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// As [`replace`], for secrets: only the owner of the file may read and write it.
-///
-/// # Errors
-/// When the file system fails. The old content then stays.
 pub fn replace_secret(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, bytes, Some(OWNER_ONLY))
 }

@@ -1,5 +1,4 @@
-//! Reads the journal of a tenant: backward in pages, forward after a cursor, and the cursor at
-//! which a trim ends.
+//! Reads the journal of a tenant: backward in pages, forward after a cursor, and for trims.
 
 use crate::change::all_of;
 use crate::codec;
@@ -8,8 +7,7 @@ use crate::model::id::{TenantId, Timestamp};
 use crate::model::journal::{Cursor, Event};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, cursor_of, split};
-use crate::table::state::Row;
-use crate::table::view::View;
+use crate::table::view::{Row, View};
 
 /// Most events that one page reads. A filter that passes few of them continues on the next page.
 const PAGE_EVENTS_MAX: usize = 10_000;
@@ -39,9 +37,6 @@ pub struct EventsAfter {
 impl Reader {
     /// At most `limit` events of a tenant before `before` that pass `filter`, latest first. Reads
     /// at most [`PAGE_EVENTS_MAX`].
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn journal(
         &self,
         tenant: TenantId,
@@ -56,9 +51,6 @@ impl Reader {
     }
 
     /// As [`Reader::journal`], for the events of triggers. Other events cost nothing.
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn trigger_journal(
         &self,
         tenant: TenantId,
@@ -81,9 +73,6 @@ impl Reader {
 
     /// At most `limit` events of a tenant after `after` that pass `filter`, earliest first. Reads
     /// at most [`PAGE_EVENTS_MAX`].
-    ///
-    /// # Errors
-    /// If the state cannot be read.
     pub fn journal_after(
         &self,
         tenant: TenantId,
@@ -118,7 +107,7 @@ impl Reader {
 
     /// Index of the entry with a tenant's last event.
     pub fn last_event(&self, tenant: TenantId) -> u64 {
-        self.index(tenant).map_or(0, |index| index.read().last_event())
+        self.index(tenant).map_or(0, |index| index.read().last_event)
     }
 
     /// The first event that remains after a trim of all events before `oldest_kept` and of the

@@ -32,6 +32,7 @@ mod log;
 pub mod model;
 mod outbox;
 mod reader;
+mod records;
 mod reply;
 mod search;
 mod simd;
@@ -47,16 +48,17 @@ pub use command::{
     TriggerPatch,
 };
 pub use decide::{
-    BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, Room, TriggerEvaluation, decide, evaluate,
+    BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use index::covered::GraphCounts;
+pub use index::data::Counts;
 pub use index::triggers::CompiledTrigger;
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
-pub use reader::{Counts, Reader};
+pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply};
 pub use search::{
     ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,
@@ -71,8 +73,7 @@ pub use model::feedback::Signal;
 /// The file system of a store.
 pub use rocksdb::Env;
 
-/// Opens the engine in the folder `data`, with its parts `data/log` and `data/state`. Creates
-/// missing folders.
+/// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
 ///
 /// # Errors
 /// If the data is damaged or cannot be read. Nothing is deleted.

@@ -17,6 +17,8 @@ use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, Wri
 
 use crate::error::{Error, Result};
 use crate::model::cluster::{GROUP, GroupId};
+use crate::table::key::fixed;
+use crate::table::view::Row;
 
 const ENTRY: u8 = 0x01;
 const NAMED: u8 = 0x02;
@@ -54,9 +56,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail without an
-    /// error. The caller detects that: it compares [`Self::last`] with its durable high-water
-    /// mark.
+    /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail silently. The
+    /// caller detects that: it compares [`Self::last`] with its durable high-water mark.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let mut options = rocksdb::Options::default();
         options.create_if_missing(true);
@@ -74,8 +75,7 @@ impl Log {
         Ok(Self { db, options })
     }
 
-    /// Writes to the operating system. The write is readable at once, and durable after
-    /// [`Self::sync`].
+    /// Writes to the operating system. The write is readable at once, durable after [`Self::sync`].
     ///
     /// # Errors
     /// When the engine fails. The log must not be used after that.
@@ -83,9 +83,8 @@ impl Log {
         let mut batch = WriteBatch::default();
         match write {
             LogWrite::Append(entries) => {
-                entries
-                    .iter()
-                    .for_each(|(index, bytes)| batch.put(entry_key(GROUP, *index), bytes));
+                let put = |(index, bytes): &_| batch.put(entry_key(GROUP, *index), bytes);
+                entries.iter().for_each(put);
             }
             LogWrite::TruncateFrom(first) => {
                 batch.delete_range(&entry_key(GROUP, *first)[..], &entries_end(GROUP)[..]);
@@ -114,8 +113,7 @@ impl Log {
     /// memory that is already freed. No write may follow.
     pub fn close(self: &Arc<Self>) {
         self.db.cancel_all_background_work(true);
-        // Leaks the instance: a drop of the last reference would close RocksDB while the
-        // process exits.
+        // Leaks the instance: RocksDB must not be closed while the process exits.
         std::mem::forget(Arc::clone(self));
     }
 
@@ -141,12 +139,12 @@ impl Log {
         let rows = self.db.iterator_opt(IteratorMode::From(&start, Direction::Forward), options);
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for row in rows.take(count) {
-            let (key, value) = row.map_err(Error::engine("read log"))?;
-            bytes += value.len();
+            let (index, entry) = entry(row)?;
+            bytes += entry.len();
             if bytes > bytes_max && !entries.is_empty() {
                 break;
             }
-            entries.push((entry_index(&key)?, value.into_vec()));
+            entries.push((index, entry));
         }
         Ok(entries)
     }
@@ -157,13 +155,7 @@ impl Log {
         options.set_iterate_lower_bound(entry_key(GROUP, 0));
         let end = entry_key(GROUP, u64::MAX);
         let mut rows = self.db.iterator_opt(IteratorMode::From(&end, Direction::Reverse), options);
-        match rows.next() {
-            None => Ok(None),
-            Some(row) => {
-                let (key, value) = row.map_err(Error::engine("read log"))?;
-                Ok(Some((entry_index(&key)?, value.into_vec())))
-            }
-        }
+        rows.next().map(entry).transpose()
     }
 
     /// Approximate size of the log on disk and in memory, in bytes.
@@ -190,11 +182,13 @@ fn field_key(group: GroupId, field: LogField) -> [u8; 6] {
     [NAMED, a, b, c, d, field as u8]
 }
 
-fn entry_index(key: &[u8]) -> Result<u64> {
-    match key {
-        [ENTRY, _, _, _, _, index @ ..] => crate::table::key::fixed(index).map(u64::from_be_bytes),
-        _ => Err(Error::Corrupt { what: "log key", detail: format!("{key:02x?}") }),
-    }
+/// The entry of a row, with its index.
+fn entry(row: std::result::Result<Row, rocksdb::Error>) -> Result<(u64, Vec<u8>)> {
+    let (key, value) = row.map_err(Error::engine("read log"))?;
+    let [ENTRY, _, _, _, _, index @ ..] = &key[..] else {
+        return Err(Error::Corrupt { what: "log key", detail: format!("{key:02x?}") });
+    };
+    Ok((u64::from_be_bytes(fixed(index)?), value.into_vec()))
 }
 
 #[cfg(test)]

@@ -22,9 +22,6 @@ pub struct Deliveries {
 
 impl Reader {
     /// At most `most` deliveries of a tenant that are due at `now`, in the order of their times.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
     pub fn due(&self, tenant: TenantId, now: Timestamp, most: usize) -> Result<Vec<DeliveryId>> {
         let (start, _) = all_of(Kind::Due, tenant);
         let end = [&start[..], &now.0.saturating_add(1).to_be_bytes()].concat();
@@ -34,9 +31,6 @@ impl Reader {
     }
 
     /// At most `limit` deliveries of a tenant after `after` that pass `filter`.
-    ///
-    /// # Errors
-    /// When the state cannot be read.
     pub fn deliveries(
         &self,
         tenant: TenantId,

@@ -146,3 +146,13 @@ pub enum Rejection {
         max: usize,
     },
 }
+
+impl Rejection {
+    pub(crate) fn too_many(what: &str, max: usize) -> Self {
+        Self::TooMany { what: what.into(), max }
+    }
+
+    pub(crate) fn no_such(what: &str) -> Self {
+        Self::NoSuch(what.into())
+    }
+}

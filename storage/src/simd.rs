@@ -1,6 +1,5 @@
-//! Runtime dispatch to AVX2. Code inside [`dispatch`] is compiled twice: for the baseline CPU
-//! and for CPUs with AVX2. Both versions return the same bits: no fused multiply-add, no
-//! reordering.
+//! Runtime dispatch to AVX2. Code inside [`dispatch`] is compiled twice, for CPUs with AVX2 and
+//! without. Both return the same bits: no fused multiply-add, no reordering.
 
 /// Runs `work`, compiled for AVX2 if the CPU supports it. Functions that `work` calls are
 /// compiled for AVX2 only when inlined into it: use `#[inline(always)]`, and loops instead

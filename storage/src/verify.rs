@@ -11,7 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::error::Result;
-use crate::table::state::{Row, State};
+use crate::table::state::State;
+use crate::table::view::Row;
 
 /// Maximum number of results that are retained. The oldest is dropped first.
 pub const RESULTS_MAX: usize = 16;
@@ -65,11 +66,6 @@ impl Verifier {
         }
     }
 
-    fn end(&self) {
-        self.inner.lock().running = false;
-        self.done.notify_all();
-    }
-
     /// Takes a snapshot of `state` and hashes it on a new thread. Returns once the snapshot is
     /// taken, so later writes do not change the hash.
     pub(crate) fn start(self: Arc<Self>, number: u64, index: u64, state: &Arc<State>) {
@@ -83,9 +79,8 @@ impl Verifier {
         }
         let state = Arc::clone(state);
         let (snapshot_sender, snapshot_taken) = std::sync::mpsc::channel::<()>();
-        let verifier = Arc::clone(&self);
+        let run = Run(self);
         let run = move || {
-            let run = Run(verifier);
             let hash = state.with_snapshot(move || drop(snapshot_sender), hash_rows);
             let mut inner = run.0.inner.lock();
             match hash {
@@ -95,19 +90,19 @@ impl Verifier {
         };
         if let Err(error) = std::thread::Builder::new().name("verify".into()).spawn(run) {
             tracing::warn!(%error, "cannot start the verify thread");
-            self.end();
         }
         // Returns an error as soon as the sender is dropped: the snapshot is taken.
         let _ = snapshot_taken.recv();
     }
 }
 
-/// A run in progress. Its drop ends the run, also after a panic.
+/// A run in progress. Its drop ends the run, also after a panic or when no thread starts.
 struct Run(Arc<Verifier>);
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.inner.lock().running = false;
+        self.0.done.notify_all();
     }
 }
 

@@ -42,6 +42,18 @@ impl Fixture {
 }
 
 #[test]
+fn last_event_survives_a_restart() {
+    let mut fixture = Fixture::new("fox");
+    fixture.store("red fox");
+    let before = fixture.engine.reader.last_event(TENANT);
+    let Fixture { engine, _folder: folder, .. } = fixture;
+    drop(engine);
+    let engine = Engine::open(folder.path(), Options::default());
+    assert!(before > 0);
+    assert_eq!(engine.reader.last_event(TENANT), before);
+}
+
+#[test]
 fn forward_and_backward_reads_are_equal() {
     let mut fixture = Fixture::new("fox");
     for number in 0..30 {

@@ -39,7 +39,7 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
-use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, Room, codec, decide};
+use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -165,14 +165,10 @@ impl Executor {
 
     /// Decides commands until the batch is full: first `stale`, then the queue. A storage
     /// error stops the node.
-    fn decide_queued(
-        &self,
-        draft: &mut Draft<'_>,
-        stale: Vec<QueuedCommand>,
-    ) -> Result<Decided, ()> {
+    fn decide_queued(&self, draft: &mut Draft, stale: Vec<QueuedCommand>) -> Result<Decided, ()> {
         let mut stale = stale.into_iter();
         let mut decided = Vec::new();
-        while decided.len() < BATCH_COMMANDS_MAX && draft.room() == Room::Free {
+        while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() {
             let Some(queued) = stale.next().or_else(|| self.shared.claim_next()) else { break };
             match decide(draft, &queued.command) {
                 Ok(reply) => decided.push((queued, Ok(reply))),
@@ -191,7 +187,7 @@ impl Executor {
     }
 
     /// Writes the draft to the log as the next batch of this term.
-    async fn propose(&self, term: &mut Term, draft: Draft<'_>, commands: usize) -> WriteOutcome {
+    async fn propose(&self, term: &mut Term, draft: Draft, commands: usize) -> WriteOutcome {
         term.counter += 1;
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));

@@ -1,35 +1,35 @@
-//! Rules for the cluster itself: its identity, and its members.
+//! Rules for the cluster as a whole: its identity and members, expiry of receipts and events, and
+//! the mark at which every node hashes its state.
 
 use crate::change::Change;
+use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
-use crate::decide::error::Decided;
 use crate::model::cluster::{Cluster, Incarnation, Member};
-use crate::model::id::TenantId;
+use crate::model::id::{TenantId, Timestamp};
+use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
 /// Number of the first tenant.
 const FIRST_TENANT: TenantId = TenantId(1);
+/// Most events that one run trims per tenant, so that no batch delays clients.
+const TRIM_EVENTS_MAX: u64 = 10_000;
 
 /// The first batch of a cluster: its identity, its first tenant, and that tenant's key.
 pub(super) fn bootstrap(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     cluster: &Cluster,
     tenant: &str,
     key_id: KeyId,
     key: &ApiKey,
 ) -> Decided<Reply> {
-    if draft.cluster()?.is_some() {
-        return Err(Rejection::WrongState("the cluster is bootstrapped already".into()).into());
-    }
-    let now = draft.now();
-    let row = Tenant {
-        name: tenant.to_owned(),
-        created_at: now,
-        memories_max: None,
-        thermo: Box::default(),
-    };
+    reject_if(
+        draft.cluster()?.is_some(),
+        Rejection::WrongState("the cluster is bootstrapped already".into()),
+    )?;
+    let now = draft.now;
+    let row = Tenant { name: tenant.to_owned(), created_at: now, ..Tenant::default() };
     // The identity goes first: it holds the dimension that the tenant's index needs.
     draft.push(Change::ClusterPut(cluster.clone()));
     draft.push(Change::TenantPut(FIRST_TENANT, row));
@@ -40,11 +40,7 @@ pub(super) fn bootstrap(
 
 /// Adds a member under an id that was never used. Raft's membership changes afterwards: peers
 /// reject a node that this rule did not add.
-pub(super) fn add_member(
-    draft: &mut Draft<'_>,
-    node: u64,
-    incarnation: Incarnation,
-) -> Decided<Reply> {
+pub(super) fn add_member(draft: &mut Draft, node: u64, incarnation: Incarnation) -> Decided<Reply> {
     let mut cluster = existing(draft)?;
     match cluster.members.iter().find(|member| member.node == node) {
         Some(member) if member.incarnation == incarnation && !member.removed => Ok(Reply::Done),
@@ -62,7 +58,7 @@ pub(super) fn add_member(
 }
 
 /// Marks a member as removed: peers reject it from here on. Raft's membership changed before.
-pub(super) fn remove_member(draft: &mut Draft<'_>, node: u64) -> Decided<Reply> {
+pub(super) fn remove_member(draft: &mut Draft, node: u64) -> Decided<Reply> {
     let mut cluster = existing(draft)?;
     let member = cluster.members.iter_mut().find(|member| member.node == node);
     let member =
@@ -74,8 +70,60 @@ pub(super) fn remove_member(draft: &mut Draft<'_>, node: u64) -> Decided<Reply> 
     Ok(Reply::Done)
 }
 
-fn existing(draft: &Draft<'_>) -> Decided<Cluster> {
+fn existing(draft: &Draft) -> Decided<Cluster> {
     let cluster = draft.cluster()?;
     Ok(cluster
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
+}
+
+/// Drops receipts of the day before yesterday and older, and events that are too old or too
+/// many. Replies `Partial` when more remains than one run trims.
+pub(super) fn expire(draft: &mut Draft) -> Decided<Reply> {
+    let now = draft.now;
+    let yesterday = now.day().saturating_sub(1);
+    let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
+    let mut reply = Reply::Done;
+    for tenant in draft.base.tenants() {
+        // Another run in this batch has read the same state.
+        let is_expiry = |change: &Change| match change {
+            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
+            _ => false,
+        };
+        if draft.changes.iter().any(is_expiry) {
+            continue;
+        }
+        let index = draft.base.index(tenant);
+        let oldest_day = index.and_then(|index| index.read().receipts.keys().next().copied());
+        if oldest_day.is_some_and(|day| day < yesterday) {
+            draft.push(Change::ReceiptsDropped(tenant, yesterday));
+        }
+        let excess = draft.base.counts(tenant).events.saturating_sub(events_max());
+        let first_kept =
+            draft.base.first_kept_event(tenant, oldest_kept, excess, TRIM_EVENTS_MAX)?;
+        if let Some(before) = first_kept {
+            draft.push(Change::EventsTrimmed(tenant, before));
+            if excess > TRIM_EVENTS_MAX {
+                reply = Reply::Partial;
+            }
+        }
+    }
+    Ok(reply)
+}
+
+/// Events that a tenant keeps; fewer in tests of trimming only.
+fn events_max() -> u64 {
+    fail::fail_point!("journal-events-max", |max| {
+        max.and_then(|max| max.parse().ok()).unwrap_or(JOURNAL_EVENTS_MAX)
+    });
+    JOURNAL_EVENTS_MAX
+}
+
+/// Makes every node hash its state at this entry.
+pub(super) fn mark_verification(draft: &mut Draft) -> Reply {
+    // Unique: no other batch is decided on this index and applied.
+    let number = draft.position.index + 1;
+    if !draft.changes.iter().any(|change| matches!(change, Change::VerifyMark(_))) {
+        draft.push(Change::VerifyMark(number));
+    }
+    Reply::VerifyMark(number)
 }

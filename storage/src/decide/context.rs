@@ -1,34 +1,52 @@
-//! What a rule works with: the draft, the tenant concerned, and the key that acts.
+//! The context of rules (draft, tenant, acting key), and their error.
 
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::decide::crossing;
-use crate::decide::draft::Draft;
-use crate::decide::error::Decided;
-use crate::error::Result;
+use crate::decide::draft::{Draft, MemoryEvent};
+use crate::error::{Error, Result};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
-use crate::model::journal::{Event, EventKind};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
+use crate::model::tick::Tick;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::Rejection;
 use crate::table::view::View;
 
+/// The reason why a command had no effect.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    /// A rule rejects the command. The caller receives the reason.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The state cannot be read. The node stops.
+    #[error(transparent)]
+    Fault(#[from] Error),
+}
+
+/// Result of a rule.
+pub(super) type Decided<T> = std::result::Result<T, DecideError>;
+
+/// Rejects the command if `condition` holds.
+pub(super) fn reject_if(condition: bool, rejection: Rejection) -> Decided<()> {
+    if condition { Err(rejection.into()) } else { Ok(()) }
+}
+
 /// The context of one command, or of one trigger that fires.
-pub(super) struct Context<'c, 'd> {
-    pub(super) draft: &'c mut Draft<'d>,
-    pub(super) tenant: crate::model::id::TenantId,
+pub(super) struct Context<'a> {
+    pub(super) draft: &'a mut Draft,
+    pub(super) tenant: TenantId,
     /// The key that acts; `None` for the service itself.
     pub(super) actor: Option<KeyId>,
 }
 
-impl Context<'_, '_> {
+impl Context<'_> {
     pub(super) fn now(&self) -> Timestamp {
-        self.draft.now()
+        self.draft.now
     }
 
     /// Adds a change to the draft.
@@ -72,10 +90,8 @@ impl Context<'_, '_> {
 
     /// Rejects the command if the acting key may not access `namespace`.
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {
-        match self.has_access(namespace)? {
-            true => Ok(()),
-            false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-        }
+        let is_denied = !self.has_access(namespace)?;
+        reject_if(is_denied, Rejection::NamespaceForbidden(namespace.to_owned()))
     }
 
     /// Sets a memory's anchor as of now. `before` is the memory without it: a tick that is
@@ -83,7 +99,7 @@ impl Context<'_, '_> {
     pub(super) fn anchor(&mut self, before: &MemoryRecord, anchor: Anchor) -> Result<()> {
         let Some(tick) = self.draft.present_tick(self.tenant)? else { return Ok(()) };
         if tick.has_not_reached(before.id) {
-            crossing::evaluate(self.draft, self.tenant, &tick, before);
+            self.evaluate_crossing(&tick, before);
         }
         let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
         let anchor = Anchor { at: self.now(), tick_heat, ..anchor };
@@ -91,16 +107,31 @@ impl Context<'_, '_> {
         Ok(())
     }
 
+    /// Records the crossing of `cold_threshold` that a tick finds of a memory in the journal, and
+    /// emits the heat transition for triggers. Archived memories do not cool.
+    pub(super) fn evaluate_crossing(&mut self, tick: &Tick, present: &MemoryRecord) {
+        let MemoryRecord { id, memory, anchor, .. } = present;
+        if memory.archived_at.is_some() {
+            return;
+        }
+        let Some(transition) = tick.transition(memory, anchor) else { return };
+        for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
+            let (tenant, id, transition) = (self.tenant, *id, Some(transition));
+            let event = MemoryEvent { tenant, event, id, times: 1, transition };
+            self.draft.command.events.push(event);
+        }
+        // A configuration change that moves the threshold past a heat counts as a crossing.
+        let kind = match (transition.was_cold, transition.is_cold) {
+            (false, true) => EventKind::Cooled,
+            (true, false) => EventKind::Warmed,
+            _ => return,
+        };
+        self.draft.append(self.tenant, None, Some((*id, &memory.namespace)), kind);
+    }
+
     /// Appends an event about a memory to the journal.
     pub(super) fn append(&mut self, id: MemoryId, memory: &Memory, kind: EventKind) {
-        let event = Event {
-            at: self.now(),
-            actor: self.actor,
-            subject: Some(id),
-            namespace: memory.namespace.clone(),
-            kind,
-        };
-        self.push(Change::EventAppended(self.tenant, event));
+        self.draft.append(self.tenant, self.actor, Some((id, &memory.namespace)), kind);
     }
 
     /// Emits an event that triggers may wait for.

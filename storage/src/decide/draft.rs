@@ -13,9 +13,8 @@ use crate::index::triggers::Triggers;
 use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, EventKind};
+use crate::model::journal::{Cursor, Event, EventKind};
 use crate::model::memory::MemoryRecord;
-use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
@@ -23,15 +22,14 @@ use crate::model::trigger::{Firings, Notification, TriggerEvent};
 use crate::model::trigger_match::HeatTransition;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
-use crate::table::view::View;
+use crate::table::view::{Row, View};
 
 /// Decided bytes after which a batch takes no further command.
 pub const BATCH_BYTES: usize = 1 << 20;
 /// Most bytes that one command may decide to.
 pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 
-/// Triggers that one command evaluates, some 50 ns each, before it leaves further memories to
-/// the next command.
+/// Triggers, some 50 ns each, that one command evaluates before it leaves the rest to the next.
 const EVALUATIONS_SOFT_MAX: usize = 200_000;
 /// Most triggers that one command evaluates.
 const EVALUATIONS_MAX: usize = 1_000_000;
@@ -43,22 +41,23 @@ const FIRING_BYTES_MAX: usize = 128 << 10;
 type RowState = Option<Vec<u8>>;
 
 /// Decided changes that are not in the log yet.
-pub struct Draft<'a> {
-    base: &'a Reader,
-    position: Position,
-    now: Timestamp,
-    changes: Vec<Change>,
+pub struct Draft {
+    pub(super) base: Reader,
+    pub(super) position: Position,
+    pub(super) now: Timestamp,
+    pub(super) changes: Vec<Change>,
     /// Rows as the changes leave them.
     rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced, so that a rejected command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
-    stamp_requested: bool,
+    /// Whether to log this draft even without a change, so that the cluster clock advances.
+    pub(super) stamp_requested: bool,
     /// Triggers of the tenants whose triggers a command changed.
     triggers: BTreeMap<TenantId, Arc<Triggers>>,
     /// Cached settings and tick of the tenant read last: they are read for each memory.
-    thermo: RefCell<Option<(TenantId, Arc<Thermo>)>>,
-    last_tick: RefCell<Option<(TenantId, Arc<Tick>)>>,
+    thermo: Cache<Thermo>,
+    last_tick: Cache<Tick>,
     /// State of the present command.
     pub(super) command: CommandState,
 }
@@ -67,7 +66,7 @@ pub struct Draft<'a> {
 #[derive(Default)]
 pub(super) struct CommandState {
     /// Where the command began.
-    mark: Mark,
+    pub(super) mark: Mark,
     /// What its actor may access, once that was read.
     pub(super) access: Option<Access>,
     /// What owners of triggers may access, once that was read.
@@ -106,21 +105,12 @@ pub(crate) struct Mark {
     bytes: usize,
 }
 
-/// Whether a draft takes further commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
-    /// It does.
-    Free,
-    /// It holds [`BATCH_BYTES`] or more.
-    Full,
-}
-
-impl<'a> Draft<'a> {
+impl Draft {
     /// An empty draft on top of the present state, to be stamped `now`.
-    pub fn new(base: &'a Reader, now: Timestamp) -> Self {
+    pub fn new(base: &Reader, now: Timestamp) -> Self {
         Self {
             position: base.position(),
-            base,
+            base: base.clone(),
             now,
             changes: Vec::new(),
             rows: BTreeMap::new(),
@@ -139,14 +129,9 @@ impl<'a> Draft<'a> {
         self.changes.is_empty() && !self.stamp_requested
     }
 
-    /// Logs this draft even without a change, so that the cluster clock advances.
-    pub(crate) fn request_stamp(&mut self) {
-        self.stamp_requested = true;
-    }
-
     /// Whether further commands fit.
-    pub fn room(&self) -> Room {
-        if self.bytes < BATCH_BYTES { Room::Free } else { Room::Full }
+    pub fn has_room(&self) -> bool {
+        self.bytes < BATCH_BYTES
     }
 
     /// The batch that this draft's commands are decided on.
@@ -159,35 +144,10 @@ impl<'a> Draft<'a> {
         Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.now
-    }
-
-    pub(crate) fn index(&self) -> u64 {
-        self.position.index
-    }
-
-    pub(crate) fn base(&self) -> &Reader {
-        self.base
-    }
-
-    /// Whether a command of this draft drops a tenant's receipts or events.
-    pub(crate) fn has_expired(&self, tenant: TenantId) -> bool {
-        self.changes.iter().any(|change| match change {
-            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
-            _ => false,
-        })
-    }
-
-    /// Whether a command of this draft makes every node hash its state.
-    pub(crate) fn has_verify_mark(&self) -> bool {
-        self.changes.iter().any(|change| matches!(change, Change::VerifyMark(_)))
-    }
-
+    /// Adds a change.
     pub(crate) fn push(&mut self, change: Change) {
-        // An event's cursor is only known when its entry is applied. No rule reads events back,
-        // so the placeholder below is never read. Only expiry drops ranges, and it reads
-        // nothing that it dropped.
+        // An event's cursor is known when its entry is applied. No rule reads events, so the
+        // placeholder is never read. Only expiry drops ranges, and it reads none of them.
         for write in change.rows(Cursor::default()) {
             match write {
                 RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
@@ -231,9 +191,18 @@ impl<'a> Draft<'a> {
         mark
     }
 
-    /// Bytes of changes of the present command.
-    pub(crate) fn command_bytes(&self) -> usize {
-        self.bytes_since(self.command.mark)
+    /// Appends an event to the journal of a tenant. `subject` is a memory with its namespace.
+    pub(super) fn append(
+        &mut self,
+        tenant: TenantId,
+        actor: Option<KeyId>,
+        subject: Option<(MemoryId, &str)>,
+        kind: EventKind,
+    ) {
+        let (subject, namespace) = subject.unzip();
+        let namespace = namespace.unwrap_or_default().to_owned();
+        let event = Event { at: self.now, actor, subject, namespace, kind };
+        self.push(Change::EventAppended(tenant, event));
     }
 
     /// Emits an event of a memory, for which triggers may wait.
@@ -241,8 +210,7 @@ impl<'a> Draft<'a> {
         self.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
     }
 
-    /// Whether the present command has no room for one more firing, or has evaluated as many
-    /// triggers as it may.
+    /// Whether the present command has no room for a firing, or may evaluate no further trigger.
     pub(crate) fn is_full(&self) -> bool {
         let CommandState { mark, evaluations, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
@@ -304,36 +272,16 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Arc<Thermo>> {
-        if let Some((of, thermo)) = &*self.thermo.borrow()
-            && *of == tenant
-        {
-            return Ok(Arc::clone(thermo));
-        }
-        let thermo = self.tenant(tenant)?.map(|row| *row.thermo).unwrap_or_default();
-        let thermo = Arc::new(thermo);
-        *self.thermo.borrow_mut() = Some((tenant, Arc::clone(&thermo)));
-        Ok(thermo)
+        let read = || Ok(self.tenant(tenant)?.map(|row| *row.thermo));
+        Ok(cached(&self.thermo, tenant, read)?.unwrap_or_default())
     }
 
-    /// The tick that new anchors refer to: the one that this command takes a step of, else the
-    /// state's.
+    /// The tick that new anchors refer to: that of this command if it is a step, else the state's.
     pub(super) fn present_tick(&self, tenant: TenantId) -> Result<Option<Arc<Tick>>> {
         if let Some(tick) = &self.command.tick {
             return Ok(Some(Arc::clone(tick)));
         }
-        if let Some((of, tick)) = &*self.last_tick.borrow()
-            && *of == tenant
-        {
-            return Ok(Some(Arc::clone(tick)));
-        }
-        let tick = self.tick(tenant)?.map(Arc::new);
-        *self.last_tick.borrow_mut() = tick.clone().map(|tick| (tenant, tick));
-        Ok(tick)
-    }
-
-    /// Cluster clock of the batch before this one: nothing in the state is younger.
-    pub(crate) fn clock(&self) -> Timestamp {
-        self.position.clock
+        cached(&self.last_tick, tenant, || self.tick(tenant))
     }
 
     /// A memory as it is now, earlier commands of this draft included.
@@ -358,25 +306,27 @@ impl<'a> Draft<'a> {
         }
         memories
     }
-
-    pub(crate) fn receipt(&self, tenant: TenantId, key: ReceiptKey) -> Result<Option<Receipt>> {
-        View::receipt(self, tenant, key, self.now)
-    }
-
-    pub(crate) fn receipts(&self, tenant: TenantId) -> u64 {
-        let drafted = self
-            .changes
-            .iter()
-            .filter(|change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant));
-        self.base.counts(tenant).receipts + drafted.count() as u64
-    }
-
-    pub(crate) fn put_receipt(&mut self, tenant: TenantId, key: ReceiptKey, receipt: Receipt) {
-        self.push(Change::ReceiptPut(tenant, self.now.day(), key, receipt));
-    }
 }
 
-impl View for Draft<'_> {
+/// The value of one tenant that was read last.
+type Cache<T> = RefCell<Option<(TenantId, Arc<T>)>>;
+
+fn cached<T>(
+    cache: &Cache<T>,
+    tenant: TenantId,
+    read: impl FnOnce() -> Result<Option<T>>,
+) -> Result<Option<Arc<T>>> {
+    if let Some((of, value)) = &*cache.borrow()
+        && *of == tenant
+    {
+        return Ok(Some(Arc::clone(value)));
+    }
+    let value = read()?.map(Arc::new);
+    *cache.borrow_mut() = value.clone().map(|value| (tenant, value));
+    Ok(value)
+}
+
+impl View for Draft {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         match self.rows.get(&key.bytes()) {
             Some(row) => Ok(row.clone()),
@@ -384,16 +334,16 @@ impl View for Draft<'_> {
         }
     }
 
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<Row>> {
         let drafted = self.rows.range(prefix.to_vec()..);
         let drafted: Vec<_> = drafted.take_while(|(key, _)| key.starts_with(prefix)).collect();
         // As many more as the draft may have deleted.
         let stored = self.base.rows(prefix, most + drafted.len())?;
-        let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = stored.into_iter().collect();
+        let mut rows: BTreeMap<Box<[u8]>, Box<[u8]>> = stored.into_iter().collect();
         for (key, row) in drafted {
             match row {
-                Some(row) => rows.insert(key.clone(), row.clone()),
-                None => rows.remove(key),
+                Some(row) => rows.insert(key.as_slice().into(), row.as_slice().into()),
+                None => rows.remove(key.as_slice()),
             };
         }
         Ok(rows.into_iter().take(most).collect())

@@ -1,12 +1,10 @@
-//! Rules for edges: those that callers create, and those that a new memory gets from what it
-//! shares with others.
+//! Rules for edges: those that callers create, and those that a new memory gets.
 
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
-use crate::decide::context::Context;
-use crate::decide::error::Decided;
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::error::Result;
-use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, relation_key};
+use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, Suggestion, relation_key};
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::trigger::TriggerEvent;
@@ -18,7 +16,7 @@ use crate::table::view::View;
 const EXPLICIT_WEIGHT: f32 = 1.0;
 
 /// Creates an edge; one that exists already is returned as it is.
-pub(super) fn create(context: &mut Context<'_, '_>, new: &EdgeRef) -> Decided<Reply> {
+pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
     for end in [new.source, new.target] {
         let memory = context.memory(end)?.ok_or(Rejection::NotFound)?;
         context.check_access(&memory.namespace)?;
@@ -27,22 +25,15 @@ pub(super) fn create(context: &mut Context<'_, '_>, new: &EdgeRef) -> Decided<Re
         return Ok(Reply::Edge { edge, is_new: false });
     }
     for id in [new.source, new.target] {
-        if context.edges(id)?.len() >= EDGES_MAX {
-            return Err(Rejection::EdgesFull { id }.into());
-        }
+        reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull { id })?;
     }
-    let edge = Edge {
-        source: new.source,
-        target: new.target,
-        relation: new.relation.clone(),
-        weight: EXPLICIT_WEIGHT,
-        created_at: context.now(),
-    };
+    let (EdgeRef { source, target, relation }, weight) = (new.clone(), EXPLICIT_WEIGHT);
+    let edge = Edge { source, target, relation, weight, created_at: context.now() };
     put(context, &edge)?;
     Ok(Reply::Edge { edge, is_new: true })
 }
 
-pub(super) fn delete(context: &mut Context<'_, '_>, named: &EdgeRef) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, named: &EdgeRef) -> Decided<Reply> {
     let edge = existing(context, named)?.ok_or(Rejection::NoEdge)?;
     for end in [edge.source, edge.target] {
         if let Some(memory) = context.memory(end)? {
@@ -59,45 +50,39 @@ pub(super) fn delete(context: &mut Context<'_, '_>, named: &EdgeRef) -> Decided<
 
 /// Creates the edges that the receiving node suggested, where the other memory still exists,
 /// is accessible to the creator, and has room.
-pub(super) fn create_suggested(context: &mut Context<'_, '_>, new: &NewMemory) -> Result<()> {
+pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Result<()> {
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
-        let key =
-            Key::Edge(context.tenant, new.id, suggestion.other, relation_key(&suggestion.relation));
-        let Some(other) = context.memory(suggestion.other)? else { continue };
+        let Suggestion { other: target, relation, weight } = suggestion.clone();
+        let (tenant, source) = (context.tenant, new.id);
+        let key = Key::Edge(tenant, source, target, relation_key(&relation));
+        let Some(other) = context.memory(target)? else { continue };
         // An edge reveals both its ends.
         let fits = context.has_access(&other.namespace)?
-            && suggestion.other != new.id
+            && target != source
             && context.draft.bytes(&key)?.is_none()
-            && context.edges(suggestion.other)?.len() < EDGES_MAX;
+            && context.edges(target)?.len() < EDGES_MAX;
         if fits {
-            let edge = Edge {
-                source: new.id,
-                target: suggestion.other,
-                relation: suggestion.relation.clone(),
-                weight: suggestion.weight,
-                created_at: context.now(),
-            };
-            let (draft, tenant) = (&mut *context.draft, context.tenant);
-            put(&mut Context { draft, tenant, actor: None }, &edge)?;
+            let edge = Edge { source, target, relation, weight, created_at: context.now() };
+            put(&mut Context { draft: &mut *context.draft, tenant, actor: None }, &edge)?;
         }
     }
     Ok(())
 }
 
 /// Deletes all edges of a memory that is being deleted.
-pub(super) fn delete_all(context: &mut Context<'_, '_>, id: MemoryId) -> Result<()> {
+pub(super) fn delete_all(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
     for edge in context.edges(id)? {
         remove(context, &edge);
     }
     Ok(())
 }
 
-fn existing(context: &Context<'_, '_>, edge: &EdgeRef) -> Result<Option<Edge>> {
+fn existing(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
 }
 
-fn put(context: &mut Context<'_, '_>, edge: &Edge) -> Result<()> {
+fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     context.push(Change::EdgePut(context.tenant, edge.clone()));
     if let Some(memory) = context.memory(edge.source)? {
         let (other, relation) = (edge.target, edge.relation.clone());
@@ -107,7 +92,7 @@ fn put(context: &mut Context<'_, '_>, edge: &Edge) -> Result<()> {
     Ok(())
 }
 
-fn remove(context: &mut Context<'_, '_>, edge: &Edge) {
+fn remove(context: &mut Context<'_>, edge: &Edge) {
     let relation = relation_key(&edge.relation);
     context.push(Change::EdgeRemoved(context.tenant, edge.source, edge.target, relation));
 }

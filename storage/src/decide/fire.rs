@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
-use crate::model::journal::{Event, EventKind, FiredTrigger, FiringResult, MemoryField};
+use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
 use crate::model::pattern::FoldedText;
 use crate::model::template::TemplateContext;
@@ -22,7 +22,6 @@ use crate::model::trigger::{
 };
 use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
-use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Share of its heat that `deprecate` leaves.
@@ -32,11 +31,8 @@ const TAG_WORDS: usize = 3;
 /// Characters of a label that the journal keeps beside a firing.
 const FIRED_LABEL_CHARS: usize = 120;
 
-/// Whether a trigger may fire, or what keeps it from firing.
-type Evaluated = std::result::Result<(), SkipReason>;
-
 /// Evaluates the triggers that wait for the emitted events. Returns how many fired.
-pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
+pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
     let mut fired = 0;
     // An action may change a memory before the tick under way has evaluated it, which emits
     // its heat transition: once, since the change anchors the memory.
@@ -55,20 +51,13 @@ pub(super) fn fire(draft: &mut Draft<'_>) -> Result<u64> {
 }
 
 /// Records the firings that exceeded the limits of the command in the journal.
-pub(super) fn record_skipped(draft: &mut Draft<'_>) {
+pub(super) fn record_skipped(draft: &mut Draft) {
     for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
-        let event = Event {
-            at: draft.now(),
-            actor: None,
-            subject: None,
-            namespace: String::new(),
-            kind: EventKind::FiringsSkipped { count },
-        };
-        draft.push(Change::EventAppended(tenant, event));
+        draft.append(tenant, None, None, EventKind::FiringsSkipped { count });
     }
 }
 
-fn fire_once(draft: &mut Draft<'_>, event: &MemoryEvent) -> Result<u64> {
+fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     let triggers = draft.triggers(event.tenant);
     let waiting = triggers.on(event.event);
     if waiting.is_empty() {
@@ -110,9 +99,8 @@ impl FiringSubject {
         Self { record, label }
     }
 
-    /// Reads the memory again after a change; false if it is gone. Folds the label only if it
-    /// changed.
-    fn reload(&mut self, draft: &Draft<'_>, event: &MemoryEvent) -> Result<bool> {
+    /// Reads the memory after a change; false if it is gone. Folds only a changed label.
+    fn reload(&mut self, draft: &Draft, event: &MemoryEvent) -> Result<bool> {
         let Some(after) = draft.present(event.tenant, event.id)? else { return Ok(false) };
         if after.memory.label != self.record.memory.label {
             self.label = FoldedText::new(&after.memory.label);
@@ -123,11 +111,11 @@ impl FiringSubject {
 }
 
 fn evaluate_one(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     subject: &FiringSubject,
-) -> Result<Evaluated> {
+) -> Result<std::result::Result<(), SkipReason>> {
     let CompiledTrigger { id, trigger, pattern } = compiled;
     let memory = &subject.record.memory;
     let (label, heat, transition) = (&subject.label, subject.record.heat, event.transition);
@@ -137,7 +125,7 @@ fn evaluate_one(
     }
     let is_bounded = trigger.max_fires.is_some() || trigger.cooldown_seconds > 0;
     if is_bounded
-        && let Err(reason) = trigger.may_fire(&draft.firings(event.tenant, *id)?, draft.now())
+        && let Err(reason) = trigger.may_fire(&draft.firings(event.tenant, *id)?, draft.now)
     {
         return Ok(Err(reason));
     }
@@ -151,14 +139,13 @@ fn evaluate_one(
 
 /// Whether a trigger's owner may access a namespace; not if its key was deleted.
 fn owner_has_access(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     tenant: TenantId,
     owner: KeyId,
     namespace: &str,
 ) -> Result<bool> {
     if !draft.command.owners.contains_key(&owner) {
-        let exists = draft.bytes(&Key::ApiKey(tenant, owner))?.is_some();
-        let access = if exists { draft.access_of_key(tenant, owner)? } else { Access::none() };
+        let access = draft.access(tenant, owner)?.unwrap_or_else(Access::none);
         draft.command.owners.insert(owner, access);
     }
     Ok(draft.command.owners[&owner].allows(namespace))
@@ -166,7 +153,7 @@ fn owner_has_access(
 
 /// Performs a trigger's action and records the firing. Returns whether the memory changed.
 fn perform(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     present: &MemoryRecord,
@@ -175,13 +162,12 @@ fn perform(
     let CompiledTrigger { id, trigger, .. } = compiled;
     let firings = draft.firings(tenant, *id)?;
     let (count, total) = (firings.count + 1, firings.total + 1);
-    let firings = Firings { count, total, last_at: Some(draft.now()) };
+    let firings = Firings { count, total, last_at: Some(draft.now) };
     draft.push(Change::FiringsPut(tenant, *id, firings));
     let mut context = Context { draft, tenant, actor: None };
     let (update, result) = match &trigger.action {
         TriggerAction::Webhook { .. } => {
-            let firing = outbox::Firing { id: *id, trigger, number: total, event: event.event };
-            (None, outbox::enqueue(&mut context, &firing, present)?)
+            (None, outbox::enqueue(&mut context, compiled, total, event.event, present)?)
         }
         TriggerAction::Notify { template } => {
             (None, notify(&mut context, event, compiled, template.as_deref(), present))
@@ -203,7 +189,7 @@ fn perform(
 }
 
 fn notify(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
     template: Option<&str>,
@@ -323,7 +309,7 @@ pub fn evaluate(
 
 /// The heat transition that a tick would find now, for events of ticks.
 fn next_transition(
-    draft: &Draft<'_>,
+    draft: &Draft,
     tenant: TenantId,
     event: TriggerEvent,
     present: &MemoryRecord,
@@ -333,6 +319,6 @@ fn next_transition(
         return Ok(None);
     }
     let Some(tick) = draft.tick(tenant)? else { return Ok(None) };
-    let next = tick.next(draft.now(), &*draft.thermo(tenant)?);
+    let next = tick.next(draft.now, &*draft.thermo(tenant)?);
     Ok(next.transition(&present.memory, &present.anchor))
 }

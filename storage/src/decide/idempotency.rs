@@ -1,31 +1,34 @@
 //! Idempotent writes: a command with a receipt request is decided once per key, and its
 //! repetition returns what the first one did.
 
+use crate::change::Change;
 use crate::command::CREATE_MAX;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
-use crate::decide::error::{DecideError, Decided};
 use crate::decide::trigger;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, WriteEffect};
 use crate::reply::{Rejection, Reply};
+use crate::table::view::View;
 
 const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a command creates");
 
 /// Returns what the first request with this key did, as it is now; `None` if this is the first.
 pub(super) fn replay(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     request: &ReceiptRequest,
 ) -> Decided<Option<Reply>> {
-    let Some(receipt) = context.draft.receipt(context.tenant, request.key)? else {
-        return match context.draft.receipts(context.tenant) >= RECEIPTS_MAX {
+    let (tenant, now) = (context.tenant, context.now());
+    let Some(receipt) = context.draft.receipt(tenant, request.key, now)? else {
+        let is_receipt =
+            |change: &&Change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant);
+        let drafted = context.draft.changes.iter().filter(is_receipt).count() as u64;
+        return match context.draft.base.counts(tenant).receipts + drafted >= RECEIPTS_MAX {
             true => Err(Rejection::ReceiptsFull.into()),
             false => Ok(None),
         };
     };
-    if receipt.body_hash != request.body_hash {
-        return Err(Rejection::KeyReused.into());
-    }
+    reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;
     let reply = match receipt.effect {
         WriteEffect::Trigger(id) => match trigger::reply(context, id) {
             Err(DecideError::Rejected(Rejection::NoSuch(_))) => Ok(Reply::ReplayedTriggerGone(id)),
@@ -39,7 +42,7 @@ pub(super) fn replay(
 /// Keeps the receipt of a decided command. A rejected command keeps none: it may be repeated
 /// once the reason of its rejection is gone.
 pub(super) fn keep_receipt(
-    draft: &mut Draft<'_>,
+    draft: &mut Draft,
     tenant: TenantId,
     request: &ReceiptRequest,
     reply: &Reply,
@@ -54,11 +57,11 @@ pub(super) fn keep_receipt(
         _ => WriteEffect::Memories(Vec::new()),
     };
     let receipt = Receipt { body_hash: request.body_hash, effect };
-    draft.put_receipt(tenant, request.key, receipt);
+    draft.push(Change::ReceiptPut(tenant, draft.now.day(), request.key, receipt));
 }
 
 /// The memories that the first request touched, as far as the caller has access.
-fn replay_memories(context: &mut Context<'_, '_>, ids: Vec<MemoryId>) -> Decided<Reply> {
+fn replay_memories(context: &mut Context<'_>, ids: Vec<MemoryId>) -> Decided<Reply> {
     let mut memories = Vec::with_capacity(ids.len());
     for id in ids {
         let present = context.present(id)?;

@@ -2,9 +2,8 @@
 
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
-use crate::decide::context::Context;
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::edge;
-use crate::decide::error::Decided;
 use crate::error::Result;
 use crate::model::decay::decay_differs;
 use crate::model::heat::Anchor;
@@ -23,26 +22,22 @@ const RESTORED_HEAT: f64 = 0.3;
 const DELETED_LABEL_CHARS: usize = 120;
 
 /// Creates memories, all or none.
-pub(super) fn create(context: &mut Context<'_, '_>, memories: &[NewMemory]) -> Decided<Reply> {
-    let limit = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max);
-    if let Some(max) = limit
-        && context.draft.memories(context.tenant) + memories.len() as u64 > max
-    {
-        return Err(Rejection::StorageLimitReached { max }.into());
+pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decided<Reply> {
+    if let Some(max) = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max) {
+        let count = context.draft.memories(context.tenant) + memories.len() as u64;
+        reject_if(count > max, Rejection::StorageLimitReached { max })?;
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
         context.check_access(&new.namespace)?;
-        if context.memory(new.id)?.is_some() {
-            return Err(Rejection::IdTaken.into());
-        }
+        reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
         check_model(context, &new.vector)?;
         created.push(create_one(context, new)?);
     }
     Ok(Reply::Memories(created))
 }
 
-fn create_one(context: &mut Context<'_, '_>, new: &NewMemory) -> Decided<MemoryRecord> {
+fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
     let (tenant, now) = (context.tenant, context.now());
     let memory = Memory {
         label: new.label.clone(),
@@ -69,7 +64,7 @@ fn create_one(context: &mut Context<'_, '_>, new: &NewMemory) -> Decided<MemoryR
 }
 
 pub(super) fn update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     patch: &MemoryPatch,
 ) -> Decided<Reply> {
@@ -109,7 +104,7 @@ pub(super) struct MemoryUpdate {
 
 /// Writes an update of `present`.
 pub(super) fn commit_update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     present: &MemoryRecord,
     update: MemoryUpdate,
 ) -> Result<()> {
@@ -120,7 +115,7 @@ pub(super) fn commit_update(
     // What changes the decay of a memory first anchors it at its present heat.
     let decay_differs = decay_differs(&present.memory, &memory);
     if let Some(heat) = update.heat.or(decay_differs.then_some(present.heat as f32)) {
-        context.anchor(present, present.anchor.with_heat(heat))?;
+        context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
     context.append(id, &memory, EventKind::Updated { fields: update.fields });
     context.push(Change::MemoryPut(context.tenant, id, memory));
@@ -128,11 +123,9 @@ pub(super) fn commit_update(
 }
 
 /// Deletes a memory and its edges, unless it is locked.
-pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
-    if memory.is_locked {
-        return Err(Rejection::Locked.into());
-    }
+    reject_if(memory.is_locked, Rejection::Locked)?;
     context.check_access(&memory.namespace)?;
     edge::delete_all(context, id)?;
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
@@ -143,19 +136,17 @@ pub(super) fn delete(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Rep
 
 /// Deletes a memory if it matches `filter`.
 pub(super) fn delete_matching(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: MemoryId,
     filter: &BulkFilter,
 ) -> Decided<Reply> {
-    match context.memory(id)?.is_some_and(|memory| !filter.matches(&memory)) {
-        true => Err(Rejection::FilterMismatch.into()),
-        false => delete(context, id),
-    }
+    let mismatches = context.memory(id)?.is_some_and(|memory| !filter.matches(&memory));
+    reject_if(mismatches, Rejection::FilterMismatch)?;
+    delete(context, id)
 }
 
-/// Moves a memory back to the hot tier, with at least [`RESTORED_HEAT`]. A memory of the hot
-/// tier stays as it is.
-pub(super) fn restore(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Reply> {
+/// Moves a memory to the hot tier, with at least [`RESTORED_HEAT`], unless it is there.
+pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
     context.check_access(&present.memory.namespace)?;
     if present.memory.archived_at.is_none() {
@@ -163,7 +154,7 @@ pub(super) fn restore(context: &mut Context<'_, '_>, id: MemoryId) -> Decided<Re
     }
     let memory = Memory { archived_at: None, updated_at: context.now(), ..present.memory.clone() };
     let heat = present.heat.max(RESTORED_HEAT) as f32;
-    context.anchor(&present, present.anchor.with_heat(heat))?;
+    context.anchor(&present, Anchor { heat, ..present.anchor })?;
     context.append(id, &memory, EventKind::Restored);
     context.push(Change::MemoryPut(context.tenant, id, memory));
     Ok(Reply::Done)
@@ -189,8 +180,7 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
     }
 }
 
-/// The fields that a patch changes. Setting heat always counts: it anchors the memory, even at
-/// the same value.
+/// The fields that a patch changes. Setting heat always counts: it anchors the memory.
 fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<MemoryField> {
     [
         (MemoryField::Label, before.label != after.label),
@@ -208,12 +198,11 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
     .collect()
 }
 
-/// Rejects vectors of another model or dimension: their distances to stored ones have no
-/// meaning.
-fn check_model(context: &Context<'_, '_>, vector: &Vector) -> Decided<()> {
+/// Rejects vectors of another model or dimension: their distances to others have no meaning.
+fn check_model(context: &Context<'_>, vector: &Vector) -> Decided<()> {
     let cluster = context.draft.cluster()?;
     let is_current = cluster.is_some_and(|cluster| {
         cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
     });
-    if is_current { Ok(()) } else { Err(Rejection::ModelMismatch.into()) }
+    reject_if(!is_current, Rejection::ModelMismatch)
 }

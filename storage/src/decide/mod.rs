@@ -1,22 +1,15 @@
 //! The rules: what a command changes, given the state and the cluster clock.
 //!
 //! [`decide`] runs on the leader only. It reads the state through a [`Draft`], checks the
-//! rules, and adds [`Change`](crate::Change)s to the draft. It writes nothing and reads no
-//! clock, no randomness, and no disk but the state. A rejected command leaves the draft as it
-//! was.
+//! rules, and adds [`Change`](crate::Change)s to the draft. It writes nothing, and reads neither
+//! clock nor randomness. A rejected command leaves the draft as it was.
 
-mod access;
 mod cluster;
 mod context;
-mod crossing;
 mod draft;
 mod edge;
-mod error;
-mod expire;
-mod feedback;
 mod fire;
 mod idempotency;
-mod keys;
 mod memory;
 mod outbox;
 mod recall;
@@ -24,41 +17,29 @@ mod tenant;
 mod tick;
 mod trigger;
 
-pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft, Room};
-pub use error::DecideError;
+pub use context::DecideError;
+pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};
 pub use fire::{TriggerEvaluation, evaluate};
 
 use crate::command::{Action, BULK_MAX, Command, Priority};
 use crate::model::id::MemoryId;
 use crate::reply::{Rejection, Reply};
-use context::Context;
-use error::Decided;
+use context::{Context, Decided, reject_if};
 
 /// Decides `command` on top of what `draft` holds so far.
 ///
 /// # Errors
 /// See [`DecideError`]; the draft is as it was.
-pub fn decide(draft: &mut Draft<'_>, command: &Command) -> Result<Reply, DecideError> {
+pub fn decide(draft: &mut Draft, command: &Command) -> Result<Reply, DecideError> {
     let mark = draft.begin();
-    let decided = decide_within_limits(draft, command);
+    let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
     let notifications = std::mem::take(&mut draft.command.notifications);
-    match decided {
-        Ok(reply) => {
-            // Background commands have no reader of notifications.
-            let is_read = command.priority() == Priority::Client && !notifications.is_empty();
-            Ok(match is_read {
-                true => Reply::WithNotifications(Box::new(reply), notifications),
-                false => reply,
-            })
-        }
-        Err(error) => {
-            draft.rewind(mark);
-            Err(error)
-        }
-    }
+    // Background commands have no reader of notifications.
+    let is_read = command.priority() == Priority::Client && !notifications.is_empty();
+    Ok(if is_read { Reply::WithNotifications(Box::new(reply), notifications) } else { reply })
 }
 
-fn decide_within_limits(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     let reply = match (&command.receipt, command.tenant) {
         (Some(request), Some(tenant)) => {
             let mut context = Context { draft, tenant, actor: command.actor };
@@ -71,14 +52,13 @@ fn decide_within_limits(draft: &mut Draft<'_>, command: &Command) -> Decided<Rep
         }
         _ => act_and_fire(draft, command)?,
     };
-    match draft.command_bytes() > COMMAND_BYTES_MAX {
-        true => Err(Rejection::TooLarge { max: COMMAND_BYTES_MAX }.into()),
-        false => Ok(reply),
-    }
+    let is_too_large = draft.bytes_since(draft.command.mark) > COMMAND_BYTES_MAX;
+    reject_if(is_too_large, Rejection::TooLarge { max: COMMAND_BYTES_MAX })?;
+    Ok(reply)
 }
 
 /// Acts, then fires the triggers that wait for what happened.
-fn act_and_fire(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn act_and_fire(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     let mut reply = act(draft, command)?;
     if fire::fire(draft)? > 0
         && let (Reply::Memories(records), Some(tenant)) = (&mut reply, command.tenant)
@@ -93,22 +73,22 @@ fn act_and_fire(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
     Ok(reply)
 }
 
-fn act(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
+fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
     match (&command.action, command.tenant) {
         (Action::Bootstrap { cluster, tenant, key_id, key }, _) => {
             cluster::bootstrap(draft, cluster, tenant, *key_id, key)
         }
         (Action::AdvanceClock, _) => {
-            draft.request_stamp();
+            draft.stamp_requested = true;
             Ok(Reply::Done)
         }
-        (Action::Expire, _) => expire::expire(draft),
+        (Action::Expire, _) => cluster::expire(draft),
         (Action::RecordReport(report), _) => recall::record_report(draft, report),
         (Action::AddMember { node, incarnation }, _) => {
             cluster::add_member(draft, *node, *incarnation)
         }
         (Action::RemoveMember { node }, _) => cluster::remove_member(draft, *node),
-        (Action::Verify, _) => Ok(expire::mark_verification(draft)),
+        (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (action, Some(tenant)) => {
             act_for_tenant(&mut Context { draft, tenant, actor: command.actor }, action)
         }
@@ -116,7 +96,7 @@ fn act(draft: &mut Draft<'_>, command: &Command) -> Decided<Reply> {
     }
 }
 
-fn act_for_tenant(context: &mut Context<'_, '_>, action: &Action) -> Decided<Reply> {
+fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> {
     match action {
         Action::CreateMemories(memories) => memory::create(context, memories),
         Action::UpdateMemory(id, patch) => memory::update(context, *id, patch),
@@ -128,44 +108,36 @@ fn act_for_tenant(context: &mut Context<'_, '_>, action: &Action) -> Decided<Rep
             for_each(context, ids, |context, id| memory::delete_matching(context, id, filter))
         }
         Action::RestoreMemories(ids) => for_each(context, ids, memory::restore),
-        Action::GiveFeedback(id, signal) => feedback::give(context, *id, *signal),
+        Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),
         Action::CreateEdge(edge) => edge::create(context, edge),
         Action::DeleteEdge(edge) => edge::delete(context, edge),
         Action::UpdateSettings(changes) => tenant::update_settings(context, changes),
         Action::RenameTenant(name) => tenant::rename(context, name),
         Action::RecordActivity(activity) => Ok(tenant::record_activity(context, activity)),
-        Action::CreateKey(id, key) => keys::create(context, *id, key),
-        Action::DeleteKey(id) => keys::delete(context, *id),
+        Action::CreateKey(id, key) => tenant::create_key(context, *id, key),
+        Action::DeleteKey(id) => tenant::delete_key(context, *id),
         Action::SetKeyNamespace(id, namespace) => {
-            keys::set_namespace(context, *id, namespace.as_deref())
+            tenant::set_key_namespace(context, *id, namespace.as_deref())
         }
         Action::PutRule { agent, namespace, policy } => {
-            access::put_rule(context, agent, namespace, *policy)
+            tenant::put_rule(context, agent, namespace, *policy)
         }
-        Action::DeleteRule(number) => access::delete_rule(context, *number),
+        Action::DeleteRule(number) => tenant::delete_rule(context, *number),
         Action::AdvanceTick => tick::advance(context),
         Action::CreateTrigger(id, new) => trigger::create(context, *id, new),
         Action::UpdateTrigger(id, patch) => trigger::update(context, *id, patch),
         Action::DeleteTrigger(id) => trigger::delete(context, *id),
         Action::RecordAttempts(attempts) => outbox::record_attempts(context, attempts),
         Action::ReplayDeliveries(id) => outbox::replay(context, *id),
-        Action::Bootstrap { .. }
-        | Action::AdvanceClock
-        | Action::Expire
-        | Action::RecordReport(_)
-        | Action::Verify
-        | Action::AddMember { .. }
-        | Action::RemoveMember { .. } => {
-            Err(Rejection::WrongState("the command belongs to no tenant".into()).into())
-        }
+        _ => Err(Rejection::WrongState("the command belongs to no tenant".into()).into()),
     }
 }
 
 /// Applies one rule to several memories, each by itself, as far as one command may go.
 fn for_each(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     ids: &[MemoryId],
-    mut act: impl FnMut(&mut Context<'_, '_>, MemoryId) -> Decided<Reply>,
+    mut act: impl FnMut(&mut Context<'_>, MemoryId) -> Decided<Reply>,
 ) -> Decided<Reply> {
     let mark = context.draft.mark();
     let mut outcomes = Vec::new();

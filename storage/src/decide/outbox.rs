@@ -2,16 +2,16 @@
 //! attempt is recorded. Sending is a background task of the leader.
 
 use crate::change::Change;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::COMMAND_BYTES_MAX;
-use crate::decide::error::{DecideError, Decided};
 use crate::error::Result;
+use crate::index::triggers::CompiledTrigger;
 use crate::model::delivery::{
     Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
     DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
 };
 use crate::model::id::{Timestamp, TriggerId};
-use crate::model::journal::{DeliveryNext, Event, EventKind, FiringResult};
+use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
 use crate::model::trigger::{Trigger, TriggerEvent};
 use crate::reply::{Rejection, Reply};
@@ -21,19 +21,12 @@ use crate::table::view::View;
 /// Dead letters that one command replays.
 const REPLAYED_MAX: usize = 500;
 
-/// A firing that a delivery reports.
-pub(super) struct Firing<'a> {
-    pub(super) id: TriggerId,
-    pub(super) trigger: &'a Trigger,
-    /// Which firing of the trigger, from 1.
-    pub(super) number: u64,
-    pub(super) event: TriggerEvent,
-}
-
-/// Enqueues the delivery of a firing, unless the tenant has too many pending ones.
+/// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many pending ones.
 pub(super) fn enqueue(
-    context: &mut Context<'_, '_>,
-    firing: &Firing<'_>,
+    context: &mut Context<'_>,
+    compiled: &CompiledTrigger,
+    number: u64,
+    event: TriggerEvent,
     present: &MemoryRecord,
 ) -> Result<FiringResult> {
     let tenant = context.tenant;
@@ -49,8 +42,8 @@ pub(super) fn enqueue(
     let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
     let now = context.now();
     let delivery = Delivery {
-        event: firing.event,
-        trigger_name: firing.trigger.name.clone(),
+        event,
+        trigger_name: compiled.trigger.name.clone(),
         fired_at: now,
         memory: present.id,
         namespace: memory.namespace.clone(),
@@ -62,16 +55,13 @@ pub(super) fn enqueue(
         reason: String::new(),
         stage: DeliveryStage::Pending(now),
     };
-    let id = DeliveryId { trigger: firing.id, number: firing.number };
+    let id = DeliveryId { trigger: compiled.id, number };
     context.push(Change::DeliveryPut(tenant, id, delivery, None));
     Ok(FiringResult::Enqueued { delivery: id })
 }
 
 /// Records attempts, each once: an attempt that an earlier leader recorded is skipped.
-pub(super) fn record_attempts(
-    context: &mut Context<'_, '_>,
-    attempts: &[Attempt],
-) -> Decided<Reply> {
+pub(super) fn record_attempts(context: &mut Context<'_>, attempts: &[Attempt]) -> Decided<Reply> {
     for attempt in attempts {
         if let Some(delivery) = context.draft.delivery(context.tenant, attempt.id)?
             && matches!(delivery.stage, DeliveryStage::Pending(_))
@@ -83,7 +73,7 @@ pub(super) fn record_attempts(
     Ok(Reply::Done)
 }
 
-fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) -> Result<()> {
+fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Result<()> {
     let now = context.now();
     let failed = |reason: &str, next: DeliveryNext| {
         let stage = match next {
@@ -94,7 +84,8 @@ fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) ->
                 DeliveryStage::DeadLettered(now)
             }
         };
-        let (delivery, number, reason) = (attempt.id, attempt.number, truncated(reason));
+        let reason = reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned();
+        let (delivery, number) = (attempt.id, attempt.number);
         let after = Delivery { attempts: number, reason: reason.clone(), stage, ..before.clone() };
         (EventKind::DeliveryFailed { delivery, attempt: number, reason, next }, Some(after))
     };
@@ -115,14 +106,13 @@ fn record(context: &mut Context<'_, '_>, attempt: &Attempt, before: Delivery) ->
         }
         AttemptOutcome::Disabled => failed("the trigger is disabled", DeliveryNext::DeadLettered),
     };
-    let (subject, namespace) = (Some(before.memory), before.namespace.clone());
-    let event = Event { at: now, actor: None, subject, namespace, kind };
-    context.push(Change::EventAppended(context.tenant, event));
+    let subject = Some((before.memory, before.namespace.as_str()));
+    context.draft.append(context.tenant, None, subject, kind);
     put(context, attempt.id, before.stage, after)
 }
 
 /// Cancels all pending deliveries of a trigger.
-pub(super) fn cancel(context: &mut Context<'_, '_>, trigger: TriggerId) -> Result<()> {
+pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()> {
     let tenant = context.tenant;
     let mut outbox = context.draft.outbox(tenant)?;
     if outbox.pending == 0 || context.draft.firings(tenant, trigger)?.total == 0 {
@@ -141,13 +131,8 @@ pub(super) fn cancel(context: &mut Context<'_, '_>, trigger: TriggerId) -> Resul
     Ok(())
 }
 
-fn truncated(reason: &str) -> String {
-    reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
-}
-
-/// Disables a trigger whose receiver returned 410, unless the trigger changed since: it may
-/// have another receiver now.
-fn disable(context: &mut Context<'_, '_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
+/// Disables a trigger whose receiver returned 410, unless the trigger changed since.
+fn disable(context: &mut Context<'_>, id: TriggerId, updated_at: Timestamp) -> Result<()> {
     if let Some(trigger) = context.draft.trigger(context.tenant, id)?
         && trigger.enabled
         && trigger.updated_at == updated_at
@@ -161,7 +146,7 @@ fn disable(context: &mut Context<'_, '_>, id: TriggerId, updated_at: Timestamp) 
 /// Moves a delivery to its next stage, or removes it, and maintains the counts. The oldest dead
 /// letter is removed when there are too many.
 fn put(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: DeliveryId,
     before: DeliveryStage,
     delivery: Option<Delivery>,
@@ -196,7 +181,7 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     }
 }
 
-fn oldest_dead_letter(context: &Context<'_, '_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
+fn oldest_dead_letter(context: &Context<'_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
     let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), 1)?;
     let Some((key, _)) = rows.first() else { return Ok(None) };
     let id = delivery_of(key)?;
@@ -205,7 +190,7 @@ fn oldest_dead_letter(context: &Context<'_, '_>) -> Result<Option<(DeliveryId, D
 
 /// Makes dead letters pending again: one, or as many of all as one command may. Dead letters of
 /// deleted triggers have no receiver and are removed.
-pub(super) fn replay(context: &mut Context<'_, '_>, id: Option<DeliveryId>) -> Decided<Reply> {
+pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decided<Reply> {
     if let Some(id) = id {
         replay_one(context, id)?;
         return Ok(Reply::ReplayedDeliveries { count: 1, has_more: false });
@@ -229,26 +214,22 @@ pub(super) fn replay(context: &mut Context<'_, '_>, id: Option<DeliveryId>) -> D
     Ok(Reply::ReplayedDeliveries { count, has_more })
 }
 
-fn replay_one(context: &mut Context<'_, '_>, id: DeliveryId) -> Decided<()> {
+fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     let tenant = context.tenant;
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
-    let dead = dead.ok_or_else(|| Rejection::NoSuch("dead letter".into()))?;
+    let dead = dead.ok_or_else(|| Rejection::no_such("dead letter"))?;
     context.check_access(&dead.namespace)?;
-    if context.draft.trigger(tenant, id.trigger)?.is_none() {
-        return Err(Rejection::NoSuch("trigger".into()).into());
-    }
-    if context.draft.outbox(tenant)?.pending >= PENDING_MAX {
-        let (what, max) = ("pending deliveries".into(), PENDING_MAX as usize);
-        return Err(Rejection::TooMany { what, max }.into());
-    }
+    reject_if(context.draft.trigger(tenant, id.trigger)?.is_none(), Rejection::no_such("trigger"))?;
+    let is_full = context.draft.outbox(tenant)?.pending >= PENDING_MAX;
+    reject_if(is_full, Rejection::too_many("pending deliveries", PENDING_MAX as usize))?;
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
     let stage = DeliveryStage::Pending(context.now());
     put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
     Ok(())
 }
 
-fn remove_dead_letter(context: &mut Context<'_, '_>, id: DeliveryId) -> Result<()> {
+fn remove_dead_letter(context: &mut Context<'_>, id: DeliveryId) -> Result<()> {
     match context.draft.delivery(context.tenant, id)? {
         Some(dead) => put(context, id, dead.stage, None),
         None => Ok(()),

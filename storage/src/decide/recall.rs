@@ -1,5 +1,5 @@
-//! Rules of recall: a search result is a recall, which raises the heat and stability of the
-//! memory and of its neighbours. Every node reports its recalls, at most twice a second.
+//! Rules of recall and feedback. A search result is a recall, which raises the heat and stability
+//! of the memory and of its neighbours. Every node reports its recalls, at most twice a second.
 //!
 //! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
 //! (`1 − r`). Resonance: a share of the gained heat spreads over edges, damped per hop.
@@ -7,20 +7,22 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::decide::context::Context;
+use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
-use crate::decide::error::Decided;
 use crate::decide::fire::fire;
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
 use crate::model::decay::Decay;
+use crate::model::feedback::Signal;
 use crate::model::heat::{Anchor, STABILITY_MAX};
 use crate::model::id::{MemoryId, Timestamp};
-use crate::model::memory::{MemoryRecord, Tier};
+use crate::model::journal::EventKind;
+use crate::model::memory::{Memory, MemoryRecord, Tier};
+use crate::model::score::rounded;
 use crate::model::tenant::ApiKey;
 use crate::model::thermo::Thermo;
 use crate::model::trigger::TriggerEvent;
-use crate::reply::Reply;
+use crate::reply::{FeedbackReply, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -32,9 +34,17 @@ const RESONANCE_MAX: usize = 64;
 const FIRED_BYTES_MAX: usize = 512 << 10;
 /// Smaller increments of heat are not written.
 const INCREMENT_MIN: f64 = 0.005;
+/// Share of the distance to heat 1 that `relevant` adds.
+const RELEVANT_GAIN: f64 = 0.2;
+/// Retention that `relevant` strengthens by: that after one half-life.
+const RELEVANT_RETENTION: f64 = 0.5;
+/// Share of its heat that `irrelevant` leaves.
+const IRRELEVANT_REST: f64 = 0.3;
+/// Highest heat that `outdated` leaves.
+const OUTDATED_HEAT: f64 = 0.01;
 
 /// Applies a node's report once: repeats of the same number change nothing.
-pub(super) fn record_report(draft: &mut Draft<'_>, report: &Report) -> Decided<Reply> {
+pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply> {
     let last: Option<LastReport> = draft.record(&Key::LastReport(report.node))?;
     if last.is_some_and(|last| last.boot == report.boot && last.number >= report.number) {
         return Ok(Reply::Done);
@@ -53,7 +63,7 @@ pub(super) fn record_report(draft: &mut Draft<'_>, report: &Report) -> Decided<R
 }
 
 fn record_tenant_report(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     report: &TenantReport,
     mark: Mark,
 ) -> Decided<()> {
@@ -67,8 +77,7 @@ fn record_tenant_report(
     for (id, times) in &report.recalls {
         // One command writes a bounded number of bytes: recalls beyond it are counted only.
         let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
-        let recall = Recall { id: *id, times: *times, is_written: written < BATCH_BYTES };
-        apply_recall(context, &recall, &mut stats)?;
+        apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
         context.draft.emit(tenant, TriggerEvent::Recall, *id, *times);
         fire(context.draft)?;
     }
@@ -92,47 +101,43 @@ fn record_tenant_report(
     Ok(())
 }
 
-/// Recalls of one memory within a report.
-struct Recall {
+/// Counts the recalls of a memory in `stats`. With `writes_heat`, also warms it, at most once per
+/// `recall_min_interval`.
+fn apply_recall(
+    context: &mut Context<'_>,
     id: MemoryId,
     times: u32,
-    /// Whether heat may be written.
-    is_written: bool,
-}
-
-/// Counts the recalls of a memory, and warms it at most once per `recall_min_interval`.
-fn apply_recall(
-    context: &mut Context<'_, '_>,
-    recall: &Recall,
+    writes_heat: bool,
     stats: &mut RecallStats,
 ) -> Result<()> {
-    let Some(present) = context.present(recall.id)? else { return Ok(()) };
+    let Some(present) = context.present(id)? else { return Ok(()) };
     let thermo = context.thermo()?;
     let of_type = &mut stats.types[present.memory.memory_type as usize];
-    of_type.recalls += u64::from(recall.times);
+    of_type.recalls += u64::from(times);
     // Archived memories can be found, and stay cold.
-    if present.memory.tier() == Tier::Cold || !recall.is_written {
+    if present.memory.tier() == Tier::Cold || !writes_heat {
         return Ok(());
     }
     let now = context.now();
-    let recall_count = present.anchor.recall_count.saturating_add(recall.times);
+    let recall_count = present.anchor.recall_count.saturating_add(times);
     let reinforcement = &thermo.reinforcement;
     let interval = i64::from(reinforcement.recall_min_interval_seconds) * Timestamp::SECOND_MICROS;
     let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
     let profile = thermo.profile(present.memory.memory_type);
     if is_recent || !profile.reinforce_on_recall {
-        let anchor = Anchor { recall_count, ..present.anchor };
-        return context.anchor(&present, anchor.with_heat(present.heat as f32));
+        let heat = present.heat as f32;
+        return context.anchor(&present, Anchor { heat, recall_count, ..present.anchor });
     }
     let retention = retention(&present, &thermo, now);
     let heat = present.heat + reinforcement.on_recall * (1.0 - present.heat);
     let stability = strengthened(present.anchor.stability, profile.stability_gain, retention);
-    let anchor = Anchor { stability, recall_count, last_recall: Some(now), ..present.anchor };
-    context.anchor(&present, anchor.with_heat(heat as f32))?;
+    let (anchor, last_recall) = (present.anchor, Some(now));
+    let anchor = Anchor { heat: heat as f32, stability, recall_count, last_recall, ..anchor };
+    context.anchor(&present, anchor)?;
     of_type.warmings += 1;
     of_type.heat_before += present.heat;
     of_type.heat_after += heat;
-    resonate(context, &thermo, recall.id, heat - present.heat)
+    resonate(context, &thermo, id, heat - present.heat)
 }
 
 /// The share of a memory that is retained since its last recall, else its creation, 0 to 1.
@@ -143,19 +148,14 @@ fn retention(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f64 {
 }
 
 /// The stability after a recall at this retention.
-pub(super) fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
+fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
     let strengthened = f64::from(stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
     (strengthened as f32).min(STABILITY_MAX)
 }
 
 /// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
 /// the heat: a hot neighbourhood cannot heat itself.
-fn resonate(
-    context: &mut Context<'_, '_>,
-    thermo: &Thermo,
-    id: MemoryId,
-    gained: f64,
-) -> Result<()> {
+fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f64) -> Result<()> {
     let resonance = &thermo.resonance;
     let mut increment = gained * resonance.spread_factor;
     // Each memory once, over the shortest path.
@@ -181,7 +181,7 @@ fn resonate(
 
 /// The neighbours of a memory that were not visited, the strongest edges first; marks them.
 fn unvisited_neighbours(
-    context: &Context<'_, '_>,
+    context: &Context<'_>,
     from: MemoryId,
     visited: &mut BTreeSet<MemoryId>,
 ) -> Result<Vec<MemoryId>> {
@@ -200,7 +200,7 @@ fn unvisited_neighbours(
 
 /// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
 /// receives heat nor passes it on.
-fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) -> Result<bool> {
+fn warm(context: &mut Context<'_>, id: MemoryId, increment: f64, gate: f64) -> Result<bool> {
     let Some(present) = context.present(id)? else { return Ok(false) };
     if present.heat < gate || present.memory.tier() == Tier::Cold {
         return Ok(false);
@@ -209,6 +209,66 @@ fn warm(context: &mut Context<'_, '_>, id: MemoryId, increment: f64, gate: f64) 
     if heat - present.heat < INCREMENT_MIN {
         return Ok(true);
     }
-    context.anchor(&present, present.anchor.with_heat(heat as f32))?;
+    context.anchor(&present, Anchor { heat: heat as f32, ..present.anchor })?;
     Ok(true)
+}
+
+/// Gives feedback: a signal changes the heat, stability and review flag of a memory.
+pub(super) fn give_feedback(
+    context: &mut Context<'_>,
+    id: MemoryId,
+    signal: Signal,
+) -> Decided<Reply> {
+    let present = context.existing(id)?;
+    context.check_access(&present.memory.namespace)?;
+    let thermo = context.thermo()?;
+    let gain = thermo.profile(present.memory.memory_type).stability_gain;
+    let (heat, stability) = (present.heat, present.anchor.stability);
+    let (heat_after, stability_after) = match signal {
+        Signal::Relevant => {
+            (heat + RELEVANT_GAIN * (1.0 - heat), strengthened(stability, gain, RELEVANT_RETENTION))
+        }
+        Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
+        Signal::Outdated => {
+            let floor = f64::from(Decay::of(&present.memory, &thermo).floor);
+            (heat.min(floor).min(OUTDATED_HEAT), stability)
+        }
+        Signal::Wrong => (heat, stability),
+    };
+    if signal != Signal::Wrong {
+        let (heat, stability) = (heat_after as f32, stability_after);
+        context.anchor(&present, Anchor { heat, stability, ..present.anchor })?;
+    }
+    if rounded(heat_after) > rounded(heat) {
+        context.emit(TriggerEvent::Boost, id);
+    }
+    let memory = Memory {
+        is_flagged: present.memory.is_flagged || signal == Signal::Wrong,
+        updated_at: context.now(),
+        ..present.memory.clone()
+    };
+    context.append(id, &memory, EventKind::Feedback { signal });
+    context.push(Change::MemoryPut(context.tenant, id, memory));
+    count_signal(context, &present.memory, signal)?;
+    let after = context.present(id)?;
+    Ok(Reply::Feedback(FeedbackReply {
+        id,
+        heat_before: heat,
+        heat_after: after.as_ref().map_or(heat, |after| after.heat),
+        stability_before: stability,
+        stability_after,
+    }))
+}
+
+fn count_signal(context: &mut Context<'_>, memory: &Memory, signal: Signal) -> Decided<()> {
+    let mut stats = context.draft.recall_stats(context.tenant)?;
+    let of_type = &mut stats.types[memory.memory_type as usize];
+    *match signal {
+        Signal::Relevant => &mut of_type.relevant,
+        Signal::Irrelevant => &mut of_type.irrelevant,
+        Signal::Outdated => &mut of_type.outdated,
+        Signal::Wrong => &mut of_type.wrong,
+    } += 1;
+    context.push(Change::RecallStatsPut(context.tenant, stats));
+    Ok(())
 }

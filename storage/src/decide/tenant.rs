@@ -1,18 +1,18 @@
-//! Rules for a tenant as a whole: its settings, its name, and activities that agents record.
+//! Rules for a tenant as a whole: its settings and its name, its API keys and access rules, and
+//! activities that agents record.
 
 use crate::change::Change;
-use crate::decide::context::Context;
-use crate::decide::error::Decided;
-use crate::model::journal::{AgentActivity, Event, EventKind};
-use crate::model::tenant::Tenant;
+use crate::decide::context::{Context, Decided, reject_if};
+use crate::model::access::{Policy, RULES_MAX, Rule};
+use crate::model::journal::{AgentActivity, EventKind};
+use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Role, Tenant};
 use crate::model::thermo::SettingValue;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Changes settings, all or none. Anchors stay as they are: heat is read by the new settings
-/// from here on.
+/// Changes settings, all or none. Anchors stay: from here on the new settings apply to them.
 pub(super) fn update_settings(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     changes: &[(String, SettingValue)],
 ) -> Decided<Reply> {
     let mut row = existing(context)?;
@@ -24,26 +24,99 @@ pub(super) fn update_settings(
     Ok(Reply::Settings(thermo))
 }
 
-pub(super) fn rename(context: &mut Context<'_, '_>, name: &str) -> Decided<Reply> {
+pub(super) fn rename(context: &mut Context<'_>, name: &str) -> Decided<Reply> {
     let row = existing(context)?;
     context.push(Change::TenantPut(context.tenant, Tenant { name: name.to_owned(), ..row }));
     Ok(Reply::Done)
 }
 
 /// Appends an agent's own activity to the journal.
-pub(super) fn record_activity(context: &mut Context<'_, '_>, activity: &AgentActivity) -> Reply {
-    let event = Event {
-        at: context.now(),
-        actor: context.actor,
-        subject: None,
-        namespace: String::new(),
-        kind: EventKind::Activity(activity.clone()),
-    };
-    context.push(Change::EventAppended(context.tenant, event));
+pub(super) fn record_activity(context: &mut Context<'_>, activity: &AgentActivity) -> Reply {
+    let kind = EventKind::Activity(activity.clone());
+    context.draft.append(context.tenant, context.actor, None, kind);
     Reply::Done
 }
 
-fn existing(context: &Context<'_, '_>) -> Decided<Tenant> {
+fn existing(context: &Context<'_>) -> Decided<Tenant> {
     let row = context.draft.tenant(context.tenant)?;
-    Ok(row.ok_or_else(|| Rejection::NoSuch("tenant".into()))?)
+    Ok(row.ok_or_else(|| Rejection::no_such("tenant"))?)
+}
+
+pub(super) fn create_key(context: &mut Context<'_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
+    let keys = context.draft.api_keys(context.tenant)?;
+    reject_if(keys.len() >= KEYS_MAX, Rejection::too_many("keys", KEYS_MAX))?;
+    reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
+    let key = ApiKey { created_at: context.now(), last_used_at: None, ..key.clone() };
+    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
+    Ok(Reply::ApiKey(id, key))
+}
+
+/// Deletes a key, unless it is the tenant's last one that may administer it.
+pub(super) fn delete_key(context: &mut Context<'_>, id: KeyId) -> Decided<Reply> {
+    let mut keys = context.draft.api_keys(context.tenant)?;
+    let at =
+        keys.iter().position(|(known, _)| *known == id).ok_or_else(|| Rejection::no_such("key"))?;
+    let (_, key) = keys.remove(at);
+    let has_other_admin = keys.iter().any(|(_, other)| other.role >= Role::Admin);
+    if key.role >= Role::Admin && !has_other_admin {
+        let reason =
+            "this is the last key that may administer the tenant: create another one first";
+        return Err(Rejection::WrongState(reason.into()).into());
+    }
+    context.push(Change::ApiKeyRemoved(context.tenant, id));
+    Ok(Reply::ApiKey(id, key))
+}
+
+/// Sets or clears the namespace that the key's searches boost.
+pub(super) fn set_key_namespace(
+    context: &mut Context<'_>,
+    id: KeyId,
+    namespace: Option<&str>,
+) -> Decided<Reply> {
+    let keys = context.draft.api_keys(context.tenant)?;
+    let (_, key) = keys
+        .into_iter()
+        .find(|(known, _)| *known == id)
+        .ok_or_else(|| Rejection::no_such("key"))?;
+    let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
+    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
+    Ok(Reply::ApiKey(id, key))
+}
+
+/// Replaces the rule for this agent and namespace; `None` deletes it.
+pub(super) fn put_rule(
+    context: &mut Context<'_>,
+    agent: &str,
+    namespace: &str,
+    policy: Option<Policy>,
+) -> Decided<Reply> {
+    let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
+    let Some(policy) = policy else { return remove_rule(context, is_same) };
+    let mut rules = context.draft.access_rules(context.tenant)?;
+    rules.rules.retain(|rule| !is_same(rule));
+    reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
+    rules.last += 1;
+    let rule = Rule {
+        number: rules.last,
+        agent: agent.to_owned(),
+        namespace: namespace.to_owned(),
+        policy,
+        created_at: context.now(),
+    };
+    rules.rules.push(rule.clone());
+    context.push(Change::RulesPut(context.tenant, rules));
+    Ok(Reply::Rule(rule))
+}
+
+/// Deletes a rule by its number.
+pub(super) fn delete_rule(context: &mut Context<'_>, number: u64) -> Decided<Reply> {
+    remove_rule(context, |rule| rule.number == number)
+}
+
+fn remove_rule(context: &mut Context<'_>, is_it: impl Fn(&Rule) -> bool) -> Decided<Reply> {
+    let mut rules = context.draft.access_rules(context.tenant)?;
+    let at = rules.rules.iter().position(is_it).ok_or_else(|| Rejection::no_such("rule"))?;
+    let rule = rules.rules.remove(at);
+    context.push(Change::RulesPut(context.tenant, rules));
+    Ok(Reply::Rule(rule))
 }

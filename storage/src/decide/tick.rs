@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use crate::change::Change;
-use crate::decide::context::Context;
-use crate::decide::crossing;
+use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
-use crate::decide::error::Decided;
 use crate::decide::fire::fire;
 use crate::error::Result;
+use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
@@ -22,9 +21,8 @@ use crate::table::view::View;
 /// Most memories that one step evaluates or archives.
 const STEP_MAX: usize = 1_000;
 
-/// Takes one step of the tenant's tick, if one is due or under way. Replies `Partial` until it
-/// is done.
-pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
+/// Takes one step of the tenant's tick, if one is due. Replies `Partial` until it is done.
+pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
     let tenant = context.tenant;
     let (Some(row), Some(last)) = (context.draft.tenant(tenant)?, context.draft.tick(tenant)?)
     else {
@@ -33,7 +31,7 @@ pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
     let mut tick = match last.stage {
         Stage::Done => {
             // As of the state that is read: what this batch anchors is younger.
-            let until = context.draft.clock();
+            let until = context.draft.position.clock;
             if !last.is_due(until, row.thermo.tick_interval_seconds) {
                 return Ok(Reply::Done);
             }
@@ -53,18 +51,18 @@ pub(super) fn advance(context: &mut Context<'_, '_>) -> Decided<Reply> {
 }
 
 fn evaluate_step(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
     let thresholds = thresholds(context, tick);
-    let tenant = context.tenant;
-    let found = context.draft.base().tick_candidates(tenant, tick, &thresholds, reached, STEP_MAX);
+    let reader = &context.draft.base;
+    let found = reader.tick_candidates(context.tenant, tick, &thresholds, reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
         if let Some(present) = context.present(*id)? {
-            crossing::evaluate(context.draft, tenant, tick, &present);
+            context.evaluate_crossing(tick, &present);
             let reached = Stage::Evaluating(Some(*id));
             context.draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
             fire(context.draft)?;
@@ -83,7 +81,7 @@ fn evaluate_step(
 }
 
 /// The heats at which triggers may begin or cease to hold, in order.
-fn thresholds(context: &Context<'_, '_>, tick: &Tick) -> Vec<f64> {
+fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
     let triggers = context.draft.triggers(context.tenant);
     let is_waited_for = |event: &TriggerEvent| triggers.has_event(*event);
     if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(is_waited_for) {
@@ -97,15 +95,18 @@ fn thresholds(context: &Context<'_, '_>, tick: &Tick) -> Vec<f64> {
 }
 
 fn archive_step(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
-    let found = context.draft.base().tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
+    let reader = &context.draft.base;
+    let found = reader.tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.cold {
         if let Some(present) = context.present(*id)?
-            && may_be_archived(&present.memory)
+            && !present.memory.is_pinned
+            && present.memory.memory_type != MemoryType::Procedural
+            && present.memory.archived_at.is_none()
             && tick.thermo.is_cold(present.heat)
         {
             archive(context, &present)?;
@@ -120,17 +121,10 @@ fn archive_step(
     })
 }
 
-/// Pinned and procedural memories are never archived by decay.
-fn may_be_archived(memory: &Memory) -> bool {
-    !memory.is_pinned
-        && memory.memory_type != MemoryType::Procedural
-        && memory.archived_at.is_none()
-}
-
 /// Moves a memory to the cold tier, where it keeps its heat.
-fn archive(context: &mut Context<'_, '_>, present: &MemoryRecord) -> Result<()> {
+fn archive(context: &mut Context<'_>, present: &MemoryRecord) -> Result<()> {
     let memory = Memory { archived_at: Some(context.now()), ..present.memory.clone() };
-    context.anchor(present, present.anchor.with_heat(present.heat as f32))?;
+    context.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
     context.append(present.id, &memory, EventKind::Archived);
     context.push(Change::MemoryPut(context.tenant, present.id, memory));
     Ok(())

@@ -2,8 +2,7 @@
 
 use crate::change::Change;
 use crate::command::TriggerPatch;
-use crate::decide::context::Context;
-use crate::decide::error::Decided;
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
@@ -14,18 +13,10 @@ use crate::table::view::View;
 /// How long a replaced secret signs beside its successor.
 const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 
-pub(super) fn create(
-    context: &mut Context<'_, '_>,
-    id: TriggerId,
-    new: &Trigger,
-) -> Decided<Reply> {
+pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Reply> {
     let triggers = context.draft.triggers(context.tenant);
-    if triggers.len() >= TRIGGERS_MAX {
-        return Err(Rejection::TooMany { what: "triggers".into(), max: TRIGGERS_MAX }.into());
-    }
-    if context.draft.trigger(context.tenant, id)?.is_some() {
-        return Err(Rejection::IdTaken.into());
-    }
+    reject_if(triggers.len() >= TRIGGERS_MAX, Rejection::too_many("triggers", TRIGGERS_MAX))?;
+    reject_if(context.draft.trigger(context.tenant, id)?.is_some(), Rejection::IdTaken)?;
     let trigger = Trigger {
         number: triggers.next_number(),
         owner: context.actor,
@@ -38,7 +29,7 @@ pub(super) fn create(
 }
 
 pub(super) fn update(
-    context: &mut Context<'_, '_>,
+    context: &mut Context<'_>,
     id: TriggerId,
     patch: &TriggerPatch,
 ) -> Decided<Reply> {
@@ -57,8 +48,7 @@ pub(super) fn update(
         context.push(Change::FiringsPut(tenant, id, firings));
     }
     let mut after = patched(&trigger, patch, context.now());
-    // A trigger whose owner's key was deleted does not fire: a key that updates it becomes its
-    // owner.
+    // A trigger without its owner's key does not fire: the key that updates it becomes its owner.
     if let Some(owner) = trigger.owner
         && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
     {
@@ -72,14 +62,14 @@ pub(super) fn update(
 }
 
 /// A trigger as it is now.
-pub(super) fn reply(context: &Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+pub(super) fn reply(context: &Context<'_>, id: TriggerId) -> Decided<Reply> {
     let trigger = modifiable(context, id)?;
     let firings = context.draft.firings(context.tenant, id)?;
     Ok(Reply::Trigger(id, Box::new(trigger), firings))
 }
 
 /// Deletes a trigger and its pending deliveries. Its history stays in the journal.
-pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Reply> {
+pub(super) fn delete(context: &mut Context<'_>, id: TriggerId) -> Decided<Reply> {
     let trigger = modifiable(context, id)?;
     if matches!(trigger.action, TriggerAction::Webhook { .. }) {
         outbox::cancel(context, id)?;
@@ -90,9 +80,9 @@ pub(super) fn delete(context: &mut Context<'_, '_>, id: TriggerId) -> Decided<Re
 
 /// A trigger that the acting key may change: its own, or any if it may access all namespaces.
 /// Otherwise a key could redirect notifications about memories that it may not access.
-fn modifiable(context: &Context<'_, '_>, id: TriggerId) -> Decided<Trigger> {
+fn modifiable(context: &Context<'_>, id: TriggerId) -> Decided<Trigger> {
     let trigger = context.draft.trigger(context.tenant, id)?;
-    let trigger = trigger.ok_or_else(|| Rejection::NoSuch("trigger".into()))?;
+    let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
     if let Some(key) = context.actor
         && trigger.owner != context.actor
         && !context.draft.access_of_key(context.tenant, key)?.is_unrestricted()
@@ -126,8 +116,7 @@ fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {
     }
 }
 
-/// The action after the patch. A new secret replaces the old one, which signs beside it for a
-/// while.
+/// The action after the patch. A replaced secret signs beside the new one for a while.
 fn action(before: &TriggerAction, patch: &TriggerPatch, now: Timestamp) -> TriggerAction {
     let mut after = patch.action.clone().unwrap_or_else(|| before.clone());
     if let (

@@ -78,28 +78,30 @@ impl AttributeMask {
     /// Matches every row that contains a memory.
     pub(crate) const LIVE: Self = Self { mask: LIVE, value: LIVE };
 
-    pub(crate) fn of_type(self, memory_type: MemoryType) -> Self {
-        self.and(0xff << TYPE_SHIFT, (memory_type as u64) << TYPE_SHIFT)
+    pub(crate) fn in_namespace(self, number: Option<u32>) -> Self {
+        self.and(0xffff_ffff << NAMESPACE_SHIFT, number.map(u64::from), NAMESPACE_SHIFT)
     }
 
-    pub(crate) fn in_namespace(self, number: u32) -> Self {
-        self.and(0xffff_ffff << NAMESPACE_SHIFT, u64::from(number) << NAMESPACE_SHIFT)
+    pub(crate) fn of_type(self, memory_type: Option<MemoryType>) -> Self {
+        self.and(0xff << TYPE_SHIFT, memory_type.map(|required| required as u64), TYPE_SHIFT)
     }
 
-    pub(crate) fn pinned(self, is_pinned: bool) -> Self {
-        self.and(PINNED, flag(is_pinned, PINNED))
+    pub(crate) fn with_flags(
+        self,
+        pinned: Option<bool>,
+        flagged: Option<bool>,
+        archived: Option<bool>,
+    ) -> Self {
+        let flag = |mask: Self, flag: u64, is_set: Option<bool>| {
+            mask.and(flag, is_set.map(u64::from), flag.trailing_zeros())
+        };
+        flag(flag(flag(self, PINNED, pinned), FLAGGED, flagged), ARCHIVED, archived)
     }
 
-    pub(crate) fn flagged(self, is_flagged: bool) -> Self {
-        self.and(FLAGGED, flag(is_flagged, FLAGGED))
-    }
-
-    pub(crate) fn in_tier(self, tier: Tier) -> Self {
-        self.and(ARCHIVED, flag(tier == Tier::Cold, ARCHIVED))
-    }
-
-    fn and(self, mask: u64, value: u64) -> Self {
-        Self { mask: self.mask | mask, value: self.value | value }
+    /// Requires `value`, shifted by `shift`, in the bits of `mask`. `None` requires nothing.
+    fn and(self, mask: u64, value: Option<u64>, shift: u32) -> Self {
+        let Some(value) = value else { return self };
+        Self { mask: self.mask | mask, value: self.value | value << shift }
     }
 
     #[inline]

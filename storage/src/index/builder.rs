@@ -1,6 +1,5 @@
-//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU
-//! priority. Tenants take turns. While a graph is incomplete, searches scan the slots that it
-//! does not cover.
+//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU priority.
+//! Tenants take turns. Meanwhile, searches scan the slots that a graph does not cover.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -12,7 +11,7 @@ use parking_lot::RwLock;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::graph::Graph;
+use crate::index::graph::{Graph, TaskKind};
 use crate::index::registry::Registry;
 use crate::model::id::TenantId;
 
@@ -48,8 +47,7 @@ impl Builder {
 
     /// Wakes the thread to look for tenants with a stale graph.
     pub(crate) fn wake(&self) {
-        // If the channel is full, a wake-up is pending. If it is closed, the thread has failed
-        // and logged the reason.
+        // Full: a wake-up is pending. Closed: the thread has failed and logged the reason.
         let _ = self.wake_sender.as_ref().map(|sender| sender.try_send(()));
     }
 }
@@ -94,17 +92,17 @@ impl Worker {
         }
     }
 
-    /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again if its graph is still
-    /// stale.
+    /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again while its graph is stale.
     fn run_turn(&self, tenant: TenantId) {
         // Looked up for each task, since the engine may be replaced or closed.
-        let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max()));
+        let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
             let Some(mut task) = index.next_task(exact_max) else { return };
             task.run();
             let retired = index.finish_task(&task);
-            task.into_retired().into_iter().chain(retired).for_each(retire);
+            let own = (task.kind == TaskKind::Retire).then_some(task.graph);
+            own.into_iter().chain(retired).for_each(retire);
             if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }

@@ -1,46 +1,23 @@
-//! A chunk: 1,024 memories of one tenant as columns. Scans read these columns, never rows of
-//! the state.
+//! A chunk: 1,024 memories of one tenant as columns. Scans read only these columns.
 //!
 //! Each column is contiguous, so a scan touches only the columns that it needs. Per chunk
 //! there are upper bounds for pruning: of all heats ([`Chunk::max`]), of each heat
-//! ([`Chunk::heat_upper_bounds`]) and of each similarity
+//! ([`HeatBounds::upper_bounds`]) and of each similarity
 //! ([`Chunk::similarity_upper_bounds`]). [`crate::index::data`] assigns rows to memories.
+
+use std::ops::Range;
 
 use parking_lot::Mutex;
 
+use crate::index::CHUNK_ROWS;
 use crate::index::attributes::{AttributeMask, Attributes};
 use crate::index::heats::{HeatBounds, HeatCell, MaxHeat};
-use crate::index::slot::CHUNK_ROWS;
 use crate::model::decay::Decay;
 use crate::model::heat::{Anchor, decayed};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
-
-/// The fields of a memory's text row that the index stores.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowFields {
-    pub(crate) id: MemoryId,
-    pub(crate) attributes: Attributes,
-    pub(crate) min_heat: f32,
-    pub(crate) label_bytes: u32,
-    pub(crate) created_at: Timestamp,
-    pub(crate) updated_at: Timestamp,
-}
-
-impl RowFields {
-    pub(crate) fn of(id: MemoryId, memory: &Memory, namespace: u32) -> Self {
-        Self {
-            id,
-            attributes: Attributes::of(memory, namespace),
-            min_heat: memory.min_heat,
-            label_bytes: u32::try_from(memory.label.len()).unwrap_or(u32::MAX),
-            created_at: memory.created_at,
-            updated_at: memory.updated_at,
-        }
-    }
-}
 
 /// Upper bounds over all rows of a chunk (its block max).
 #[derive(Debug, Clone, Copy)]
@@ -50,15 +27,16 @@ pub(crate) struct ChunkMax {
 }
 
 /// The columns. A row without a memory has [`Attributes::EMPTY`].
+#[derive(Default)]
 pub(crate) struct Chunk {
     attributes: Vec<Attributes>,
     heats: Vec<HeatCell>,
-    heat_bounds: HeatBounds,
+    pub(crate) heat_bounds: HeatBounds,
     /// Computed by readers, extended by writers.
     max_heat: Mutex<Option<MaxHeat>>,
     /// Latest update of any row, replaced rows included.
     updated_max: Timestamp,
-    pinned_count: usize,
+    pub(crate) pinned_count: usize,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
@@ -80,9 +58,6 @@ impl Chunk {
             attributes: vec![Attributes::EMPTY; CHUNK_ROWS],
             heats: vec![HeatCell::default(); CHUNK_ROWS],
             heat_bounds: HeatBounds::new(),
-            max_heat: Mutex::new(None),
-            updated_max: Timestamp::default(),
-            pinned_count: 0,
             ids: vec![MemoryId([0; 16]); CHUNK_ROWS],
             created: vec![Timestamp::default(); CHUNK_ROWS],
             updated: vec![Timestamp::default(); CHUNK_ROWS],
@@ -94,6 +69,7 @@ impl Chunk {
             codes: vec![0; CHUNK_ROWS * dimension],
             code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
             dimension,
+            ..Self::default()
         }
     }
 
@@ -128,64 +104,8 @@ impl Chunk {
         self.attributes.iter().filter(|attributes| mask.matches(**attributes)).count()
     }
 
-    pub(crate) fn attributes(&self, row: usize) -> Attributes {
-        self.attributes[row]
-    }
-
-    pub(crate) fn namespace(&self, row: usize) -> u32 {
-        self.attributes[row].namespace()
-    }
-
-    pub(crate) fn id(&self, row: usize) -> MemoryId {
-        self.ids[row]
-    }
-
-    pub(crate) fn created_at(&self, row: usize) -> Timestamp {
-        self.created[row]
-    }
-
-    pub(crate) fn updated_at(&self, row: usize) -> Timestamp {
-        self.updated[row]
-    }
-
-    /// Exact heat at `now`.
-    #[inline]
-    pub(crate) fn heat(&self, row: usize, now: Timestamp) -> f64 {
-        let cell = &self.heats[row];
-        decayed(cell.heat, cell.at, cell.rate, cell.floor, now)
-    }
-
-    /// Exact heat at `now` under another configuration.
-    pub(crate) fn heat_under(&self, row: usize, thermo: &Thermo, now: Timestamp) -> f64 {
-        let (cell, decay) = (&self.heats[row], self.decay(row, thermo));
-        let rate = decay.rate / f64::from(self.stabilities[row]);
-        decayed(cell.heat, cell.at, rate, decay.floor, now)
-    }
-
-    /// Bytes of the label and of the stored f16 vector.
-    pub(crate) fn bytes(&self, row: usize) -> u64 {
-        const F16_BYTES: usize = 2;
-        u64::from(self.label_bytes[row]) + (self.dimension * F16_BYTES) as u64
-    }
-
-    /// Time of the anchor.
-    pub(crate) fn anchored_at(&self, row: usize) -> Timestamp {
-        self.heats[row].at
-    }
-
-    /// See [`Anchor::tick_heat`].
-    pub(crate) fn tick_heat(&self, row: usize) -> f32 {
-        self.tick_heats[row]
-    }
-
-    /// Whether every heat at `now` is at least 99 % of its upper bound.
-    pub(crate) fn heat_upper_bounds_are_tight(&self, now: Timestamp) -> bool {
-        self.heat_bounds.are_tight(now)
-    }
-
-    /// Writes an upper bound of each heat at `now`, at a fraction of the cost of exact heats.
-    pub(crate) fn heat_upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
-        self.heat_bounds.upper_bounds(now, upper_bounds);
+    pub(crate) fn row(&self, row: usize) -> RowRef<'_> {
+        RowRef { chunk: self, row }
     }
 
     /// Upper bounds over all rows at `now`. `None` until [`Chunk::refresh_max_heat`] ran.
@@ -194,8 +114,7 @@ impl Chunk {
         Some(ChunkMax { heat: max_heat.heat(now), updated_at: self.updated_max })
     }
 
-    /// Recomputes the upper bound of all heats, unless it is recent. Costs as much as
-    /// computing all heats.
+    /// Recomputes the upper bound of all heats from all of them, unless it is recent.
     pub(crate) fn refresh_max_heat(&self, now: Timestamp) {
         let mut max_heat = self.max_heat.lock();
         if max_heat.is_some_and(|max| max.is_fresh(now)) {
@@ -206,23 +125,6 @@ impl Chunk {
         let live = live.filter(|(attributes, _)| AttributeMask::LIVE.matches(**attributes));
         live.for_each(|(_, cell)| fresh.include(cell));
         *max_heat = Some(fresh);
-    }
-
-    pub(crate) fn has_pinned(&self) -> bool {
-        self.pinned_count > 0
-    }
-
-    /// Unit vector of a row.
-    #[inline]
-    pub(crate) fn vector(&self, row: usize) -> &[f32] {
-        &self.vectors[row * self.dimension..(row + 1) * self.dimension]
-    }
-
-    /// Quantised vector of a row.
-    pub(crate) fn code(&self, row: usize) -> Code {
-        let values = self.codes[row * self.dimension..(row + 1) * self.dimension].to_vec();
-        let (scale, error) = self.code_scales[row];
-        Code { values, scale, error }
     }
 
     /// Writes an upper bound of the similarity of `query` to each of `rows` to
@@ -241,15 +143,22 @@ impl Chunk {
         }
     }
 
-    pub(crate) fn set_row(&mut self, at: usize, row: RowFields, thermo: &Thermo) {
-        self.pinned_count -= usize::from(self.attributes[at].is_pinned());
-        self.pinned_count += usize::from(row.attributes.is_pinned());
-        self.updated_max = self.updated_max.max(row.updated_at);
-        self.attributes[at] = row.attributes;
-        self.ids[at] = row.id;
-        (self.created[at], self.updated[at]) = (row.created_at, row.updated_at);
-        (self.min_heats[at], self.label_bytes[at]) = (row.min_heat, row.label_bytes);
-        self.refresh_decay(at, thermo);
+    pub(crate) fn set_row(
+        &mut self,
+        row: usize,
+        id: MemoryId,
+        memory: &Memory,
+        attributes: Attributes,
+        thermo: &Thermo,
+    ) {
+        self.pinned_count -= usize::from(self.attributes[row].is_pinned());
+        self.pinned_count += usize::from(attributes.is_pinned());
+        self.updated_max = self.updated_max.max(memory.updated_at);
+        (self.ids[row], self.attributes[row]) = (id, attributes);
+        (self.created[row], self.updated[row]) = (memory.created_at, memory.updated_at);
+        self.min_heats[row] = memory.min_heat;
+        self.label_bytes[row] = u32::try_from(memory.label.len()).unwrap_or(u32::MAX);
+        self.refresh_decay(row, thermo);
     }
 
     pub(crate) fn set_anchor(&mut self, row: usize, anchor: &Anchor, thermo: &Thermo) {
@@ -260,7 +169,7 @@ impl Chunk {
     }
 
     pub(crate) fn set_vector(&mut self, row: usize, components: &[f32], code: &Code) {
-        let range = row * self.dimension..(row + 1) * self.dimension;
+        let range = self.components(row);
         self.vectors[range.clone()].copy_from_slice(components);
         self.codes[range].copy_from_slice(&code.values);
         self.code_scales[row] = (code.scale, code.error);
@@ -273,8 +182,7 @@ impl Chunk {
         self.stabilities[row] = 0.0;
     }
 
-    /// Recomputes the decay of a row after a change of its attributes, its anchor, or the
-    /// configuration.
+    /// Recomputes the decay of a row after a change of the row or of the configuration.
     pub(crate) fn refresh_decay(&mut self, row: usize, thermo: &Thermo) {
         let decay = self.decay(row, thermo);
         let (cell, stability) = (&mut self.heats[row], self.stabilities[row]);
@@ -289,10 +197,84 @@ impl Chunk {
         }
     }
 
+    /// Where the vector columns hold the components of a row.
+    #[inline]
+    fn components(&self, row: usize) -> Range<usize> {
+        row * self.dimension..(row + 1) * self.dimension
+    }
+
     fn decay(&self, row: usize, thermo: &Thermo) -> Decay {
         let attributes = self.attributes[row];
         let decays = !attributes.is_pinned() && attributes.tier() == Tier::Hot;
         let (memory_type, class) = (attributes.memory_type(), attributes.decay_class());
         Decay::with(thermo, memory_type, class, self.min_heats[row], decays)
+    }
+}
+
+/// A row of a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct RowRef<'a> {
+    chunk: &'a Chunk,
+    row: usize,
+}
+
+impl<'a> RowRef<'a> {
+    pub(crate) fn id(&self) -> MemoryId {
+        self.chunk.ids[self.row]
+    }
+
+    #[inline]
+    pub(crate) fn attributes(&self) -> Attributes {
+        self.chunk.attributes[self.row]
+    }
+
+    pub(crate) fn created_at(&self) -> Timestamp {
+        self.chunk.created[self.row]
+    }
+
+    pub(crate) fn updated_at(&self) -> Timestamp {
+        self.chunk.updated[self.row]
+    }
+
+    /// Exact heat at `now`.
+    #[inline]
+    pub(crate) fn heat(&self, now: Timestamp) -> f64 {
+        let cell = &self.chunk.heats[self.row];
+        decayed(cell.heat, cell.at, cell.rate, cell.floor, now)
+    }
+
+    /// Exact heat at `now` under another configuration.
+    pub(crate) fn heat_under(&self, thermo: &Thermo, now: Timestamp) -> f64 {
+        let (cell, decay) = (&self.chunk.heats[self.row], self.chunk.decay(self.row, thermo));
+        let rate = decay.rate / f64::from(self.chunk.stabilities[self.row]);
+        decayed(cell.heat, cell.at, rate, decay.floor, now)
+    }
+
+    /// Bytes of the label and of the stored f16 vector.
+    pub(crate) fn bytes(&self) -> u64 {
+        const F16_BYTES: usize = 2;
+        u64::from(self.chunk.label_bytes[self.row]) + (self.chunk.dimension * F16_BYTES) as u64
+    }
+
+    /// Time of the anchor.
+    pub(crate) fn anchored_at(&self) -> Timestamp {
+        self.chunk.heats[self.row].at
+    }
+
+    /// See [`Anchor::tick_heat`].
+    pub(crate) fn tick_heat(&self) -> f32 {
+        self.chunk.tick_heats[self.row]
+    }
+
+    /// Unit vector.
+    #[inline]
+    pub(crate) fn vector(&self) -> &'a [f32] {
+        &self.chunk.vectors[self.chunk.components(self.row)]
+    }
+
+    /// Quantised vector.
+    pub(crate) fn code(&self) -> Code {
+        let (scale, error) = self.chunk.code_scales[self.row];
+        Code { values: self.chunk.codes[self.chunk.components(self.row)].to_vec(), scale, error }
     }
 }

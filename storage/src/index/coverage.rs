@@ -1,5 +1,4 @@
-//! Graph coverage: which memories of a tenant the HNSW graph contains, and the work that
-//! keeps it complete.
+//! Graph coverage: which memories the HNSW graph of a tenant contains, and how it is completed.
 //!
 //! The graph is built in the background, so it is always somewhat incomplete. A search uses
 //! it and also scans every slot that it does not cover ([`CoveredGraph::uncovered`]). So no
@@ -18,10 +17,9 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
+use crate::index::Slot;
 use crate::index::covered::{CoveredGraph, GraphCounts};
-use crate::index::graph::Graph;
-use crate::index::graph_task::{GraphTask, TaskKind};
-use crate::index::slot::Slot;
+use crate::index::graph::{Graph, GraphTask, TaskKind};
 use crate::model::sq8::Code;
 
 /// The graph that serves searches, and the graph that is being built to replace it.
@@ -44,7 +42,7 @@ impl GraphCoverage {
     /// The graph that serves searches, and the slots to scan in addition.
     pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
         let serving = self.serving.as_ref()?;
-        Some((Arc::clone(serving.graph()), serving.uncovered()))
+        Some((Arc::clone(&serving.graph), serving.uncovered()))
     }
 
     pub(crate) fn counts(&self) -> GraphCounts {
@@ -90,8 +88,10 @@ impl GraphCoverage {
             if live > exact_max && !self.disabled {
                 self.building = Some(CoveredGraph::new(slots()));
             } else {
-                let graph = self.serving.take()?.into_graph();
-                return Some(GraphTask::new(graph, TaskKind::Retire, false, Vec::new()));
+                let graph = self.serving.take()?.graph;
+                let (rows, unreachable) = (Vec::new(), Vec::new());
+                let kind = TaskKind::Retire;
+                return Some(GraphTask { graph, kind, checks_rows: false, rows, unreachable });
             }
         }
         // The graphs take turns, so that the serving one also gets new vectors.
@@ -103,19 +103,20 @@ impl GraphCoverage {
         let mut graphs = graphs.into_iter().flatten();
         let (graph, (kind, slots)) =
             graphs.find_map(|graph| graph.next().map(|next| (&*graph, next)))?;
-        let checks_rows = kind == TaskKind::Check || graph.is_checked();
+        let checks_rows = kind == TaskKind::Check || graph.is_checked;
         let rows = slots.iter().map(|slot| (slot, code(slot))).collect();
-        Some(GraphTask::new(Arc::clone(graph.graph()), kind, checks_rows, rows))
+        let graph = Arc::clone(&graph.graph);
+        Some(GraphTask { graph, kind, checks_rows, rows, unreachable: Vec::new() })
     }
 
     /// Records a finished task. Returns a graph that was replaced. Drop it and the task
     /// outside the lock of the tenant: dropping a graph takes time.
     pub(crate) fn finish(&mut self, task: &GraphTask) -> Option<Arc<Graph>> {
-        let is_of_task = |graph: &&mut CoveredGraph| Arc::ptr_eq(graph.graph(), task.graph());
+        let is_of_task = |graph: &&mut CoveredGraph| Arc::ptr_eq(&graph.graph, &task.graph);
         let graph = self.graphs_mut().find(is_of_task)?;
         graph.finish(task);
-        let complete = self.building.take_if(|building| building.is_checked())?;
-        self.serving.replace(complete).map(CoveredGraph::into_graph)
+        let complete = self.building.take_if(|building| building.is_checked)?;
+        self.serving.replace(complete).map(|replaced| replaced.graph)
     }
 }
 
@@ -160,7 +161,7 @@ mod tests {
         let mut kinds = Vec::new();
         while let Some(mut task) = next(&mut coverage, 150) {
             assert!(coverage.graph().is_none());
-            kinds.push((task.kind(), task.len()));
+            kinds.push((task.kind, task.rows.len()));
             task.run();
             coverage.finish(&task);
         }
@@ -187,7 +188,7 @@ mod tests {
         run_all(&mut coverage, 150);
         assert!(uncovered(&coverage).is_empty());
         // Slot 7 twice, slot 150 once.
-        assert_eq!(coverage.serving.as_ref().unwrap().stale_points(), 3);
+        assert_eq!(coverage.serving.as_ref().unwrap().stale_points, 3);
     }
 
     #[test]
@@ -195,8 +196,8 @@ mod tests {
         let mut coverage = GraphCoverage::default();
         while let Some(mut task) = next(&mut coverage, 150) {
             task.run();
-            if task.kind() == TaskKind::Check && task.slots().any(|slot| slot == 7) {
-                task.set_unreachable(vec![7, 8]);
+            if task.kind == TaskKind::Check && task.rows.iter().any(|(slot, _)| *slot == 7) {
+                task.unreachable = vec![7, 8];
                 coverage.set(8);
             }
             coverage.finish(&task);
@@ -224,7 +225,7 @@ mod tests {
         }
         assert!(Arc::ptr_eq(&old, &dropped.expect("the old graph is returned")));
         assert!(uncovered(&coverage).is_empty());
-        assert_eq!(coverage.serving.as_ref().unwrap().points(), 150);
+        assert_eq!(coverage.serving.as_ref().unwrap().points, 150);
     }
 
     #[test]

@@ -1,13 +1,11 @@
-//! One HNSW graph with the slots that it covers. [`crate::index::coverage`] combines up to
-//! two of them per tenant.
+//! One HNSW graph with the slots that it covers. [`crate::index::coverage`] combines two of them.
 
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
-use crate::index::graph::Graph;
-use crate::index::graph_task::{GraphTask, TaskKind};
-use crate::index::slot::Slot;
+use crate::index::Slot;
+use crate::index::graph::{Graph, GraphTask, TaskKind};
 
 /// Slots per task. Tasks are short, so that the builder can switch between them.
 const TASK_SLOTS: usize = 64;
@@ -41,7 +39,7 @@ impl GraphCounts {
 /// A graph with the state of its slots. Each slot in use is in exactly one of `covered`,
 /// `missing` and `unreachable`.
 pub(super) struct CoveredGraph {
-    graph: Arc<Graph>,
+    pub(super) graph: Arc<Graph>,
     /// Slots whose vector has a point.
     covered: RoaringBitmap,
     /// Slots whose vector has no point yet.
@@ -50,15 +48,15 @@ pub(super) struct CoveredGraph {
     unreachable: RoaringBitmap,
     /// Slots of the task in progress whose vector has not changed since it began.
     in_progress: RoaringBitmap,
-    points: usize,
+    pub(super) points: usize,
     /// Points whose vector was changed or removed since.
-    stale_points: usize,
+    pub(super) stale_points: usize,
     /// Number of points at which the next check starts.
     next_check_points: usize,
     /// The next slot of the check in progress.
     check_cursor: Option<Slot>,
-    /// Whether a check was completed.
-    is_checked: bool,
+    /// Whether a check was completed: from then on the graph serves searches.
+    pub(super) is_checked: bool,
     /// Whether the last task was a check.
     last_was_check: bool,
 }
@@ -82,14 +80,6 @@ impl CoveredGraph {
         }
     }
 
-    pub(super) fn graph(&self) -> &Arc<Graph> {
-        &self.graph
-    }
-
-    pub(super) fn into_graph(self) -> Arc<Graph> {
-        self.graph
-    }
-
     /// Slots that a search must scan, since the graph may not return them.
     pub(super) fn uncovered(&self) -> RoaringBitmap {
         &self.missing | &self.unreachable
@@ -101,11 +91,6 @@ impl CoveredGraph {
             missing: self.missing.len(),
             lost: self.unreachable.len(),
         }
-    }
-
-    /// Whether a check was completed: from then on the graph serves searches.
-    pub(super) fn is_checked(&self) -> bool {
-        self.is_checked
     }
 
     /// Whether an insert or a check is pending.
@@ -156,15 +141,15 @@ impl CoveredGraph {
     /// Records a finished task. Slots that changed while it ran are no longer in
     /// `in_progress`: their new points are stale.
     pub(super) fn finish(&mut self, task: &GraphTask) {
-        match task.kind() {
+        match task.kind {
             TaskKind::Insert => {
-                self.points += task.len();
-                self.stale_points += task.len() - self.in_progress.len() as usize;
+                self.points += task.rows.len();
+                self.stale_points += task.rows.len() - self.in_progress.len() as usize;
                 self.covered |= &self.in_progress;
                 self.missing -= &self.in_progress;
             }
             TaskKind::Check => {
-                self.check_cursor = task.last_slot().map(|slot| slot + 1);
+                self.check_cursor = task.rows.last().map(|(slot, _)| slot + 1);
                 if self.check_cursor.is_none() {
                     self.next_check_points = self.points + self.points / UNCHECKED_SHARE + 1;
                     self.is_checked = true;
@@ -172,20 +157,10 @@ impl CoveredGraph {
             }
             TaskKind::Retire => {}
         }
-        let unreachable: RoaringBitmap = task.unreachable().iter().copied().collect();
+        let unreachable: RoaringBitmap = task.unreachable.iter().copied().collect();
         let unreachable = unreachable & &self.in_progress;
         self.covered -= &unreachable;
         self.unreachable |= unreachable;
         self.in_progress.clear();
-    }
-
-    #[cfg(test)]
-    pub(super) fn points(&self) -> usize {
-        self.points
-    }
-
-    #[cfg(test)]
-    pub(super) fn stale_points(&self) -> usize {
-        self.stale_points
     }
 }

@@ -2,20 +2,17 @@
 //! chunks, inverted indexes, graph coverage, namespaces and counts.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
 use crate::error::{Error, Result};
-use crate::index::chunk::{Chunk, RowFields};
+use crate::index::attributes::Attributes;
+use crate::index::chunk::Chunk;
 use crate::index::coverage::GraphCoverage;
-use crate::index::covered::GraphCounts;
-use crate::index::graph::Graph;
-use crate::index::graph_task::GraphTask;
+use crate::index::graph::GraphTask;
 use crate::index::namespaces::Namespaces;
-use crate::index::slot::{CHUNK_ROWS, Slot, chunk_of, row_of};
-use crate::index::words::{InvertedIndex, QueryTerms};
-use crate::model::access::Access;
+use crate::index::words::InvertedIndex;
+use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::memory::Memory;
@@ -23,27 +20,40 @@ use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 use crate::model::vector::Vector;
 
-/// Everything that the index stores for one tenant.
+/// Numbers of a tenant's records.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Memories in both tiers.
+    pub memories: u64,
+    /// Receipts of today and yesterday.
+    pub receipts: u64,
+    /// Journal events.
+    pub events: u64,
+    /// Edges between memories.
+    pub edges: u64,
+}
+
+/// Everything that the index stores for one tenant. Readers share it; only
+/// [`crate::index::tenant`] changes it.
+#[derive(Default)]
 pub(crate) struct IndexData {
-    tenant: Tenant,
+    pub(crate) tenant: Tenant,
     dimension: usize,
     slots: HashMap<MemoryId, Slot>,
     free: Vec<Slot>,
-    chunks: Vec<Chunk>,
-    words: InvertedIndex,
+    pub(super) chunks: Vec<Chunk>,
+    pub(crate) words: InvertedIndex,
     /// Normalised key points, each as one term.
-    key_points: InvertedIndex,
-    coverage: GraphCoverage,
-    /// Largest quantisation error of any code so far.
-    code_error_max: f32,
-    namespaces: Namespaces,
+    pub(crate) key_points: InvertedIndex,
+    pub(crate) coverage: GraphCoverage,
+    /// Largest quantisation error of any code so far: bounds the error of graph similarities.
+    pub(crate) code_error_max: f32,
+    pub(crate) namespaces: Namespaces,
     /// Number of receipts per day.
-    receipts: BTreeMap<u32, u64>,
-    /// Number of journal events.
+    pub(crate) receipts: BTreeMap<u32, u64>,
     events: u64,
     /// Log index of the last event.
-    last_event: u64,
-    /// Number of edges.
+    pub(crate) last_event: u64,
     edges: u64,
 }
 
@@ -89,26 +99,7 @@ impl IndexChange {
 
 impl IndexData {
     pub(super) fn new(tenant: Tenant, dimension: usize) -> Self {
-        Self {
-            tenant,
-            dimension,
-            slots: HashMap::new(),
-            free: Vec::new(),
-            chunks: Vec::new(),
-            words: InvertedIndex::default(),
-            key_points: InvertedIndex::default(),
-            coverage: GraphCoverage::default(),
-            code_error_max: 0.0,
-            namespaces: Namespaces::default(),
-            receipts: BTreeMap::new(),
-            events: 0,
-            last_event: 0,
-            edges: 0,
-        }
-    }
-
-    pub(crate) fn tenant(&self) -> &Tenant {
-        &self.tenant
+        Self { tenant, dimension, ..Self::default() }
     }
 
     /// Number of memories.
@@ -116,39 +107,16 @@ impl IndexData {
         self.slots.len()
     }
 
-    pub(super) fn chunks(&self) -> &[Chunk] {
-        &self.chunks
-    }
-
     /// Id and vector of a slot in use.
     pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, &[f32]) {
-        let (chunk, row) = (&self.chunks[chunk_of(slot)], row_of(slot));
-        (chunk.id(row), chunk.vector(row))
-    }
-
-    /// The graph that serves searches, and the slots that it does not cover.
-    pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
-        self.coverage.graph()
-    }
-
-    /// Largest quantisation error of any code: bounds the error of graph similarities.
-    pub(crate) fn code_error_max(&self) -> f32 {
-        self.code_error_max
-    }
-
-    pub(crate) fn graph_counts(&self) -> GraphCounts {
-        self.coverage.counts()
-    }
-
-    /// Whether the graph needs work.
-    pub(crate) fn graph_is_stale(&self, exact_max: usize) -> bool {
-        self.coverage.is_stale(self.live(), exact_max)
+        let row = self.chunks[chunk_of(slot)].row(row_of(slot));
+        (row.id(), row.vector())
     }
 
     /// The next piece of graph work, see [`GraphCoverage::next`].
     pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
         let Self { slots, free, chunks, coverage, .. } = self;
-        let code = |slot: Slot| chunks[chunk_of(slot)].code(row_of(slot));
+        let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();
         let used = || {
             let mut used = RoaringBitmap::new();
             used.insert_range(0..(slots.len() + free.len()) as Slot);
@@ -160,74 +128,9 @@ impl IndexData {
         coverage.next(exact_max, slots.len(), used, code)
     }
 
-    pub(super) fn coverage_mut(&mut self) -> &mut GraphCoverage {
-        &mut self.coverage
-    }
-
-    pub(crate) fn receipts(&self) -> u64 {
-        self.receipts.values().sum()
-    }
-
-    pub(crate) fn oldest_receipt_day(&self) -> Option<u32> {
-        self.receipts.keys().next().copied()
-    }
-
-    pub(crate) fn edges(&self) -> u64 {
-        self.edges
-    }
-
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// Log index of the last event.
-    pub(crate) fn last_event(&self) -> u64 {
-        self.last_event
-    }
-
-    /// Name of a namespace that contains memories.
-    pub(crate) fn namespace_name(&self, number: u32) -> Option<&str> {
-        self.namespaces.name(number)
-    }
-
-    /// Number of a namespace that contains memories.
-    pub(crate) fn namespace(&self, name: &str) -> Option<u32> {
-        self.namespaces.number(name)
-    }
-
-    /// Numbers of the namespaces that `access` denies, sorted.
-    pub(crate) fn denied_namespaces(&self, access: &Access) -> Vec<u32> {
-        self.namespaces.denied(access)
-    }
-
-    /// See [`InvertedIndex::query_terms`].
-    pub(crate) fn query_terms(&self, words: Vec<String>) -> QueryTerms {
-        self.words.query_terms(words, self.live())
-    }
-
-    /// See [`InvertedIndex::keyword_overlaps`].
-    pub(crate) fn keyword_overlaps(&self, terms: &QueryTerms, chunk: usize, overlaps: &mut [f64]) {
-        self.words.keyword_overlaps(terms, chunk, overlaps);
-    }
-
-    /// Slots that contain any term of a query.
-    pub(crate) fn slots_with_any(&self, terms: &QueryTerms) -> RoaringBitmap {
-        self.words.union(terms)
-    }
-
-    /// Slots that contain all of `words`.
-    pub(crate) fn slots_with_all(&self, words: &[String]) -> RoaringBitmap {
-        self.words.intersection(words)
-    }
-
-    /// Postings of a word with a document frequency of at most `max`.
-    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<&RoaringBitmap> {
-        self.words.postings(word).filter(|slots| slots.len() <= max)
-    }
-
-    /// Postings of a key point with a document frequency of at most `max`.
-    pub(crate) fn rare_key_point_postings(&self, point: &str, max: u64) -> Option<&RoaringBitmap> {
-        self.key_points.postings(point).filter(|slots| slots.len() <= max)
+    pub(crate) fn counts(&self) -> Counts {
+        let (memories, receipts) = (self.live() as u64, self.receipts.values().sum());
+        Counts { memories, receipts, events: self.events, edges: self.edges }
     }
 
     pub(super) fn apply(&mut self, change: IndexChange) {
@@ -276,14 +179,16 @@ impl IndexData {
         // Added before the old one is removed, so that a namespace in use keeps its number.
         let namespace = self.namespaces.add_memory(&memory.namespace);
         if let Some(slot) = self.slot(id) {
-            self.namespaces.remove_memory(self.chunks[chunk_of(slot)].namespace(row_of(slot)));
+            let row = self.chunks[chunk_of(slot)].row(row_of(slot));
+            self.namespaces.remove_memory(row.attributes().namespace());
         }
         let slot = self.slot_or_insert(id);
         self.words.remove(slot, words_before);
         self.words.insert(slot, words);
         self.key_points.insert(slot, &memory.shared_key_points());
-        let row = RowFields::of(id, memory, namespace);
-        self.chunks[chunk_of(slot)].set_row(row_of(slot), row, &self.tenant.thermo);
+        let attributes = Attributes::of(memory, namespace);
+        let chunk = &mut self.chunks[chunk_of(slot)];
+        chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
     }
 
     fn remove_memory(
@@ -297,7 +202,7 @@ impl IndexData {
         self.key_points.remove(slot, key_points_before);
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
-        self.namespaces.remove_memory(chunk.namespace(row_of(slot)));
+        self.namespaces.remove_memory(chunk.row(row_of(slot)).attributes().namespace());
         chunk.clear(row_of(slot));
         self.free.push(slot);
     }

@@ -1,15 +1,18 @@
 //! Approximate nearest neighbours: an HNSW graph (Malkov and Yashunin, "Efficient and robust
 //! approximate nearest neighbor search using Hierarchical Navigable Small World graphs",
-//! 2016) over 8-bit codes. Points are identified by slot.
+//! 2016) over 8-bit codes. Points are identified by slot. The graph builder changes a graph by
+//! tasks: it inserts points, checks them, or drops the graph.
 //!
 //! The graph uses the crate `hnsw_rs`, which has neither delete nor update
 //! ([`crate::index::coverage`] compensates). The distance is our own. The crate's distance
 //! panics on unexpected numbers, and works on f32, with four times the memory traffic.
 
+use std::sync::Arc;
+
 use hnsw_rs::anndists::dist::Distance;
 use hnsw_rs::hnsw::Hnsw;
 
-use crate::index::slot::Slot;
+use crate::index::Slot;
 use crate::model::sq8::{self, Code};
 
 /// `M`: links per point and layer, doubled in the lowest layer.
@@ -82,6 +85,42 @@ fn split_point(point: &[i8]) -> (&[i8], f32) {
     (values, f32::from_le_bytes(bytes))
 }
 
+/// A piece of work on one graph. It holds all that it needs, so it runs without the lock of the
+/// tenant. [`crate::index::coverage`] creates tasks and records their results.
+pub(crate) struct GraphTask {
+    pub(super) graph: Arc<Graph>,
+    pub(super) kind: TaskKind,
+    /// Whether to search for the rows after inserting them.
+    pub(super) checks_rows: bool,
+    pub(super) rows: Vec<(Slot, Code)>,
+    /// Slots that the check did not find.
+    pub(super) unreachable: Vec<Slot>,
+}
+
+/// The kind of a [`GraphTask`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskKind {
+    Insert,
+    Check,
+    /// Drops the graph.
+    Retire,
+}
+
+impl GraphTask {
+    /// Runs the task. Takes no lock of a tenant.
+    pub(crate) fn run(&mut self) {
+        if self.kind == TaskKind::Insert {
+            self.rows.iter().for_each(|(slot, code)| self.graph.insert(*slot, code));
+        }
+        // Inserted rows are checked too: a point may be unreachable from the start.
+        if self.checks_rows {
+            let unreachable =
+                self.rows.iter().filter(|(slot, code)| !self.graph.finds(*slot, code));
+            self.unreachable = unreachable.map(|(slot, _)| *slot).collect();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,14 +150,9 @@ mod tests {
     #[test]
     fn equal_and_opposite_points_are_found() {
         let graph = Graph::new(10);
-        for slot in 0..200 {
-            let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
-            graph.insert(slot, &code([sign, 0.0, 0.0]));
-        }
-        assert!((0..200).all(|slot| {
-            let sign = if slot % 2 == 0 { 1.0 } else { -1.0 };
-            graph.finds(slot, &code([sign, 0.0, 0.0]))
-        }));
+        let sign = |slot: Slot| code([[1.0, -1.0][slot as usize % 2], 0.0, 0.0]);
+        (0..200).for_each(|slot| graph.insert(slot, &sign(slot)));
+        assert!((0..200).all(|slot| graph.finds(slot, &sign(slot))));
         assert!(!graph.finds(200, &code([0.0, 1.0, 0.0])));
         let found = graph.nearest(&code([1.0, 0.0, 0.0]), 10);
         assert!(found.iter().all(|(slot, similarity)| slot % 2 == 0 && *similarity > 0.99));

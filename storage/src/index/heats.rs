@@ -6,7 +6,7 @@
 //!   (Ding and Suel, "Faster Top-k Document Retrieval Using Block-Max Indexes", 2011). Heats
 //!   decay continuously, so the bound is a function of time instead of a number.
 
-use crate::index::slot::CHUNK_ROWS;
+use crate::index::CHUNK_ROWS;
 use crate::model::heat::{decayed, upper_bound};
 use crate::model::id::Timestamp;
 use crate::simd::dispatch;
@@ -21,9 +21,9 @@ pub(crate) struct HeatCell {
 }
 
 /// The same numbers as f32 columns, rounded so that computed heats are upper bounds.
+#[derive(Default)]
 pub(crate) struct HeatBounds {
-    /// Origin of `anchored_seconds`: close to the chunk's anchors, since f32 is coarse for
-    /// large numbers.
+    /// Origin of `anchored_seconds`, close to the anchors: f32 is coarse for large numbers.
     base: Option<Timestamp>,
     anchored_seconds: Vec<f32>,
     half_lives_per_second: Vec<f32>,
@@ -44,13 +44,11 @@ impl HeatBounds {
     pub(crate) fn new() -> Self {
         let column = || vec![0.0; CHUNK_ROWS];
         Self {
-            base: None,
             anchored_seconds: column(),
             half_lives_per_second: column(),
             heats: column(),
             floors: column(),
-            distance_max: 0.0,
-            rate_max: 0.0,
+            ..Self::default()
         }
     }
 

@@ -1,5 +1,4 @@
-//! In-memory indexes, derived from the state: rebuilt at start, updated by `apply`, never
-//! written to disk.
+//! In-memory indexes, derived from the state: rebuilt at start, updated by `apply`.
 //!
 //! ```text
 //! registry ── per tenant ── tenant (lock) ── data ┬─ chunk: columns of 1,024 memories
@@ -14,12 +13,35 @@ pub(crate) mod coverage;
 pub(crate) mod covered;
 pub(crate) mod data;
 pub(crate) mod graph;
-pub(crate) mod graph_task;
 pub(crate) mod heats;
 mod namespaces;
-pub(crate) mod rebuild;
 pub(crate) mod registry;
-pub(crate) mod slot;
 pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod words;
+
+/// Rows per chunk. Readers hold the lock of a tenant for one chunk at a time.
+pub(crate) const CHUNK_ROWS: usize = 1_024;
+
+/// Number of a memory within its tenant's index, like the doc ids of Lucene and Tantivy. Reused
+/// after the memory is deleted.
+/// Nodes assign slots independently, so results must never depend on their order.
+pub(crate) type Slot = u32;
+
+/// Chunk of a slot.
+#[inline]
+pub(crate) fn chunk_of(slot: Slot) -> usize {
+    slot as usize / CHUNK_ROWS
+}
+
+/// Row of a slot within its chunk.
+#[inline]
+pub(crate) fn row_of(slot: Slot) -> usize {
+    slot as usize % CHUNK_ROWS
+}
+
+/// The slot of a row in a chunk.
+#[inline]
+pub(crate) fn slot_at(chunk: usize, row: usize) -> Slot {
+    (chunk * CHUNK_ROWS + row) as Slot
+}

@@ -1,5 +1,6 @@
 //! The registry: the in-memory data of all tenants of one state. It contains indexes, API
-//! keys, access rules and triggers. Each opened state has its own registry.
+//! keys, access rules and triggers. Each opened state has its own registry, rebuilt from its rows.
+//! Graphs are not part of the rebuild: the graph builder adds them in the background.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -7,21 +8,33 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::error::Result;
-use crate::index::data::IndexChange;
+use crate::change::all_of;
+use crate::codec::{self, Record};
+use crate::error::{Error, Result};
+use crate::index::data::{IndexChange, IndexData};
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Access, Rules};
 use crate::model::caller::Caller;
-use crate::model::id::{TenantId, TriggerId};
+use crate::model::heat::Anchor;
+use crate::model::id::{MemoryId, TenantId, TriggerId};
+use crate::model::memory::Memory;
 use crate::model::tenant::{ApiKey, KeyId, KeyText, Tenant};
 use crate::model::trigger::Firings;
-use crate::table::state::State;
-use crate::table::view::View;
+use crate::model::vector::Vector;
+use crate::model::words::document_words;
+use crate::table::key::{Kind, cursor_of, fixed, split};
+use crate::table::state::{State, count};
+use crate::table::view::{Row, View};
+
+/// Maximum number of index changes applied under one lock.
+const CHANGES_PER_LOCK: usize = 4_096;
 
 /// The in-memory data of a state.
+#[derive(Default)]
 pub(crate) struct Registry {
-    exact_max: usize,
+    /// See [`crate::engine::Options::exact_max`].
+    pub(crate) exact_max: usize,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
     rules: RwLock<HashMap<TenantId, Rules>>,
@@ -33,29 +46,46 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// An empty registry.
-    pub(super) fn new(exact_max: usize) -> Self {
-        Self {
-            exact_max,
-            tenants: RwLock::default(),
-            keys: RwLock::default(),
-            rules: RwLock::default(),
-            triggers: RwLock::default(),
-            firings: RwLock::default(),
-            stale_graphs: Mutex::default(),
+    /// Builds the registry of `state`, without graphs.
+    pub(crate) fn rebuild(state: &State, exact_max: usize) -> Result<Self> {
+        let registry = Self { exact_max, ..Self::default() };
+        let dimension = dimension(state)?;
+        for_each(state, Kind::Tenant, |tenant, _, row| {
+            registry.put_tenant(tenant, row, dimension);
+            Ok(())
+        })?;
+        for_each(state, Kind::ApiKey, |tenant, rest, row| {
+            registry.put_key(tenant, KeyId(fixed(rest)?), row);
+            Ok(())
+        })?;
+        for_each(state, Kind::Rules, |tenant, _, row| {
+            registry.put_rules(tenant, row);
+            Ok(())
+        })?;
+        let mut triggers: HashMap<TenantId, Vec<_>> = HashMap::new();
+        for_each(state, Kind::Trigger, |tenant, rest, row| {
+            triggers.entry(tenant).or_default().push((TriggerId(fixed(rest)?), row));
+            Ok(())
+        })?;
+        for (tenant, all) in triggers {
+            registry.change_triggers(tenant, |of_tenant| *of_tenant = Triggers::of(all));
         }
+        for_each(state, Kind::Firings, |tenant, rest, row| {
+            registry.put_firings(tenant, TriggerId(fixed(rest)?), row);
+            Ok(())
+        })?;
+        for (tenant, index) in registry.all() {
+            rebuild_memories(state, tenant, &index)?;
+            rebuild_counts(state, tenant, &index)?;
+            registry.mark_if_stale(tenant, &index);
+        }
+        Ok(registry)
     }
 
-    /// See [`crate::engine::Options::exact_max`].
-    pub(crate) fn exact_max(&self) -> usize {
-        self.exact_max
-    }
-
-    /// Queues a tenant for the graph builder if its graph is stale. Returns whether the tenant
-    /// was added to the queue.
+    /// Queues a tenant with a stale graph for the graph builder. Returns whether it was added.
     pub(crate) fn mark_if_stale(&self, tenant: TenantId, index: &TenantIndex) -> bool {
-        let is_stale = index.read().graph_is_stale(self.exact_max);
-        is_stale && self.stale_graphs.lock().insert(tenant)
+        let is_stale = |data: &IndexData| data.coverage.is_stale(data.live(), self.exact_max);
+        is_stale(&index.read()) && self.stale_graphs.lock().insert(tenant)
     }
 
     /// Removes and returns the next tenant after `last` from the queue, round-robin.
@@ -153,4 +183,77 @@ impl Registry {
 /// Dimension of the vectors of a state. 0 before bootstrap.
 pub(crate) fn dimension(state: &State) -> Result<usize> {
     Ok(state.cluster()?.map_or(0, |cluster| cluster.model.dimension as usize))
+}
+
+/// Calls `put` with each record of a kind: its tenant, the rest of its key, and its value.
+fn for_each<R: Record>(
+    state: &State,
+    kind: Kind,
+    mut put: impl FnMut(TenantId, &[u8], R) -> Result<()>,
+) -> Result<()> {
+    for row in state.range(&[kind as u8], &[kind as u8 + 1]) {
+        let (key, value) = row?;
+        let (tenant, rest) = split(&key)?;
+        put(tenant, rest, codec::decode(&value)?)?;
+    }
+    Ok(())
+}
+
+/// Indexes all memories of a tenant. Text, anchor and vector rows are three key ranges in
+/// the same order of ids, so this is one merge pass over all three.
+fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
+    let range = |kind| {
+        let (start, end) = all_of(kind, tenant);
+        state.range(&start, &end)
+    };
+    let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
+    let mut changes = Vec::new();
+    for row in range(Kind::Memory) {
+        let (key, value) = row?;
+        let id = MemoryId(fixed(split(&key)?.1)?);
+        let memory: Memory = codec::decode(&value)?;
+        let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
+        let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
+        let words = document_words(memory.texts());
+        changes.push(IndexChange::Memory { id, memory, words_before: Vec::new(), words });
+        changes.push(IndexChange::Anchor(id, anchor));
+        changes.push(IndexChange::vector(id, &vector)?);
+        if changes.len() >= CHANGES_PER_LOCK {
+            index.apply(changes.drain(..));
+        }
+    }
+    index.apply(changes);
+    Ok(())
+}
+
+/// The value of `row`, which must be the row of memory `id`.
+fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
+    let (key, value) = row.transpose()?.unwrap_or_default();
+    match split(&key).and_then(|(_, rest)| fixed(rest)) {
+        Ok(found) if MemoryId(found) == id => Ok(value),
+        _ => Err(Error::Corrupt {
+            what: "memory",
+            detail: format!("{id} has no anchor or vector row, or an extra row precedes it"),
+        }),
+    }
+}
+
+/// Counts the receipts, edges and events of a tenant.
+fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
+    let range = |kind| {
+        let (start, end) = all_of(kind, tenant);
+        state.range(&start, &end)
+    };
+    for row in range(Kind::Receipt) {
+        let (key, _) = row?;
+        let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
+        index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
+    }
+    // Each edge has two rows.
+    index.apply((0..count(range(Kind::Edge))? / 2).map(|_| IndexChange::EdgeAppended));
+    for row in range(Kind::Event) {
+        let (key, _) = row?;
+        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);
+    }
+    Ok(())
 }

@@ -1,18 +1,16 @@
 //! The index of one tenant: [`IndexData`] behind one lock. Only `apply` and the graph builder
-//! change it. Readers take the lock for one chunk at a time, so they never block writers for
-//! long.
+//! change it. Readers take the lock for one chunk at a time, so writers wait briefly.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use crate::index::Slot;
 use crate::index::chunk::Chunk;
 use crate::index::coverage::GraphCoverage;
 use crate::index::data::{IndexChange, IndexData};
-use crate::index::graph::Graph;
-use crate::index::graph_task::GraphTask;
-use crate::index::slot::Slot;
+use crate::index::graph::{Graph, GraphTask};
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 
@@ -48,13 +46,13 @@ impl TenantIndex {
     /// Records a finished task. Drop the task and the returned graph after this call, outside
     /// the lock: dropping a graph takes time.
     pub(crate) fn finish_task(&self, task: &GraphTask) -> Option<Arc<Graph>> {
-        self.data.write().coverage_mut().finish(task)
+        self.data.write().coverage.finish(task)
     }
 
     /// Removes the graph and disables graphs for the lifetime of this index. Drop the
     /// returned value outside the lock.
     pub(crate) fn disable_graph(&self) -> GraphCoverage {
-        std::mem::replace(self.data.write().coverage_mut(), GraphCoverage::disabled())
+        std::mem::replace(&mut self.data.write().coverage, GraphCoverage::disabled())
     }
 
     /// The nearest points of `graph` with their similarities by code. `None` if the graph
@@ -73,14 +71,13 @@ impl TenantIndex {
         nearest.ok()
     }
 
-    /// Calls `visit` with every chunk, newest first, until it returns false. Takes the lock
-    /// once per chunk.
+    /// Calls `visit` with every chunk, newest first, until it returns false. Locks per chunk.
     pub(crate) fn visit_chunks(&self, mut visit: impl FnMut(&IndexData, usize, &Chunk) -> bool) {
-        let count = self.data.read().chunks().len();
+        let count = self.data.read().chunks.len();
         for number in (0..count).rev() {
             let data = self.data.read();
             // Chunks are never removed.
-            let Some(chunk) = data.chunks().get(number) else { return };
+            let Some(chunk) = data.chunks.get(number) else { return };
             if !visit(&data, number, chunk) {
                 return;
             }

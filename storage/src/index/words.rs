@@ -1,7 +1,6 @@
 //! An inverted index: for each term, the slots that contain it, as a Roaring bitmap.
 //!
-//! It computes the keyword overlap of a query and a memory, from BM25's inverse document
-//! frequencies:
+//! It computes keyword overlaps from BM25's inverse document frequencies:
 //!
 //! ```text
 //! overlap = 10 · Σ idf(query terms that the memory contains) / Σ idf(all query terms)
@@ -14,11 +13,10 @@ use std::collections::HashMap;
 
 use roaring::{MultiOps, RoaringBitmap};
 
-use crate::index::slot::{CHUNK_ROWS, Slot, slot_at};
+use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 
-/// Maximum number of terms per query. Further terms are ignored: long queries are found by
-/// their vector.
+/// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
 
 /// Term → postings.
@@ -29,8 +27,8 @@ pub(crate) struct InvertedIndex {
 
 /// The terms of a query with their weights.
 pub(crate) struct QueryTerms {
-    /// Each indexed term with its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
-    weights: Vec<(String, f64)>,
+    /// Each indexed term after its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
+    weights: Vec<(f64, String)>,
 }
 
 impl InvertedIndex {
@@ -58,9 +56,9 @@ impl InvertedIndex {
         }
     }
 
-    /// Postings of a term. Their number is the document frequency.
-    pub(crate) fn postings(&self, word: &str) -> Option<&RoaringBitmap> {
-        self.postings.get(word)
+    /// Postings of a term with a document frequency of at most `max`.
+    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<&RoaringBitmap> {
+        self.postings.get(word).filter(|slots| slots.len() <= max)
     }
 
     /// Slots that contain all of `words`.
@@ -75,30 +73,23 @@ impl InvertedIndex {
 
     /// Slots that contain any term of a query.
     pub(crate) fn union(&self, query: &QueryTerms) -> RoaringBitmap {
-        let terms = query.weights.iter().filter_map(|(term, _)| self.postings.get(term.as_str()));
+        let terms = query.weights.iter().filter_map(|(_, term)| self.postings.get(term.as_str()));
         terms.union()
     }
 
-    /// Weights the words of a query by inverse document frequency. `live` is the number of
-    /// memories.
+    /// Weights words by inverse document frequency. `live` is the number of memories.
     pub(crate) fn query_terms(&self, words: Vec<String>, live: usize) -> QueryTerms {
         let idf = |word: &str| {
             let frequency = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;
             libm::log(1.0 + (live as f64 - frequency + 0.5).max(0.0) / (frequency + 0.5))
         };
-        let mut weights: Vec<(String, f64)> = words
-            .into_iter()
-            .take(QUERY_WORDS_MAX)
-            .map(|word| {
-                let idf = idf(&word);
-                (word, idf)
-            })
-            .collect();
-        let total: f64 = weights.iter().map(|(_, idf)| idf).sum();
+        let words = words.into_iter().take(QUERY_WORDS_MAX);
+        let mut weights: Vec<_> = words.map(|word| (idf(&word), word)).collect();
+        let total: f64 = weights.iter().map(|(idf, _)| idf).sum();
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
         // Words without postings count in the total, but need no lookup later.
-        weights.retain(|(word, _)| self.postings.contains_key(word.as_str()));
-        weights.iter_mut().for_each(|(_, weight)| *weight *= scale);
+        weights.retain(|(_, word)| self.postings.contains_key(word.as_str()));
+        weights.iter_mut().for_each(|(weight, _)| *weight *= scale);
         QueryTerms { weights }
     }
 
@@ -107,7 +98,7 @@ impl InvertedIndex {
         overlaps.fill(0.0);
         let (first, last) = (slot_at(chunk, 0), slot_at(chunk, CHUNK_ROWS - 1));
         // Sums in the order of the query's terms have the same bits on every node.
-        for (term, weight) in &query.weights {
+        for (weight, term) in &query.weights {
             let Some(slots) = self.postings.get(term.as_str()) else { continue };
             for slot in slots.range(first..=last) {
                 overlaps[(slot - first) as usize] += weight;

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::tenant::{KeyId, Role};
 
@@ -47,11 +46,6 @@ pub struct Rules {
     pub rules: Vec<Rule>,
 }
 
-impl Record for Rules {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "access rules";
-}
-
 /// The namespaces that one key may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
@@ -71,9 +65,8 @@ impl Rules {
         // Most specific first: a named agent before all agents, then a named namespace
         // before all namespaces. `false` sorts before `true`.
         rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY));
-        Access {
-            rules: rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy)).collect(),
-        }
+        let rules = rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy));
+        Access { rules: rules.collect() }
     }
 }
 

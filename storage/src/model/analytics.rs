@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
@@ -43,11 +42,6 @@ pub struct RecallStats {
     pub searches_with_results: u64,
 }
 
-impl Record for RecallStats {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "recall statistics";
-}
-
 /// Usage of a tenant in one calendar month.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -59,11 +53,6 @@ pub struct Usage {
     pub latency_micros: u64,
     /// Longest response time, in microseconds.
     pub latency_max_micros: u64,
-}
-
-impl Record for Usage {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "usage";
 }
 
 impl Usage {
@@ -83,11 +72,6 @@ pub struct LastReport {
     pub boot: u64,
     /// Number of the report within that incarnation.
     pub number: u64,
-}
-
-impl Record for LastReport {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "last report";
 }
 
 /// Counts of one node since its previous report.

@@ -75,46 +75,23 @@ pub(super) fn latest_date(today: Date, month: i8, day: i8) -> Option<Date> {
 
 /// Parses a lower-case weekday.
 pub(super) fn parse_weekday(word: &str) -> Option<Weekday> {
-    Some(match word {
-        "monday" => Weekday::Monday,
-        "tuesday" => Weekday::Tuesday,
-        "wednesday" => Weekday::Wednesday,
-        "thursday" => Weekday::Thursday,
-        "friday" => Weekday::Friday,
-        "saturday" => Weekday::Saturday,
-        "sunday" => Weekday::Sunday,
-        _ => return None,
-    })
+    const NAMES: &str = "monday tuesday wednesday thursday friday saturday sunday";
+    let at = NAMES.split(' ').position(|name| name == word)?;
+    Weekday::from_monday_zero_offset(at as i8).ok()
 }
 
 /// Parses a lower-case month name, in full or its first three letters. January is 1.
 pub(super) fn parse_month(word: &str) -> Option<i8> {
-    const NAMES: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    let whole = NAMES.iter().position(|name| *name == word);
-    let short = || NAMES.iter().position(|name| word.len() == 3 && name.starts_with(word));
-    whole.or_else(short).map(|at| at as i8 + 1)
+    const NAMES: &str = "january february march april may june july august september october \
+                         november december";
+    let is_month = |name: &str| name == word || word.len() == 3 && name.starts_with(word);
+    NAMES.split(' ').position(is_month).map(|at| at as i8 + 1)
 }
 
 /// Parses a count as in "3 days ago": digits, a number word, or "a".
 pub(super) fn parse_count(word: &str) -> Option<i64> {
-    const NAMES: [&str; 13] = [
-        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-        "eleven", "twelve",
-    ];
-    let named = || NAMES.iter().position(|name| *name == word).map(|at| at as i64);
+    const NAMES: &str = "zero one two three four five six seven eight nine ten eleven twelve";
+    let named = || NAMES.split(' ').position(|name| name == word).map(|at| at as i64);
     let one = || matches!(word, "a" | "an").then_some(1);
     let number = word.parse().ok().or_else(named).or_else(one)?;
     (0..=COUNT_MAX).contains(&number).then_some(number)

@@ -2,15 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::vector::ModelId;
 
 /// Random id of a cluster, or of a data folder: an emptied folder gets another one.
 pub type Incarnation = [u8; 16];
 
-/// Number of a Raft group. It is part of log keys, event ids and peer requests, so that one node
-/// can hold several groups.
+/// Number of a Raft group in log keys, event ids and peer requests: a node can hold several groups.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -48,11 +46,6 @@ impl Member {
     }
 }
 
-impl Record for Cluster {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "cluster";
-}
-
 /// An embedding model, as far as vectors depend on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
@@ -73,8 +66,7 @@ pub struct BatchId {
     pub counter: u64,
 }
 
-/// Position of a state in the log. It is part of the same RocksDB write as the changes, so both
-/// always agree.
+/// Position of a state in the log. One RocksDB write contains it and the changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// The Raft group whose log this state applies.
@@ -91,9 +83,4 @@ pub struct Position {
     pub batch: BatchId,
     /// The cluster clock: the stamp of that batch.
     pub clock: Timestamp,
-}
-
-impl Record for Position {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "position";
 }

@@ -22,8 +22,7 @@ impl Decay {
         Self::with(thermo, memory.memory_type, memory.decay_class, memory.min_heat, decays)
     }
 
-    /// Decay of a memory with these properties. `decays` is false for pinned and archived
-    /// memories.
+    /// As [`Self::of`]. `decays` is false for pinned and archived memories.
     pub fn with(
         thermo: &Thermo,
         memory_type: MemoryType,
@@ -139,7 +138,7 @@ mod tests {
             let decay = Decay::of(&memory, &Thermo::default());
             let anchor = Anchor::fresh(0.9, Timestamp(0));
             let at = Timestamp(hours * HOUR);
-            let moved = Anchor { at, ..anchor.with_heat(heat(&anchor, decay, at) as f32) };
+            let moved = Anchor { at, heat: heat(&anchor, decay, at) as f32, ..anchor };
             let end = Timestamp((hours + later) * HOUR);
             prop_assert!((heat(&anchor, decay, end) - heat(&moved, decay, end)).abs() < 1e-6);
         }

@@ -1,12 +1,10 @@
 //! The outbox: webhook requests of fired triggers, until they are delivered or dead-lettered.
-//! The node sends them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
 use crate::model::trigger::TriggerEvent;
@@ -30,8 +28,7 @@ pub struct DeliveryId {
 }
 
 impl fmt::Display for DeliveryId {
-    /// The id by which receivers recognise duplicates: `msg_`, the trigger in hex, `_`, the
-    /// number.
+    /// Receivers recognise duplicates by it: `msg_`, the trigger in hex, `_`, the number.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let trigger = uuid::Uuid::from_bytes(self.trigger.0);
         write!(out, "msg_{}_{}", trigger.simple(), self.number)
@@ -78,11 +75,6 @@ pub struct Delivery {
     pub stage: DeliveryStage,
 }
 
-impl Record for Delivery {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "delivery";
-}
-
 /// Stage of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryStage {
@@ -113,11 +105,6 @@ impl Outbox {
             dropped: self.dropped + other.dropped,
         }
     }
-}
-
-impl Record for Outbox {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "outbox";
 }
 
 /// A delivery attempt and its outcome.

@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, Timestamp};
 
 /// Longest relation in bytes.
@@ -44,11 +43,6 @@ pub struct Edge {
     pub weight: f32,
     /// Creation time.
     pub created_at: Timestamp,
-}
-
-impl Record for Edge {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "edge";
 }
 
 impl Edge {

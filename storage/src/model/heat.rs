@@ -12,7 +12,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 
 /// Highest stability that reinforcement reaches.
@@ -35,21 +34,10 @@ pub struct Anchor {
     pub tick_heat: f32,
 }
 
-impl Record for Anchor {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "anchor";
-}
-
 impl Anchor {
     /// The anchor of a memory created at `at`.
     pub fn fresh(heat: f32, at: Timestamp) -> Self {
         Self { heat, at, stability: 1.0, last_recall: None, recall_count: 0, tick_heat: heat }
-    }
-
-    /// This anchor with another heat.
-    #[must_use]
-    pub fn with_heat(self, heat: f32) -> Self {
-        Self { heat, ..self }
     }
 }
 
@@ -67,9 +55,8 @@ pub fn decayed(heat: f32, at: Timestamp, rate: f64, floor: f32, now: Timestamp) 
 /// Scans prune with it and compute few exact heats. It is f32 without branches and tables,
 /// so the compiler vectorises loops over it.
 ///
-/// It bounds `2^−x` from above. The integer part of `x` becomes a float exponent. The
-/// fraction uses Taylor's polynomial of `e^−y`, which lies above `e^−y` when it ends at an
-/// even power.
+/// It bounds `2^−x` from above. The integer part of `x` becomes a float exponent. The fraction
+/// uses Taylor's polynomial of `e^−y`, which is too high when it ends at an even power.
 #[inline(always)]
 pub fn upper_bound(heat: f32, floor: f32, half_lives: f32) -> f32 {
     /// Half-lives after which the heat is practically zero; keeps the exponent in range.

@@ -5,7 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
 use crate::model::feedback::Signal;
@@ -28,11 +27,6 @@ pub struct Cursor {
     pub index: u64,
     /// Position among the events of that entry, from 0.
     pub ordinal: u32,
-}
-
-impl Record for Cursor {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "cursor";
 }
 
 impl Cursor {
@@ -78,11 +72,6 @@ pub struct Event {
     pub namespace: String,
     /// What happened.
     pub kind: EventKind,
-}
-
-impl Record for Event {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "journal event";
 }
 
 /// What happened, with its details. New kinds are appended.
@@ -159,12 +148,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Whether the event belongs to the history of triggers.
-    pub fn is_trigger_history(&self) -> bool {
-        self.trigger().is_some()
-    }
-
-    /// The trigger concerned, for firings and deliveries.
+    /// The trigger concerned, for firings and deliveries: the events of the history of triggers.
     pub fn trigger(&self) -> Option<TriggerId> {
         match self {
             Self::TriggerFired(fired) => Some(fired.trigger),
@@ -198,43 +182,27 @@ impl EventKind {
     }
 }
 
-/// A field of a memory that an update can change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MemoryField {
-    /// The text.
-    Label,
-    /// The type.
-    MemoryType,
-    /// The namespace.
-    Namespace,
-    /// The decay class.
-    DecayClass,
-    /// Whether it is pinned.
-    IsPinned,
-    /// Whether it is locked.
-    IsLocked,
-    /// Whether it is flagged for review.
-    FlaggedForReview,
-    /// The heat floor.
-    MinHeat,
-    /// The heat.
-    CurrentHeat,
-}
-
-impl MemoryField {
-    /// The name used in JSON and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Label => "label",
-            Self::MemoryType => "memory_type",
-            Self::Namespace => "namespace",
-            Self::DecayClass => "decay_class",
-            Self::IsPinned => "is_pinned",
-            Self::IsLocked => "is_locked",
-            Self::FlaggedForReview => "flagged_for_review",
-            Self::MinHeat => "min_heat",
-            Self::CurrentHeat => "current_heat",
-        }
+named_enum! {
+    /// A field of a memory that an update can change.
+    pub enum MemoryField {
+        /// The text.
+        Label = "label",
+        /// The type.
+        MemoryType = "memory_type",
+        /// The namespace.
+        Namespace = "namespace",
+        /// The decay class.
+        DecayClass = "decay_class",
+        /// Whether it is pinned.
+        IsPinned = "is_pinned",
+        /// Whether it is locked.
+        IsLocked = "is_locked",
+        /// Whether it is flagged for review.
+        FlaggedForReview = "flagged_for_review",
+        /// The heat floor.
+        MinHeat = "min_heat",
+        /// The heat.
+        CurrentHeat = "current_heat",
     }
 }
 

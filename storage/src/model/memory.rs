@@ -3,12 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 
-/// Longest label in bytes. The embedding model reads the first 256 tokens. The word index
-/// reads all of it.
+/// Longest label in bytes. The embedding model reads 256 tokens, the word index all of it.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of key points per memory.
 pub const KEY_POINTS_MAX: usize = 32;
@@ -19,72 +17,37 @@ pub const NAMESPACE_BYTES_MAX: usize = 128;
 /// Namespace of memories created without one.
 pub const NAMESPACE_DEFAULT: &str = "default";
 
-/// Kind of knowledge. It determines half-life, floor and stability gain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum MemoryType {
-    /// An event.
-    Episodic,
-    /// A concept or relation.
-    Semantic,
-    /// A preference of a person.
-    Preference,
-    /// A procedure.
-    Procedural,
-    /// A durable fact.
-    Fact,
-    /// A passing impression.
-    Moment,
-}
-
-impl MemoryType {
-    /// All types, in the order of their stored numbers.
-    pub const ALL: [Self; 6] = [
-        Self::Episodic,
-        Self::Semantic,
-        Self::Preference,
-        Self::Procedural,
-        Self::Fact,
-        Self::Moment,
-    ];
-
-    /// The name used in JSON, metrics and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Episodic => "episodic",
-            Self::Semantic => "semantic",
-            Self::Preference => "preference",
-            Self::Procedural => "procedural",
-            Self::Fact => "fact",
-            Self::Moment => "moment",
-        }
+named_enum! {
+    /// Kind of knowledge. It determines half-life, floor and stability gain.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum MemoryType {
+        /// An event.
+        Episodic = "episodic",
+        /// A concept or relation.
+        Semantic = "semantic",
+        /// A preference of a person.
+        Preference = "preference",
+        /// A procedure.
+        Procedural = "procedural",
+        /// A durable fact.
+        Fact = "fact",
+        /// A passing impression.
+        Moment = "moment",
     }
 }
 
-/// Decay class: a factor of the half-life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum DecayClass {
-    /// Half the half-life of the type.
-    Volatile,
-    /// The half-life of the type.
-    Normal,
-    /// Twice the half-life of the type.
-    Persistent,
-    /// No decay.
-    Permanent,
-}
-
-impl DecayClass {
-    /// All classes, in the order of their stored numbers.
-    pub const ALL: [Self; 4] = [Self::Volatile, Self::Normal, Self::Persistent, Self::Permanent];
-
-    /// The name used in JSON and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Volatile => "volatile",
-            Self::Normal => "normal",
-            Self::Persistent => "persistent",
-            Self::Permanent => "permanent",
-        }
+named_enum! {
+    /// Decay class: a factor of the half-life.
+    #[derive(Hash)]
+    pub enum DecayClass {
+        /// Half the half-life of the type.
+        Volatile = "volatile",
+        /// The half-life of the type.
+        Normal = "normal",
+        /// Twice the half-life of the type.
+        Persistent = "persistent",
+        /// No decay.
+        Permanent = "permanent",
     }
 }
 
@@ -124,11 +87,6 @@ pub struct Memory {
     pub updated_at: Timestamp,
     /// When the memory moved to the cold tier. `None` in the hot tier.
     pub archived_at: Option<Timestamp>,
-}
-
-impl Record for Memory {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "memory";
 }
 
 impl Memory {

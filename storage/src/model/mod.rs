@@ -1,6 +1,29 @@
 //! Domain types and pure functions: memories, heat and decay, scores, words, triggers.
 //! Nothing here reads a disk, a clock or the network.
 
+/// Defines an enum whose values have a name. The names are used in JSON, metrics and docs.
+macro_rules! named_enum {
+    ($(#[$meta:meta])* pub enum $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $type {
+            $($(#[$doc])* $value,)*
+        }
+
+        impl $type {
+            /// All values, in the order of their stored numbers.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
+
+            /// The name used in JSON, metrics and docs.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)*
+                }
+            }
+        }
+    };
+}
+
 pub mod access;
 pub mod analytics;
 mod calendar;

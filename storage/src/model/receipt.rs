@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, TriggerId};
 
 /// Most receipts per tenant; beyond it writes with a key are rejected.
@@ -30,11 +29,6 @@ pub struct Receipt {
     pub body_hash: [u8; 32],
     /// What the write did.
     pub effect: WriteEffect,
-}
-
-impl Record for Receipt {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "receipt";
 }
 
 /// What a write did, as far as its repetition must return it.

@@ -71,8 +71,7 @@ impl Factors {
     }
 }
 
-/// Rounds to 1e-6, the resolution of every heat and score in responses. Adding zero turns
-/// −0 into 0.
+/// Rounds to 1e-6, the resolution of heats and scores in responses, and turns −0 into 0.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6 + 0.0
 }
@@ -81,15 +80,16 @@ pub fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Factors of a memory with similarity, heat, keyword overlap, and the two boosts.
+    fn factors(
+        [similarity, heat, keyword_overlap, temporal_boost, namespace_boost]: [f64; 5],
+    ) -> Factors {
+        Factors { similarity, heat, keyword_overlap, temporal_boost, namespace_boost }
+    }
+
     #[test]
     fn factors_multiply_to_the_score() {
-        let factors = Factors {
-            similarity: 0.5,
-            heat: 0.8,
-            keyword_overlap: 5.0,
-            temporal_boost: 0.4,
-            namespace_boost: 0.1,
-        };
+        let factors = factors([0.5, 0.8, 5.0, 0.4, 0.1]);
         let weights = RecallWeights::default();
         assert!((factors.base(&weights) - 0.59).abs() < 1e-12);
         assert_eq!(factors.fused(&weights), rounded(0.59 * 1.75 * 1.4 * 1.1));
@@ -97,13 +97,7 @@ mod tests {
 
     #[test]
     fn score_without_boosts_is_the_base() {
-        let factors = Factors {
-            similarity: 0.25,
-            heat: 1.0,
-            keyword_overlap: 0.0,
-            temporal_boost: 0.0,
-            namespace_boost: 0.0,
-        };
+        let factors = factors([0.25, 1.0, 0.0, 0.0, 0.0]);
         assert_eq!(factors.fused(&RecallWeights::default()), 0.475);
         assert_eq!(rounded(-0.000_000_4).to_bits(), 0.0_f64.to_bits());
     }

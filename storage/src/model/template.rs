@@ -39,16 +39,9 @@ impl TemplateContext<'_> {
             let name = &after[..after.floor_char_boundary(NAME_BYTES_MAX)];
             let name = name.split_once('}').map(|(name, _)| name);
             let known = name.and_then(|name| Some((self.value(name)?, &after[name.len() + 1..])));
-            rest = match known {
-                Some((value, after)) => {
-                    message.push_str(&value);
-                    after
-                }
-                None => {
-                    message.push('{');
-                    after
-                }
-            };
+            let value;
+            (value, rest) = known.unwrap_or_else(|| ("{".to_owned(), after));
+            message.push_str(&value);
             if message.len() > MESSAGE_BYTES_MAX {
                 break;
             }

@@ -1,13 +1,11 @@
 //! Temporal expressions in queries: "last week", "3 days ago", "in March", "2026-03-05".
 //!
 //! The parser takes the first expression of a query and returns its time window, in UTC and
-//! relative to the cluster clock. It tries each word as the start of an expression and
-//! matches a fixed grammar of English phrases. `search` boosts memories created in or near
-//! the window.
+//! relative to the cluster clock. It tries each word as the start of an expression in a fixed
+//! grammar of English phrases. `search` boosts memories created in or near the window.
 
 use std::borrow::Cow;
 
-use jiff::ToSpan;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
@@ -99,77 +97,61 @@ fn words(query: &str) -> Vec<(usize, &str)> {
 /// The expression at the start of `rest`: its number of words, and its days. `before` are
 /// the preceding words. They distinguish the month "may" from the verb.
 fn parse_time(before: &[&str], rest: &[&str], today: Date) -> Option<(usize, DayRange)> {
-    let found = match rest {
+    let yesterday = today.yesterday().ok()?;
+    let until_today = |first: Date| Some((first, today.tomorrow().ok()?));
+    Some(match rest {
         ["today", ..] => (1, single_day(today)?),
-        ["the", "day", "before", "yesterday", ..] => {
-            (4, single_day(today.checked_sub(2.days()).ok()?)?)
-        }
-        ["yesterday", ..] => (1, single_day(today.yesterday().ok()?)?),
-        ["last", "night", ..] => (2, single_day(today.yesterday().ok()?)?),
+        ["the", "day", "before", "yesterday", ..] => (4, single_day(yesterday.yesterday().ok()?)?),
+        ["yesterday", ..] => (1, single_day(yesterday)?),
+        ["last", "night", ..] => (2, single_day(yesterday)?),
         ["last" | "past" | "previous", number, unit, ..]
-            if parse_count(number).is_some() && parse_unit(unit).is_some() =>
+            if let Some((count, unit)) = parse_count(number).zip(parse_unit(unit)) =>
         {
-            (
-                3,
-                (
-                    units_before(today, parse_count(number)?, parse_unit(unit)?)?,
-                    today.tomorrow().ok()?,
-                ),
-            )
+            (3, until_today(units_before(today, count, unit)?)?)
         }
         [number, unit, "ago", ..] => {
             let (count, unit) = (parse_count(number)?, parse_unit(unit)?);
             (3, unit_containing(units_before(today, count, unit)?, unit)?)
         }
-        ["past", unit, ..] => {
-            (2, (units_before(today, 1, parse_unit(unit)?)?, today.tomorrow().ok()?))
+        ["past", unit, ..] => (2, until_today(units_before(today, 1, parse_unit(unit)?)?)?),
+        ["this", unit, ..] if let Some(unit) = parse_unit(unit) => {
+            (2, unit_containing(today, unit)?)
         }
-        ["this", unit, ..] if parse_unit(unit).is_some() => {
-            (2, unit_containing(today, parse_unit(unit)?)?)
-        }
-        ["last" | "previous", unit, ..] if parse_unit(unit).is_some() => {
-            let unit = parse_unit(unit)?;
+        ["last" | "previous", unit, ..] if let Some(unit) = parse_unit(unit) => {
             (2, unit_containing(units_before(today, 1, unit)?, unit)?)
         }
-        ["last", name, ..] if parse_weekday(name).is_some() => {
-            (2, single_day(latest_weekday(today.yesterday().ok()?, parse_weekday(name)?)?)?)
+        ["last", name, ..] if let Some(weekday) = parse_weekday(name) => {
+            (2, single_day(latest_weekday(yesterday, weekday)?)?)
         }
-        ["last", name, ..] if parse_month(name).is_some() => {
-            (2, latest_month(today.first_of_month().yesterday().ok()?, parse_month(name)?)?)
+        ["last", name, ..] if let Some(month) = parse_month(name) => {
+            (2, latest_month(today.first_of_month().yesterday().ok()?, month)?)
         }
-        [name, ..] if parse_weekday(name).is_some() => {
-            (1, single_day(latest_weekday(today, parse_weekday(name)?)?)?)
+        [name, ..] if let Some(weekday) = parse_weekday(name) => {
+            (1, single_day(latest_weekday(today, weekday)?)?)
         }
         [number, ..] if number.starts_with(|c: char| c.is_ascii_digit()) => {
             return parse_numeric_date(before, rest, today);
         }
         [name, ..] => return parse_month_date(before, rest, parse_month(name)?, today),
         [] => return None,
-    };
-    Some(found)
+    })
 }
 
 /// Parses "2026-03-05", "2026-03", "5 March 2026", and "2026" after "in", "during" or "since".
 fn parse_numeric_date(before: &[&str], rest: &[&str], today: Date) -> Option<(usize, DayRange)> {
     let parts: Vec<&str> = rest[0].split('-').collect();
     match parts.as_slice() {
-        [year_, month_, day_] => {
-            let date =
-                Date::new(parse_year(year_)?, parse_bounded(month_, 12)?, parse_bounded(day_, 31)?)
-                    .ok()?;
-            Some((1, single_day(date)?))
+        [year, month, day] => {
+            let (month, day) = (parse_bounded(month, 12)?, parse_bounded(day, 31)?);
+            Some((1, single_day(Date::new(parse_year(year)?, month, day).ok()?)?))
         }
-        [year_, month_] => {
-            let first = Date::new(parse_year(year_)?, parse_bounded(month_, 12)?, 1).ok()?;
+        [year, month] => {
+            let first = Date::new(parse_year(year)?, parse_bounded(month, 12)?, 1).ok()?;
             Some((1, unit_containing(first, Unit::Month)?))
         }
         [one] => {
-            if let Some((at, name)) = parse_month_day(one).zip(rest.get(1)) {
-                let month = parse_month(name)?;
-                return match rest.get(2).and_then(|text| parse_year(text)) {
-                    Some(year) => Some((3, single_day(Date::new(year, month, at).ok()?)?)),
-                    None => Some((2, single_day(latest_date(today, month, at)?)?)),
-                };
+            if let Some((day, name)) = parse_month_day(one).zip(rest.get(1)) {
+                return month_day(parse_month(name)?, day, rest.get(2), today);
             }
             let has_preposition = matches!(before.last(), Some(&("in" | "during" | "since")));
             let first = Date::new(parse_year(one).filter(|_| has_preposition)?, 1, 1).ok()?;
@@ -186,21 +168,24 @@ fn parse_month_date(
     month: i8,
     today: Date,
 ) -> Option<(usize, DayRange)> {
-    let has_preposition = matches!(
-        before.last(),
-        Some(&("in" | "during" | "since" | "from" | "of" | "until" | "early" | "mid" | "late"))
-    );
-    let (next, after) = (rest.get(1), rest.get(2));
+    let next = rest.get(1);
     if let Some(year) = next.and_then(|text| parse_year(text)) {
         return Some((2, unit_containing(Date::new(year, month, 1).ok()?, Unit::Month)?));
     }
-    if let Some(at) = next.and_then(|text| parse_month_day(text)) {
-        return match after.and_then(|text| parse_year(text)) {
-            Some(year) => Some((3, single_day(Date::new(year, month, at).ok()?)?)),
-            None => Some((2, single_day(latest_date(today, month, at)?)?)),
-        };
+    if let Some(day) = next.and_then(|text| parse_month_day(text)) {
+        return month_day(month, day, rest.get(2), today);
     }
-    if has_preposition { Some((1, latest_month(today, month)?)) } else { None }
+    let prepositions = ["in", "during", "since", "from", "of", "until", "early", "mid", "late"];
+    before.last().filter(|word| prepositions.contains(word))?;
+    Some((1, latest_month(today, month)?))
+}
+
+/// A day of a month: of the year in `next`, else the latest such day.
+fn month_day(month: i8, day: i8, next: Option<&&str>, today: Date) -> Option<(usize, DayRange)> {
+    match next.and_then(|text| parse_year(text)) {
+        Some(year) => Some((3, single_day(Date::new(year, month, day).ok()?)?)),
+        None => Some((2, single_day(latest_date(today, month, day)?)?)),
+    }
 }
 
 fn date_of(now: Timestamp) -> Option<Date> {

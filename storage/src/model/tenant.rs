@@ -1,5 +1,4 @@
 //! Tenants and their API keys: rows, roles, the form of keys, and the check of a presented key.
-//! The index finds the key.
 
 use std::fmt;
 use std::num::ParseIntError;
@@ -9,12 +8,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::codec::Record;
 use crate::model::id::Timestamp;
 use crate::model::thermo::Thermo;
 
 /// A tenant's row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its name.
     pub name: String,
@@ -29,34 +27,21 @@ pub struct Tenant {
 impl Role {
     /// The roles that keys of a tenant may have.
     pub const OF_KEYS: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
+}
 
-    /// The name used in JSON and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reader => "reader",
-            Self::Agent => "agent",
-            Self::Admin => "admin",
-            Self::Operator => "operator",
-        }
+named_enum! {
+    /// The rights of a key. Each role includes those before it.
+    #[derive(PartialOrd, Ord)]
+    pub enum Role {
+        /// Reads and searches.
+        Reader = "reader",
+        /// Writes memories.
+        Agent = "agent",
+        /// Administers its tenant.
+        Admin = "admin",
+        /// Administers the cluster.
+        Operator = "operator",
     }
-}
-
-impl Record for Tenant {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "tenant";
-}
-
-/// The rights of a key. Each role includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Role {
-    /// Reads and searches.
-    Reader,
-    /// Writes memories.
-    Agent,
-    /// Administers its tenant.
-    Admin,
-    /// Administers the cluster.
-    Operator,
 }
 
 /// The public part of an API key: the id of its row.
@@ -99,11 +84,6 @@ pub struct ApiKey {
     pub last_used_at: Option<Timestamp>,
 }
 
-impl Record for ApiKey {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "API key";
-}
-
 impl ApiKey {
     /// Whether `text` is this key, compared in constant time.
     pub fn matches(&self, text: &str) -> bool {
@@ -133,8 +113,7 @@ impl KeyText {
     const RANDOM_BYTES: usize = 32;
     const CHECKSUM_DIGITS: usize = 8;
 
-    /// A key from random bytes: 8 of its id, then 24 of its secret. The caller provides the
-    /// randomness.
+    /// A key from random bytes: 8 of its id, then 24 of its secret.
     pub fn from_random(random: [u8; Self::RANDOM_BYTES]) -> Self {
         let text = format!("{}{}", Self::PREFIX, hex::encode(random));
         let checksum = Self::checksum(&text);
@@ -151,16 +130,14 @@ impl KeyText {
         &self.0
     }
 
-    /// The id in a presented text. `None` if the text has not the form of a key, or a wrong
-    /// checksum.
+    /// The id in a presented text. `None` if the form or the checksum is wrong.
     pub fn id_of(text: &str) -> Option<KeyId> {
         let digits = match text.strip_prefix(Self::PREFIX) {
             Some(digits) if Self::is_intact(text, digits) => digits,
             Some(_) => return None,
             None => text.strip_prefix(Self::UNCHECKED_PREFIX)?,
         };
-        let id = u64::from_str_radix(digits.get(..Self::ID_DIGITS)?, 16).ok()?;
-        Some(KeyId(id.to_be_bytes()))
+        digits.get(..Self::ID_DIGITS)?.parse().ok()
     }
 
     /// Whether `text`, with these `digits` after its prefix, has the right length and checksum.

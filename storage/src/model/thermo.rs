@@ -1,8 +1,7 @@
 //! The configuration of one tenant: half-lives, decay classes, reinforcement, cold tier,
 //! and weights of the search score.
 //!
-//! [`Thermo::settings`] lists every setting once, with name and range. Reading, changing
-//! and validating settings all use this list. `model::decay`, `model::score` and `decide`
+//! [`Thermo::settings`] lists every setting once. `model::decay`, `model::score` and `decide`
 //! apply the values.
 
 use std::ops::RangeInclusive;
@@ -114,58 +113,49 @@ impl Thermo {
     /// Every setting with its name, value and range. Reading, changing and validating all use
     /// this list.
     pub fn settings(&mut self) -> Vec<Setting<'_>> {
+        use Target::{Number, Switch, Whole};
         let mut all = Vec::new();
-        let mut add = |name: String, target, range| all.push(Setting { name, target, range });
+        let mut add = |name: &str, target, range| {
+            all.push(Setting { name: name.to_owned(), target, range });
+        };
         for (memory_type, profile) in MemoryType::ALL.into_iter().zip(&mut self.profiles) {
-            let name = |field| format!("decay_profiles.{}.{field}", memory_type.name());
-            add(name("half_life"), Target::Number(&mut profile.half_life_seconds), 1.0..=1e10);
-            add(name("floor"), Target::Number(&mut profile.floor), 0.0..=1.0);
-            add(name("stability_gain"), Target::Number(&mut profile.stability_gain), 1.0..=10.0);
-            let reinforce = Target::Switch(&mut profile.reinforce_on_recall);
-            add(name("reinforce_on_recall"), reinforce, 0.0..=1.0);
+            let Profile { half_life_seconds, floor, stability_gain, reinforce_on_recall } = profile;
+            for (field, target, range) in [
+                ("half_life", Number(half_life_seconds), 1.0..=1e10),
+                ("floor", Number(floor), 0.0..=1.0),
+                ("stability_gain", Number(stability_gain), 1.0..=10.0),
+                ("reinforce_on_recall", Switch(reinforce_on_recall), 0.0..=1.0),
+            ] {
+                add(&format!("decay_profiles.{}.{field}", memory_type.name()), target, range);
+            }
         }
         for (class, factor) in DecayClass::ALL.into_iter().zip(&mut self.class_factors) {
-            let name = format!("decay_classes.{}", class.name());
-            add(name, Target::Number(factor), 0.01..=100.0);
+            add(&format!("decay_classes.{}", class.name()), Number(factor), 0.01..=100.0);
         }
         let Resonance { spread_factor, damping, depth, thermal_gate } = &mut self.resonance;
         let Consolidation { cold_threshold, cold_count_trigger } = &mut self.consolidation;
         let ActiveIndex { max_nodes, context_budget_chars } = &mut self.active_index;
         let Reinforcement { on_recall, recall_min_interval_seconds } = &mut self.reinforcement;
         let recall = &mut self.recall;
-        for (name, target, range) in [
-            ("resonance.spread_factor", Target::Number(spread_factor), 0.0..=1.0),
-            ("resonance.damping", Target::Number(damping), 0.0..=1.0),
-            ("resonance.depth", Target::Whole(depth), 0.0..=4.0),
-            ("resonance.thermal_gate", Target::Number(thermal_gate), 0.0..=1.0),
-            ("tick.interval", Target::Whole(&mut self.tick_interval_seconds), 1.0..=86_400.0),
-            ("consolidation.cold_threshold", Target::Number(cold_threshold), 0.0..=1.0),
-            ("consolidation.cold_count_trigger", Target::Whole(cold_count_trigger), 1.0..=1e6),
-            ("active_index.max_nodes", Target::Whole(max_nodes), 1.0..=1_000.0),
-            ("active_index.context_budget_chars", Target::Whole(context_budget_chars), 1.0..=1e7),
-            ("reinforcement.on_recall", Target::Number(on_recall), 0.0..=1.0),
-            (
-                "reinforcement.recall_min_interval",
-                Target::Whole(recall_min_interval_seconds),
-                0.0..=86_400.0,
-            ),
-            ("recall.similarity_weight", Target::Number(&mut recall.similarity_weight), 0.0..=10.0),
-            ("recall.heat_weight", Target::Number(&mut recall.heat_weight), 0.0..=10.0),
-            ("recall.keyword_weight", Target::Number(&mut recall.keyword_weight), 0.0..=10.0),
-            (
-                "recall.temporal_max_boost",
-                Target::Number(&mut recall.temporal_max_boost),
-                0.0..=10.0,
-            ),
-            (
-                "recall.temporal_decay_days",
-                Target::Number(&mut recall.temporal_decay_days),
-                0.01..=3_650.0,
-            ),
-            ("recall.namespace_boost", Target::Number(&mut recall.namespace_boost), 0.0..=10.0),
-        ] {
-            add(name.to_owned(), target, range);
-        }
+        add("resonance.spread_factor", Number(spread_factor), 0.0..=1.0);
+        add("resonance.damping", Number(damping), 0.0..=1.0);
+        add("resonance.depth", Whole(depth), 0.0..=4.0);
+        add("resonance.thermal_gate", Number(thermal_gate), 0.0..=1.0);
+        add("tick.interval", Whole(&mut self.tick_interval_seconds), 1.0..=86_400.0);
+        add("consolidation.cold_threshold", Number(cold_threshold), 0.0..=1.0);
+        add("consolidation.cold_count_trigger", Whole(cold_count_trigger), 1.0..=1e6);
+        add("active_index.max_nodes", Whole(max_nodes), 1.0..=1_000.0);
+        add("active_index.context_budget_chars", Whole(context_budget_chars), 1.0..=1e7);
+        add("reinforcement.on_recall", Number(on_recall), 0.0..=1.0);
+        let interval = Whole(recall_min_interval_seconds);
+        add("reinforcement.recall_min_interval", interval, 0.0..=86_400.0);
+        add("recall.similarity_weight", Number(&mut recall.similarity_weight), 0.0..=10.0);
+        add("recall.heat_weight", Number(&mut recall.heat_weight), 0.0..=10.0);
+        add("recall.keyword_weight", Number(&mut recall.keyword_weight), 0.0..=10.0);
+        add("recall.temporal_max_boost", Number(&mut recall.temporal_max_boost), 0.0..=10.0);
+        let days = &mut recall.temporal_decay_days;
+        add("recall.temporal_decay_days", Number(days), 0.01..=3_650.0);
+        add("recall.namespace_boost", Number(&mut recall.namespace_boost), 0.0..=10.0);
         all
     }
 

@@ -9,7 +9,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::decay::{Decay, heat};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
@@ -43,20 +42,6 @@ pub enum Stage {
     Archiving(Option<MemoryId>),
     /// The tick is complete.
     Done,
-}
-
-impl Record for Tick {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "tick";
-}
-
-/// The direction in which a heat crossed `cold_threshold`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThresholdCrossing {
-    /// From below the threshold to at or above it.
-    Warmed,
-    /// From at or above the threshold to below it.
-    Cooled,
 }
 
 impl Tick {
@@ -103,19 +88,6 @@ impl Tick {
             false => heat(anchor, Decay::of(memory, &self.thermo_from), self.from),
         };
         Some((before, heat(anchor, Decay::of(memory, &self.thermo), self.until)))
-    }
-
-    /// The direction in which a memory crossed `cold_threshold`, if it did. A configuration
-    /// change that moves the threshold past a heat counts as a crossing.
-    pub fn crossing(&self, memory: &Memory, anchor: &Anchor) -> Option<ThresholdCrossing> {
-        let (before, now) = self.heats(memory, anchor)?;
-        let was_cold = self.thermo_from.is_cold(before);
-        let is_cold = self.thermo.is_cold(now);
-        match (was_cold, is_cold) {
-            (false, true) => Some(ThresholdCrossing::Cooled),
-            (true, false) => Some(ThresholdCrossing::Warmed),
-            _ => None,
-        }
     }
 
     /// Change of a memory's heat since the previous tick. `None` as for [`Tick::heats`].

@@ -1,10 +1,8 @@
-//! Triggers: rules that run an action when an event happens to a memory. This file defines
-//! the stored rows. `model::trigger_match` evaluates the conditions. `decide::fire` runs the
-//! actions.
+//! The rows of triggers: rules that run an action when an event happens to a memory.
+//! `model::trigger_match` evaluates the conditions. `decide::fire` runs the actions.
 
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
 use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
@@ -26,38 +24,22 @@ pub const URL_BYTES_MAX: usize = 2_048;
 /// Default strength of a `boost` action.
 pub const STRENGTH_DEFAULT: f64 = 0.3;
 
-/// The event on which a trigger fires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum TriggerEvent {
-    /// A memory was created.
-    Store,
-    /// A search returned the memory.
-    Recall,
-    /// Its heat fell below a threshold between two ticks.
-    Decay,
-    /// A client raised its heat.
-    Boost,
-    /// An edge from the memory was created.
-    Relate,
-    /// Its heat crossed a threshold between two ticks, in either direction.
-    Threshold,
-}
-
-impl TriggerEvent {
-    /// All events, in the order of their stored numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Store, Self::Recall, Self::Decay, Self::Boost, Self::Relate, Self::Threshold];
-
-    /// The name used in JSON, metrics and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Store => "on_store",
-            Self::Recall => "on_recall",
-            Self::Decay => "on_decay",
-            Self::Boost => "on_boost",
-            Self::Relate => "on_relate",
-            Self::Threshold => "on_threshold",
-        }
+named_enum! {
+    /// The event on which a trigger fires.
+    #[derive(PartialOrd, Ord)]
+    pub enum TriggerEvent {
+        /// A memory was created.
+        Store = "on_store",
+        /// A search returned the memory.
+        Recall = "on_recall",
+        /// Its heat fell below a threshold between two ticks.
+        Decay = "on_decay",
+        /// A client raised its heat.
+        Boost = "on_boost",
+        /// An edge from the memory was created.
+        Relate = "on_relate",
+        /// Its heat crossed a threshold between two ticks, in either direction.
+        Threshold = "on_threshold",
     }
 }
 
@@ -118,38 +100,21 @@ impl TriggerAction {
     }
 }
 
-/// The kinds of actions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TriggerActionKind {
-    /// See [`TriggerAction::Notify`], and so on.
-    Notify,
-    /// Raises the heat.
-    Boost,
-    /// Pins the memory.
-    Pin,
-    /// Appends a tag.
-    Tag,
-    /// Halves the heat.
-    Deprecate,
-    /// Enqueues a webhook delivery.
-    Webhook,
-}
-
-impl TriggerActionKind {
-    /// All kinds, in the order of their stored numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Notify, Self::Boost, Self::Pin, Self::Tag, Self::Deprecate, Self::Webhook];
-
-    /// The name used in JSON, metrics and docs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Notify => "notify",
-            Self::Boost => "boost",
-            Self::Pin => "pin",
-            Self::Tag => "tag",
-            Self::Deprecate => "deprecate",
-            Self::Webhook => "webhook",
-        }
+named_enum! {
+    /// The kinds of actions.
+    pub enum TriggerActionKind {
+        /// See [`TriggerAction::Notify`], and so on.
+        Notify = "notify",
+        /// Raises the heat.
+        Boost = "boost",
+        /// Pins the memory.
+        Pin = "pin",
+        /// Appends a tag.
+        Tag = "tag",
+        /// Halves the heat.
+        Deprecate = "deprecate",
+        /// Enqueues a webhook delivery.
+        Webhook = "webhook",
     }
 }
 
@@ -182,11 +147,6 @@ pub struct Trigger {
     pub created_at: Timestamp,
     /// Last change.
     pub updated_at: Timestamp,
-}
-
-impl Record for Trigger {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "trigger";
 }
 
 impl Trigger {
@@ -227,11 +187,6 @@ pub struct Firings {
     pub total: u64,
     /// Time of the last firing.
     pub last_at: Option<Timestamp>,
-}
-
-impl Record for Firings {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "firings";
 }
 
 /// The message of a trigger that fired.

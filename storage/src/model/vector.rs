@@ -5,10 +5,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
-use crate::codec::Record;
-
-/// Identifies an embedding model: the first 8 bytes of the SHA-256 over everything that
-/// determines its output.
+/// Identifies an embedding model: 8 bytes of the SHA-256 over all that determines its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelId(pub [u8; 8]);
 
@@ -20,11 +17,6 @@ pub struct Vector {
     pub model: ModelId,
     #[serde(with = "serde_bytes")]
     halves: Vec<u8>,
-}
-
-impl Record for Vector {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "vector";
 }
 
 /// Numbers that are not a usable vector.

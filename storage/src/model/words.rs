@@ -8,7 +8,6 @@
 //!   so a query of one character finds them.
 //! - A UUID is one word, so an id matches only itself.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 
 use rust_stemmers::{Algorithm, Stemmer};
@@ -32,7 +31,6 @@ const STOP_WORDS: [&str; 72] = [
 thread_local! {
     // One stemmer per thread: creating one per text is slower.
     static STEMMER: Stemmer = Stemmer::create(Algorithm::English);
-    static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Distinct query words of all `texts`, in order of first appearance.
@@ -72,11 +70,7 @@ fn for_each_word(text: &str, with_unigrams: bool, emit: &mut impl FnMut(&str)) {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
         for_each_plain_word(&rest[..start], with_unigrams, emit);
-        SCRATCH.with_borrow_mut(|scratch| {
-            scratch.clear();
-            scratch.extend(rest[start..end].chars().map(|c| c.to_ascii_lowercase()));
-            emit(scratch);
-        });
+        emit(&rest[start..end].to_ascii_lowercase());
         rest = &rest[end..];
     }
     for_each_plain_word(rest, with_unigrams, emit);
@@ -124,9 +118,9 @@ fn emit_stem(word: &str, emit: &mut impl FnMut(&str)) {
     let lower = word.to_lowercase().replace('\u{2019}', "'");
     let lower = lower.strip_suffix("'s").unwrap_or(&lower);
     if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
-        STEMMER.with(|stemmer| emit(truncate(&stemmer.stem(lower))));
+        STEMMER.with(|stemmer| emit(truncated(&stemmer.stem(lower))));
     } else {
-        emit(truncate(lower));
+        emit(truncated(lower));
     }
 }
 
@@ -134,8 +128,7 @@ fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Emits the bigrams of a run. With `with_unigrams`, or for one character, emits single characters
-/// too.
+/// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
 fn emit_bigrams(run: &[char], with_unigrams: bool, emit: &mut impl FnMut(&str)) {
     let mut bigram = String::with_capacity(8);
     for characters in run.windows(2) {
@@ -168,10 +161,7 @@ fn find_uuid(text: &str) -> Option<(usize, usize)> {
         from = dash + 1;
         let Some(start) = dash.checked_sub(8) else { continue };
         let Some(token) = bytes.get(start..start + LENGTH) else { continue };
-        let is_shaped = token.iter().enumerate().all(|(at, byte)| match at {
-            8 | 13 | 18 | 23 => *byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        });
+        let is_shaped = uuid::Uuid::try_parse_ascii(token).is_ok();
         let is_bounded = is_boundary(start.checked_sub(1).and_then(|at| bytes.get(at)))
             && is_boundary(bytes.get(start + LENGTH));
         if is_shaped && is_bounded {
@@ -181,12 +171,8 @@ fn find_uuid(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-fn truncate(word: &str) -> &str {
-    let mut end = word.len().min(WORD_BYTES_MAX);
-    while !word.is_char_boundary(end) {
-        end -= 1;
-    }
-    &word[..end]
+fn truncated(word: &str) -> &str {
+    &word[..word.floor_char_boundary(WORD_BYTES_MAX)]
 }
 
 #[cfg(test)]

@@ -1,66 +1,98 @@
-//! Runs a search: finds the best memories with a [`SearchPlan`], reads them from the state,
-//! and follows edges in the cold tier.
+//! Runs a search: finds the best memories with a [`SearchPlan`] and reads them from the state.
+//! In the cold tier it also spreads scores along edges (one step of spreading activation).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::model::id::TenantId;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::thermo::Thermo;
+use crate::reader::Reader;
 use crate::search::filter::TierFilter;
 use crate::search::plan::SearchPlan;
-use crate::search::query::{Hit, SearchRequest, SearchResults};
-use crate::search::traverse::traverse;
+use crate::search::query::{Hit, SearchRequest, SearchResults, Traversal};
 use crate::table::view::View;
 
-/// Numbers of executed searches.
-#[derive(Debug, Default)]
-pub struct SearchCounters {
-    exact: AtomicU64,
-    by_graph: AtomicU64,
+/// Results whose edges are followed, best first.
+const SEEDS_MAX: usize = 10;
+/// Edges followed per result, strongest first.
+const EDGES_MAX: usize = 16;
+/// Share of a result's score that an edge of weight 1 passes on.
+const DAMPING: f64 = 0.5;
+
+impl Reader {
+    /// The best results of a search. None for unknown tenants.
+    pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<SearchResults> {
+        let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else {
+            return Ok(SearchResults::default());
+        };
+        let now = engine.clock();
+        let thermo = engine.thermo(tenant);
+        let weights = thermo.recall;
+        let plan = SearchPlan::new(&index, request, weights, now);
+        let (best, used_graph) = plan.run(engine.registry.exact_max);
+        self.searches().count(used_graph);
+        let snapshot = engine.state.snapshot();
+        let mut hits = Vec::new();
+        for (id, factors) in best.into_sorted() {
+            let record = snapshot.memory_record(tenant, id, &thermo, now)?;
+            let score = factors.fused(&weights);
+            let record = record.filter(|record| request.filter.matches(&record.memory));
+            let (factors, via) = (Some(factors), None);
+            hits.extend(record.map(|record| Hit { record, score, factors, weights, via }));
+        }
+        if request.filter.tier == TierFilter::Cold {
+            traverse(&snapshot, tenant, request, (&thermo, now), &mut hits)?;
+        }
+        Ok(SearchResults { hits, window: plan.window })
+    }
 }
 
-impl SearchCounters {
-    fn count(&self, used_graph: bool) {
-        let counter = if used_graph { &self.by_graph } else { &self.exact };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Searches that scanned all matching memories.
-    pub fn exact(&self) -> u64 {
-        self.exact.load(Ordering::Relaxed)
-    }
-
-    /// Searches that used a graph.
-    pub fn by_graph(&self) -> u64 {
-        self.by_graph.load(Ordering::Relaxed)
-    }
-}
-
-/// Runs a search. Without results for unknown tenants.
-pub(crate) fn search(
-    engine: &Engine,
-    counters: &SearchCounters,
+/// Adds memories reached over edges to `hits`, each memory once, and keeps the best. A memory
+/// connected to a result gets a share of that result's score if this exceeds its own score.
+fn traverse(
+    rows: &impl View,
     tenant: TenantId,
     request: &SearchRequest,
-) -> Result<SearchResults> {
-    let Some(index) = engine.registry.tenant(tenant) else { return Ok(SearchResults::default()) };
-    let now = engine.clock();
-    let thermo = engine.thermo(tenant);
-    let weights = thermo.recall;
-    let plan = SearchPlan::new(&index, request, weights, now);
-    let (best, used_graph) = plan.run(engine.registry.exact_max());
-    counters.count(used_graph);
-    let snapshot = engine.state.snapshot();
-    let mut hits = Vec::new();
-    for (id, factors) in best.into_sorted() {
-        let record = snapshot.memory_record(tenant, id, &thermo, now)?;
-        let score = factors.fused(&weights);
+    (thermo, now): (&Thermo, Timestamp),
+    hits: &mut Vec<Hit>,
+) -> Result<()> {
+    let mut reached: HashMap<MemoryId, Traversal> = HashMap::new();
+    for seed in hits.iter().take(SEEDS_MAX) {
+        for edge in rows.edges(tenant, seed.record.id)?.into_iter().take(EDGES_MAX) {
+            let via = Traversal {
+                seed: seed.record.id,
+                seed_score: seed.score,
+                edge_weight: f64::from(edge.weight),
+                damping: DAMPING,
+            };
+            let best = reached.entry(edge.other(seed.record.id)).or_insert(via);
+            if via.score() > best.score() {
+                *best = via;
+            }
+        }
+    }
+    for hit in hits.iter_mut() {
+        if let Some(via) = reached.remove(&hit.record.id)
+            && via.score() > hit.score
+        {
+            (hit.score, hit.factors, hit.via) = (via.score(), None, Some(via));
+        }
+    }
+    for (id, via) in reached {
+        let record = rows.memory_record(tenant, id, thermo, now)?;
         let record = record.filter(|record| request.filter.matches(&record.memory));
-        let (factors, via) = (Some(factors), None);
-        hits.extend(record.map(|record| Hit { record, score, factors, weights, via }));
+        hits.extend(record.map(|record| Hit {
+            record,
+            score: via.score(),
+            factors: None,
+            weights: thermo.recall,
+            via: Some(via),
+        }));
     }
-    if request.filter.tier == TierFilter::Cold {
-        traverse(&snapshot, tenant, request, (&thermo, now), &mut hits)?;
-    }
-    Ok(SearchResults { hits, window: plan.window().cloned() })
+    hits.sort_by(|left, right| {
+        right.score.total_cmp(&left.score).then(left.record.id.cmp(&right.record.id))
+    });
+    hits.truncate(request.limit);
+    Ok(())
 }

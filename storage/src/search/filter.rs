@@ -11,7 +11,7 @@ use crate::index::attributes::AttributeMask;
 use crate::index::data::IndexData;
 use crate::index::words::QUERY_WORDS_MAX;
 use crate::model::access::Access;
-use crate::model::memory::{Memory, MemoryType, Tier};
+use crate::model::memory::{Memory, MemoryType};
 use crate::model::words::document_words;
 
 /// Tiers that a filter includes.
@@ -27,11 +27,12 @@ pub enum TierFilter {
 }
 
 impl TierFilter {
-    fn contains(self, tier: Tier) -> bool {
+    /// Whether memories must be archived, or must not be.
+    fn archived(self) -> Option<bool> {
         match self {
-            Self::Hot => tier == Tier::Hot,
-            Self::Cold => tier == Tier::Cold,
-            Self::All => true,
+            Self::Hot => Some(false),
+            Self::Cold => Some(true),
+            Self::All => None,
         }
     }
 }
@@ -74,7 +75,7 @@ impl Filter {
             && self.access.allows(&memory.namespace)
             && self.pinned.is_none_or(|required| required == memory.is_pinned)
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
-            && self.tier.contains(memory.tier())
+            && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
             && self.words().is_none_or(|required| {
                 let words: HashSet<String> = document_words(memory.texts()).into_iter().collect();
                 required.iter().all(|word| words.contains(word))
@@ -93,24 +94,18 @@ impl Filter {
         data: &IndexData,
         slots: Option<&RoaringBitmap>,
     ) -> Option<CompiledFilter> {
-        let mut mask = AttributeMask::LIVE;
-        if let Some(name) = &self.namespace {
-            mask = mask.in_namespace(data.namespace(name)?);
-        }
-        mask = self.memory_type.map_or(mask, |required| mask.of_type(required));
-        mask = self.pinned.map_or(mask, |required| mask.pinned(required));
-        mask = self.flagged.map_or(mask, |required| mask.flagged(required));
-        mask = match self.tier {
-            TierFilter::Hot => mask.in_tier(Tier::Hot),
-            TierFilter::Cold => mask.in_tier(Tier::Cold),
-            TierFilter::All => mask,
+        let namespace = match &self.namespace {
+            Some(name) => Some(data.namespaces.number(name)?),
+            None => None,
         };
-        let with_words = self.words().map(|words| data.slots_with_all(words));
+        let mask = AttributeMask::LIVE.in_namespace(namespace).of_type(self.memory_type);
+        let mask = mask.with_flags(self.pinned, self.flagged, self.tier.archived());
+        let with_words = self.words().map(|words| data.words.intersection(words));
         let slots = match (with_words, slots) {
             (Some(with_words), Some(slots)) => Some(with_words & slots),
             (with_words, slots) => with_words.or_else(|| slots.cloned()),
         };
-        let denied_namespaces = data.denied_namespaces(&self.access);
+        let denied_namespaces = data.namespaces.denied(&self.access);
         Some(CompiledFilter { mask, slots, denied_namespaces })
     }
 }

@@ -4,15 +4,15 @@
 //! block-max bounds: a chunk is skipped if its highest heat ranks below the heap's threshold.
 //! Rows are skipped by their own heat bound.
 
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::index::chunk::{Chunk, ChunkMax};
-use crate::index::slot::CHUNK_ROWS;
+use crate::index::CHUNK_ROWS;
+use crate::index::chunk::{Chunk, ChunkMax, RowRef};
 use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
+use crate::reader::Reader;
 use crate::search::filter::Filter;
-use crate::search::scan::{ChunkCandidates, RowRef, scan, visit_matching_chunks};
+use crate::search::scan::{ChunkCandidates, scan, visit_matching_chunks};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
 
@@ -92,49 +92,88 @@ enum Pruning {
     None,
 }
 
-/// A page of memories in some order.
-struct RankedRequest<'a> {
-    filter: &'a Filter,
-    offset: usize,
-    limit: usize,
-    pruning: Pruning,
-}
-
-/// A page of a tenant's memories.
-pub(crate) fn list(engine: &Engine, tenant: TenantId, request: &ListRequest) -> Result<Page> {
-    let key = |row: &RowRef<'_>, now| match request.sort {
-        Sort::Heat => ordered_heat(row.heat(now)),
-        Sort::UpdatedAt => ordered_i64(row.updated_at().0),
-        Sort::CreatedAt => ordered_i64(row.created_at().0),
-        Sort::MemoryType => ordered_name(row.attributes().memory_type()),
-    };
-    let rank = |row: &RowRef<'_>, now| match request.order {
-        Order::Descending => [0, key(row, now), 0],
-        Order::Ascending => [0, !key(row, now), 0],
-    };
-    let pruning = match (request.sort, request.order) {
-        (Sort::Heat, Order::Descending) => Pruning::ByHeat,
-        _ => Pruning::None,
-    };
-    let ListRequest { filter, offset, limit, .. } = request;
-    ranked(engine, tenant, &RankedRequest { filter, offset: *offset, limit: *limit, pruning }, rank)
-}
-
-/// The hottest memories of a tenant by heat, then by last update, and the number of all
-/// matching memories.
-pub(crate) fn hottest(engine: &Engine, tenant: TenantId, request: &HotRequest) -> Result<Page> {
-    let rank = |row: &RowRef<'_>, now| {
-        let is_pinned = request.pinned_first && row.attributes().is_pinned();
-        [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
-    };
-    let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
-    let HotRequest { filter, limit, .. } = request;
-    let ranked_request = RankedRequest { filter, offset: 0, limit: *limit, pruning };
-    let mut page = ranked(engine, tenant, &ranked_request, rank)?;
-    if let Some(budget) = request.budget_chars {
-        page.memories.truncate(within_budget(&page.memories, budget));
+impl Reader {
+    /// A page of a tenant's memories.
+    pub fn list(&self, tenant: TenantId, request: &ListRequest) -> Result<Page> {
+        let key = |row: &RowRef<'_>, now| match request.sort {
+            Sort::Heat => ordered_heat(row.heat(now)),
+            Sort::UpdatedAt => ordered_i64(row.updated_at().0),
+            Sort::CreatedAt => ordered_i64(row.created_at().0),
+            Sort::MemoryType => ordered_name(row.attributes().memory_type()),
+        };
+        let rank = |row: &RowRef<'_>, now| match request.order {
+            Order::Descending => [0, key(row, now), 0],
+            Order::Ascending => [0, !key(row, now), 0],
+        };
+        let pruning = match (request.sort, request.order) {
+            (Sort::Heat, Order::Descending) => Pruning::ByHeat,
+            _ => Pruning::None,
+        };
+        self.ranked(tenant, request, pruning, rank)
     }
-    Ok(page)
+
+    /// The hottest memories of a tenant, by heat, then by last update.
+    pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
+        Ok(self.hottest_page(tenant, request)?.memories)
+    }
+
+    /// As [`Self::hottest`], with the number of all matching memories.
+    pub(super) fn hottest_page(&self, tenant: TenantId, request: &HotRequest) -> Result<Page> {
+        let rank = |row: &RowRef<'_>, now| {
+            let is_pinned = request.pinned_first && row.attributes().is_pinned();
+            [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
+        };
+        let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
+        let (filter, limit) = (request.filter.clone(), request.limit);
+        let list = ListRequest { filter, limit, ..ListRequest::default() };
+        let mut page = self.ranked(tenant, &list, pruning, rank)?;
+        if let Some(budget) = request.budget_chars {
+            page.memories.truncate(within_budget(&page.memories, budget));
+        }
+        Ok(page)
+    }
+
+    /// Ids of all matching memories, in no particular order.
+    pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
+        let mut ids = Vec::new();
+        if let Some(index) = self.index(tenant) {
+            scan(&index, filter, None, None, Timestamp::default(), |candidates| {
+                ids.extend(candidates.iter().map(|(_, row)| row.id()));
+            });
+        }
+        ids
+    }
+
+    /// A page of the matching memories, ordered by `rank` instead of the order of `request`.
+    fn ranked(
+        &self,
+        tenant: TenantId,
+        request: &ListRequest,
+        pruning: Pruning,
+        rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
+    ) -> Result<Page> {
+        let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
+        let thermo = engine.thermo(tenant);
+        let mut scans = 0;
+        loop {
+            let now = engine.clock();
+            let (best, total) = ranked_ids(&index, request, pruning, now, &rank);
+            let snapshot = engine.state.snapshot();
+            let mut memories = Vec::new();
+            for (id, ()) in best.into_sorted().skip(request.offset) {
+                // The memory may have been deleted or changed since the scan.
+                let record = snapshot.memory_record(tenant, id, &thermo, now)?;
+                memories.extend(record.filter(|record| request.filter.matches(&record.memory)));
+            }
+            scans += 1;
+            // Clients take a short page for the last one.
+            let expected = request.limit.min(total.saturating_sub(request.offset));
+            if memories.len() >= expected || scans == SCANS_MAX {
+                return Ok(Page { memories, total });
+            }
+        }
+    }
 }
 
 /// How many of the first memories fit into a budget of characters: at least one.
@@ -150,56 +189,17 @@ fn within_budget(memories: &[MemoryRecord], budget: usize) -> usize {
     count
 }
 
-/// Ids of all matching memories, in no particular order.
-pub(crate) fn ids(engine: &Engine, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
-    let mut ids = Vec::new();
-    if let Some(index) = engine.registry.tenant(tenant) {
-        scan(&index, filter, None, None, Timestamp::default(), |candidates| {
-            ids.extend(candidates.iter().map(|(_, row)| row.id()));
-        });
-    }
-    ids
-}
-
-/// A page of the matching memories, ordered by `rank`.
-fn ranked(
-    engine: &Engine,
-    tenant: TenantId,
-    request: &RankedRequest<'_>,
-    rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
-) -> Result<Page> {
-    let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
-    let thermo = engine.thermo(tenant);
-    let mut scans = 0;
-    loop {
-        let now = engine.clock();
-        let (best, total) = ranked_ids(&index, request, now, &rank);
-        let snapshot = engine.state.snapshot();
-        let mut memories = Vec::new();
-        for (id, ()) in best.into_sorted().skip(request.offset) {
-            // The memory may have been deleted or changed since the scan.
-            let record = snapshot.memory_record(tenant, id, &thermo, now)?;
-            memories.extend(record.filter(|record| request.filter.matches(&record.memory)));
-        }
-        scans += 1;
-        // Clients take a short page for the last one.
-        let expected = request.limit.min(total.saturating_sub(request.offset));
-        if memories.len() >= expected || scans == SCANS_MAX {
-            return Ok(Page { memories, total });
-        }
-    }
-}
-
 /// The best `offset + limit` memories by `rank`, and the number of matching memories.
 fn ranked_ids(
     index: &TenantIndex,
-    request: &RankedRequest<'_>,
+    request: &ListRequest,
+    pruning: Pruning,
     now: Timestamp,
     rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
 ) -> (TopK<()>, usize) {
-    let RankedRequest { filter, offset, limit, pruning } = *request;
+    let ListRequest { filter, offset, limit, .. } = request;
     // A page beyond the last memory is empty and needs only the total.
-    let capacity = if offset < index.read().live() { offset.saturating_add(limit) } else { 0 };
+    let capacity = if *offset < index.read().live() { offset.saturating_add(*limit) } else { 0 };
     let (mut best, mut total) = (TopK::new(capacity), 0_usize);
     let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     visit_matching_chunks(index, filter, None, |_, number, chunk, rows| {
@@ -207,13 +207,17 @@ fn ranked_ids(
         if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
             return true;
         }
-        chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+        chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
         let heat_upper_bounds = &heat_upper_bounds;
-        let mut candidates =
+        let candidates =
             ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
         if pruning != Pruning::None {
             if let Some(lowest) = heat_threshold(&best) {
-                candidates.retain_hot_or_pinned(lowest);
+                // Exact heats are the main cost of an order by heat.
+                candidates.rows.retain(|row| {
+                    let row = usize::from(*row);
+                    heat_upper_bounds[row] >= lowest || chunk.row(row).attributes().is_pinned()
+                });
             }
             // Later readers may then skip the chunk.
             chunk.refresh_max_heat(now);
@@ -236,12 +240,12 @@ fn retain_possible_rows<T>(
     rows: &mut Vec<u16>,
 ) -> bool {
     let Some(max) = chunk.max(now) else { return true };
-    let may_be_pinned = pruning == Pruning::PinnedThenHeat && chunk.has_pinned();
+    let may_be_pinned = pruning == Pruning::PinnedThenHeat && chunk.pinned_count > 0;
     if best.rejects(highest_rank(may_be_pinned, max)) {
         return false;
     }
     if best.rejects(highest_rank(false, max)) {
-        rows.retain(|row| chunk.attributes(usize::from(*row)).is_pinned());
+        rows.retain(|row| chunk.row(usize::from(*row)).attributes().is_pinned());
     }
     true
 }
@@ -254,17 +258,11 @@ fn highest_rank(is_pinned: bool, max: ChunkMax) -> Rank {
 
 /// The heat bound below which `best` rejects all rows that are not pinned.
 fn heat_threshold<T>(best: &TopK<T>) -> Option<f32> {
-    best.threshold().map(|[is_pinned, heat, _]| match is_pinned {
-        0 => lowest_upper_bound(heat),
-        _ => f32::INFINITY,
-    })
+    let [is_pinned, heat, _] = best.threshold()?;
+    Some(if is_pinned == 0 { lowest_upper_bound(heat) } else { f32::INFINITY })
 }
 
-/// A number that orders types by name: the first eight bytes.
+/// A number that orders types by name.
 fn ordered_name(memory_type: MemoryType) -> u64 {
-    let name = memory_type.name().as_bytes();
-    let mut first = [0; 8];
-    let length = name.len().min(8);
-    first[..length].copy_from_slice(&name[..length]);
-    u64::from_be_bytes(first)
+    MemoryType::ALL.iter().filter(|other| other.name() < memory_type.name()).count() as u64
 }

@@ -1,10 +1,12 @@
-//! Overview of a tenant: counts, average heat, heat bands. One scan over the columns.
+//! Analytics of a tenant, each by one scan over the columns: counts, average heat and heat
+//! bands now, and how many memories would be cold under a configuration after some days.
 
 use std::collections::BTreeMap;
 
-use crate::engine::Engine;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::memory::Tier;
+use crate::model::memory::{MemoryType, Tier};
+use crate::model::thermo::Thermo;
+use crate::reader::Reader;
 use crate::search::filter::{Filter, TierFilter};
 use crate::search::scan::scan;
 use crate::search::top_k::ordered_f64;
@@ -28,7 +30,7 @@ pub struct Overview {
     /// Memories of the hot tier per band of [`HEAT_BANDS`].
     pub bands: [u64; HEAT_BANDS.len()],
     /// Memories per type, both tiers, in the order of `MemoryType::ALL`.
-    pub types: [u64; 6],
+    pub types: [u64; MemoryType::ALL.len()],
     /// Memories per namespace, both tiers.
     pub namespaces: BTreeMap<String, u64>,
     /// Bytes of all labels and stored vectors.
@@ -41,50 +43,87 @@ pub struct Overview {
     pub coldest: Option<MemoryId>,
 }
 
-/// Overview of the memories that match `filter`. Its tier is ignored: both tiers count.
-pub(crate) fn overview(engine: &Engine, tenant: TenantId, filter: &Filter) -> Overview {
-    let mut overview = Overview::default();
-    let Some(index) = engine.registry.tenant(tenant) else { return overview };
-    let now = engine.clock();
-    let filter = Filter { tier: TierFilter::All, ..filter.clone() };
-    let mut heat_sum = 0.0;
-    // The lowest heat and id. Slots differ between nodes, so they must not break ties.
-    let mut coldest: Option<(u64, MemoryId)> = None;
-    let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
-    scan(&index, &filter, None, None, now, |candidates| {
-        for (_, row) in candidates.iter() {
-            let attributes = row.attributes();
-            overview.types[attributes.memory_type() as usize] += 1;
-            overview.pinned += u64::from(attributes.is_pinned());
-            overview.flagged += u64::from(attributes.is_flagged());
-            overview.bytes += row.bytes();
-            *namespaces.entry(attributes.namespace()).or_default() += 1;
-            let at = row.created_at();
-            overview.oldest = Some(overview.oldest.map_or(at, |oldest| oldest.min(at)));
-            overview.newest = overview.newest.max(Some(at));
-            if attributes.tier() == Tier::Cold {
-                overview.cold += 1;
-                continue;
+/// Forecast for the hot-tier memories of one type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColdForecast {
+    /// All memories.
+    pub total: u64,
+    /// Memories below the configuration's `cold_threshold`, one count per requested day.
+    pub cold: Vec<u64>,
+}
+
+impl Reader {
+    /// Counts and averages over the memories that match `filter`, in both tiers.
+    pub fn overview(&self, tenant: TenantId, filter: &Filter) -> Overview {
+        let mut overview = Overview::default();
+        let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else { return overview };
+        let now = engine.clock();
+        let filter = Filter { tier: TierFilter::All, ..filter.clone() };
+        let mut heat_sum = 0.0;
+        // The lowest heat and id. Slots differ between nodes, so they must not break ties.
+        let mut coldest: Option<(u64, MemoryId)> = None;
+        let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
+        scan(&index, &filter, None, None, now, |candidates| {
+            for (_, row) in candidates.iter() {
+                let attributes = row.attributes();
+                overview.types[attributes.memory_type() as usize] += 1;
+                overview.pinned += u64::from(attributes.is_pinned());
+                overview.flagged += u64::from(attributes.is_flagged());
+                overview.bytes += row.bytes();
+                *namespaces.entry(attributes.namespace()).or_default() += 1;
+                let at = row.created_at();
+                overview.oldest = Some(overview.oldest.map_or(at, |oldest| oldest.min(at)));
+                overview.newest = overview.newest.max(Some(at));
+                if attributes.tier() == Tier::Cold {
+                    overview.cold += 1;
+                    continue;
+                }
+                let heat = row.heat(now);
+                overview.hot += 1;
+                heat_sum += heat;
+                let band = HEAT_BANDS.iter().position(|lowest| heat >= *lowest);
+                overview.bands[band.unwrap_or(HEAT_BANDS.len() - 1)] += 1;
+                let candidate = (ordered_f64(heat), row.id());
+                coldest = Some(coldest.map_or(candidate, |coldest| coldest.min(candidate)));
             }
-            let heat = row.heat(now);
-            overview.hot += 1;
-            heat_sum += heat;
-            let band = HEAT_BANDS.iter().position(|lowest| heat >= *lowest);
-            overview.bands[band.unwrap_or(HEAT_BANDS.len() - 1)] += 1;
-            let candidate = (ordered_f64(heat), row.id());
-            coldest = Some(coldest.map_or(candidate, |coldest| coldest.min(candidate)));
+        });
+        overview.coldest = coldest.map(|(_, id)| id);
+        if overview.hot > 0 {
+            overview.average_heat = heat_sum / overview.hot as f64;
         }
-    });
-    overview.coldest = coldest.map(|(_, id)| id);
-    if overview.hot > 0 {
-        overview.average_heat = heat_sum / overview.hot as f64;
-    }
-    let data = index.read();
-    for (number, count) in namespaces {
-        // A namespace that lost its last memory since the scan has no name.
-        if let Some(name) = data.namespace_name(number) {
-            overview.namespaces.insert(name.to_owned(), count);
+        let data = index.read();
+        for (number, count) in namespaces {
+            // A namespace that lost its last memory since the scan has no name.
+            if let Some(name) = data.namespaces.name(number) {
+                overview.namespaces.insert(name.to_owned(), count);
+            }
         }
+        overview
     }
-    overview
+
+    /// Forecast per type, in the order of `MemoryType::ALL`, after each number of `days`.
+    pub fn forecast_cold(
+        &self,
+        tenant: TenantId,
+        thermo: &Thermo,
+        days: &[u32],
+    ) -> [ColdForecast; MemoryType::ALL.len()] {
+        let none = ColdForecast { total: 0, cold: vec![0; days.len()] };
+        let mut types = std::array::from_fn(|_| none.clone());
+        let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else { return types };
+        let now = engine.clock();
+        scan(&index, &Filter::default(), None, None, now, |candidates| {
+            for (_, row) in candidates.iter() {
+                let counts = &mut types[row.attributes().memory_type() as usize];
+                counts.total += 1;
+                for (days, cold) in days.iter().zip(&mut counts.cold) {
+                    let then = Timestamp(now.0 + i64::from(*days) * Timestamp::DAY_MICROS);
+                    *cold += u64::from(thermo.is_cold(row.heat_under(thermo, then)));
+                }
+            }
+        });
+        types
+    }
 }

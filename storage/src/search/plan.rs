@@ -28,9 +28,9 @@
 
 use roaring::RoaringBitmap;
 
-use crate::index::slot::CHUNK_ROWS;
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryTerms;
+use crate::index::{CHUNK_ROWS, slot_at};
 use crate::model::heat::upper_bound;
 use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights};
@@ -56,7 +56,7 @@ pub(crate) struct SearchPlan<'a> {
     /// Number of the caller's namespace, if it contains memories.
     home: Option<u32>,
     /// Time window of the query's temporal expression.
-    window: Option<Window>,
+    pub(crate) window: Option<Window>,
     /// The query vector, quantised.
     code: Option<Code>,
 }
@@ -73,35 +73,27 @@ impl<'a> SearchPlan<'a> {
         let words = content_words(subject.as_deref().unwrap_or(&request.query));
         let (terms, home) = {
             let data = index.read();
-            let home = request.home_namespace.as_deref().and_then(|name| data.namespace(name));
-            (data.query_terms(words), home)
+            let home =
+                request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
+            (data.words.query_terms(words, data.live()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
         Self { index, request, weights, now, terms, home, window, code }
-    }
-
-    /// Time window of the query's temporal expression, if it has one.
-    pub(crate) fn window(&self) -> Option<&Window> {
-        self.window.as_ref()
     }
 
     /// The best memories, and whether the graph was used. It is used only if more than
     /// `exact_max` memories match.
     pub(crate) fn run(&self, exact_max: usize) -> (TopK<Factors>, bool) {
         let mut best = TopK::new(self.request.limit);
-        match self.graph_candidates(exact_max) {
-            Some((candidates, similarity_max)) => {
-                self.score(&mut best, Some(&candidates), None, 1.0);
-                let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
-                let with_terms = with_terms.then(|| self.index.read().slots_with_any(&self.terms));
-                self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
-                (best, true)
-            }
-            None => {
-                self.score(&mut best, None, None, 1.0);
-                (best, false)
-            }
-        }
+        let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
+            self.score(&mut best, None, None, 1.0);
+            return (best, false);
+        };
+        self.score(&mut best, Some(&candidates), None, 1.0);
+        let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
+        let with_terms = with_terms.then(|| self.index.read().words.union(&self.terms));
+        self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
+        (best, true)
     }
 
     /// Slots that the graph returns and slots that it does not cover, and an upper bound of
@@ -112,8 +104,8 @@ impl<'a> SearchPlan<'a> {
         // `uncovered`.
         let (graph, uncovered, error_max) = {
             let data = self.index.read();
-            let (graph, uncovered) = data.graph()?;
-            (graph, uncovered, data.code_error_max())
+            let (graph, uncovered) = data.coverage.graph()?;
+            (graph, uncovered, data.code_error_max)
         };
         if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
@@ -127,17 +119,11 @@ impl<'a> SearchPlan<'a> {
         Some((nearest | uncovered, similarity_max))
     }
 
-    /// Whether a memory with at most this similarity and no query term cannot enter `best`,
-    /// whatever its heat.
+    /// Whether no memory of at most this similarity and without query terms can enter `best`.
     fn only_term_matches_can_enter(&self, best: &TopK<Factors>, similarity_max: f32) -> bool {
         let Some([threshold, ..]) = best.threshold() else { return false };
-        let factors = Factors {
-            similarity: f64::from(similarity_max),
-            heat: max_heat(self.index, self.now),
-            keyword_overlap: 0.0,
-            temporal_boost: self.temporal_boost_max(),
-            namespace_boost: self.namespace_boost(true),
-        };
+        let heat = max_heat(self.index, self.now);
+        let factors = self.factors_max(f64::from(similarity_max), heat, 0.0);
         // For a negative base the highest score is the one without boosts, at most 0.
         let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
         highest < f64_from_ordered(threshold)
@@ -163,7 +149,8 @@ impl<'a> SearchPlan<'a> {
                 self.prune(&mut candidates, &similarities, best);
             }
             if let Some(done) = done {
-                candidates.exclude(done);
+                let slot = |row: u16| slot_at(candidates.number, row.into());
+                candidates.rows.retain(|row| !done.contains(slot(*row)));
             }
             if let Some(code) = &self.code {
                 candidates.chunk.similarity_upper_bounds(
@@ -229,24 +216,30 @@ impl<'a> SearchPlan<'a> {
         candidates: &ChunkCandidates<'_>,
         boosts: &mut [f32; CHUNK_ROWS],
     ) {
-        let Some(window) = &self.window else { return };
         let max = self.weights.temporal_max_boost as f32;
         for (row, memory) in candidates.iter() {
-            let half_lives =
-                window.days_outside(memory.created_at()) / self.weights.temporal_decay_days;
+            let Some(half_lives) = self.half_lives_outside(memory.created_at()) else { return };
             boosts[row] *= 1.0 + upper_bound(max, 0.0, half_lives as f32);
         }
     }
 
+    /// Distance of a time from the query's window, in half-lives of the boost.
+    fn half_lives_outside(&self, at: Timestamp) -> Option<f64> {
+        let window = self.window.as_ref()?;
+        Some(window.days_outside(at) / self.weights.temporal_decay_days)
+    }
+
     /// Temporal boost of a memory: `max · 2^(−days outside the window / decay days)`.
     fn temporal_boost(&self, created_at: Timestamp) -> f64 {
-        let Some(window) = &self.window else { return 0.0 };
-        let half_lives = window.days_outside(created_at) / self.weights.temporal_decay_days;
+        let Some(half_lives) = self.half_lives_outside(created_at) else { return 0.0 };
         self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 
-    fn temporal_boost_max(&self) -> f64 {
-        self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost)
+    /// These factors with the largest possible boosts.
+    fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
+        let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
+        let namespace_boost = self.namespace_boost(true);
+        Factors { similarity, heat, keyword_overlap, temporal_boost, namespace_boost }
     }
 
     fn namespace_boost(&self, is_home: bool) -> f64 {
@@ -255,14 +248,7 @@ impl<'a> SearchPlan<'a> {
 
     /// Exceeds the error of scores computed in f32 and of rounding.
     fn rounding_slack(&self) -> f64 {
-        let max = Factors {
-            similarity: 1.0,
-            heat: 1.0,
-            keyword_overlap: KEYWORD_OVERLAP_MAX,
-            temporal_boost: self.temporal_boost_max(),
-            namespace_boost: self.namespace_boost(true),
-        };
-        max.fused(&self.weights) * 1e-5 + 1e-6
+        self.factors_max(1.0, 1.0, KEYWORD_OVERLAP_MAX).fused(&self.weights) * 1e-5 + 1e-6
     }
 
     /// Scores each row exactly, as far as its bounds reach the threshold.

@@ -1,4 +1,6 @@
-//! Requests and results of a search. [`crate::search::execute`] runs it.
+//! Requests, results and counts of searches. [`crate::search::execute`] runs them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::id::MemoryId;
 use crate::model::memory::MemoryRecord;
@@ -63,4 +65,28 @@ pub struct SearchResults {
     pub hits: Vec<Hit>,
     /// Time window of the query's temporal expression, if it has one.
     pub window: Option<Window>,
+}
+
+/// Numbers of executed searches.
+#[derive(Debug, Default)]
+pub struct SearchCounters {
+    exact: AtomicU64,
+    by_graph: AtomicU64,
+}
+
+impl SearchCounters {
+    pub(super) fn count(&self, used_graph: bool) {
+        let counter = if used_graph { &self.by_graph } else { &self.exact };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Searches that scanned all matching memories.
+    pub fn exact(&self) -> u64 {
+        self.exact.load(Ordering::Relaxed)
+    }
+
+    /// Searches that used a graph.
+    pub fn by_graph(&self) -> u64 {
+        self.by_graph.load(Ordering::Relaxed)
+    }
 }

@@ -1,16 +1,37 @@
-//! Reads of the memory graph: the neighbours of one memory, and the view of a tenant's hottest
-//! memories with the edges between them.
+//! Memories that are related: neighbours over edges, the view of the hottest memories with the
+//! edges between them, and suggested edges for a new memory.
+//!
+//! Edges are suggested to memories that share a key point, and to memories with a similar
+//! vector. Candidates come from rare words and from the graph, never from a scan.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::index::Slot;
+use crate::index::data::IndexData;
+use crate::index::tenant::TenantIndex;
 use crate::model::access::Access;
-use crate::model::edge::Edge;
+use crate::model::edge::{
+    Edge, SHARED_KEY_POINT_WEIGHT, SHARES_KEY_POINT, SIMILAR_COSINE, SIMILAR_TO, SUGGESTIONS_MAX,
+    Suggestion,
+};
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::memory::MemoryRecord;
-use crate::search::list::{HotRequest, hottest};
+use crate::model::memory::{MemoryRecord, shared_key_point};
+use crate::model::sq8::Code;
+use crate::model::vector::dot;
+use crate::model::words::content_words;
+use crate::reader::Reader;
+use crate::search::list::HotRequest;
 use crate::table::view::View;
+
+/// Largest document frequency of a key point that relates memories.
+const SHARING_MAX: u64 = 200;
+/// Largest document frequency of a word that yields candidates.
+const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
+/// Maximum number of words that yield candidates, rarest first.
+const WORDS_MAX: usize = 16;
+/// Maximum number of candidates from words.
+const CANDIDATES_MAX: usize = 64;
 
 /// A memory reached over edges.
 #[derive(Debug, Clone)]
@@ -34,62 +55,137 @@ pub struct GraphView {
     pub total: usize,
 }
 
-/// Neighbours of memory `id` by breadth-first search, nearest first, then by edge weight.
-/// Each memory occurs once. Memories outside `access` are neither returned nor traversed.
-/// `None` if the memory does not exist.
-pub(crate) fn neighbours(
-    engine: &Engine,
-    tenant: TenantId,
-    id: MemoryId,
-    access: &Access,
-    depth: u32,
-    limit: usize,
-) -> Result<Option<Vec<Neighbour>>> {
-    let (now, thermo) = (engine.clock(), engine.thermo(tenant));
-    let snapshot = engine.state.snapshot();
-    if snapshot.memory(tenant, id)?.is_none() {
-        return Ok(None);
-    }
-    let mut found = Vec::new();
-    let mut visited = BTreeSet::from([id]);
-    let mut queue = VecDeque::from([(id, 0)]);
-    while let Some((from, hops)) = queue.pop_front().filter(|(_, hops)| *hops < depth) {
-        for edge in snapshot.edges(tenant, from)? {
-            let other = edge.other(from);
-            if found.len() == limit {
-                return Ok(Some(found));
-            }
-            if !visited.insert(other) {
-                continue;
-            }
-            let record = snapshot.memory_record(tenant, other, &thermo, now)?;
-            let is_allowed = |record: &MemoryRecord| access.allows(&record.memory.namespace);
-            if let Some(record) = record.filter(is_allowed) {
-                found.push(Neighbour { record, edge, hops: hops + 1 });
-                queue.push_back((other, hops + 1));
+impl Reader {
+    /// Memories connected to `id` by breadth-first search, nearest first, then by edge weight.
+    /// Each occurs once, with the shortest path over memories that `access` allows. `None` if
+    /// `id` does not exist.
+    pub fn neighbours(
+        &self,
+        tenant: TenantId,
+        id: MemoryId,
+        access: &Access,
+        depth: u32,
+        limit: usize,
+    ) -> Result<Option<Vec<Neighbour>>> {
+        let engine = self.engine();
+        let (now, thermo) = (engine.clock(), engine.thermo(tenant));
+        let snapshot = engine.state.snapshot();
+        if snapshot.memory(tenant, id)?.is_none() {
+            return Ok(None);
+        }
+        let mut found = Vec::new();
+        let mut visited = BTreeSet::from([id]);
+        let mut queue = VecDeque::from([(id, 0)]);
+        while let Some((from, hops)) = queue.pop_front().filter(|(_, hops)| *hops < depth) {
+            for edge in snapshot.edges(tenant, from)? {
+                let other = edge.other(from);
+                if found.len() == limit {
+                    return Ok(Some(found));
+                }
+                if !visited.insert(other) {
+                    continue;
+                }
+                let record = snapshot.memory_record(tenant, other, &thermo, now)?;
+                let is_allowed = |record: &MemoryRecord| access.allows(&record.memory.namespace);
+                if let Some(record) = record.filter(is_allowed) {
+                    found.push(Neighbour { record, edge, hops: hops + 1 });
+                    queue.push_back((other, hops + 1));
+                }
             }
         }
+        Ok(Some(found))
     }
-    Ok(Some(found))
+
+    /// The hottest memories and the edges between them.
+    pub fn graph_view(&self, tenant: TenantId, request: &HotRequest) -> Result<GraphView> {
+        let engine = self.engine();
+        let page = self.hottest_page(tenant, request)?;
+        let shown: BTreeSet<MemoryId> = page.memories.iter().map(|record| record.id).collect();
+        let snapshot = engine.state.snapshot();
+        let mut edges = BTreeMap::new();
+        for id in &shown {
+            for edge in snapshot.edges(tenant, *id)? {
+                if edge.source == *id && shown.contains(&edge.target) {
+                    edges.insert((edge.source, edge.target, edge.relation.clone()), edge);
+                }
+            }
+        }
+        let edges = edges.into_values().collect();
+        Ok(GraphView { memories: page.memories, edges, total: page.total })
+    }
+
+    /// Edges that a new memory with this text, key points and unit vector should get. Similar
+    /// memories come first, then memories that share a key point.
+    pub fn suggestions(
+        &self,
+        tenant: TenantId,
+        label: &str,
+        key_points: &[String],
+        vector: &[f32],
+    ) -> Vec<Suggestion> {
+        let Some(index) = self.index(tenant) else { return Vec::new() };
+        let neighbours = graph_neighbours(&index, vector);
+        let data = index.read();
+        let mut candidates = keyword_candidates(&data, &content_words(label));
+        candidates.extend(neighbours);
+        candidates.sort_unstable();
+        candidates.dedup();
+        let mut suggestions = similar(&data, &candidates, vector);
+        for key_point in key_points {
+            suggest_sharing(&data, &shared_key_point(key_point), &mut suggestions);
+        }
+        suggestions
+    }
 }
 
-/// The hottest memories and the edges between them.
-pub(crate) fn graph_view(
-    engine: &Engine,
-    tenant: TenantId,
-    request: &HotRequest,
-) -> Result<GraphView> {
-    let page = hottest(engine, tenant, request)?;
-    let shown: BTreeSet<MemoryId> = page.memories.iter().map(|record| record.id).collect();
-    let snapshot = engine.state.snapshot();
-    let mut edges = BTreeMap::new();
-    for id in &shown {
-        for edge in snapshot.edges(tenant, *id)? {
-            if edge.source == *id && shown.contains(&edge.target) {
-                edges.insert((edge.source, edge.target, edge.relation.clone()), edge);
-            }
+/// Adds the newest memories with a key point, up to [`SUGGESTIONS_MAX`] in all.
+fn suggest_sharing(data: &IndexData, key_point: &str, suggestions: &mut Vec<Suggestion>) {
+    let slots = data.key_points.rare_postings(key_point, SHARING_MAX);
+    for slot in slots.into_iter().flat_map(|slots| slots.iter().rev()) {
+        if suggestions.len() >= SUGGESTIONS_MAX {
+            break;
+        }
+        let (other, relation) = (data.vector_of(slot).0, SHARES_KEY_POINT.to_owned());
+        let is_same =
+            |known: &Suggestion| known.other == other && known.relation == SHARES_KEY_POINT;
+        if !suggestions.iter().any(is_same) {
+            suggestions.push(Suggestion { other, relation, weight: SHARED_KEY_POINT_WEIGHT });
         }
     }
-    let edges = edges.into_values().collect();
-    Ok(GraphView { memories: page.memories, edges, total: page.total })
+}
+
+/// The nearest memories by the graph, if the tenant has one.
+fn graph_neighbours(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
+    let Some((graph, _)) = index.read().coverage.graph() else { return Vec::new() };
+    let nearest = index.nearest(&graph, &Code::of(vector), SUGGESTIONS_MAX);
+    nearest.into_iter().flatten().map(|(slot, _)| slot).collect()
+}
+
+/// The memories that share most of the rarest words.
+fn keyword_candidates(data: &IndexData, words: &[String]) -> Vec<Slot> {
+    let rare = |word: &String| data.words.rare_postings(word, DOCUMENT_FREQUENCY_MAX);
+    let mut rare: Vec<_> = words.iter().filter_map(rare).collect();
+    rare.sort_by_key(|slots| slots.len());
+    let mut counts: HashMap<Slot, u32> = HashMap::new();
+    for slots in rare.into_iter().take(WORDS_MAX) {
+        slots.iter().for_each(|slot| *counts.entry(slot).or_default() += 1);
+    }
+    let mut slots: Vec<(u32, Slot)> =
+        counts.into_iter().map(|(slot, count)| (count, slot)).collect();
+    slots.sort_unstable_by(|left, right| right.cmp(left));
+    slots.into_iter().take(CANDIDATES_MAX).map(|(_, slot)| slot).collect()
+}
+
+/// The most similar memories of `slots`, best first, ties by id.
+fn similar(data: &IndexData, slots: &[Slot], vector: &[f32]) -> Vec<Suggestion> {
+    let cosine = |slot: &Slot| {
+        let (other, own) = data.vector_of(*slot);
+        (dot(own, vector).clamp(-1.0, 1.0), other)
+    };
+    let mut similar: Vec<_> =
+        slots.iter().map(cosine).filter(|(cosine, _)| *cosine >= SIMILAR_COSINE).collect();
+    similar.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+    let suggestion =
+        |(weight, other)| Suggestion { other, relation: SIMILAR_TO.to_owned(), weight };
+    similar.into_iter().take(SUGGESTIONS_MAX).map(suggestion).collect()
 }

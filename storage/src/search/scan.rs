@@ -2,80 +2,23 @@
 //!
 //! For each chunk with matches it computes an upper bound of every heat and the keyword
 //! overlap of every row, each in one pass over a column or over postings. The visitor excludes
-//! rows by these numbers before it computes anything exact. Chunks are visited newest first,
-//! since new memories rank high under most orders. Thus the top-k threshold rises early, and
-//! later chunks are pruned.
+//! rows by these numbers before it computes anything exact. Chunks are visited newest first: new
+//! memories rank high under most orders, so the top-k threshold rises early.
 
 use roaring::RoaringBitmap;
 
-use crate::index::attributes::Attributes;
-use crate::index::chunk::Chunk;
+use crate::index::chunk::{Chunk, RowRef};
 use crate::index::data::IndexData;
-use crate::index::slot::{CHUNK_ROWS, slot_at};
 use crate::index::tenant::TenantIndex;
 use crate::index::words::QueryTerms;
-use crate::model::id::{MemoryId, Timestamp};
-use crate::model::thermo::Thermo;
+use crate::index::{CHUNK_ROWS, slot_at};
+use crate::model::id::Timestamp;
 use crate::search::filter::{CompiledFilter, Filter};
 
-/// Up to this many rows of a chunk are computed one by one. With more, all 1,024 rows are
-/// computed at once.
+/// Up to this many rows of a chunk are computed one by one, more together with all others.
 pub(crate) const FEW_ROWS: usize = 32;
 /// Exceeds the relative error of rounding to f32.
 const ROUNDED_UP: f32 = 1.0 + 2.0 * f32::EPSILON;
-
-/// A row of a chunk.
-#[derive(Clone, Copy)]
-pub(crate) struct RowRef<'a> {
-    chunk: &'a Chunk,
-    row: usize,
-}
-
-impl RowRef<'_> {
-    pub(crate) fn id(&self) -> MemoryId {
-        self.chunk.id(self.row)
-    }
-
-    pub(crate) fn attributes(&self) -> Attributes {
-        self.chunk.attributes(self.row)
-    }
-
-    pub(crate) fn created_at(&self) -> Timestamp {
-        self.chunk.created_at(self.row)
-    }
-
-    pub(crate) fn updated_at(&self) -> Timestamp {
-        self.chunk.updated_at(self.row)
-    }
-
-    #[inline]
-    pub(crate) fn heat(&self, now: Timestamp) -> f64 {
-        self.chunk.heat(self.row, now)
-    }
-
-    /// See [`Chunk::bytes`].
-    pub(crate) fn bytes(&self) -> u64 {
-        self.chunk.bytes(self.row)
-    }
-
-    pub(crate) fn anchored_at(&self) -> Timestamp {
-        self.chunk.anchored_at(self.row)
-    }
-
-    pub(crate) fn tick_heat(&self) -> f32 {
-        self.chunk.tick_heat(self.row)
-    }
-
-    /// Heat at `now` under another configuration.
-    pub(crate) fn heat_under(&self, thermo: &Thermo, now: Timestamp) -> f64 {
-        self.chunk.heat_under(self.row, thermo, now)
-    }
-
-    #[inline]
-    pub(crate) fn vector(&self) -> &[f32] {
-        self.chunk.vector(self.row)
-    }
-}
 
 /// The matching rows of one chunk. Arrays are indexed by row.
 pub(crate) struct ChunkCandidates<'a> {
@@ -94,22 +37,7 @@ impl<'a> ChunkCandidates<'a> {
     /// The matching rows with their row numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, RowRef<'a>)> {
         let chunk = self.chunk;
-        self.rows.iter().map(|row| usize::from(*row)).map(move |row| (row, RowRef { chunk, row }))
-    }
-
-    /// Removes rows that are not pinned and whose heat bound is below `lowest`. Exact heats
-    /// are the main cost of an order by heat.
-    pub(crate) fn retain_hot_or_pinned(&mut self, lowest: f32) {
-        let retains = |row: usize| {
-            self.heat_upper_bounds[row] >= lowest || self.chunk.attributes(row).is_pinned()
-        };
-        self.rows.retain(|row| retains(usize::from(*row)));
-    }
-
-    /// Removes the rows of `slots`.
-    pub(crate) fn exclude(&mut self, slots: &RoaringBitmap) {
-        let number = self.number;
-        self.rows.retain(|row| !slots.contains(slot_at(number, usize::from(*row))));
+        self.rows.iter().map(|row| usize::from(*row)).map(move |row| (row, chunk.row(row)))
     }
 }
 
@@ -126,14 +54,14 @@ pub(crate) fn scan(
     let (mut overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     visit_matching_chunks(index, filter, slots, |data, number, chunk, rows| {
         if rows.len() > FEW_ROWS {
-            chunk.heat_upper_bounds(now, &mut heat_upper_bounds);
+            chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
         } else {
             for row in rows.iter().map(|row| usize::from(*row)) {
-                heat_upper_bounds[row] = chunk.heat(row, now) as f32 * ROUNDED_UP;
+                heat_upper_bounds[row] = chunk.row(row).heat(now) as f32 * ROUNDED_UP;
             }
         }
         if let Some(terms) = terms {
-            data.keyword_overlaps(terms, number, &mut overlaps);
+            data.words.keyword_overlaps(terms, number, &mut overlaps);
         }
         let (overlaps, heat_upper_bounds) = (&overlaps, &heat_upper_bounds);
         visit(ChunkCandidates { chunk, number, rows, overlaps, heat_upper_bounds });
@@ -174,8 +102,7 @@ pub(crate) fn max_heat(index: &TenantIndex, now: Timestamp) -> f64 {
     highest
 }
 
-/// Calls `visit` for each chunk with matching rows, newest first, with the rows, until it
-/// returns false.
+/// Calls `visit` for each chunk with matching rows, newest first, until it returns false.
 pub(crate) fn visit_matching_chunks(
     index: &TenantIndex,
     filter: &Filter,
@@ -195,9 +122,8 @@ pub(crate) fn visit_matching_chunks(
         });
         chunk.matching_rows(mask, candidates, &mut rows);
         if !denied_namespaces.is_empty() {
-            let is_allowed =
-                |row: usize| denied_namespaces.binary_search(&chunk.namespace(row)).is_err();
-            rows.retain(|row| is_allowed(usize::from(*row)));
+            let namespace = |row: u16| chunk.row(row.into()).attributes().namespace();
+            rows.retain(|row| denied_namespaces.binary_search(&namespace(*row)).is_err());
         }
         rows.is_empty() || visit(data, number, chunk, &mut rows)
     });

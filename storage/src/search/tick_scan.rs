@@ -5,23 +5,26 @@
 //! tight, it usually decides the side. The exact heat is computed only if the bound is close
 //! to a threshold. The scan returns candidates; `decide` evaluates each from its rows.
 
-use std::collections::BinaryHeap;
-
-use crate::engine::Engine;
-use crate::index::slot::CHUNK_ROWS;
+use crate::index::CHUNK_ROWS;
+use crate::index::chunk::RowRef;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::MemoryType;
 use crate::model::score::rounded;
 use crate::model::tick::Tick;
+use crate::reader::Reader;
 use crate::search::filter::Filter;
-use crate::search::scan::{RowRef, scan};
+use crate::search::scan::scan;
+use crate::search::top_k::{Rank, TopK};
 
 /// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
 const LOWER_BOUND_SHARE: f64 = 0.989;
 /// Resolution in which heats are compared with thresholds.
 const RESOLUTION: f64 = 1e-6;
+/// The rank of every candidate.
+const RANK: Rank = [0; 3];
 
 /// Candidates of one step of a tick, in order of their ids.
+#[derive(Default)]
 pub(crate) struct TickCandidates {
     /// The first memories that crossed a threshold.
     pub(crate) crossed: Vec<MemoryId>,
@@ -31,20 +34,23 @@ pub(crate) struct TickCandidates {
     pub(crate) cold_count: u64,
 }
 
-/// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
-/// are the sorted thresholds besides `cold_threshold`.
-pub(crate) fn tick_candidates(
-    engine: &Engine,
-    tenant: TenantId,
-    tick: &Tick,
-    thresholds: &[f64],
-    reached: Option<MemoryId>,
-    limit: usize,
-) -> TickCandidates {
-    let mut crossed = SmallestIds::new(limit, reached);
-    let mut cold = SmallestIds::new(limit, reached);
-    let mut cold_count = 0;
-    if let Some(index) = engine.registry.tenant(tenant) {
+impl Reader {
+    /// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
+    /// are the sorted thresholds besides `cold_threshold`.
+    pub(crate) fn tick_candidates(
+        &self,
+        tenant: TenantId,
+        tick: &Tick,
+        thresholds: &[f64],
+        reached: Option<MemoryId>,
+        limit: usize,
+    ) -> TickCandidates {
+        let engine = self.engine();
+        let Some(index) = engine.registry.tenant(tenant) else { return TickCandidates::default() };
+        // Candidates of equal rank: the smallest ids are kept.
+        let (mut crossed, mut cold) = (TopK::new(limit), TopK::new(limit));
+        let is_ahead = |id| reached.is_none_or(|reached| id > reached);
+        let mut cold_count = 0;
         // Bounds in the columns use the present configuration. They are valid for a heat of
         // the tick only if that heat uses the same one.
         let present = engine.thermo(tenant);
@@ -53,17 +59,19 @@ pub(crate) fn tick_candidates(
         let mut bounds_from = [0.0; CHUNK_ROWS];
         scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
             let chunk = candidates.chunk;
-            chunk.heat_upper_bounds(tick.from, &mut bounds_from);
-            let use_from = from_is_present && chunk.heat_upper_bounds_are_tight(tick.from);
-            let use_until = until_is_present && chunk.heat_upper_bounds_are_tight(tick.until);
+            chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
+            let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
+            let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
             for (at, row) in candidates.iter() {
                 let before = use_from.then_some(bounds_from[at]);
                 let now = use_until.then_some(candidates.heat_upper_bounds[at]);
                 let sides = ThresholdSides { tick, thresholds, row, before, now };
                 // A later anchor means that the memory was evaluated when it was written.
-                let is_pending = row.anchored_at() <= tick.until && crossed.accepts(row.id());
+                let id = row.id();
+                let is_pending =
+                    row.anchored_at() <= tick.until && is_ahead(id) && crossed.accepts(RANK, id);
                 if is_pending && sides.have_changed() {
-                    crossed.insert(row.id());
+                    crossed.push(RANK, id, || ());
                 }
                 let attributes = row.attributes();
                 if !attributes.is_pinned()
@@ -71,12 +79,15 @@ pub(crate) fn tick_candidates(
                     && sides.is_cold()
                 {
                     cold_count += 1;
-                    cold.insert(row.id());
+                    if is_ahead(id) {
+                        cold.push(RANK, id, || ());
+                    }
                 }
             }
         });
+        let ids = |best: TopK<()>| best.into_sorted().map(|(id, ())| id).collect();
+        TickCandidates { crossed: ids(crossed), cold: ids(cold), cold_count }
     }
-    TickCandidates { crossed: crossed.into_sorted(), cold: cold.into_sorted(), cold_count }
 }
 
 /// On which side of each threshold a memory's heat was at the previous tick, and is at this
@@ -149,42 +160,5 @@ fn is_below_by_bound(upper_bound: Option<f32>, threshold: f64) -> Option<bool> {
     let upper_bound = f64::from(upper_bound?);
     let is_below = upper_bound < threshold - RESOLUTION;
     let is_above = upper_bound * LOWER_BOUND_SHARE >= threshold;
-    match (is_below, is_above) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    }
-}
-
-/// The smallest ids above a bound: a bounded heap with the largest kept id on top.
-struct SmallestIds {
-    capacity: usize,
-    above: Option<MemoryId>,
-    heap: BinaryHeap<MemoryId>,
-}
-
-impl SmallestIds {
-    fn new(capacity: usize, above: Option<MemoryId>) -> Self {
-        Self { capacity, above, heap: BinaryHeap::new() }
-    }
-
-    /// Whether `insert` would add `id`.
-    fn accepts(&self, id: MemoryId) -> bool {
-        let has_room = self.heap.len() < self.capacity;
-        self.above.is_none_or(|above| id > above)
-            && (has_room || self.heap.peek().is_some_and(|largest| id < *largest))
-    }
-
-    fn insert(&mut self, id: MemoryId) {
-        if self.accepts(id) {
-            if self.heap.len() == self.capacity {
-                self.heap.pop();
-            }
-            self.heap.push(id);
-        }
-    }
-
-    fn into_sorted(self) -> Vec<MemoryId> {
-        self.heap.into_sorted_vec()
-    }
+    (is_below || is_above).then_some(is_below)
 }

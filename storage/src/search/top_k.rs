@@ -24,8 +24,7 @@ pub(crate) fn f64_from_ordered(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
 }
 
-/// Converts a heat, rounded to 1e-6 as in responses: memories with equal heat in responses
-/// have equal numbers.
+/// Converts a heat, rounded to 1e-6 as in responses.
 pub(crate) fn ordered_heat(heat: f64) -> u64 {
     (heat * 1e6 + 0.5) as u64
 }
@@ -48,16 +47,9 @@ struct Candidate<T> {
     item: T,
 }
 
-impl<T> Candidate<T> {
-    /// Better candidates are less, so that the worst is on top of the heap.
-    fn order(&self, other: &Self) -> Ordering {
-        other.rank.cmp(&self.rank).then(self.id.cmp(&other.id))
-    }
-}
-
 impl<T> PartialEq for Candidate<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.order(other).is_eq()
+        self.cmp(other).is_eq()
     }
 }
 impl<T> Eq for Candidate<T> {}
@@ -67,8 +59,9 @@ impl<T> PartialOrd for Candidate<T> {
     }
 }
 impl<T> Ord for Candidate<T> {
+    /// Better candidates are less, so that the worst is on top of the heap.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.order(other)
+        other.rank.cmp(&self.rank).then(self.id.cmp(&other.id))
     }
 }
 
@@ -95,16 +88,22 @@ impl<T> TopK<T> {
         self.heap.peek().filter(|_| is_full).map(|worst| worst.rank)
     }
 
+    /// Whether a candidate is among the best so far.
+    #[inline]
+    pub(crate) fn accepts(&self, rank: Rank, id: MemoryId) -> bool {
+        self.heap.len() < self.capacity
+            || self.heap.peek().is_some_and(|worst| (rank, worst.id) > (worst.rank, id))
+    }
+
     /// Adds a candidate if it is among the best. Calls `item` only in that case.
     #[inline]
     pub(crate) fn push(&mut self, rank: Rank, id: MemoryId, item: impl FnOnce() -> T) {
-        if self.heap.len() == self.capacity {
-            match self.heap.peek() {
-                Some(worst) if (rank, worst.id) > (worst.rank, id) => self.heap.pop(),
-                _ => return,
-            };
+        if self.accepts(rank, id) {
+            if self.heap.len() == self.capacity {
+                self.heap.pop();
+            }
+            self.heap.push(Candidate { rank, id, item: item() });
         }
-        self.heap.push(Candidate { rank, id, item: item() });
     }
 
     /// The candidates, best first.

@@ -1,34 +1,8 @@
 //! All keys of `state/` and their encoding. Each value is a [`crate::codec::Record`].
 //!
 //! A key is the byte of its kind, then its parts. Integers are big-endian, so byte order is
-//! the order of kind, tenant, id. A kind's byte is never reused for another kind.
-//!
-//! | byte | kind | parts and their bytes |
-//! |---|---|---|
-//! | 0x01 | position | |
-//! | 0x02 | cluster | |
-//! | 0x10 | tenant | tenant 4 |
-//! | 0x11 | API key | tenant 4, key id 8 |
-//! | 0x12 | tick | tenant 4 |
-//! | 0x13 | recall statistics | tenant 4 |
-//! | 0x14 | usage | tenant 4, month 4 |
-//! | 0x15 | last report | node 8 |
-//! | 0x16 | access rules | tenant 4 |
-//! | 0x20 | memory | tenant 4, memory id 16 |
-//! | 0x21 | anchor | tenant 4, memory id 16 |
-//! | 0x22 | vector | tenant 4, memory id 16 |
-//! | 0x23 | edge, stored at both ends | tenant 4, memory id 16, other 16, relation 8 |
-//! | 0x30 | receipt | tenant 4, day 4, key hash 32 |
-//! | 0x40 | event | tenant 4, group 4, log index 8, ordinal 4 |
-//! | 0x41 | reserved: audit | |
-//! | 0x42 | first retained event | tenant 4 |
-//! | 0x43 | index entry of a trigger event | tenant 4, group 4, log index 8, ordinal 4 |
-//! | 0x50 | trigger | tenant 4, trigger id 16 |
-//! | 0x51 | firings | tenant 4, trigger id 16 |
-//! | 0x52 | outbox | tenant 4 |
-//! | 0x53 | delivery | tenant 4, trigger id 16, number 8 |
-//! | 0x54 | index entry of a pending delivery | tenant 4, time 8, trigger id 16, number 8 |
-//! | 0x55 | index entry of a dead letter | tenant 4, time 8, trigger id 16, number 8 |
+//! the order of kind, tenant, id. A kind's byte is never reused for another kind. Decoding a
+//! part of another length fails with [`Error::Corrupt`].
 
 use crate::error::{Error, Result};
 use crate::model::cluster::GroupId;
@@ -39,175 +13,137 @@ use crate::model::journal::Cursor;
 use crate::model::receipt::ReceiptKey;
 use crate::model::tenant::KeyId;
 
-/// First byte of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
-    /// Position in the log up to which this state is applied.
-    Position = 0x01,
-    /// Identity and members of the cluster.
-    Cluster = 0x02,
-    /// A tenant.
-    Tenant = 0x10,
-    /// An API key.
-    ApiKey = 0x11,
-    /// A tenant's last decay tick.
-    Tick = 0x12,
-    /// Recall statistics of a tenant.
-    RecallStats = 0x13,
-    /// Usage of a tenant in one month.
-    Usage = 0x14,
-    /// The last report of a node.
-    LastReport = 0x15,
-    /// A tenant's access rules.
-    Rules = 0x16,
-    /// A memory's text row.
-    Memory = 0x20,
-    /// A memory's anchor.
-    Anchor = 0x21,
-    /// A memory's vector.
-    Vector = 0x22,
-    /// An edge. Stored twice, once at each end.
-    Edge = 0x23,
-    /// Receipt of an idempotent request.
-    Receipt = 0x30,
-    /// A journal event.
-    Event = 0x40,
-    /// Cursor of a tenant's first retained event, once events were trimmed.
-    FirstEvent = 0x42,
-    /// Index of the events of triggers. No value.
-    TriggerEvent = 0x43,
-    /// A trigger.
-    Trigger = 0x50,
-    /// Firing counts of a trigger.
-    Firings = 0x51,
-    /// Delivery counts of a tenant.
-    Outbox = 0x52,
-    /// A delivery, pending or dead-lettered.
-    Delivery = 0x53,
-    /// Index of pending deliveries by due time. No value.
-    Due = 0x54,
-    /// Index of dead letters by the time of the last attempt. No value.
-    DeadLetter = 0x55,
-}
+/// Defines the kinds of keys, the keys with their parts, and the encoding.
+macro_rules! keys {
+    ($($(#[$doc:meta])* $byte:literal $kind:ident $(($($part:ident: $type:ty),+))?,)*) => {
+        /// First byte of a key.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $kind = $byte,)*
+        }
 
-/// A key of `state/`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    /// See `Kind::Position`.
-    Position,
-    /// See `Kind::Cluster`.
-    Cluster,
-    /// See `Kind::Tenant`.
-    Tenant(TenantId),
-    /// See `Kind::ApiKey`.
-    ApiKey(TenantId, KeyId),
-    /// See `Kind::Tick`.
-    Tick(TenantId),
-    /// See `Kind::RecallStats`.
-    RecallStats(TenantId),
-    /// See `Kind::Usage`. The number is the month: year · 12 + month − 1.
-    Usage(TenantId, u32),
-    /// See `Kind::LastReport`.
-    LastReport(u64),
-    /// See `Kind::Rules`.
-    Rules(TenantId),
-    /// See `Kind::Memory`.
-    Memory(TenantId, MemoryId),
-    /// See `Kind::Anchor`.
-    Anchor(TenantId, MemoryId),
-    /// See `Kind::Vector`.
-    Vector(TenantId, MemoryId),
-    /// See `Kind::Edge`: this end, the other end, the relation.
-    Edge(TenantId, MemoryId, MemoryId, RelationKey),
-    /// See `Kind::Receipt`. The number is the day of the receipt.
-    Receipt(TenantId, u32, ReceiptKey),
-    /// See `Kind::Event`.
-    Event(TenantId, Cursor),
-    /// See `Kind::FirstEvent`.
-    FirstEvent(TenantId),
-    /// See `Kind::TriggerEvent`.
-    TriggerEvent(TenantId, Cursor),
-    /// See `Kind::Trigger`.
-    Trigger(TenantId, TriggerId),
-    /// See `Kind::Firings`.
-    Firings(TenantId, TriggerId),
-    /// See `Kind::Outbox`.
-    Outbox(TenantId),
-    /// See `Kind::Delivery`.
-    Delivery(TenantId, DeliveryId),
-    /// See `Kind::Due`.
-    Due(TenantId, Timestamp, DeliveryId),
-    /// See `Kind::DeadLetter`.
-    DeadLetter(TenantId, Timestamp, DeliveryId),
-}
+        /// A key of `state/`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Key {
+            $($(#[$doc])* $kind $(($($type),+))?,)*
+        }
 
-impl Key {
-    /// The encoded key.
-    pub fn bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Position => vec![Kind::Position as u8],
-            Self::Cluster => vec![Kind::Cluster as u8],
-            Self::Tenant(tenant) => prefix(Kind::Tenant, *tenant),
-            Self::ApiKey(tenant, key) => [&prefix(Kind::ApiKey, *tenant)[..], &key.0].concat(),
-            Self::Tick(tenant) => prefix(Kind::Tick, *tenant),
-            Self::RecallStats(tenant) => prefix(Kind::RecallStats, *tenant),
-            Self::Usage(tenant, month) => {
-                [&prefix(Kind::Usage, *tenant)[..], &month.to_be_bytes()].concat()
-            }
-            Self::LastReport(node) => [&[Kind::LastReport as u8][..], &node.to_be_bytes()].concat(),
-            Self::Rules(tenant) => prefix(Kind::Rules, *tenant),
-            Self::Memory(tenant, id) => [&prefix(Kind::Memory, *tenant)[..], &id.0].concat(),
-            Self::Anchor(tenant, id) => [&prefix(Kind::Anchor, *tenant)[..], &id.0].concat(),
-            Self::Vector(tenant, id) => [&prefix(Kind::Vector, *tenant)[..], &id.0].concat(),
-            Self::Edge(tenant, end, other, relation) => {
-                [&edges_of(*tenant, *end)[..], &other.0, relation].concat()
-            }
-            Self::Receipt(tenant, day, key) => {
-                [&prefix(Kind::Receipt, *tenant)[..], &day.to_be_bytes(), key].concat()
-            }
-            Self::Event(tenant, cursor) => {
-                [&prefix(Kind::Event, *tenant)[..], &cursor_bytes(cursor)].concat()
-            }
-            Self::TriggerEvent(tenant, cursor) => {
-                [&prefix(Kind::TriggerEvent, *tenant)[..], &cursor_bytes(cursor)].concat()
-            }
-            Self::FirstEvent(tenant) => prefix(Kind::FirstEvent, *tenant),
-            Self::Trigger(tenant, id) => [&prefix(Kind::Trigger, *tenant)[..], &id.0].concat(),
-            Self::Firings(tenant, id) => [&prefix(Kind::Firings, *tenant)[..], &id.0].concat(),
-            Self::Outbox(tenant) => prefix(Kind::Outbox, *tenant),
-            Self::Delivery(tenant, id) => {
-                [&prefix(Kind::Delivery, *tenant)[..], &delivery_bytes(id)].concat()
-            }
-            Self::Due(tenant, at, id) => {
-                [&prefix(Kind::Due, *tenant)[..], &timestamp_bytes(*at), &delivery_bytes(id)]
-                    .concat()
-            }
-            Self::DeadLetter(tenant, at, id) => {
-                [&prefix(Kind::DeadLetter, *tenant)[..], &timestamp_bytes(*at), &delivery_bytes(id)]
-                    .concat()
+        impl Key {
+            /// The encoded key.
+            pub fn bytes(&self) -> Vec<u8> {
+                let mut key = Vec::with_capacity(KEY_BYTES_MAX);
+                match self {
+                    $(Self::$kind $(($($part),+))? => {
+                        key.push(Kind::$kind as u8);
+                        $($($part.write(&mut key);)+)?
+                    })*
+                }
+                key
             }
         }
+    };
+}
+
+// 0x41 is reserved: audit.
+keys! {
+    /// Position in the log up to which this state is applied.
+    0x01 Position,
+    /// Identity and members of the cluster.
+    0x02 Cluster,
+    /// A tenant.
+    0x10 Tenant(tenant: TenantId),
+    /// An API key.
+    0x11 ApiKey(tenant: TenantId, id: KeyId),
+    /// A tenant's last decay tick.
+    0x12 Tick(tenant: TenantId),
+    /// Recall statistics of a tenant.
+    0x13 RecallStats(tenant: TenantId),
+    /// Usage of a tenant in one month. The number is the month: year · 12 + month − 1.
+    0x14 Usage(tenant: TenantId, month: u32),
+    /// The last report of a node.
+    0x15 LastReport(node: u64),
+    /// A tenant's access rules.
+    0x16 Rules(tenant: TenantId),
+    /// A memory's text row.
+    0x20 Memory(tenant: TenantId, id: MemoryId),
+    /// A memory's anchor.
+    0x21 Anchor(tenant: TenantId, id: MemoryId),
+    /// A memory's vector.
+    0x22 Vector(tenant: TenantId, id: MemoryId),
+    /// An edge: this end, the other end, the relation. Stored twice, once at each end.
+    0x23 Edge(tenant: TenantId, end: MemoryId, other: MemoryId, relation: RelationKey),
+    /// Receipt of an idempotent request, with its day.
+    0x30 Receipt(tenant: TenantId, day: u32, hash: ReceiptKey),
+    /// A journal event.
+    0x40 Event(tenant: TenantId, cursor: Cursor),
+    /// Cursor of a tenant's first retained event, once events were trimmed.
+    0x42 FirstEvent(tenant: TenantId),
+    /// Index of the events of triggers. No value.
+    0x43 TriggerEvent(tenant: TenantId, cursor: Cursor),
+    /// A trigger.
+    0x50 Trigger(tenant: TenantId, id: TriggerId),
+    /// Firing counts of a trigger.
+    0x51 Firings(tenant: TenantId, id: TriggerId),
+    /// Delivery counts of a tenant.
+    0x52 Outbox(tenant: TenantId),
+    /// A delivery, pending or dead-lettered.
+    0x53 Delivery(tenant: TenantId, id: DeliveryId),
+    /// Index of pending deliveries by due time. No value.
+    0x54 Due(tenant: TenantId, at: Timestamp, id: DeliveryId),
+    /// Index of dead letters by the time of the last attempt. No value.
+    0x55 DeadLetter(tenant: TenantId, at: Timestamp, id: DeliveryId),
+}
+
+/// Length of the longest keys, those of edges.
+const KEY_BYTES_MAX: usize = 45;
+
+/// A part of a key. Bytes sort like the values.
+trait Part {
+    fn write(&self, key: &mut Vec<u8>);
+}
+
+/// Parts that are one array of bytes.
+macro_rules! parts {
+    ($($type:ty: |$part:ident| $bytes:expr;)*) => {$(
+        impl Part for $type {
+            fn write(&self, key: &mut Vec<u8>) {
+                let $part = self;
+                key.extend_from_slice(&$bytes);
+            }
+        }
+    )*};
+}
+
+parts! {
+    u32: |number| number.to_be_bytes();
+    u64: |number| number.to_be_bytes();
+    TenantId: |tenant| tenant.0.to_be_bytes();
+    KeyId: |id| id.0;
+    MemoryId: |id| id.0;
+    TriggerId: |id| id.0;
+    RelationKey: |relation| *relation;
+    ReceiptKey: |hash| *hash;
+    // Cluster timestamps are never negative.
+    Timestamp: |at| at.0.to_be_bytes();
+}
+
+impl Part for Cursor {
+    fn write(&self, key: &mut Vec<u8>) {
+        self.group.0.write(key);
+        self.index.write(key);
+        self.ordinal.write(key);
     }
 }
 
-/// Cluster timestamps are never negative, so the bytes sort like the timestamps.
-fn timestamp_bytes(at: Timestamp) -> [u8; 8] {
-    at.0.to_be_bytes()
-}
-
-fn cursor_bytes(cursor: &Cursor) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&cursor.group.0.to_be_bytes());
-    bytes[4..12].copy_from_slice(&cursor.index.to_be_bytes());
-    bytes[12..].copy_from_slice(&cursor.ordinal.to_be_bytes());
-    bytes
+impl Part for DeliveryId {
+    fn write(&self, key: &mut Vec<u8>) {
+        self.trigger.write(key);
+        self.number.write(key);
+    }
 }
 
 /// Decodes the cursor from the part of an event key after the tenant.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the length differs.
 pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
     let bytes: [u8; 16] = fixed(part)?;
     Ok(Cursor {
@@ -217,17 +153,7 @@ pub fn cursor_of(part: &[u8]) -> Result<Cursor> {
     })
 }
 
-fn delivery_bytes(id: &DeliveryId) -> [u8; 24] {
-    let mut bytes = [0; 24];
-    bytes[..16].copy_from_slice(&id.trigger.0);
-    bytes[16..].copy_from_slice(&id.number.to_be_bytes());
-    bytes
-}
-
 /// Decodes the delivery id from the last 24 bytes of a key.
-///
-/// # Errors
-/// [`Error::Corrupt`] when there are fewer.
 pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
     let bytes = key.last_chunk::<24>().ok_or_else(|| malformed(key))?;
     let (trigger, number) = bytes.split_at(16);
@@ -238,9 +164,6 @@ pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
 }
 
 /// Decodes due time and delivery id from a key of [`Kind::Due`].
-///
-/// # Errors
-/// [`Error::Corrupt`] when bytes are missing.
 pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     let (_, rest) = split(key)?;
     let at = rest.first_chunk().ok_or_else(|| malformed(key))?;
@@ -249,7 +172,8 @@ pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
 
 /// The common prefix of all keys of one kind and tenant.
 pub fn prefix(kind: Kind, tenant: TenantId) -> Vec<u8> {
-    [&[kind as u8][..], &tenant.0.to_be_bytes()].concat()
+    let [a, b, c, d] = tenant.0.to_be_bytes();
+    vec![kind as u8, a, b, c, d]
 }
 
 /// The common prefix of all edge keys at one end.
@@ -257,8 +181,7 @@ pub fn edges_of(tenant: TenantId, end: MemoryId) -> Vec<u8> {
     [&prefix(Kind::Edge, tenant)[..], &end.0].concat()
 }
 
-/// The smallest byte string above every key that begins with `prefix`. Empty if there is
-/// none.
+/// The smallest byte string above every key that begins with `prefix`; empty if none.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
@@ -272,9 +195,6 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// Splits a key of a tenant into the tenant and the remaining parts.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the key is too short to hold them.
 pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
     let (head, rest) = key.split_at_checked(5).ok_or_else(|| malformed(key))?;
     let tenant = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
@@ -282,9 +202,6 @@ pub fn split(key: &[u8]) -> Result<(TenantId, &[u8])> {
 }
 
 /// Converts a part of a key into an array.
-///
-/// # Errors
-/// [`Error::Corrupt`] when the length differs.
 pub fn fixed<const N: usize>(part: &[u8]) -> Result<[u8; N]> {
     part.try_into().map_err(|_| malformed(part))
 }
@@ -299,54 +216,47 @@ mod tests {
 
     #[test]
     fn bytes_of_every_key_are_fixed() {
-        let tenant = TenantId(0x0102_0304);
-        let id = MemoryId([0xaa; 16]);
-        let t = [1, 2, 3, 4];
-        let aa = [0xaa; 16];
-        assert_eq!(Key::Position.bytes(), [0x01]);
-        assert_eq!(Key::Cluster.bytes(), [0x02]);
-        assert_eq!(Key::Tenant(tenant).bytes(), [&[0x10][..], &t].concat());
-        let api_key = Key::ApiKey(tenant, KeyId([9; 8]));
-        assert_eq!(api_key.bytes(), [&[0x11][..], &t, &[9; 8]].concat());
-        assert_eq!(Key::Memory(tenant, id).bytes(), [&[0x20][..], &t, &aa].concat());
-        assert_eq!(Key::Anchor(tenant, id).bytes(), [&[0x21][..], &t, &aa].concat());
-        assert_eq!(Key::Vector(tenant, id).bytes(), [&[0x22][..], &t, &aa].concat());
-        assert_eq!(Key::Tick(tenant).bytes(), [&[0x12][..], &t].concat());
-        assert_eq!(Key::RecallStats(tenant).bytes(), [&[0x13][..], &t].concat());
-        assert_eq!(Key::Usage(tenant, 5).bytes(), [&[0x14][..], &t, &[0, 0, 0, 5]].concat());
-        assert_eq!(Key::LastReport(6).bytes(), [0x15, 0, 0, 0, 0, 0, 0, 0, 6]);
-        assert_eq!(Key::Rules(tenant).bytes(), [&[0x16][..], &t].concat());
-        let edge = Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]);
-        assert_eq!(edge.bytes(), [&[0x23][..], &t, &aa, &[0xbb; 16], &[8; 8]].concat());
-        assert_eq!(Key::FirstEvent(tenant).bytes(), [&[0x42][..], &t].concat());
-        let cursor = Cursor::new(6, 8);
-        let of_trigger = Key::TriggerEvent(tenant, cursor).bytes();
-        assert_eq!(
-            of_trigger,
-            [&[0x43][..], &t, &[0; 4], &[0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 8]].concat()
-        );
-        assert_eq!(cursor_of(&of_trigger[5..]).unwrap(), cursor);
-        let trigger = TriggerId([0xcc; 16]);
-        assert_eq!(Key::Trigger(tenant, trigger).bytes(), [&[0x50][..], &t, &[0xcc; 16]].concat());
-        assert_eq!(Key::Firings(tenant, trigger).bytes(), [&[0x51][..], &t, &[0xcc; 16]].concat());
-        assert_eq!(Key::Outbox(tenant).bytes(), [&[0x52][..], &t].concat());
+        let (tenant, id, trigger) =
+            (TenantId(0x0102_0304), MemoryId([0xaa; 16]), TriggerId([0xcc; 16]));
+        let (cursor, at) = (Cursor::new(6, 8), Timestamp(256));
         let delivery = DeliveryId { trigger, number: 9 };
-        let d = [&[0xcc; 16][..], &[0, 0, 0, 0, 0, 0, 0, 9]].concat();
-        assert_eq!(Key::Delivery(tenant, delivery).bytes(), [&[0x53][..], &t, &d].concat());
-        let at = [0, 0, 0, 0, 0, 0, 1, 0];
-        let due = Key::Due(tenant, Timestamp(256), delivery).bytes();
-        assert_eq!(due, [&[0x54][..], &t, &at, &d].concat());
-        assert_eq!(due_of(&due).unwrap(), (Timestamp(256), delivery));
-        let dead = Key::DeadLetter(tenant, Timestamp(256), delivery).bytes();
-        assert_eq!(dead, [&[0x55][..], &t, &at, &d].concat());
+        let (t, aa, bb, cc) = ("01020304", "aa".repeat(16), "bb".repeat(16), "cc".repeat(16));
+        let (c, d) = ("00000000000000000000000600000008", format!("{cc}0000000000000009"));
+        for (key, expected) in [
+            (Key::Position, "01".to_owned()),
+            (Key::Cluster, "02".to_owned()),
+            (Key::Tenant(tenant), format!("10{t}")),
+            (Key::ApiKey(tenant, KeyId([9; 8])), format!("11{t}0909090909090909")),
+            (Key::Tick(tenant), format!("12{t}")),
+            (Key::RecallStats(tenant), format!("13{t}")),
+            (Key::Usage(tenant, 5), format!("14{t}00000005")),
+            (Key::LastReport(6), "150000000000000006".to_owned()),
+            (Key::Rules(tenant), format!("16{t}")),
+            (Key::Memory(tenant, id), format!("20{t}{aa}")),
+            (Key::Anchor(tenant, id), format!("21{t}{aa}")),
+            (Key::Vector(tenant, id), format!("22{t}{aa}")),
+            (
+                Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]),
+                format!("23{t}{aa}{bb}0808080808080808"),
+            ),
+            (Key::Receipt(tenant, 5, [7; 32]), format!("30{t}00000005{}", "07".repeat(32))),
+            (Key::Event(tenant, cursor), format!("40{t}{c}")),
+            (Key::FirstEvent(tenant), format!("42{t}")),
+            (Key::TriggerEvent(tenant, cursor), format!("43{t}{c}")),
+            (Key::Trigger(tenant, trigger), format!("50{t}{cc}")),
+            (Key::Firings(tenant, trigger), format!("51{t}{cc}")),
+            (Key::Outbox(tenant), format!("52{t}")),
+            (Key::Delivery(tenant, delivery), format!("53{t}{d}")),
+            (Key::Due(tenant, at, delivery), format!("54{t}0000000000000100{d}")),
+            (Key::DeadLetter(tenant, at, delivery), format!("55{t}0000000000000100{d}")),
+        ] {
+            assert_eq!(hex::encode(key.bytes()), expected, "{key:?}");
+            assert!(key.bytes().len() <= KEY_BYTES_MAX);
+        }
+        assert_eq!(cursor_of(&Key::TriggerEvent(tenant, cursor).bytes()[5..]).unwrap(), cursor);
+        let due = Key::Due(tenant, at, delivery).bytes();
+        assert_eq!(due_of(&due).unwrap(), (at, delivery));
         assert_eq!(delivery_of(&due).unwrap(), delivery);
-        let receipt = Key::Receipt(tenant, 5, [7; 32]);
-        assert_eq!(receipt.bytes(), [&[0x30][..], &t, &[0, 0, 0, 5], &[7; 32]].concat());
-        let event = Key::Event(tenant, Cursor::new(6, 8));
-        assert_eq!(
-            event.bytes(),
-            [&[0x40][..], &t, &[0; 4], &[0, 0, 0, 0, 0, 0, 0, 6], &[0, 0, 0, 8]].concat()
-        );
     }
 
     #[test]

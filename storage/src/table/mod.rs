@@ -1,5 +1,4 @@
-//! The rows of `state/`: their keys, the RocksDB instance, and typed reads. Only `apply`
-//! writes rows.
+//! The rows of `state/`: their keys, the RocksDB instance, and typed reads.
 
 pub mod key;
 pub mod state;

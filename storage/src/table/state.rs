@@ -16,7 +16,7 @@ use rocksdb::{
 use crate::change::RowWrite;
 use crate::error::{Error, Result};
 use crate::table::key::{Key, prefix_end};
-use crate::table::view::View;
+use crate::table::view::{Row, View};
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
@@ -46,8 +46,7 @@ impl Drop for RetiringFolder {
 }
 
 impl State {
-    /// Opens the state at `path`, or creates an empty one. `env` replaces the file system in
-    /// simulations.
+    /// Opens or creates the state at `path`. `env` replaces the file system in simulations.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
         let options = options(env).map_err(Error::engine("set up state"))?;
         let db = DB::open(&options, path).map_err(Error::engine("open state"))?;
@@ -85,8 +84,7 @@ impl State {
         self.db.write_opt(batch, &options).map_err(Error::engine("write state"))
     }
 
-    /// Makes all earlier writes durable. With one column family, the durable state is always
-    /// a prefix of the writes.
+    /// Makes all earlier writes durable. The durable state is always a prefix of the writes.
     pub(crate) fn flush(&self) -> Result<()> {
         self.db.flush().map_err(Error::engine("flush state"))
     }
@@ -98,16 +96,13 @@ impl State {
             .map_err(Error::engine("checkpoint state"))
     }
 
-    /// Rows from `start` up to, and not including, `end`, in key order. An empty `end` is no
-    /// bound.
+    /// Rows from `start` to before `end`, in key order. An empty `end` is no bound.
     pub(crate) fn range<'a>(
         &'a self,
         start: &[u8],
         end: &[u8],
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
-        self.db
-            .iterator_opt(forward_from(start), upper_bounded(end))
-            .map(|row| row.map_err(Error::engine("read state")))
+        self.db.iterator_opt(forward_from(start), upper_bounded(end)).map(read)
     }
 
     /// The same rows in reverse order.
@@ -118,43 +113,34 @@ impl State {
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
         let mut options = upper_bounded(end);
         options.set_iterate_lower_bound(start.to_vec());
-        self.db
-            .iterator_opt(IteratorMode::End, options)
-            .map(|row| row.map_err(Error::engine("read state")))
+        self.db.iterator_opt(IteratorMode::End, options).map(read)
     }
 
-    /// Takes a snapshot, calls `taken`, then runs `read` on all rows of the snapshot. Later
-    /// writes do not show in it.
+    /// Takes a snapshot, calls `taken`, then runs `work` on all rows of the snapshot.
     pub(crate) fn with_snapshot<T>(
         self: &Arc<Self>,
         taken: impl FnOnce(),
-        read: impl FnOnce(&mut dyn Iterator<Item = Result<Row>>) -> T,
+        work: impl FnOnce(&mut dyn Iterator<Item = Result<Row>>) -> T,
     ) -> T {
         let snapshot = self.db.snapshot();
         taken();
         let mut options = ReadOptions::default();
         options.fill_cache(false);
-        let mut rows = snapshot
-            .iterator_opt(IteratorMode::Start, options)
-            .map(|row| row.map_err(Error::engine("read state")));
-        read(&mut rows)
+        work(&mut snapshot.iterator_opt(IteratorMode::Start, options).map(read))
     }
 }
-
-/// Key and value of a row.
-pub(crate) type Row = (Box<[u8]>, Box<[u8]>);
 
 /// A consistent snapshot of a state.
 pub(crate) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
 
 impl View for Snapshot<'_> {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        self.0.get(key.bytes()).map_err(Error::engine("read state"))
+        read(self.0.get(key.bytes()))
     }
 
-    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>> {
         let end = upper_bounded(&prefix_end(prefix));
-        collect_rows(self.0.iterator_opt(forward_from(prefix), end), limit)
+        self.0.iterator_opt(forward_from(prefix), end).take(limit).map(read).collect()
     }
 }
 
@@ -171,23 +157,23 @@ fn upper_bounded(end: &[u8]) -> ReadOptions {
     options
 }
 
-fn collect_rows(
-    rows: impl Iterator<Item = std::result::Result<Row, rocksdb::Error>>,
-    limit: usize,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let into_vecs = |(key, value): Row| (key.into_vec(), value.into_vec());
-    rows.take(limit).map(|row| row.map(into_vecs).map_err(Error::engine("read state"))).collect()
+fn read<T>(result: std::result::Result<T, rocksdb::Error>) -> Result<T> {
+    result.map_err(Error::engine("read state"))
 }
 
 impl View for State {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        self.db.get(key.bytes()).map_err(Error::engine("read state"))
+        read(self.db.get(key.bytes()))
     }
 
-    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let end = upper_bounded(&prefix_end(prefix));
-        collect_rows(self.db.iterator_opt(forward_from(prefix), end), limit)
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>> {
+        self.range(prefix, &prefix_end(prefix)).take(limit).collect()
     }
+}
+
+/// Number of `rows`.
+pub(crate) fn count(mut rows: impl Iterator<Item = Result<Row>>) -> Result<u64> {
+    rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
 /// Adds `write` to `batch`.

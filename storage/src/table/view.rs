@@ -19,24 +19,21 @@ use crate::model::tick::Tick;
 use crate::model::trigger::Trigger;
 use crate::table::key::{Key, Kind, edges_of, fixed, prefix, split};
 
+/// Key and value of a row.
+pub type Row = (Box<[u8]>, Box<[u8]>);
+
 /// Read access to rows.
+///
+/// # Errors
+/// All methods fail when the engine fails or bytes are corrupt.
 pub trait View {
     /// The value of `key`, if the row exists.
-    ///
-    /// # Errors
-    /// When the engine fails.
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>>;
 
     /// The first `limit` rows whose keys begin with `prefix`, in key order.
-    ///
-    /// # Errors
-    /// When the engine fails.
-    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
+    fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>>;
 
     /// The decoded record of `key`.
-    ///
-    /// # Errors
-    /// When the engine fails or the bytes are corrupt. The same holds for all methods below.
     fn record<R: Record>(&self, key: &Key) -> Result<Option<R>> {
         self.bytes(key)?.map(|bytes| codec::decode(&bytes)).transpose()
     }
@@ -85,6 +82,13 @@ pub trait View {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
     }
 
+    /// The namespaces that a key may use. `None` if the key does not exist.
+    fn access(&self, tenant: TenantId, id: KeyId) -> Result<Option<Access>> {
+        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
+        let rules = self.access_rules(tenant)?;
+        Ok(key.map(|key| rules.access_of(id, &key.name, key.role)))
+    }
+
     /// The namespaces that a key may access. None if the key was deleted while rules exist.
     fn access_of_key(&self, tenant: TenantId, id: KeyId) -> Result<Access> {
         let rules = self.access_rules(tenant)?;
@@ -113,9 +117,7 @@ pub trait View {
     /// A tenant's API keys in order of their ids.
     fn api_keys(&self, tenant: TenantId) -> Result<Vec<(KeyId, ApiKey)>> {
         let rows = self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?;
-        let key = |(key, row): &(Vec<u8>, Vec<u8>)| {
-            Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?))
-        };
+        let key = |(key, row): &Row| Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?));
         rows.iter().map(key).collect()
     }
 

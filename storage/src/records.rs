@@ -1,0 +1,38 @@
+//! All records of this crate: each stored or sent type with its format and its name.
+
+use crate::codec::Record;
+use crate::model;
+
+macro_rules! records {
+    ($($record:ty: $format:literal, $name:literal;)*) => {$(
+        impl Record for $record {
+            const FORMAT: u8 = $format;
+            const NAME: &'static str = $name;
+        }
+    )*};
+}
+
+records! {
+    crate::change::Batch: 1, "batch";
+    crate::command::Command: 1, "command";
+    model::access::Rules: 1, "access rules";
+    model::analytics::RecallStats: 1, "recall statistics";
+    model::analytics::Usage: 1, "usage";
+    model::analytics::LastReport: 1, "last report";
+    model::cluster::Cluster: 1, "cluster";
+    model::cluster::Position: 1, "position";
+    model::delivery::Delivery: 1, "delivery";
+    model::delivery::Outbox: 1, "outbox";
+    model::edge::Edge: 1, "edge";
+    model::heat::Anchor: 1, "anchor";
+    model::journal::Cursor: 1, "cursor";
+    model::journal::Event: 1, "journal event";
+    model::memory::Memory: 1, "memory";
+    model::receipt::Receipt: 1, "receipt";
+    model::tenant::Tenant: 1, "tenant";
+    model::tenant::ApiKey: 1, "API key";
+    model::tick::Tick: 1, "tick";
+    model::trigger::Trigger: 1, "trigger";
+    model::trigger::Firings: 1, "firings";
+    model::vector::Vector: 1, "vector";
+}
