@@ -46,10 +46,8 @@ fn last_event_survives_a_restart() {
     let mut fixture = Fixture::new("fox");
     fixture.store("red fox");
     let before = fixture.engine.reader.last_event(TENANT);
-    let Fixture { engine, _folder: folder, .. } = fixture;
-    drop(engine);
-    let engine = Engine::open(folder.path(), Options::default());
     assert!(before > 0);
+    let engine = fixture.engine.reopened(Options::default());
     assert_eq!(engine.reader.last_event(TENANT), before);
 }
 
