@@ -50,8 +50,8 @@ impl Node {
     /// Address of its peer listener.
     pub fn peer_address(&self) -> String {
         let toml = std::fs::read_to_string(self.data().join("hearth.toml")).expect("a file");
-        let peer = toml.split("[peer]").nth(1).and_then(|peer| peer.split('"').nth(1));
-        peer.expect("a peer listener").to_owned()
+        let config: toml::Table = toml.parse().expect("a valid file");
+        config["peer"]["listen"].as_str().expect("an address").to_owned()
     }
 
     /// Process id of its process.
