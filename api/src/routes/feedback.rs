@@ -1,8 +1,8 @@
 //! Feedback on memories.
 
 use storage::FeedbackReply;
-use storage::model::feedback::Signal;
 use storage::model::id::MemoryId;
+use storage::model::memory::Signal;
 
 use crate::prelude::*;
 use crate::requests::memories::{Feedback, FeedbackSignal};

@@ -32,8 +32,8 @@ pub(crate) async fn memory_create(
     home: Home,
     write: Write<NewMemory>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let input = write.body.into_input(home.namespace().as_deref())?;
-    let done = session.create_memories(write.receipt, vec![input]).await?;
+    let new = write.body.into_memory(home.namespace().as_deref())?;
+    let done = session.create_memories(write.receipt, vec![new]).await?;
     if !done.value.is_replay {
         set_created(1);
     }

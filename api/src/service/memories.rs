@@ -2,39 +2,23 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
+use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{Action, MemoryPatch, NewMemory};
-use uuid::Uuid;
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::ApiResult;
 use crate::service::writes::{Done, TouchedMemories};
 use crate::service::{Session, components};
 
-/// A memory to create, validated.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryInput {
-    pub(crate) label: String,
-    pub(crate) memory_type: MemoryType,
-    pub(crate) namespace: String,
-    pub(crate) decay_class: DecayClass,
-    pub(crate) is_pinned: bool,
-    /// 0 to 1.
-    pub(crate) min_heat: f32,
-    /// 0 to 1.
-    pub(crate) initial_heat: f32,
-    pub(crate) key_points: Vec<String>,
-}
-
 impl Session {
-    /// Creates memories, all or none.
+    /// Creates memories, all or none, with their vectors and edges.
     pub(crate) async fn create_memories(
         &self,
         receipt: Option<ReceiptRequest>,
-        inputs: Vec<MemoryInput>,
+        new: Vec<NewMemory>,
     ) -> ApiResult<Done<TouchedMemories>> {
-        let new = inputs.into_iter().map(|input| self.prepare(input));
+        let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         self.submit_once(receipt, Action::CreateMemories(new)).await
     }
@@ -69,26 +53,13 @@ impl Session {
         Ok(MemoryPatch { label: Some((label, vector)), ..patch })
     }
 
-    /// Embeds a new memory and finds the edges to suggest.
-    async fn prepare(&self, input: MemoryInput) -> ApiResult<NewMemory> {
-        let vector = self.service.embed(&input.label).await?;
-        let unit = components(&vector)?;
+    /// Sets the vector of a new memory and the edges to create with it.
+    async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
+        new.vector = self.service.embed(&new.label).await?;
+        let unit = components(&new.vector)?;
         self.read(move |reader, caller| {
-            let MemoryInput { label, key_points, .. } = &input;
-            let suggestions = reader.suggestions(caller.tenant, label, key_points, &unit);
-            Ok(NewMemory {
-                id: MemoryId(Uuid::now_v7().into_bytes()),
-                label: input.label,
-                memory_type: input.memory_type,
-                namespace: input.namespace,
-                decay_class: input.decay_class,
-                is_pinned: input.is_pinned,
-                min_heat: input.min_heat,
-                initial_heat: input.initial_heat,
-                key_points: input.key_points,
-                vector,
-                suggestions,
-            })
+            new.suggestions = reader.suggestions(caller.tenant, &new.label, &new.key_points, &unit);
+            Ok(new)
         })
         .await
     }

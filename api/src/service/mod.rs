@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use raft::Handle;
 use storage::Reader;
+use storage::model::access::Caller;
 use storage::model::analytics::TenantReport;
-use storage::model::caller::Caller;
 use storage::model::trigger::TriggerEvent;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;

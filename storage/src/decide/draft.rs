@@ -298,7 +298,7 @@ impl Draft {
             match change {
                 Change::EventAppended(of, event) if *of == tenant => match event.kind {
                     EventKind::Created => memories += 1,
-                    EventKind::Deleted { .. } => memories = memories.saturating_sub(1),
+                    EventKind::Deleted(_) => memories = memories.saturating_sub(1),
                     _ => {}
                 },
                 _ => {}
