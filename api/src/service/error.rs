@@ -4,7 +4,7 @@
 use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 
-use crate::service::embedder::EmbedError;
+use crate::service::node::EmbedError;
 
 /// What an error means for the caller, with its status over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

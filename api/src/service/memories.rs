@@ -1,10 +1,10 @@
-//! Memories: creation, changes, deletion, reads by id, lists.
+//! Memories: creation, changes, reads by id, search and hot context. A search counts recalls.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
-use storage::{Action, MemoryPatch, NewMemory};
+use storage::{Action, HotRequest, MemoryPatch, NewMemory, SearchRequest, SearchResults};
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::ApiResult;
@@ -40,6 +40,34 @@ impl Session {
         let record = record.ok_or(storage::Rejection::NotFound)?;
         self.check_access(&record.memory.namespace)?;
         Ok(record)
+    }
+
+    /// Searches, and counts each result as a recall. A query without words returns the hottest
+    /// memories. Sets the vector of the request.
+    pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
+        request.vector = match request.query.trim() {
+            "" => None,
+            text => Some(components(&self.service.embed(text).await?)?),
+        };
+        let results =
+            self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
+        let ids = results.hits.iter().map(|hit| hit.record.id);
+        self.service.recalls.count(self.caller.tenant, ids);
+        Ok(results)
+    }
+
+    /// The context of an agent's turn: pinned first, then the hottest, within the tenant's
+    /// limits of memories and characters.
+    pub(crate) async fn hot_context(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
+        let active = self.service.reader.thermo(self.caller.tenant).active_index;
+        let budget = request.budget_chars.unwrap_or(active.context_budget_chars as usize);
+        let limit = request.limit.min(active.max_nodes as usize);
+        let budget_chars = Some(budget);
+        self.hottest(HotRequest { pinned_first: true, limit, budget_chars, ..request }).await
+    }
+
+    pub(crate) async fn hottest(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
+        self.read(move |reader, caller| reader.hottest(caller.tenant, &request)).await
     }
 
     /// Adds a new label to a patch, with its embedding.

@@ -197,32 +197,34 @@ fn notify(
 /// The update that an action makes to a memory, if any, and its result.
 fn effect(action: &TriggerAction, present: &MemoryRecord) -> (Option<MemoryUpdate>, FiringResult) {
     let memory = present.memory.clone();
-    let heat_changed = |to: f64| FiringResult::HeatChanged { from: present.heat, to };
+    let reheated = |memory, heat: f64, fields| {
+        let update = MemoryUpdate { memory, heat: Some(heat as f32), fields };
+        (Some(update), FiringResult::HeatChanged { from: present.heat, to: heat })
+    };
+    let changed = |memory, field, result| {
+        (Some(MemoryUpdate { memory, heat: None, fields: vec![field] }), result)
+    };
     match action {
         TriggerAction::Boost(strength) => {
-            let heat = (present.heat + strength).min(1.0);
             // Setting the heat restores a memory to the hot tier.
             let memory = Memory { archived_at: None, ..memory };
-            let fields = vec![MemoryField::CurrentHeat];
-            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
+            let heat = (present.heat + strength).min(1.0);
+            reheated(memory, heat, vec![MemoryField::CurrentHeat])
         }
         TriggerAction::Pin if memory.is_pinned => (None, FiringResult::AlreadyPinned),
         TriggerAction::Pin => {
             let memory = Memory { is_pinned: true, archived_at: None, ..memory };
-            let fields = vec![MemoryField::IsPinned];
-            (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Pinned)
+            changed(memory, MemoryField::IsPinned, FiringResult::Pinned)
         }
         TriggerAction::Deprecate => {
-            let heat = present.heat * DEPRECATED_REST;
             let memory = Memory { decay_class: DecayClass::Volatile, ..memory };
             let fields = vec![MemoryField::CurrentHeat, MemoryField::DecayClass];
-            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
+            reheated(memory, present.heat * DEPRECATED_REST, fields)
         }
         TriggerAction::Tag(tag) => match tagged(&memory.label, tag.as_deref()) {
             Ok((label, tag)) => {
                 let memory = Memory { label, ..memory };
-                let fields = vec![MemoryField::Label];
-                (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Tagged(tag))
+                changed(memory, MemoryField::Label, FiringResult::Tagged(tag))
             }
             Err(result) => (None, result),
         },
