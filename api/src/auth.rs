@@ -1,16 +1,31 @@
-//! Authentication: the API key of a request, and what its role permits. The tenant comes from
-//! the key alone.
+//! Extractors of callers: the API key of a request, and what its role permits. The tenant comes
+//! from the key alone. Reads also wait until this node can serve a read as fresh as requested:
+//!
+//! | header | query | default |
+//! |---|---|---|
+//! | `X-Hearth-Consistency` | `consistency` | `local`; else `linearizable` |
+//! | `X-Hearth-Min-Index` | | 0 |
+//! | `X-Hearth-Max-Staleness-Ms` | | 10,000; for `local` reads |
+
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use raft::SubmitError;
+use serde::Deserialize;
 use storage::model::tenant::Role;
 
 use crate::app::App;
 use crate::current::set_caller;
+use crate::limits::STALENESS_MAX;
+use crate::requests::ValidQuery;
+use crate::requests::fields::ConsistencyWord;
+use crate::requests::headers::Fresh;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::freshness::Freshness;
 use crate::service::{Service, Session};
+use crate::words::Consistency;
 
 /// A caller who may write.
 pub(crate) struct Agent(pub(crate) Session);
@@ -18,27 +33,51 @@ pub(crate) struct Agent(pub(crate) Session);
 /// A caller who may administer its tenant.
 pub(crate) struct Admin(pub(crate) Session);
 
-/// Extracts a caller with at least a role.
+/// A read of a caller who may read.
+pub(crate) struct ReaderRead(pub(crate) Session, pub(crate) Freshness);
+
+/// A read of a caller who may administer its tenant.
+pub(crate) struct AdminRead(pub(crate) Session, pub(crate) Freshness);
+
+/// Extracts a caller with at least a role, and how fresh its read is.
 macro_rules! extract {
-    ($($type:ident: $role:expr),+) => {
+    ($($type:ident: $role:expr $(, $freshness:ident)?;)+) => {
         $(impl FromRequestParts<App> for $type {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-                authenticate(&parts.headers, &app.service, $role).map(Self)
+                let session = authenticate(&parts.headers, &app.service, $role)?;
+                Ok(Self(session $(, $freshness(parts, app).await?)?))
             }
         })+
     };
 }
 
-extract!(Agent: Role::Agent, Admin: Role::Admin);
+extract! {
+    Agent: Role::Agent;
+    Admin: Role::Admin;
+    ReaderRead: Role::Reader, await_freshness;
+    AdminRead: Role::Admin, await_freshness;
+}
+
+#[derive(Deserialize)]
+struct ConsistencyQuery {
+    consistency: Option<ConsistencyWord>,
+}
+
+async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
+    let headers = Fresh::from_request_parts(parts, app).await?;
+    let query = ValidQuery::<ConsistencyQuery>::from_request_parts(parts, app).await?;
+    let consistency = headers.consistency.or(query.0.consistency);
+    let consistency = consistency.map_or_else(Consistency::default, |word| word.0);
+    let min_index = headers.min_index.map_or(0, |index| index.0);
+    let max_staleness = headers.max_staleness_ms.map(|ms| Duration::from_millis(ms.0));
+    let max_staleness = max_staleness.unwrap_or(STALENESS_MAX);
+    app.service.await_freshness(consistency, min_index, max_staleness).await
+}
 
 /// The caller, if its role is `role` or a higher one.
-pub(crate) fn authenticate(
-    headers: &HeaderMap,
-    service: &Service,
-    role: Role,
-) -> ApiResult<Session> {
+fn authenticate(headers: &HeaderMap, service: &Service, role: Role) -> ApiResult<Session> {
     let key = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())

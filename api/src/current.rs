@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use storage::model::caller::Caller;
+use storage::model::access::Caller;
 use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
 

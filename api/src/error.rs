@@ -25,28 +25,6 @@ pub(crate) struct Error {
     oldest: Option<String>,
 }
 
-impl ErrorKind {
-    fn status(self) -> StatusCode {
-        match self {
-            Self::Invalid => StatusCode::BAD_REQUEST,
-            Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Forbidden => StatusCode::FORBIDDEN,
-            Self::NotFound => StatusCode::NOT_FOUND,
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Self::Conflict => StatusCode::CONFLICT,
-            Self::Gone => StatusCode::GONE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Unknown => StatusCode::GATEWAY_TIMEOUT,
-        }
-    }
-}
-
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = Error {
@@ -56,7 +34,8 @@ impl IntoResponse for ApiError {
             field: self.field,
             oldest: self.oldest,
         };
-        let mut response = (self.kind.status(), Json(body)).into_response();
+        let status = StatusCode::from_u16(self.kind as u16).expect("each kind is a status");
+        let mut response = (status, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -9,9 +9,8 @@ pub(crate) use storage::{Action, Filter, View};
 pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::app::App;
-pub(crate) use crate::auth::{Admin, Agent};
+pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
 pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
-pub(crate) use crate::read::{AdminRead, ReaderRead};
 pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{Fresh, Home, Once};
 pub(crate) use crate::requests::memories::named_namespace;

@@ -1,12 +1,11 @@
 //! The closed sets of words of the interface: their names, and the aliases that published
 //! clients send.
 
-use storage::TierFilter;
 use storage::model::access::Policy;
-use storage::model::feedback::Signal;
-use storage::model::memory::{DecayClass, MemoryType, Tier};
+use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::tenant::Role;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
+use storage::{Order, Sort, TierFilter};
 
 /// A word of a closed set.
 pub(crate) trait Word: Copy + PartialEq + 'static {
@@ -84,6 +83,13 @@ words! {
     Role: Self::OF_KEYS.map(|word| (word.name(), word));
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];
     TierFilter: [("hot", Self::Hot), ("cold", Self::Cold), ("all", Self::All)];
+    Sort: [
+        ("heat", Self::Heat),
+        ("updated_at", Self::UpdatedAt),
+        ("created_at", Self::CreatedAt),
+        ("memory_type", Self::MemoryType),
+    ];
+    Order: [("asc", Self::Ascending), ("desc", Self::Descending)];
     RulePolicy: [("allow", Some(Policy::Allow)), ("deny", Some(Policy::Deny)), ("default", None)];
     Consistency: [("local", Self::Local), ("linearizable", Self::Linearizable)];
     HistoryKind: [("firing", Self::Firing), ("attempt", Self::Attempt), ("all", Self::All)];

@@ -43,7 +43,7 @@ pub enum OperationResult {
     Verified(Verification),
 }
 
-/// Status of the cluster, from the leader's metrics.
+/// Status of the cluster, from the leader's metrics. Operators read it as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// The leader.
@@ -62,6 +62,7 @@ pub struct ClusterStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its id.
+    #[serde(rename = "id")]
     pub node: NodeId,
     /// Host and port of its peer listener.
     pub address: String,

@@ -8,10 +8,9 @@ use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeliveryId};
 use crate::model::edge::Suggestion;
-use crate::model::feedback::Signal;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::journal::AgentActivity;
-use crate::model::memory::{DecayClass, Memory, MemoryType};
+use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::receipt::ReceiptRequest;
 use crate::model::tenant::{ApiKey, KeyId};
 use crate::model::thermo::SettingValue;
@@ -128,11 +127,8 @@ pub enum Action {
         /// Incarnation of its data folder.
         incarnation: Incarnation,
     },
-    /// Remove a node from the cluster for good.
-    RemoveMember {
-        /// Its id.
-        node: u64,
-    },
+    /// Remove the node with this id from the cluster for good.
+    RemoveMember(u64),
 }
 
 /// Identifies an edge: at most one per pair of memories and relation.

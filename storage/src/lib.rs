@@ -68,7 +68,7 @@ pub use table::key::Key;
 pub use table::view::View;
 pub use verify::{Verifier, VerifyResult};
 
-pub use model::feedback::Signal;
+pub use model::memory::Signal;
 
 /// The file system of a store.
 pub use rocksdb::Env;

@@ -10,7 +10,7 @@ use crate::index::covered::GraphCounts;
 use crate::index::data::Counts;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::{CompiledTrigger, Triggers};
-use crate::model::caller::Caller;
+use crate::model::access::Caller;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::MemoryRecord;

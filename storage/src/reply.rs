@@ -107,20 +107,14 @@ pub enum Rejection {
         max: usize,
     },
     /// The memory has reached its limit of edges.
-    #[error("memory {id} has reached the limit of {EDGES_MAX} edges")]
-    EdgesFull {
-        /// The memory.
-        id: MemoryId,
-    },
+    #[error("memory {0} has reached the limit of {EDGES_MAX} edges")]
+    EdgesFull(MemoryId),
     /// The memory is locked.
     #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
     Locked,
-    /// The tenant has reached its limit of memories.
-    #[error("the tenant has reached its limit of {max} memories")]
-    StorageLimitReached {
-        /// Most memories of the tenant.
-        max: u64,
-    },
+    /// The tenant has reached its limit of memories, which is this.
+    #[error("the tenant has reached its limit of {0} memories")]
+    StorageLimitReached(u64),
     /// A setting has no such value.
     #[error("{} {}", .0.name, .0.message)]
     Setting(SettingFault),
@@ -139,12 +133,9 @@ pub enum Rejection {
     /// The present state does not permit the command.
     #[error("{0}")]
     WrongState(String),
-    /// The changes exceed the limit of one command.
-    #[error("the request results in more than {max} bytes of changes")]
-    TooLarge {
-        /// Most bytes of changes.
-        max: usize,
-    },
+    /// The changes exceed the limit of one command, in bytes.
+    #[error("the request results in more than {0} bytes of changes")]
+    TooLarge(usize),
 }
 
 impl Rejection {

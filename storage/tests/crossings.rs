@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use storage::model::pattern::FoldedText;
 use storage::model::trigger_match::Subject;
 
 use crate::common::world::{Random, World};
@@ -22,7 +21,7 @@ fn triggers(random: &mut Random) -> Vec<Command> {
             ..TriggerFilter::default()
         };
         let event = random.pick(&[TriggerEvent::Decay, TriggerEvent::Threshold]);
-        let any = trigger(event, TriggerAction::Notify { template: Some("x".into()) });
+        let any = trigger(event, TriggerAction::Notify(Some("x".into())));
         let trigger = Trigger { filter, enabled: number != 3, ..any };
         all.push(create_trigger(TriggerId([number; 16]), trigger));
     }
@@ -37,16 +36,10 @@ fn expected(engine: &Engine) -> BTreeSet<(TriggerId, MemoryId)> {
     for id in engine.reader.ids(TENANT, &Filter::default()) {
         let found = engine.reader.get(TENANT, id).unwrap().unwrap();
         let Some(transition) = next.transition(&found.memory, &found.anchor) else { continue };
-        let label = FoldedText::new(&found.memory.label);
-        let subject = Subject {
-            memory: &found.memory,
-            label: &label,
-            heat: found.heat,
-            transition: Some(transition),
-        };
+        let subject = Subject::new(found);
         for (compiled, _) in engine.reader.triggers(TENANT) {
             let CompiledTrigger { id: trigger_id, trigger, .. } = &*compiled;
-            if trigger.matches(trigger.event, &subject, None).is_ok() {
+            if trigger.matches(trigger.event, Some(transition), &subject, None).is_ok() {
                 fires.insert((*trigger_id, id));
             }
         }

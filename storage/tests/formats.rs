@@ -109,7 +109,7 @@ fn memory_bytes_are_fixed() {
         actor: Some(KEY),
         subject: Some(MEMORY),
         namespace: "n".into(),
-        kind: EventKind::Updated { fields: vec![MemoryField::Label] },
+        kind: EventKind::Updated(vec![MemoryField::Label]),
     };
     let bytes = "010a01k01m016e010100";
     assert_row(event, bytes, |row| Change::EventAppended(TENANT, row), "0901");
@@ -295,10 +295,10 @@ fn variant_bytes_are_fixed() {
     assert_positions(&[Store, Recall, Decay, Boost, Relate, Threshold]);
     let sealed = || SealedSecret(vec![9]);
     for (action, bytes) in [
-        (TriggerAction::Notify { template: Some("t".into()) }, "00010174".to_owned()),
-        (TriggerAction::Boost { strength: 0.5 }, format!("01{}", float(0.5))),
+        (TriggerAction::Notify(Some("t".into())), "00010174".to_owned()),
+        (TriggerAction::Boost(0.5), format!("01{}", float(0.5))),
         (TriggerAction::Pin, "02".into()),
-        (TriggerAction::Tag { tag: None }, "0300".into()),
+        (TriggerAction::Tag(None), "0300".into()),
         (TriggerAction::Deprecate, "04".into()),
         (
             TriggerAction::Webhook {
@@ -338,31 +338,31 @@ fn event_bytes_are_fixed() {
     let (half, one) = (float(0.5), float(1.0));
     let kinds = [
         (EventKind::Created, "00".into()),
-        (EventKind::Updated { fields: vec![MemoryField::MinHeat] }, "010107".into()),
-        (EventKind::Deleted { label: "l".into() }, "02016c".into()),
+        (EventKind::Updated(vec![MemoryField::MinHeat]), "010107".into()),
+        (EventKind::Deleted("l".into()), "02016c".into()),
         (EventKind::Archived, "03".into()),
         (EventKind::Restored, "04".into()),
         (EventKind::Cooled, "05".into()),
         (EventKind::Warmed, "06".into()),
-        (EventKind::Feedback { signal: Signal::Wrong }, "0703".into()),
+        (EventKind::Feedback(Signal::Wrong), "0703".into()),
         (EventKind::EdgeCreated { other, relation: relation.clone() }, "08m0172".into()),
         (EventKind::EdgeDeleted { other, relation }, "09m0172".into()),
         (EventKind::Activity(activity), "0a016101017400027b7d".into()),
         (fired(FiringResult::HeatChanged { from: 0.5, to: 1.0 }), f(&format!("00{half}{one}"))),
         (fired(FiringResult::Pinned), f("01")),
         (fired(FiringResult::AlreadyPinned), f("02")),
-        (fired(FiringResult::Tagged { tag: "g".into() }), f("030167")),
+        (fired(FiringResult::Tagged("g".into())), f("030167")),
         (fired(FiringResult::AlreadyTagged), f("04")),
         (fired(FiringResult::NoTagWords), f("05")),
         (fired(FiringResult::NoTagRoom), f("06")),
-        (fired(FiringResult::Notified { message: "m".into() }), f("07016d")),
-        (fired(FiringResult::Enqueued { delivery }), f("08t07")),
+        (fired(FiringResult::Notified("m".into())), f("07016d")),
+        (fired(FiringResult::Enqueued(delivery)), f("08t07")),
         (fired(FiringResult::Dropped), f("09")),
         (EventKind::Delivered { delivery, attempt: 2, status: 204 }, "0ct0702cc".into()),
-        (failed(DeliveryNext::Retry { after_micros: 1 }), "0dt070201720002".into()),
+        (failed(DeliveryNext::Retry(1)), "0dt070201720002".into()),
         (failed(DeliveryNext::DeadLettered), "0dt0702017201".into()),
         (failed(DeliveryNext::TriggerDisabled), "0dt0702017202".into()),
-        (EventKind::FiringsSkipped { count: 3 }, "0e03".into()),
+        (EventKind::FiringsSkipped(3), "0e03".into()),
     ];
     for (kind, bytes) in kinds {
         assert_bytes(&Single(kind), &format!("01{bytes}"));

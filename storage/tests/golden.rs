@@ -123,7 +123,7 @@ impl Script {
 
     /// Creates triggers that fire on each stored memory.
     fn create_triggers(&mut self, engine: &mut Engine, count: u32) {
-        let notify = trigger(TriggerEvent::Store, TriggerAction::Notify { template: None });
+        let notify = trigger(TriggerEvent::Store, TriggerAction::Notify(None));
         let make = |number: u32| {
             let mut id = [b'#'; 16];
             id[1..5].copy_from_slice(&number.to_be_bytes());

@@ -122,7 +122,7 @@ fn outbox_keeps_its_bounds() {
     let last = reader.trigger_journal(TENANT, None, 4, |_| true).unwrap().events;
     let results: Vec<_> = last.into_iter().map(|(_, event)| firing_result(event)).collect();
     assert_eq!(results[..3], [FiringResult::Dropped, FiringResult::Dropped, FiringResult::Dropped]);
-    assert!(matches!(results[3], FiringResult::Enqueued { .. }));
+    assert!(matches!(results[3], FiringResult::Enqueued(_)));
     // All deliveries are dead-lettered. Then there are three more than the bound.
     let mut oldest = None;
     for _ in 0..2 {

@@ -112,9 +112,8 @@ fn triggers() -> Vec<Command> {
     let fox = TriggerFilter { label_pattern: Some("FOX".into()), ..TriggerFilter::default() };
     let url = "https://hooks.example/".to_owned();
     let webhook = TriggerAction::Webhook { url, secret: None, retiring: None };
-    let (notify, tag) =
-        (TriggerAction::Notify { template: None }, TriggerAction::Tag { tag: None });
-    let boost = TriggerAction::Boost { strength: 0.1 };
+    let (notify, tag) = (TriggerAction::Notify(None), TriggerAction::Tag(None));
+    let boost = TriggerAction::Boost(0.1);
     let all = [
         (TriggerEvent::Store, notify.clone(), heat(None, None), None),
         (TriggerEvent::Store, webhook, fox, Some(7)),

@@ -196,7 +196,7 @@ fn notify(number: usize, pattern: String, max_fires: Option<u64>) -> Command {
         filter: TriggerFilter { label_pattern: Some(pattern), ..TriggerFilter::default() },
         max_fires,
         owner: Some(KeyId([0; 8])),
-        ..trigger(TriggerEvent::Store, TriggerAction::Notify { template: None })
+        ..trigger(TriggerEvent::Store, TriggerAction::Notify(None))
     };
     let id = TriggerId(memory_id(number as u64).0);
     Command { actor: Some(KeyId([0; 8])), ..create_trigger(id, trigger) }

@@ -4,11 +4,10 @@
 use storage::model::access::AGENT_BYTES_MAX;
 use storage::model::delivery::DeliveryId;
 use storage::model::edge::RELATION_BYTES_MAX;
-use storage::model::feedback::Signal;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
-    NAMESPACE_BYTES_MAX, Tier,
+    NAMESPACE_BYTES_MAX, Signal, Tier,
 };
 use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
 use storage::model::trigger::{

@@ -75,23 +75,14 @@ pub(crate) struct Resume {
     pub(crate) last: Option<EventIdText>,
 }
 
-/// A type of headers.
-trait Headers: DeserializeOwned {
-    /// The names of its fields.
-    const NAMES: &[&str];
-}
-
+/// Extracts types of headers, each by the names of its fields.
 macro_rules! headers {
     ($($type:ty: $($name:literal),+;)+) => {
-        $(impl Headers for $type {
-            const NAMES: &[&str] = &[$($name),+];
-        }
-
-        impl FromRequestParts<App> for $type {
+        $(impl FromRequestParts<App> for $type {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-                parse(&parts.headers)
+                parse(&parts.headers, &[$($name),+])
             }
         })+
     };
@@ -104,10 +95,10 @@ headers! {
     Resume: "Last-Event-ID";
 }
 
-/// Parses the headers of `T`.
-fn parse<T: Headers>(headers: &HeaderMap) -> ApiResult<T> {
+/// Parses the headers with these names.
+fn parse<T: DeserializeOwned>(headers: &HeaderMap, names: &[&str]) -> ApiResult<T> {
     let mut pairs = BTreeMap::new();
-    for name in T::NAMES.iter().copied() {
+    for name in names.iter().copied() {
         let Some(value) = headers.get(name) else { continue };
         let text = str::from_utf8(value.as_bytes());
         let text = text.map_err(|_| ApiError::invalid(name, "must be UTF-8"))?;

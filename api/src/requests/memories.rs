@@ -1,17 +1,20 @@
 //! Requests that create, change, list and delete memories, and feedback on them.
 
 use serde::Deserialize;
+use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
+use storage::model::vector::Vector;
 use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort};
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::limits::PAGE_DEFAULT;
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::memories::MemoryInput;
+use crate::words::Word;
 
 /// A new memory.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -45,15 +48,16 @@ pub(crate) struct NewMemory {
 }
 
 impl NewMemory {
-    /// The memory to create; `header` is the namespace of the request's header.
-    pub(crate) fn into_input(self, header: Option<&str>) -> ApiResult<MemoryInput> {
+    /// The memory to create, without its vector; `header` is the namespace of the request's header.
+    pub(crate) fn into_memory(self, header: Option<&str>) -> ApiResult<storage::NewMemory> {
         let label = label(self.pointer_summary, self.label, self.content)?;
         let namespace = match non_empty(self.namespace) {
             Some(name) => concrete(name)?,
             None => concrete(header.unwrap_or(NAMESPACE_DEFAULT).to_owned())?,
         };
         let heat = self.initial_heat.or(self.heat);
-        Ok(MemoryInput {
+        Ok(storage::NewMemory {
+            id: MemoryId(Uuid::now_v7().into_bytes()),
             label: label.ok_or_else(|| ApiError::invalid("label", "is required"))?,
             memory_type: self.memory_type.map_or(MemoryType::Episodic, |it| it.0),
             namespace,
@@ -62,6 +66,8 @@ impl NewMemory {
             min_heat: self.min_heat.map_or(0.0, |heat| heat.0 as f32),
             initial_heat: heat.map_or(1.0, |heat| heat.0 as f32),
             key_points: self.key_points.unwrap_or_default().0,
+            vector: Vector::default(),
+            suggestions: Vec::new(),
         })
     }
 }
@@ -229,20 +235,14 @@ impl ListQuery {
 
     /// By heat if the name is unknown, since every client's default must work.
     pub(crate) fn sort(&self) -> Sort {
-        match self.sort.as_ref().or(self.sort_by.as_ref()).map(|text| text.0.as_str()) {
-            Some("updated_at") => Sort::UpdatedAt,
-            Some("created_at") => Sort::CreatedAt,
-            Some("memory_type") => Sort::MemoryType,
-            _ => Sort::Heat,
-        }
+        let name = self.sort.as_ref().or(self.sort_by.as_ref());
+        name.and_then(|name| Sort::parse(&name.0)).unwrap_or_default()
     }
 
     /// Descending if the name is unknown.
     pub(crate) fn order(&self) -> Order {
-        match self.order.as_ref().or(self.sort_order.as_ref()).map(|text| text.0.as_str()) {
-            Some("asc") => Order::Ascending,
-            _ => Order::Descending,
-        }
+        let name = self.order.as_ref().or(self.sort_order.as_ref());
+        name.and_then(|name| Order::parse(&name.0)).unwrap_or_default()
     }
 }
 

@@ -46,7 +46,7 @@ impl From<&EventView> for ActivityItem {
             created_at: Time(event.at),
         };
         let mut item = match &event.kind {
-            EventKind::Deleted { label } => Self { target_label: non_empty(label), ..item },
+            EventKind::Deleted(label) => Self { target_label: non_empty(label), ..item },
             EventKind::TriggerFired(fired) => {
                 Self { target_label: non_empty(&fired.label).or(item.target_label), ..item }
             }
@@ -106,20 +106,20 @@ fn non_empty(text: &str) -> Option<String> {
 pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
     match kind {
         EventKind::Created => ("created", "memory.add"),
-        EventKind::Updated { fields } if fields[..] == [MemoryField::IsPinned] => {
+        EventKind::Updated(fields) if fields[..] == [MemoryField::IsPinned] => {
             ("updated", "memory.pin")
         }
-        EventKind::Updated { .. } => ("updated", "memory.patch"),
-        EventKind::Deleted { .. } => ("deleted", "memory.delete"),
+        EventKind::Updated(_) => ("updated", "memory.patch"),
+        EventKind::Deleted(_) => ("deleted", "memory.delete"),
         EventKind::Archived => ("archived", "memory.archive"),
         EventKind::Restored => ("restored", "memory.restore"),
         EventKind::Cooled => ("cooled", "memory.cool"),
         EventKind::Warmed => ("warmed", "memory.warm"),
-        EventKind::Feedback { .. } => ("feedback", "memory.feedback"),
+        EventKind::Feedback(_) => ("feedback", "memory.feedback"),
         EventKind::EdgeCreated { .. } => ("related", "edge.add"),
         EventKind::EdgeDeleted { .. } => ("unrelated", "edge.delete"),
         EventKind::TriggerFired(_) => ("fired", "trigger.fire"),
-        EventKind::FiringsSkipped { .. } => ("firings_skipped", "trigger.skip"),
+        EventKind::FiringsSkipped(_) => ("firings_skipped", "trigger.skip"),
         EventKind::Delivered { .. } => ("delivered", "webhook.deliver"),
         EventKind::DeliveryFailed { .. } => ("delivery_failed", "webhook.fail"),
         EventKind::Activity(_) => ("", ""),
@@ -129,10 +129,10 @@ pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
 fn metadata(namespace: &str, kind: &EventKind) -> Value {
     let mut metadata = json!({ "namespace": namespace });
     let details = match kind {
-        EventKind::Updated { fields } => {
+        EventKind::Updated(fields) => {
             json!({ "fields": fields.iter().map(|field| field.name()).collect::<Vec<_>>() })
         }
-        EventKind::Feedback { signal } => json!({ "signal": signal.name() }),
+        EventKind::Feedback(signal) => json!({ "signal": signal.name() }),
         EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
             json!({ "other_id": other.to_string(), "relation": relation })
         }
@@ -144,7 +144,7 @@ fn metadata(namespace: &str, kind: &EventKind) -> Value {
             "label": fired.label,
             "result": result_text(&fired.result),
         }),
-        EventKind::FiringsSkipped { count } => json!({ "skipped": count }),
+        EventKind::FiringsSkipped(count) => json!({ "skipped": count }),
         EventKind::Delivered { delivery, attempt, status } => {
             attempt_metadata(*delivery, *attempt, &status.to_string(), "delivered")
         }
@@ -177,12 +177,12 @@ pub(crate) fn result_text(result: &FiringResult) -> String {
         }
         FiringResult::Pinned => "pinned".to_owned(),
         FiringResult::AlreadyPinned => "was pinned already".to_owned(),
-        FiringResult::Tagged { tag } => tag.clone(),
+        FiringResult::Tagged(tag) => tag.clone(),
         FiringResult::AlreadyTagged => "has the tag already".to_owned(),
         FiringResult::NoTagWords => "the label has no words to make a tag of".to_owned(),
         FiringResult::NoTagRoom => "the label has no room for a tag".to_owned(),
-        FiringResult::Notified { message } => message.clone(),
-        FiringResult::Enqueued { delivery } => delivery.to_string(),
+        FiringResult::Notified(message) => message.clone(),
+        FiringResult::Enqueued(delivery) => delivery.to_string(),
         FiringResult::Dropped => "dropped".to_owned(),
     }
 }
@@ -190,7 +190,7 @@ pub(crate) fn result_text(result: &FiringResult) -> String {
 /// What follows a failed attempt, as a text.
 pub(crate) fn next_text(next: DeliveryNext) -> String {
     match next {
-        DeliveryNext::Retry { after_micros } => {
+        DeliveryNext::Retry(after_micros) => {
             format!("retried in {} s", after_micros / Timestamp::SECOND_MICROS)
         }
         DeliveryNext::DeadLettered => "dead-lettered".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use storage::model::caller::Caller;
+use storage::model::access::Caller;
 use storage::model::id::TriggerId;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Notification, Trigger, TriggerAction};
@@ -123,9 +123,9 @@ impl TriggerView {
 
 fn config(action: &TriggerAction) -> Value {
     match action {
-        TriggerAction::Notify { template: Some(template) } => json!({ "message": template }),
-        TriggerAction::Boost { strength } => json!({ "strength": strength }),
-        TriggerAction::Tag { tag: Some(tag) } => json!({ "label": tag }),
+        TriggerAction::Notify(Some(template)) => json!({ "message": template }),
+        TriggerAction::Boost(strength) => json!({ "strength": strength }),
+        TriggerAction::Tag(Some(tag)) => json!({ "label": tag }),
         TriggerAction::Webhook { url, secret, retiring } => json!({
             "url": url,
             "signed": secret.is_some(),

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use raft::{MemberStatus, Operation, OperationResult};
+use raft::{ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -31,18 +31,6 @@ struct Transfer {
     to: NodeNumber,
 }
 
-/// A member of the cluster, as its leader reports it.
-#[derive(Serialize)]
-struct MemberView {
-    id: u64,
-    address: String,
-    /// `leader`, `voter` or `learner`.
-    role: String,
-    /// Log entries that the member lacks.
-    lag: Option<u64>,
-    last_contact_ms: Option<u64>,
-}
-
 /// The state hash of a member.
 #[derive(Serialize)]
 struct HashView {
@@ -55,14 +43,7 @@ struct HashView {
 #[serde(untagged)]
 enum OperationView {
     /// The cluster, as its leader reports it.
-    Cluster {
-        leader: u64,
-        term: u64,
-        last_log_index: u64,
-        /// Whether a membership change is under way.
-        changing: bool,
-        members: Vec<MemberView>,
-    },
+    Cluster(ClusterStatus),
     /// The state hashes of all members at one index.
     Verification {
         index: u64,
@@ -142,13 +123,7 @@ impl FromRequestParts<App> for JsonOnly {
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
     let deadline = Instant::now() + OPERATION_DEADLINE;
     Ok(Json(match app.service.raft.operate(operation, deadline).await? {
-        OperationResult::Status(status) => OperationView::Cluster {
-            leader: status.leader,
-            term: status.term,
-            last_log_index: status.last_log_index,
-            changing: status.changing,
-            members: status.members.into_iter().map(MemberView::from).collect(),
-        },
+        OperationResult::Status(status) => OperationView::Cluster(status),
         OperationResult::Verified(result) => {
             let node = |(id, hash): &(_, Option<_>)| HashView {
                 id: *id,
@@ -164,11 +139,4 @@ async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationVie
         }
         OperationResult::Done => OperationView::Done { done: true },
     }))
-}
-
-impl From<MemberStatus> for MemberView {
-    fn from(member: MemberStatus) -> Self {
-        let MemberStatus { node: id, address, role, lag, last_contact_ms } = member;
-        Self { id, address, role, lag, last_contact_ms }
-    }
 }

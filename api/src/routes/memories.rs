@@ -1,11 +1,13 @@
-//! Memories one by one, and lists of them.
+//! Memories one by one, lists of them, and feedback on them.
 
+use storage::model::id::MemoryId;
+use storage::model::memory::Signal;
 use storage::model::words::words;
-use storage::{ListRequest, TierFilter};
+use storage::{FeedbackReply, ListRequest, TierFilter};
 
 use crate::current::set_created;
 use crate::prelude::*;
-use crate::requests::memories::{ListQuery, MemoryChanges, NewMemory};
+use crate::requests::memories::{Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory};
 use crate::responses::memory::{Memory, MemoryOrDeleted};
 use crate::service::writes::{Done, TouchedMemories};
 
@@ -17,6 +19,21 @@ pub(crate) struct MemoryPage {
     total: usize,
     page: usize,
     page_size: usize,
+}
+
+/// The effect of feedback on a memory.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct FeedbackEffect {
+    /// Always true.
+    ok: bool,
+    node_id: MemoryIdText,
+    signal: SignalWord,
+    #[schema(minimum = 0, maximum = 1)]
+    heat_before: f64,
+    #[schema(minimum = 0, maximum = 1)]
+    heat_after: f64,
+    stability_before: f64,
+    stability_after: f64,
 }
 
 /// The body of a request without fields.
@@ -32,8 +49,8 @@ pub(crate) async fn memory_create(
     home: Home,
     write: Write<NewMemory>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let input = write.body.into_input(home.namespace().as_deref())?;
-    let done = session.create_memories(write.receipt, vec![input]).await?;
+    let new = write.body.into_memory(home.namespace().as_deref())?;
+    let done = session.create_memories(write.receipt, vec![new]).await?;
     if !done.value.is_replay {
         set_created(1);
     }
@@ -135,4 +152,45 @@ fn respond_one(
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Respond { status, freshness: done.freshness, body })
+}
+
+/// Give feedback on a memory.
+#[utoipa::path(post, path = "/api/v1/feedback", tag = "memories", request_body = Feedback,
+    responses((status = OK, body = WithNotifications<FeedbackEffect>), WriteErrors, NotFound))]
+pub(crate) async fn feedback_create(
+    Agent(session): Agent,
+    ValidJson(request): ValidJson<Feedback>,
+) -> ApiResponse<WithNotifications<FeedbackEffect>> {
+    give_feedback(&session, request.node_id.0, request.signal.0).await
+}
+
+/// Give feedback on the memory that the path names.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/feedback", tag = "memories",
+    params(MemoryPath), request_body = FeedbackSignal,
+    responses((status = OK, body = WithNotifications<FeedbackEffect>), WriteErrors, NotFound))]
+pub(crate) async fn memory_feedback(
+    Agent(session): Agent,
+    MemoryPath(id): MemoryPath,
+    ValidJson(request): ValidJson<FeedbackSignal>,
+) -> ApiResponse<WithNotifications<FeedbackEffect>> {
+    give_feedback(&session, id, request.signal.0).await
+}
+
+async fn give_feedback(
+    session: &Session,
+    id: MemoryId,
+    signal: Signal,
+) -> ApiResponse<WithNotifications<FeedbackEffect>> {
+    let done = session.submit::<FeedbackReply>(Action::GiveFeedback(id, signal)).await?;
+    let effect = done.value;
+    let body = FeedbackEffect {
+        ok: true,
+        node_id: Id(id),
+        signal: OneOf(signal),
+        heat_before: rounded(effect.heat_before),
+        heat_after: rounded(effect.heat_after),
+        stability_before: rounded(f64::from(effect.stability_before)),
+        stability_after: rounded(f64::from(effect.stability_after)),
+    };
+    Ok(Respond::ok(done.freshness, WithNotifications::new(body, &done.notifications)))
 }

@@ -8,7 +8,6 @@ use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, MemoryChanges, NewMemories};
 use crate::responses::memory::MemoryOrDeleted;
-use crate::service::memories::MemoryInput;
 
 /// A memory of a batch.
 #[derive(Serialize, ToSchema)]
@@ -67,13 +66,13 @@ pub(crate) async fn memory_create_batch(
 ) -> ApiResponse<WithNotifications<Batch>> {
     let home = home.namespace();
     let nodes = write.body.nodes.0.into_iter().enumerate();
-    let inputs = nodes.map(|(at, node)| {
-        let input = node.0.into_input(home.as_deref());
-        input.map_err(|error| error.within(&format!("nodes[{at}]")))
+    let new = nodes.map(|(at, node)| {
+        let new = node.0.into_memory(home.as_deref());
+        new.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
-    let inputs = inputs.collect::<ApiResult<Vec<MemoryInput>>>()?;
-    let count = inputs.len();
-    let done = session.create_memories(write.receipt, inputs).await?;
+    let new = new.collect::<ApiResult<Vec<_>>>()?;
+    let count = new.len();
+    let done = session.create_memories(write.receipt, new).await?;
     if !done.value.is_replay {
         set_created(count);
     }

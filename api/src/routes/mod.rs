@@ -7,7 +7,6 @@ mod cluster;
 mod dashboard;
 mod deliveries;
 mod events;
-mod feedback;
 mod graph;
 mod health;
 mod keys;
@@ -88,8 +87,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memory_bulk::memory_delete_bulk))
         .routes(routes!(memory_bulk::memory_restore))
         .routes(routes!(memories::archive_list))
-        .routes(routes!(feedback::memory_feedback))
-        .routes(routes!(feedback::feedback_create))
+        .routes(routes!(memories::memory_feedback))
+        .routes(routes!(memories::feedback_create))
         .routes(routes!(search::memory_search))
         .routes(routes!(search::hot_context))
         .routes(routes!(search::hot_nodes))

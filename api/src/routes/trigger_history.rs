@@ -90,7 +90,7 @@ impl HistoryItem {
                 node_label: Some(fired.label),
                 result: result_text(&fired.result),
                 delivery_id: match fired.result {
-                    FiringResult::Enqueued { delivery } => Some(delivery.to_string()),
+                    FiringResult::Enqueued(delivery) => Some(delivery.to_string()),
                     _ => None,
                 },
                 attempt: None,

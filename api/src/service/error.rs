@@ -4,33 +4,33 @@
 use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 
-use crate::service::embedder::EmbedError;
+use crate::service::node::EmbedError;
 
-/// What an error means for the caller. HTTP maps each to one status.
+/// What an error means for the caller, with its status over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    Invalid,
-    Unauthorized,
-    Forbidden,
-    NotFound,
-    MethodNotAllowed,
+    Invalid = 400,
+    Unauthorized = 401,
+    Forbidden = 403,
+    NotFound = 404,
+    MethodNotAllowed = 405,
     /// The request body took too long to arrive.
-    Timeout,
+    Timeout = 408,
     /// The present state does not permit this.
-    Conflict,
-    Gone,
+    Conflict = 409,
+    Gone = 410,
     /// The request, or what it decides to, is too large.
-    TooLarge,
-    UnsupportedType,
+    TooLarge = 413,
+    UnsupportedType = 415,
     /// The idempotency key belongs to another request.
-    KeyReused,
+    KeyReused = 422,
     /// Too many requests of a kind.
-    TooMany,
-    Internal,
+    TooMany = 429,
+    Internal = 500,
     /// Nothing happened: retry.
-    Unavailable,
+    Unavailable = 503,
     /// It may or may not have happened.
-    Unknown,
+    Unknown = 504,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,19 +108,17 @@ impl From<Rejection> for ApiError {
             Rejection::NotFound | Rejection::NoSuch(_) | Rejection::NoEdge => {
                 (ErrorKind::NotFound, "not_found")
             }
-            Rejection::StorageLimitReached { .. } => {
-                (ErrorKind::Forbidden, "storage_limit_reached")
-            }
+            Rejection::StorageLimitReached(_) => (ErrorKind::Forbidden, "storage_limit_reached"),
             Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
             Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),
             Rejection::Locked => (ErrorKind::Conflict, "locked"),
             Rejection::TooMany { .. } => (ErrorKind::Conflict, "too_many"),
             Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
-            Rejection::EdgesFull { .. } => (ErrorKind::Conflict, "edges_full"),
+            Rejection::EdgesFull(_) => (ErrorKind::Conflict, "edges_full"),
             Rejection::IdTaken => (ErrorKind::Conflict, "id_taken"),
             Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
             Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),
-            Rejection::TooLarge { .. } => (ErrorKind::TooLarge, "too_large"),
+            Rejection::TooLarge(_) => (ErrorKind::TooLarge, "too_large"),
             Rejection::Setting(fault) => return Self::invalid(fault.name, fault.message),
             Rejection::ModelMismatch => return Self::unavailable("model_mismatch", message),
             Rejection::ReceiptsFull => {

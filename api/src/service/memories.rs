@@ -1,40 +1,24 @@
-//! Memories: creation, changes, deletion, reads by id, lists.
+//! Memories: creation, changes, reads by id, search and hot context. A search counts recalls.
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::id::MemoryId;
-use storage::model::memory::{DecayClass, MemoryRecord, MemoryType};
+use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
-use storage::{Action, MemoryPatch, NewMemory};
-use uuid::Uuid;
+use storage::{Action, HotRequest, MemoryPatch, NewMemory, SearchRequest, SearchResults};
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::ApiResult;
 use crate::service::writes::{Done, TouchedMemories};
 use crate::service::{Session, components};
 
-/// A memory to create, validated.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryInput {
-    pub(crate) label: String,
-    pub(crate) memory_type: MemoryType,
-    pub(crate) namespace: String,
-    pub(crate) decay_class: DecayClass,
-    pub(crate) is_pinned: bool,
-    /// 0 to 1.
-    pub(crate) min_heat: f32,
-    /// 0 to 1.
-    pub(crate) initial_heat: f32,
-    pub(crate) key_points: Vec<String>,
-}
-
 impl Session {
-    /// Creates memories, all or none.
+    /// Creates memories, all or none, with their vectors and edges.
     pub(crate) async fn create_memories(
         &self,
         receipt: Option<ReceiptRequest>,
-        inputs: Vec<MemoryInput>,
+        new: Vec<NewMemory>,
     ) -> ApiResult<Done<TouchedMemories>> {
-        let new = inputs.into_iter().map(|input| self.prepare(input));
+        let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         self.submit_once(receipt, Action::CreateMemories(new)).await
     }
@@ -58,6 +42,34 @@ impl Session {
         Ok(record)
     }
 
+    /// Searches, and counts each result as a recall. A query without words returns the hottest
+    /// memories. Sets the vector of the request.
+    pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
+        request.vector = match request.query.trim() {
+            "" => None,
+            text => Some(components(&self.service.embed(text).await?)?),
+        };
+        let results =
+            self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
+        let ids = results.hits.iter().map(|hit| hit.record.id);
+        self.service.recalls.count(self.caller.tenant, ids);
+        Ok(results)
+    }
+
+    /// The context of an agent's turn: pinned first, then the hottest, within the tenant's
+    /// limits of memories and characters.
+    pub(crate) async fn hot_context(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
+        let active = self.service.reader.thermo(self.caller.tenant).active_index;
+        let budget = request.budget_chars.unwrap_or(active.context_budget_chars as usize);
+        let limit = request.limit.min(active.max_nodes as usize);
+        let budget_chars = Some(budget);
+        self.hottest(HotRequest { pinned_first: true, limit, budget_chars, ..request }).await
+    }
+
+    pub(crate) async fn hottest(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
+        self.read(move |reader, caller| reader.hottest(caller.tenant, &request)).await
+    }
+
     /// Adds a new label to a patch, with its embedding.
     pub(crate) async fn with_label(
         &self,
@@ -69,26 +81,13 @@ impl Session {
         Ok(MemoryPatch { label: Some((label, vector)), ..patch })
     }
 
-    /// Embeds a new memory and finds the edges to suggest.
-    async fn prepare(&self, input: MemoryInput) -> ApiResult<NewMemory> {
-        let vector = self.service.embed(&input.label).await?;
-        let unit = components(&vector)?;
+    /// Sets the vector of a new memory and the edges to create with it.
+    async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
+        new.vector = self.service.embed(&new.label).await?;
+        let unit = components(&new.vector)?;
         self.read(move |reader, caller| {
-            let MemoryInput { label, key_points, .. } = &input;
-            let suggestions = reader.suggestions(caller.tenant, label, key_points, &unit);
-            Ok(NewMemory {
-                id: MemoryId(Uuid::now_v7().into_bytes()),
-                label: input.label,
-                memory_type: input.memory_type,
-                namespace: input.namespace,
-                decay_class: input.decay_class,
-                is_pinned: input.is_pinned,
-                min_heat: input.min_heat,
-                initial_heat: input.initial_heat,
-                key_points: input.key_points,
-                vector,
-                suggestions,
-            })
+            new.suggestions = reader.suggestions(caller.tenant, &new.label, &new.key_points, &unit);
+            Ok(new)
         })
         .await
     }

@@ -3,33 +3,27 @@
 //! other interfaces can be too. No type of the HTTP library occurs here.
 
 pub(crate) mod bulk;
-pub(crate) mod embedder;
 pub(crate) mod error;
 pub(crate) mod freshness;
-pub(crate) mod hooks;
 pub(crate) mod journal;
 pub(crate) mod keys;
 pub(crate) mod memories;
+pub(crate) mod node;
 pub(crate) mod recalls;
-pub(crate) mod search;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use raft::Handle;
 use storage::Reader;
-use storage::model::analytics::TenantReport;
-use storage::model::caller::Caller;
-use storage::model::trigger::TriggerEvent;
+use storage::model::access::Caller;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;
 
 use crate::limits::{READS_MAX, STALENESS_MAX, STREAM_READS_MAX};
-use embedder::Embedder;
 use error::{ApiError, ApiResult};
-use hooks::Hooks;
+use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
 
 /// The service of one node; cheap to clone.
@@ -73,20 +67,6 @@ impl Service {
     /// Whether the contact of this node with a leader is within the default staleness bound.
     pub(crate) fn is_in_contact(&self) -> bool {
         self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
-    }
-
-    /// The recalls, requests and key uses since the last report; `all` of them, or those due.
-    pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
-        let reader = &self.reader;
-        let interval = |tenant| {
-            // Every return is an event where a trigger waits for it.
-            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
-                return Duration::ZERO;
-            }
-            let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
-            Duration::from_secs(seconds.into())
-        };
-        self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
 
     /// Runs a read on a thread that may block, when one of `permits` is free. Event streams have

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use storage::model::caller::Caller;
+use storage::model::access::Caller;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::trigger::{
@@ -48,12 +48,12 @@ impl Service {
     ) -> ApiResult<TriggerAction> {
         let (tag, secret) = (config.tag()?, config.secret()?);
         Ok(match kind {
-            TriggerActionKind::Notify => TriggerAction::Notify { template: config.template() },
+            TriggerActionKind::Notify => TriggerAction::Notify(config.template()),
             TriggerActionKind::Boost => {
-                TriggerAction::Boost { strength: config.strength().unwrap_or(STRENGTH_DEFAULT) }
+                TriggerAction::Boost(config.strength().unwrap_or(STRENGTH_DEFAULT))
             }
             TriggerActionKind::Pin => TriggerAction::Pin,
-            TriggerActionKind::Tag => TriggerAction::Tag { tag },
+            TriggerActionKind::Tag => TriggerAction::Tag(tag),
             TriggerActionKind::Deprecate => TriggerAction::Deprecate,
             TriggerActionKind::Webhook => self.webhook(id, config.url, secret)?,
         })

@@ -142,7 +142,7 @@ impl Operator<'_> {
                 self.change(self.shared.raft.change_membership(change, false)).await?;
             }
         }
-        self.submit(Action::RemoveMember { node }).await.map(drop)
+        self.submit(Action::RemoveMember(node)).await.map(drop)
     }
 
     async fn change<T>(

@@ -295,12 +295,10 @@ impl Draft {
     pub(crate) fn memories(&self, tenant: TenantId) -> u64 {
         let mut memories = self.base.counts(tenant).memories;
         for change in &self.changes {
-            match change {
-                Change::EventAppended(of, event) if *of == tenant => match event.kind {
-                    EventKind::Created => memories += 1,
-                    EventKind::Deleted { .. } => memories = memories.saturating_sub(1),
-                    _ => {}
-                },
+            let Change::EventAppended(of, event) = change else { continue };
+            match event.kind {
+                EventKind::Created if *of == tenant => memories += 1,
+                EventKind::Deleted(_) if *of == tenant => memories = memories.saturating_sub(1),
                 _ => {}
             }
         }

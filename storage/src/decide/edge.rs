@@ -25,7 +25,7 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
         return Ok(Reply::Edge { edge, is_new: false });
     }
     for id in [new.source, new.target] {
-        reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull { id })?;
+        reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
     }
     let (EdgeRef { source, target, relation }, weight) = (new.clone(), EXPLICIT_WEIGHT);
     let edge = Edge { source, target, relation, weight, created_at: context.now() };

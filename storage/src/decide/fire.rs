@@ -14,7 +14,6 @@ use crate::model::access::Access;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
-use crate::model::pattern::FoldedText;
 use crate::model::template::TemplateContext;
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{
@@ -53,7 +52,7 @@ pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
 /// Records the firings that exceeded the limits of the command in the journal.
 pub(super) fn record_skipped(draft: &mut Draft) {
     for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
-        draft.append(tenant, None, None, EventKind::FiringsSkipped { count });
+        draft.append(tenant, None, None, EventKind::FiringsSkipped(count));
     }
 }
 
@@ -65,7 +64,7 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     }
     // A memory that the same command deleted fires nothing.
     let Some(present) = draft.present(event.tenant, event.id)? else { return Ok(0) };
-    let mut subject = FiringSubject::new(present);
+    let mut subject = Subject::new(present);
     let mut fired = 0;
     for compiled in waiting {
         draft.command.evaluations += 1;
@@ -79,7 +78,7 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         let mark = draft.mark();
         let has_changed = perform(draft, event, compiled, &subject.record)?;
         draft.command.fired_bytes += draft.bytes_since(mark);
-        if has_changed && !subject.reload(draft, event)? {
+        if has_changed && !reload(&mut subject, draft, event)? {
             return Ok(fired);
         }
         fired += 1;
@@ -87,41 +86,25 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     Ok(fired)
 }
 
-/// A memory for which triggers are evaluated, with its label folded for patterns.
-struct FiringSubject {
-    record: MemoryRecord,
-    label: FoldedText,
-}
-
-impl FiringSubject {
-    fn new(record: MemoryRecord) -> Self {
-        let label = FoldedText::new(&record.memory.label);
-        Self { record, label }
-    }
-
-    /// Reads the memory after a change; false if it is gone. Folds only a changed label.
-    fn reload(&mut self, draft: &Draft, event: &MemoryEvent) -> Result<bool> {
-        let Some(after) = draft.present(event.tenant, event.id)? else { return Ok(false) };
-        if after.memory.label != self.record.memory.label {
-            self.label = FoldedText::new(&after.memory.label);
-        }
-        self.record = after;
-        Ok(true)
-    }
+/// Reads the memory again after a change; false if it is gone.
+fn reload(subject: &mut Subject, draft: &Draft, event: &MemoryEvent) -> Result<bool> {
+    let after = draft.present(event.tenant, event.id)?;
+    let is_present = after.is_some();
+    after.into_iter().for_each(|record| subject.update(record));
+    Ok(is_present)
 }
 
 fn evaluate_one(
     draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
-    subject: &FiringSubject,
+    subject: &Subject,
 ) -> Result<std::result::Result<(), SkipReason>> {
     let CompiledTrigger { id, trigger, pattern } = compiled;
     let memory = &subject.record.memory;
-    let (label, heat, transition) = (&subject.label, subject.record.heat, event.transition);
-    let candidate = Subject { memory, label, heat, transition };
-    if let Err(reason) = trigger.matches(event.event, &candidate, pattern.as_ref()) {
-        return Ok(Err(reason));
+    let matched = trigger.matches(event.event, event.transition, subject, pattern.as_ref());
+    if matched.is_err() {
+        return Ok(matched);
     }
     let is_bounded = trigger.max_fires.is_some() || trigger.cooldown_seconds > 0;
     if is_bounded
@@ -169,7 +152,7 @@ fn perform(
         TriggerAction::Webhook { .. } => {
             (None, outbox::enqueue(&mut context, compiled, total, event.event, present)?)
         }
-        TriggerAction::Notify { template } => {
+        TriggerAction::Notify(template) => {
             (None, notify(&mut context, event, compiled, template.as_deref(), present))
         }
         action => effect(action, present),
@@ -208,44 +191,44 @@ fn notify(
             message: message.clone(),
         });
     }
-    FiringResult::Notified { message }
+    FiringResult::Notified(message)
 }
 
 /// The update that an action makes to a memory, if any, and its result.
 fn effect(action: &TriggerAction, present: &MemoryRecord) -> (Option<MemoryUpdate>, FiringResult) {
     let memory = present.memory.clone();
-    let heat_changed = |to: f64| FiringResult::HeatChanged { from: present.heat, to };
+    let reheated = |memory, heat: f64, fields| {
+        let update = MemoryUpdate { memory, heat: Some(heat as f32), fields };
+        (Some(update), FiringResult::HeatChanged { from: present.heat, to: heat })
+    };
+    let changed = |memory, field, result| {
+        (Some(MemoryUpdate { memory, heat: None, fields: vec![field] }), result)
+    };
     match action {
-        TriggerAction::Boost { strength } => {
-            let heat = (present.heat + strength).min(1.0);
+        TriggerAction::Boost(strength) => {
             // Setting the heat restores a memory to the hot tier.
             let memory = Memory { archived_at: None, ..memory };
-            let fields = vec![MemoryField::CurrentHeat];
-            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
+            let heat = (present.heat + strength).min(1.0);
+            reheated(memory, heat, vec![MemoryField::CurrentHeat])
         }
         TriggerAction::Pin if memory.is_pinned => (None, FiringResult::AlreadyPinned),
         TriggerAction::Pin => {
             let memory = Memory { is_pinned: true, archived_at: None, ..memory };
-            let fields = vec![MemoryField::IsPinned];
-            (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Pinned)
+            changed(memory, MemoryField::IsPinned, FiringResult::Pinned)
         }
         TriggerAction::Deprecate => {
-            let heat = present.heat * DEPRECATED_REST;
             let memory = Memory { decay_class: DecayClass::Volatile, ..memory };
             let fields = vec![MemoryField::CurrentHeat, MemoryField::DecayClass];
-            (Some(MemoryUpdate { memory, heat: Some(heat as f32), fields }), heat_changed(heat))
+            reheated(memory, present.heat * DEPRECATED_REST, fields)
         }
-        TriggerAction::Tag { tag } => match tagged(&memory.label, tag.as_deref()) {
+        TriggerAction::Tag(tag) => match tagged(&memory.label, tag.as_deref()) {
             Ok((label, tag)) => {
                 let memory = Memory { label, ..memory };
-                let fields = vec![MemoryField::Label];
-                (Some(MemoryUpdate { memory, heat: None, fields }), FiringResult::Tagged { tag })
+                changed(memory, MemoryField::Label, FiringResult::Tagged(tag))
             }
             Err(result) => (None, result),
         },
-        TriggerAction::Notify { .. } | TriggerAction::Webhook { .. } => {
-            (None, FiringResult::Dropped)
-        }
+        TriggerAction::Notify(_) | TriggerAction::Webhook { .. } => (None, FiringResult::Dropped),
     }
 }
 
@@ -293,14 +276,14 @@ pub fn evaluate(
     let Some(present) = draft.present(tenant, id)? else { return Ok(None) };
     let transition = next_transition(&draft, tenant, event, &present)?;
     let event = MemoryEvent { tenant, event, id, times: 1, transition };
-    let (mut evaluations, mut subject) = (Vec::new(), FiringSubject::new(present));
+    let (mut evaluations, mut subject) = (Vec::new(), Subject::new(present));
     for compiled in draft.triggers(tenant).all() {
         let evaluation = evaluate_one(&mut draft, &event, &compiled, &subject)?;
         let evaluation = evaluation
             .and_then(|()| if draft.is_full() { Err(SkipReason::NoRoom) } else { Ok(()) });
         // This draft is never applied.
         if evaluation.is_ok() && perform(&mut draft, &event, &compiled, &subject.record)? {
-            subject.reload(&draft, &event)?;
+            reload(&mut subject, &draft, &event)?;
         }
         evaluations.push((compiled.id, compiled.trigger.clone(), evaluation));
     }

@@ -25,7 +25,7 @@ const DELETED_LABEL_CHARS: usize = 120;
 pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decided<Reply> {
     if let Some(max) = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max) {
         let count = context.draft.memories(context.tenant) + memories.len() as u64;
-        reject_if(count > max, Rejection::StorageLimitReached { max })?;
+        reject_if(count > max, Rejection::StorageLimitReached(max))?;
     }
     let mut created = Vec::with_capacity(memories.len());
     for new in memories {
@@ -117,7 +117,7 @@ pub(super) fn commit_update(
     if let Some(heat) = update.heat.or(decay_differs.then_some(present.heat as f32)) {
         context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
-    context.append(id, &memory, EventKind::Updated { fields: update.fields });
+    context.append(id, &memory, EventKind::Updated(update.fields));
     context.push(Change::MemoryPut(context.tenant, id, memory));
     Ok(())
 }
@@ -129,7 +129,7 @@ pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> 
     context.check_access(&memory.namespace)?;
     edge::delete_all(context, id)?;
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
-    context.append(id, &memory, EventKind::Deleted { label });
+    context.append(id, &memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))
 }

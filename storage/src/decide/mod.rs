@@ -53,7 +53,7 @@ fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> 
         _ => act_and_fire(draft, command)?,
     };
     let is_too_large = draft.bytes_since(draft.command.mark) > COMMAND_BYTES_MAX;
-    reject_if(is_too_large, Rejection::TooLarge { max: COMMAND_BYTES_MAX })?;
+    reject_if(is_too_large, Rejection::TooLarge(COMMAND_BYTES_MAX))?;
     Ok(reply)
 }
 
@@ -87,7 +87,7 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         (Action::AddMember { node, incarnation }, _) => {
             cluster::add_member(draft, *node, *incarnation)
         }
-        (Action::RemoveMember { node }, _) => cluster::remove_member(draft, *node),
+        (Action::RemoveMember(node), _) => cluster::remove_member(draft, *node),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (action, Some(tenant)) => {
             act_for_tenant(&mut Context { draft, tenant, actor: command.actor }, action)

@@ -57,7 +57,7 @@ pub(super) fn enqueue(
     };
     let id = DeliveryId { trigger: compiled.id, number };
     context.push(Change::DeliveryPut(tenant, id, delivery, None));
-    Ok(FiringResult::Enqueued { delivery: id })
+    Ok(FiringResult::Enqueued(id))
 }
 
 /// Records attempts, each once: an attempt that an earlier leader recorded is skipped.
@@ -77,7 +77,7 @@ fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Res
     let now = context.now();
     let failed = |reason: &str, next: DeliveryNext| {
         let stage = match next {
-            DeliveryNext::Retry { after_micros } => {
+            DeliveryNext::Retry(after_micros) => {
                 DeliveryStage::Pending(Timestamp(now.0.saturating_add(after_micros)))
             }
             DeliveryNext::DeadLettered | DeliveryNext::TriggerDisabled => {
@@ -95,7 +95,7 @@ fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Res
             (EventKind::Delivered { delivery, attempt, status }, None)
         }
         AttemptOutcome::Failed { reason, retry_in_micros: Some(micros) } => {
-            failed(reason, DeliveryNext::Retry { after_micros: (*micros).max(0) })
+            failed(reason, DeliveryNext::Retry((*micros).max(0)))
         }
         AttemptOutcome::Failed { reason, retry_in_micros: None } => {
             failed(reason, DeliveryNext::DeadLettered)

@@ -13,11 +13,10 @@ use crate::decide::fire::fire;
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
 use crate::model::decay::Decay;
-use crate::model::feedback::Signal;
 use crate::model::heat::{Anchor, STABILITY_MAX};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::journal::EventKind;
-use crate::model::memory::{Memory, MemoryRecord, Tier};
+use crate::model::memory::{Memory, MemoryRecord, Signal, Tier};
 use crate::model::score::rounded;
 use crate::model::tenant::ApiKey;
 use crate::model::thermo::Thermo;
@@ -247,7 +246,7 @@ pub(super) fn give_feedback(
         updated_at: context.now(),
         ..present.memory.clone()
     };
-    context.append(id, &memory, EventKind::Feedback { signal });
+    context.append(id, &memory, EventKind::Feedback(signal));
     context.push(Change::MemoryPut(context.tenant, id, memory));
     count_signal(context, &present.memory, signal)?;
     let after = context.present(id)?;

@@ -1,9 +1,9 @@
-//! Access rules: which namespaces an API key may use. The most specific rule wins. A
+//! Callers and access rules: which namespaces an API key may use. The most specific rule wins. A
 //! namespace without a matching rule is allowed. Rules do not apply to admin keys.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::Timestamp;
+use crate::model::id::{TenantId, Timestamp};
 use crate::model::tenant::{KeyId, Role};
 
 /// Maximum number of rules per tenant.
@@ -51,6 +51,23 @@ pub struct Rules {
 pub struct Access {
     /// Namespace and effect of the rules for the key, most specific first. Empty allows all.
     rules: Vec<(String, Policy)>,
+}
+
+/// The caller of a request, from its key. The tenant comes from no other part of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The key.
+    pub key: KeyId,
+    /// Its role.
+    pub role: Role,
+    /// Name of the key.
+    pub name: String,
+    /// Namespace of the key, if it has one.
+    pub namespace: Option<String>,
+    /// The namespaces that it may use.
+    pub access: Access,
 }
 
 impl Rules {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
-use crate::model::feedback::Signal;
 use crate::model::id::{MemoryId, Timestamp, TriggerId};
+use crate::model::memory::Signal;
 use crate::model::tenant::KeyId;
 use crate::model::trigger::{TriggerActionKind, TriggerEvent};
 
@@ -79,16 +79,10 @@ pub struct Event {
 pub enum EventKind {
     /// A memory was created.
     Created,
-    /// Fields of a memory changed.
-    Updated {
-        /// The changed fields, in the order of the record.
-        fields: Vec<MemoryField>,
-    },
-    /// A memory was deleted.
-    Deleted {
-        /// The beginning of its label.
-        label: String,
-    },
+    /// These fields of a memory changed, in the order of the record.
+    Updated(Vec<MemoryField>),
+    /// A memory was deleted. Holds the beginning of its label.
+    Deleted(String),
     /// A memory moved to the cold tier.
     Archived,
     /// A memory moved back to the hot tier.
@@ -98,10 +92,7 @@ pub enum EventKind {
     /// A memory's heat rose to `cold_threshold` between two ticks.
     Warmed,
     /// Feedback was given on a memory.
-    Feedback {
-        /// The signal.
-        signal: Signal,
-    },
+    Feedback(Signal),
     /// An edge from the subject was created.
     EdgeCreated {
         /// Its other end.
@@ -140,11 +131,8 @@ pub enum EventKind {
         /// What happens next.
         next: DeliveryNext,
     },
-    /// Triggers matched and did not fire: the command had reached its limits.
-    FiringsSkipped {
-        /// How many.
-        count: u64,
-    },
+    /// This many triggers matched and did not fire: the command had reached its limits.
+    FiringsSkipped(u64),
 }
 
 impl EventKind {
@@ -170,7 +158,7 @@ impl EventKind {
     /// Bytes of variable-length parts.
     pub(crate) fn size_bytes(&self) -> usize {
         match self {
-            Self::Deleted { label } => label.len(),
+            Self::Deleted(label) => label.len(),
             Self::EdgeCreated { relation, .. } | Self::EdgeDeleted { relation, .. } => {
                 relation.len()
             }
@@ -250,8 +238,8 @@ pub struct FiredTrigger {
 impl FiredTrigger {
     fn size_bytes(&self) -> usize {
         let result = match &self.result {
-            FiringResult::Notified { message } => message.len(),
-            FiringResult::Tagged { tag } => tag.len(),
+            FiringResult::Notified(message) => message.len(),
+            FiringResult::Tagged(tag) => tag.len(),
             _ => 0,
         };
         self.trigger_name.len() + self.label.len() + result
@@ -272,27 +260,18 @@ pub enum FiringResult {
     Pinned,
     /// The memory was pinned already.
     AlreadyPinned,
-    /// A tag was appended.
-    Tagged {
-        /// The tag, with its `#`.
-        tag: String,
-    },
+    /// This tag was appended, with its `#`.
+    Tagged(String),
     /// The label has the tag already.
     AlreadyTagged,
     /// The label has no words to derive a tag from.
     NoTagWords,
     /// The label with the tag would exceed its limit.
     NoTagRoom,
-    /// A notification was returned.
-    Notified {
-        /// Its message.
-        message: String,
-    },
+    /// A notification with this message was returned.
+    Notified(String),
     /// A webhook delivery was enqueued.
-    Enqueued {
-        /// The delivery.
-        delivery: DeliveryId,
-    },
+    Enqueued(DeliveryId),
     /// The tenant had too many pending deliveries: nothing was enqueued.
     Dropped,
 }
@@ -300,11 +279,8 @@ pub enum FiringResult {
 /// What happens after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeliveryNext {
-    /// Another attempt follows.
-    Retry {
-        /// After this many microseconds.
-        after_micros: i64,
-    },
+    /// Another attempt follows, after this many microseconds.
+    Retry(i64),
     /// The delivery is a dead letter.
     DeadLettered,
     /// The delivery is a dead letter, and the trigger was disabled: the receiver returned 410.

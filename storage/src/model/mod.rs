@@ -27,12 +27,10 @@ macro_rules! named_enum {
 pub mod access;
 pub mod analytics;
 mod calendar;
-pub mod caller;
 pub mod cluster;
 pub mod decay;
 pub mod delivery;
 pub mod edge;
-pub mod feedback;
 pub mod heat;
 pub mod id;
 pub mod journal;

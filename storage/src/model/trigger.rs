@@ -56,23 +56,15 @@ impl std::fmt::Debug for SealedSecret {
 /// The action of a trigger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TriggerAction {
-    /// Emits a message, see [`crate::model::template`].
-    Notify {
-        /// Message with placeholders. `None` is the default template.
-        template: Option<String>,
-    },
-    /// Raises the heat, up to 1.
-    Boost {
-        /// Added heat, above 0 and at most 1.
-        strength: f64,
-    },
+    /// Emits a message from this template, see [`crate::model::template`]. `None` is the default
+    /// template.
+    Notify(Option<String>),
+    /// Adds this to the heat, above 0 and at most 1. The heat rises up to 1.
+    Boost(f64),
     /// Pins the memory.
     Pin,
-    /// Appends a tag to the label, once.
-    Tag {
-        /// The tag. `None` derives one from the label.
-        tag: Option<String>,
-    },
+    /// Appends this tag to the label, once. `None` derives one from the label.
+    Tag(Option<String>),
     /// Halves the heat and sets the decay class `volatile`.
     Deprecate,
     /// Enqueues a delivery: an HTTP request to a URL.
@@ -90,10 +82,10 @@ impl TriggerAction {
     /// Its kind, without the settings.
     pub fn kind(&self) -> TriggerActionKind {
         match self {
-            Self::Notify { .. } => TriggerActionKind::Notify,
-            Self::Boost { .. } => TriggerActionKind::Boost,
+            Self::Notify(_) => TriggerActionKind::Notify,
+            Self::Boost(_) => TriggerActionKind::Boost,
             Self::Pin => TriggerActionKind::Pin,
-            Self::Tag { .. } => TriggerActionKind::Tag,
+            Self::Tag(_) => TriggerActionKind::Tag,
             Self::Deprecate => TriggerActionKind::Deprecate,
             Self::Webhook { .. } => TriggerActionKind::Webhook,
         }
@@ -154,7 +146,7 @@ impl Trigger {
     pub(crate) fn size_bytes(&self) -> usize {
         const FIXED: usize = 256;
         let action = match &self.action {
-            TriggerAction::Notify { template } => template.as_ref().map_or(0, String::len),
+            TriggerAction::Notify(template) => template.as_ref().map_or(0, String::len),
             TriggerAction::Webhook { url, .. } => url.len() + FIXED,
             _ => 0,
         };

@@ -2,7 +2,7 @@
 //! runs the actions.
 
 use crate::model::id::Timestamp;
-use crate::model::memory::Memory;
+use crate::model::memory::MemoryRecord;
 use crate::model::pattern::{FoldedText, LabelPattern};
 use crate::model::score::rounded;
 use crate::model::trigger::{Firings, Trigger, TriggerEvent, TriggerFilter};
@@ -25,84 +25,78 @@ pub struct HeatTransition {
     pub cold_threshold: f64,
 }
 
-/// The reason why a trigger does not fire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SkipReason {
-    /// The trigger is disabled.
-    Disabled,
-    /// The trigger is for another event.
-    Event,
-    /// The memory is outside the trigger's namespace.
-    Namespace,
-    /// The memory is outside the filter's namespace.
-    FilterNamespace,
-    /// The memory is of another type.
-    MemoryType,
-    /// The label does not contain the pattern.
-    LabelPattern,
-    /// The heat is not below `heat_below`.
-    HeatBelow,
-    /// The heat is not above `heat_above`.
-    HeatAbove,
-    /// The heat did not cross the threshold.
-    NotCrossed,
-    /// The owner may not read the memory.
-    Access,
-    /// `max_fires` is reached.
-    MaxFires,
-    /// The cooldown has not passed.
-    Cooldown,
-    /// Earlier firings filled the command.
-    NoRoom,
-}
-
-impl SkipReason {
-    /// The name used in JSON and docs: the field that prevents the firing.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Disabled => "enabled",
-            Self::Event => "event",
-            Self::Namespace => "namespace",
-            Self::FilterNamespace => "filter_namespace",
-            Self::MemoryType => "filter_memory_type",
-            Self::LabelPattern => "filter_label_pattern",
-            Self::HeatBelow => "filter_heat_below",
-            Self::HeatAbove => "filter_heat_above",
-            Self::NotCrossed => "not_crossed",
-            Self::Access => "access",
-            Self::MaxFires => "max_fires",
-            Self::Cooldown => "cooldown_seconds",
-            Self::NoRoom => "no_room",
-        }
+named_enum! {
+    /// The reason why a trigger does not fire. Its name is the field that prevents the firing.
+    pub enum SkipReason {
+        /// The trigger is disabled.
+        Disabled = "enabled",
+        /// The trigger is for another event.
+        Event = "event",
+        /// The memory is outside the trigger's namespace.
+        Namespace = "namespace",
+        /// The memory is outside the filter's namespace.
+        FilterNamespace = "filter_namespace",
+        /// The memory is of another type.
+        MemoryType = "filter_memory_type",
+        /// The label does not contain the pattern.
+        LabelPattern = "filter_label_pattern",
+        /// The heat is not below `heat_below`.
+        HeatBelow = "filter_heat_below",
+        /// The heat is not above `heat_above`.
+        HeatAbove = "filter_heat_above",
+        /// The heat did not cross the threshold.
+        NotCrossed = "not_crossed",
+        /// The owner may not read the memory.
+        Access = "access",
+        /// `max_fires` is reached.
+        MaxFires = "max_fires",
+        /// The cooldown has not passed.
+        Cooldown = "cooldown_seconds",
+        /// Earlier firings filled the command.
+        NoRoom = "no_room",
     }
 }
 
-/// The memory for which a trigger is evaluated.
-pub struct Subject<'a> {
-    /// The memory.
-    pub memory: &'a Memory,
+/// A memory for which triggers are evaluated.
+pub struct Subject {
+    /// The memory with its present heat.
+    pub record: MemoryRecord,
     /// Its label, prepared for pattern search.
-    pub label: &'a FoldedText,
-    /// Its present heat.
-    pub heat: f64,
-    /// Change of its heat, for events of ticks.
-    pub transition: Option<HeatTransition>,
+    label: FoldedText,
+}
+
+impl Subject {
+    /// Prepares `record`.
+    pub fn new(record: MemoryRecord) -> Self {
+        let label = FoldedText::new(&record.memory.label);
+        Self { record, label }
+    }
+
+    /// Replaces the memory by its later state. Prepares only a changed label.
+    pub(crate) fn update(&mut self, record: MemoryRecord) {
+        if record.memory.label != self.record.memory.label {
+            self.label = FoldedText::new(&record.memory.label);
+        }
+        self.record = record;
+    }
 }
 
 impl Trigger {
-    /// Evaluates the trigger's conditions on `event` and `subject`. `pattern` is the compiled
-    /// `label_pattern`. Access, `max_fires` and cooldown are checked elsewhere.
+    /// Evaluates the trigger's conditions on `event` and `subject`. `transition` is the change of
+    /// its heat, for events of ticks. `pattern` is the compiled `label_pattern`. Access,
+    /// `max_fires` and cooldown are checked elsewhere.
     ///
     /// # Errors
     /// The first condition that does not hold.
     pub fn matches(
         &self,
         event: TriggerEvent,
-        subject: &Subject<'_>,
+        transition: Option<HeatTransition>,
+        subject: &Subject,
         pattern: Option<&LabelPattern>,
     ) -> Result<(), SkipReason> {
         let filter = &self.filter;
-        let memory = subject.memory;
+        let memory = &subject.record.memory;
         let is_in = |namespace: &Option<String>| {
             namespace.as_ref().is_none_or(|required| *required == memory.namespace)
         };
@@ -118,18 +112,22 @@ impl Trigger {
                 return Err(reason);
             }
         }
-        self.heat_matches(subject)?;
-        if pattern.is_some_and(|pattern| !pattern.matches(subject.label)) {
+        self.heat_matches(subject.record.heat, transition)?;
+        if pattern.is_some_and(|pattern| !pattern.matches(&subject.label)) {
             return Err(SkipReason::LabelPattern);
         }
         Ok(())
     }
 
-    fn heat_matches(&self, subject: &Subject<'_>) -> Result<(), SkipReason> {
+    fn heat_matches(
+        &self,
+        heat: f64,
+        transition: Option<HeatTransition>,
+    ) -> Result<(), SkipReason> {
         let TriggerFilter { heat_below, heat_above, .. } = self.filter;
         let is_below = |heat: f64| heat_below.is_none_or(|bound| rounded(heat) < bound);
         let is_above = |heat: f64| heat_above.is_none_or(|bound| rounded(heat) > bound);
-        match (self.event, subject.transition) {
+        match (self.event, transition) {
             (
                 TriggerEvent::Decay,
                 Some(HeatTransition { before, start, now, cold_threshold, .. }),
@@ -152,8 +150,8 @@ impl Trigger {
                 if has_crossed { Ok(()) } else { Err(SkipReason::NotCrossed) }
             }
             (TriggerEvent::Decay | TriggerEvent::Threshold, None) => Err(SkipReason::NotCrossed),
-            _ if !is_below(subject.heat) => Err(SkipReason::HeatBelow),
-            _ if !is_above(subject.heat) => Err(SkipReason::HeatAbove),
+            _ if !is_below(heat) => Err(SkipReason::HeatBelow),
+            _ if !is_above(heat) => Err(SkipReason::HeatAbove),
             _ => Ok(()),
         }
     }
@@ -176,16 +174,12 @@ impl Trigger {
     /// Heat thresholds of a trigger on tick events, rounded to 1e-6 as heats are. The
     /// conditions depend only on whether a heat is below each threshold.
     pub fn thresholds(&self) -> impl Iterator<Item = f64> {
-        let thresholds = match self.event {
-            _ if !self.enabled => (None, None),
-            TriggerEvent::Decay => (self.filter.heat_below, None),
-            // "Above the bound" is "not below the next step of 1e-6".
-            TriggerEvent::Threshold => {
-                let above = self.filter.heat_above;
-                (self.filter.heat_below, above.map(|bound| rounded(bound + 1e-6)))
-            }
-            _ => (None, None),
-        };
-        [thresholds.0, thresholds.1].into_iter().flatten()
+        let TriggerFilter { heat_below, heat_above, .. } = self.filter;
+        // "Above the bound" is "not below the next step of 1e-6".
+        let above = heat_above.filter(|_| self.event == TriggerEvent::Threshold);
+        let above = above.map(|bound| rounded(bound + 1e-6));
+        let is_of_tick = matches!(self.event, TriggerEvent::Decay | TriggerEvent::Threshold);
+        let thresholds = if self.enabled && is_of_tick { [heat_below, above] } else { [None; 2] };
+        thresholds.into_iter().flatten()
     }
 }

@@ -6,12 +6,12 @@ use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
 
 /// Identifies an embedding model: 8 bytes of the SHA-256 over all that determines its output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ModelId(pub [u8; 8]);
 
 /// A unit vector in its stored and replicated form: little-endian f16. The node that embeds
 /// a text quantises once, so all nodes store the same bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Vector {
     /// The model that computed it.
     pub model: ModelId,

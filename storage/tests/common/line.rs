@@ -113,7 +113,7 @@ impl Line {
         let node = self.get("node").unwrap();
         match self.get("incarnation") {
             Some(incarnation) => Action::AddMember { node, incarnation: [incarnation; 16] },
-            None => Action::RemoveMember { node },
+            None => Action::RemoveMember(node),
         }
     }
 
@@ -162,10 +162,10 @@ impl Line {
 
     fn action(&self, name: &str) -> TriggerAction {
         match name {
-            "notify" => TriggerAction::Notify { template: self.get("template") },
-            "boost" => TriggerAction::Boost { strength: self.get("strength").unwrap_or(0.3) },
+            "notify" => TriggerAction::Notify(self.get("template")),
+            "boost" => TriggerAction::Boost(self.get("strength").unwrap_or(0.3)),
             "pin" => TriggerAction::Pin,
-            "tag" => TriggerAction::Tag { tag: self.get("tag") },
+            "tag" => TriggerAction::Tag(self.get("tag")),
             "deprecate" => TriggerAction::Deprecate,
             "webhook" => {
                 let secret = self.get::<String>("secret");

@@ -193,11 +193,11 @@ fn event_details(kind: &EventKind) -> String {
         | EventKind::Restored
         | EventKind::Cooled
         | EventKind::Warmed => String::new(),
-        EventKind::Updated { fields } => {
+        EventKind::Updated(fields) => {
             fields.iter().map(|field| field.name()).collect::<Vec<_>>().join(" ")
         }
-        EventKind::Deleted { label } => label.clone(),
-        EventKind::Feedback { signal } => signal.name().into(),
+        EventKind::Deleted(label) => label.clone(),
+        EventKind::Feedback(signal) => signal.name().into(),
         EventKind::EdgeCreated { other, relation } | EventKind::EdgeDeleted { other, relation } => {
             format!("{} {relation}", name(*other))
         }
@@ -213,7 +213,7 @@ fn event_details(kind: &EventKind) -> String {
         }
         EventKind::DeliveryFailed { delivery: id, attempt, reason, next } => {
             let next = match next {
-                DeliveryNext::Retry { after_micros } => {
+                DeliveryNext::Retry(after_micros) => {
                     format!("retry in {} s", after_micros / Timestamp::SECOND_MICROS)
                 }
                 DeliveryNext::DeadLettered => "dead-lettered".into(),
@@ -221,7 +221,7 @@ fn event_details(kind: &EventKind) -> String {
             };
             format!("{} {attempt} {reason} {next}", delivery(*id))
         }
-        EventKind::FiringsSkipped { count } => count.to_string(),
+        EventKind::FiringsSkipped(count) => count.to_string(),
     }
 }
 
@@ -230,9 +230,9 @@ fn result(result: &FiringResult) -> String {
         FiringResult::HeatChanged { from, to } => {
             format!("heat {} to {}", rounded(*from), rounded(*to))
         }
-        FiringResult::Tagged { tag } => tag.clone(),
-        FiringResult::Notified { message } => message.clone(),
-        FiringResult::Enqueued { delivery: id } => delivery(*id),
+        FiringResult::Tagged(tag) => tag.clone(),
+        FiringResult::Notified(message) => message.clone(),
+        FiringResult::Enqueued(id) => delivery(*id),
         other => format!("{other:?}"),
     }
 }

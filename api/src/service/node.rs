@@ -1,8 +1,33 @@
-//! The interface's side of webhooks: checks of addresses and secrets, and secret sealing. The
-//! node implements it beside the sender.
+//! What the service requires of the node, which implements it: embeddings of texts, and the rules
+//! and secrets of webhooks.
 
+use futures::future::BoxFuture;
+use storage::model::cluster::Model;
 use storage::model::id::TriggerId;
 use storage::model::trigger::SealedSecret;
+
+/// A unit vector for a text.
+pub type Embedding = Vec<f32>;
+
+/// Why a text has no vector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EmbedError {
+    /// The queue of texts is full.
+    #[error("too many texts wait to be embedded")]
+    Busy,
+    /// The model failed; the cause is in the log.
+    #[error("the embedding model failed")]
+    Failed,
+}
+
+/// Turns texts into vectors, on threads of its own.
+pub trait Embedder: Send + Sync {
+    /// The vector of `text`. Any text has one, the empty one too.
+    fn embed(&self, text: String) -> BoxFuture<'_, Result<Embedding, EmbedError>>;
+
+    /// The model behind it.
+    fn model(&self) -> &Model;
+}
 
 /// Rules and secrets of webhooks.
 pub trait Hooks: Send + Sync {
