@@ -1,12 +1,11 @@
 //! Prometheus metrics of the node: Raft, storage, embedder, webhooks. Their values are read at
 //! each scrape. The `api` crate has the metrics of HTTP requests.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use api::App;
-use prometheus::core::{Collector, Desc};
+use prometheus::core::{Collector, Desc, Describer};
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, Status, Totals};
@@ -38,7 +37,7 @@ struct Snapshot<'a> {
     outbox: Outbox,
 }
 
-/// Name and help text of a metric, and how its value is read. A metric whose name ends with
+/// Name (without `hearth_`) and help text of a metric, and how its value is read. A metric whose name ends with
 /// `_total` is a counter; any other is a gauge.
 type Metric<V> = (&'static str, &'static str, fn(&Snapshot<'_>) -> V);
 
@@ -88,17 +87,19 @@ impl Collector for NodeMetrics {
     }
 }
 
+/// Adds the common prefix of all names.
+fn options(name: &str, help: &str) -> Opts {
+    Opts::new(name, help).namespace("hearth")
+}
+
 fn descriptions() -> Vec<Desc> {
-    let integers = METRICS.iter().map(|(name, help, _)| (name, help));
-    let all = integers.chain(SECONDS.iter().map(|(name, help, _)| (name, help)));
-    let description = |(name, help): (&&str, &&str)| {
-        Desc::new((*name).into(), (*help).into(), Vec::new(), HashMap::new())
-    };
-    all.map(description).collect::<Result<_, _>>().expect("the names are valid")
+    let integers = METRICS.iter().map(|(name, help, _)| options(name, help));
+    let all = integers.chain(SECONDS.iter().map(|(name, help, _)| options(name, help)));
+    all.map(|options| options.describe().expect("the name is valid")).collect()
 }
 
 fn family(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
-    let options = Opts::new(name, help);
+    let options = options(name, help);
     if name.ends_with("_total") {
         let counter = Counter::with_opts(options).expect("the name is valid");
         counter.inc_by(value);
@@ -112,95 +113,77 @@ fn family(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
 
 /// Metrics in seconds.
 const SECONDS: [Metric<f64>; 2] = [
-    (
-        "hearth_staleness_seconds",
-        "Upper bound of the age of the state that this node serves.",
-        |s| s.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64()),
-    ),
-    ("hearth_embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
+    ("staleness_seconds", "Upper bound of the age of the state that this node serves.", |s| {
+        s.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
+    }),
+    ("embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
         s.embedder.micros.load(Relaxed) as f64 / 1e6
     }),
 ];
 
 /// All other metrics.
 const METRICS: [Metric<u64>; 35] = [
-    ("hearth_has_leader", "1 if this node is or follows a leader, else 0.", |s| {
+    ("has_leader", "1 if this node is or follows a leader, else 0.", |s| {
         u64::from(s.status.leader.is_some())
     }),
-    ("hearth_is_leader", "1 if this node is the leader, else 0.", |s| {
+    ("is_leader", "1 if this node is the leader, else 0.", |s| {
         u64::from(s.status.role == "leader")
     }),
-    ("hearth_quarantined", "1 if this node is quarantined, else 0.", |s| {
+    ("quarantined", "1 if this node is quarantined, else 0.", |s| {
         u64::from(s.status.quarantine.is_some())
     }),
-    ("hearth_raft_term", "Current Raft term.", |s| s.status.term),
-    ("hearth_raft_last_log_index", "Index of the last log entry.", |s| s.status.last_log_index),
-    ("hearth_raft_commit_index", "Index of the last committed log entry.", |s| {
-        s.status.commit_index
-    }),
-    ("hearth_raft_applied_index", "Index of the last applied log entry.", |s| {
-        s.status.applied_index
-    }),
+    ("raft_term", "Current Raft term.", |s| s.status.term),
+    ("raft_last_log_index", "Index of the last log entry.", |s| s.status.last_log_index),
+    ("raft_commit_index", "Index of the last committed log entry.", |s| s.status.commit_index),
+    ("raft_applied_index", "Index of the last applied log entry.", |s| s.status.applied_index),
     (
-        "hearth_raft_snapshot_index",
+        "raft_snapshot_index",
         "Index of the last log entry whose effect is durable without the log.",
         |s| s.status.snapshot_index,
     ),
-    ("hearth_raft_purged_index", "Index of the last log entry removed by compaction.", |s| {
+    ("raft_purged_index", "Index of the last log entry removed by compaction.", |s| {
         s.status.purged_index
     }),
-    ("hearth_executor_queue", "Commands in the queue of the executor.", |s| s.status.queued as u64),
-    ("hearth_executor_batches_total", "Batches written to the log.", |s| s.totals.batches),
-    ("hearth_executor_batch_bytes_total", "Bytes of the batches written.", |s| {
-        s.totals.batch_bytes
-    }),
-    ("hearth_executor_batch_commands_total", "Commands in the batches written.", |s| {
+    ("executor_queue", "Commands in the queue of the executor.", |s| s.status.queued as u64),
+    ("executor_batches_total", "Batches written to the log.", |s| s.totals.batches),
+    ("executor_batch_bytes_total", "Bytes of the batches written.", |s| s.totals.batch_bytes),
+    ("executor_batch_commands_total", "Commands in the batches written.", |s| {
         s.totals.batch_commands
     }),
-    ("hearth_executor_accepted_total", "Commands executed.", |s| s.totals.accepted),
-    ("hearth_executor_rejected_total", "Commands rejected by a rule.", |s| s.totals.rejected),
-    ("hearth_executor_busy_total", "Commands rejected because the queue was full.", |s| {
-        s.totals.busy
-    }),
-    ("hearth_forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
-    ("hearth_log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
-    ("hearth_log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
+    ("executor_accepted_total", "Commands executed.", |s| s.totals.accepted),
+    ("executor_rejected_total", "Commands rejected by a rule.", |s| s.totals.rejected),
+    ("executor_busy_total", "Commands rejected because the queue was full.", |s| s.totals.busy),
+    ("forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
+    ("log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
+    ("log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
     (
-        "hearth_recalls_dropped_total",
+        "recalls_dropped_total",
         "Recalls lost because the buffer of unreported recalls was full.",
         |s| s.app.recalls_dropped(),
     ),
-    ("hearth_event_streams", "Open event streams.", |s| s.app.streams_open() as u64),
-    ("hearth_memories", "Memories of all tenants.", |s| s.memories),
-    ("hearth_searches_exact_total", "Vector searches that scored all candidates.", |s| {
-        s.searches.exact()
-    }),
-    ("hearth_searches_graph_total", "Vector searches through an HNSW graph.", |s| {
-        s.searches.by_graph()
-    }),
-    ("hearth_graph_held", "Memories in HNSW graphs.", |s| s.graphs.held),
-    ("hearth_graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
-    ("hearth_graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| {
-        s.graphs.lost
-    }),
-    ("hearth_embedder_texts_total", "Texts embedded.", |s| s.embedder.texts.load(Relaxed)),
-    ("hearth_embedder_cached_total", "Texts whose vector was cached.", |s| {
+    ("event_streams", "Open event streams.", |s| s.app.streams_open() as u64),
+    ("memories", "Memories of all tenants.", |s| s.memories),
+    ("searches_exact_total", "Vector searches that scored all candidates.", |s| s.searches.exact()),
+    ("searches_graph_total", "Vector searches through an HNSW graph.", |s| s.searches.by_graph()),
+    ("graph_held", "Memories in HNSW graphs.", |s| s.graphs.held),
+    ("graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
+    ("graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| s.graphs.lost),
+    ("embedder_texts_total", "Texts embedded.", |s| s.embedder.texts.load(Relaxed)),
+    ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.embedder.cached.load(Relaxed)
     }),
-    ("hearth_embedder_busy_total", "Texts rejected because the queue was full.", |s| {
+    ("embedder_busy_total", "Texts rejected because the queue was full.", |s| {
         s.embedder.busy.load(Relaxed)
     }),
-    ("hearth_webhooks_pending", "Pending deliveries.", |s| s.outbox.pending),
-    ("hearth_webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters),
-    (
-        "hearth_webhooks_dropped_total",
-        "Firings without a delivery because too many were pending.",
-        |s| s.outbox.dropped,
-    ),
-    ("hearth_webhooks_delivered_total", "Deliveries accepted by their receiver.", |s| {
+    ("webhooks_pending", "Pending deliveries.", |s| s.outbox.pending),
+    ("webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters),
+    ("webhooks_dropped_total", "Firings without a delivery because too many were pending.", |s| {
+        s.outbox.dropped
+    }),
+    ("webhooks_delivered_total", "Deliveries accepted by their receiver.", |s| {
         s.webhooks.delivered.load(Relaxed)
     }),
-    ("hearth_webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
+    ("webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
         s.webhooks.failed.load(Relaxed)
     }),
 ];

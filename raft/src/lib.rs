@@ -45,7 +45,7 @@ use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
-pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError, SubmitResult};
+pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
 pub use membership::bootstrap::{bootstrap, founders};
@@ -59,7 +59,7 @@ pub use shared::Totals;
 pub use types::NodeId;
 
 use contact::Contact;
-use integrity::quarantine::{self, Quarantine};
+use integrity::quarantine;
 use integrity::verify;
 use leader::executor::Executor;
 use log::store::LogStore;
@@ -136,7 +136,7 @@ pub fn start(
         reader,
         contact: Contact::new(settings.boot),
         fault,
-        quarantine: Quarantine::of(data),
+        data: data.to_owned(),
     });
     let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;

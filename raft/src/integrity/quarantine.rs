@@ -2,7 +2,7 @@
 //! written when the node's state differs from the majority's. No data is removed; an operator
 //! replaces the node.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use storage::Error;
@@ -19,16 +19,8 @@ pub(crate) fn reason(data: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// The quarantine file of one data folder, which may not exist.
-pub(crate) struct Quarantine(PathBuf);
-
-impl Quarantine {
-    pub(crate) fn of(data: &Path) -> Self {
-        Self(data.join(FILE))
-    }
-
-    /// Writes the file durably. It takes effect at the next start. An existing file is kept.
-    pub(crate) fn enter(&self, reason: &str) -> Result<(), Error> {
-        if self.0.exists() { Ok(()) } else { storage::file::replace(&self.0, reason.as_bytes()) }
-    }
+/// Writes the file durably. It takes effect at the next start. An existing file is kept.
+pub(crate) fn enter(data: &Path, reason: &str) -> Result<(), Error> {
+    let path = data.join(FILE);
+    if path.exists() { Ok(()) } else { storage::file::replace(&path, reason.as_bytes()) }
 }

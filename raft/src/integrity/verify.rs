@@ -8,6 +8,7 @@ use std::time::Duration;
 use storage::{Action, Reply, VerifyResult};
 use tokio::time::Instant;
 
+use crate::integrity::quarantine;
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
@@ -124,7 +125,7 @@ pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Has
          folder and a new id",
         local.node, own.index
     );
-    let entered = local.quarantine.enter(&reason);
+    let entered = quarantine::enter(&local.data, &reason);
     match &entered {
         Ok(()) => local.fault.report(&reason),
         Err(error) => local.fault.report_storage(error),

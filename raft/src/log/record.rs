@@ -8,19 +8,21 @@ use std::fmt;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
-use storage::codec::Record;
 
 use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
+
+storage::records! {
+    LogIdRecord: 1, "log id";
+    VoteRecord: 1, "vote";
+    StoredMembershipRecord: 1, "membership";
+    EntryRecord: 1, "log entry";
+    HighWaterMark: 1, "high-water mark of the log";
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct LogIdRecord {
     pub(crate) term: u64,
     pub(crate) index: u64,
-}
-
-impl Record for LogIdRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "log id";
 }
 
 impl From<LogId> for LogIdRecord {
@@ -41,11 +43,6 @@ pub(crate) struct VoteRecord {
     pub(crate) term: u64,
     pub(crate) voted_for: NodeId,
     pub(crate) committed: bool,
-}
-
-impl Record for VoteRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "vote";
 }
 
 impl VoteRecord {
@@ -107,11 +104,6 @@ pub(crate) struct StoredMembershipRecord {
     membership: MembershipRecord,
 }
 
-impl Record for StoredMembershipRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "membership";
-}
-
 impl From<&StoredMembership> for StoredMembershipRecord {
     fn from(stored: &StoredMembership) -> Self {
         Self {
@@ -139,11 +131,6 @@ enum BodyRecord {
     Blank,
     Batch(#[serde(with = "serde_bytes")] Vec<u8>),
     Membership(MembershipRecord),
-}
-
-impl Record for EntryRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "log entry";
 }
 
 impl From<Entry> for EntryRecord {
@@ -176,11 +163,6 @@ impl EntryRecord {
 pub(crate) struct HighWaterMark {
     pub(crate) vote: Option<VoteRecord>,
     pub(crate) last: Option<LogIdRecord>,
-}
-
-impl Record for HighWaterMark {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "high-water mark of the log";
 }
 
 impl fmt::Display for HighWaterMark {

@@ -47,8 +47,8 @@ impl Operator<'_> {
         match operation {
             Operation::Status => return Ok(OperationResult::Status(self.status())),
             Operation::Add { node, address } => self.add(node, address).await,
-            Operation::Remove { node } => self.remove(node).await,
-            Operation::Transfer { to } => self.transfer(to).await,
+            Operation::Remove(node) => self.remove(node).await,
+            Operation::Transfer(to) => self.transfer(to).await,
             Operation::Verify => return self.verify().await.map(OperationResult::Verified),
         }
         .map(|()| OperationResult::Done)
