@@ -10,7 +10,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
-use storage::{GraphCounts, Reader, SearchCounters, View};
+use storage::{GraphCounts, Reader, View};
 
 use crate::embed::{self, Pool};
 use crate::webhooks::{self, Sender};
@@ -25,11 +25,7 @@ pub(crate) struct NodeMetrics {
 }
 
 struct Snapshot<'a> {
-    app: &'a App,
-    raft: &'a Handle,
-    searches: &'a SearchCounters,
-    embedder: &'a embed::Counters,
-    webhooks: &'a webhooks::Counters,
+    node: &'a NodeMetrics,
     status: Status,
     totals: Totals,
     memories: u64,
@@ -59,11 +55,7 @@ impl NodeMetrics {
         let graphs = tenants.iter().map(|tenant| self.reader.graph_counts(*tenant));
         let outboxes = tenants.iter().filter_map(|tenant| self.reader.outbox(*tenant).ok());
         Snapshot {
-            app: &self.app,
-            raft: &self.raft,
-            searches: self.reader.searches(),
-            embedder: &self.embedder,
-            webhooks: &self.webhooks,
+            node: self,
             status: self.raft.status(),
             totals: self.raft.totals(),
             memories: tenants.iter().map(|tenant| self.reader.counts(*tenant).memories).sum(),
@@ -83,7 +75,10 @@ impl Collector for NodeMetrics {
         let integers =
             METRICS.iter().map(|(name, help, value)| (name, help, value(&snapshot) as f64));
         let seconds = SECONDS.iter().map(|(name, help, value)| (name, help, value(&snapshot)));
-        integers.chain(seconds).flat_map(|(name, help, value)| family(name, help, value)).collect()
+        integers
+            .chain(seconds)
+            .flat_map(|(name, help, value)| family(options(name, help), value))
+            .collect()
     }
 }
 
@@ -98,9 +93,8 @@ fn descriptions() -> Vec<Desc> {
     all.map(|options| options.describe().expect("the name is valid")).collect()
 }
 
-fn family(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
-    let options = options(name, help);
-    if name.ends_with("_total") {
+fn family(options: Opts, value: f64) -> Vec<MetricFamily> {
+    if options.name.ends_with("_total") {
         let counter = Counter::with_opts(options).expect("the name is valid");
         counter.inc_by(value);
         counter.collect()
@@ -114,10 +108,10 @@ fn family(name: &str, help: &str, value: f64) -> Vec<MetricFamily> {
 /// Metrics in seconds.
 const SECONDS: [Metric<f64>; 2] = [
     ("staleness_seconds", "Upper bound of the age of the state that this node serves.", |s| {
-        s.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
+        s.node.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
     }),
     ("embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
-        s.embedder.micros.load(Relaxed) as f64 / 1e6
+        s.node.embedder.micros.load(Relaxed) as f64 / 1e6
     }),
 ];
 
@@ -159,21 +153,25 @@ const METRICS: [Metric<u64>; 35] = [
     (
         "recalls_dropped_total",
         "Recalls lost because the buffer of unreported recalls was full.",
-        |s| s.app.recalls_dropped(),
+        |s| s.node.app.recalls_dropped(),
     ),
-    ("event_streams", "Open event streams.", |s| s.app.streams_open() as u64),
+    ("event_streams", "Open event streams.", |s| s.node.app.streams_open() as u64),
     ("memories", "Memories of all tenants.", |s| s.memories),
-    ("searches_exact_total", "Vector searches that scored all candidates.", |s| s.searches.exact()),
-    ("searches_graph_total", "Vector searches through an HNSW graph.", |s| s.searches.by_graph()),
+    ("searches_exact_total", "Vector searches that scored all candidates.", |s| {
+        s.node.reader.searches().exact()
+    }),
+    ("searches_graph_total", "Vector searches through an HNSW graph.", |s| {
+        s.node.reader.searches().by_graph()
+    }),
     ("graph_held", "Memories in HNSW graphs.", |s| s.graphs.held),
     ("graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
     ("graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| s.graphs.lost),
-    ("embedder_texts_total", "Texts embedded.", |s| s.embedder.texts.load(Relaxed)),
+    ("embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts.load(Relaxed)),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
-        s.embedder.cached.load(Relaxed)
+        s.node.embedder.cached.load(Relaxed)
     }),
     ("embedder_busy_total", "Texts rejected because the queue was full.", |s| {
-        s.embedder.busy.load(Relaxed)
+        s.node.embedder.busy.load(Relaxed)
     }),
     ("webhooks_pending", "Pending deliveries.", |s| s.outbox.pending),
     ("webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters),
@@ -181,10 +179,10 @@ const METRICS: [Metric<u64>; 35] = [
         s.outbox.dropped
     }),
     ("webhooks_delivered_total", "Deliveries accepted by their receiver.", |s| {
-        s.webhooks.delivered.load(Relaxed)
+        s.node.webhooks.delivered.load(Relaxed)
     }),
     ("webhook_attempts_failed_total", "Failed delivery attempts.", |s| {
-        s.webhooks.failed.load(Relaxed)
+        s.node.webhooks.failed.load(Relaxed)
     }),
 ];
 
@@ -201,7 +199,7 @@ mod tests {
         let mut names = HashSet::new();
         for Desc { fq_name, help, .. } in descriptions() {
             assert!(fq_name.starts_with("hearth_") && help.ends_with('.'));
-            let families = family(&fq_name, &help, 1.0);
+            let families = family(Opts::new(&fq_name, help), 1.0);
             let is_counter = families[0].get_field_type() == MetricType::COUNTER;
             assert_eq!(fq_name.ends_with("_total"), is_counter, "{fq_name}");
             assert!(names.insert(fq_name.clone()), "{fq_name} is a duplicate");

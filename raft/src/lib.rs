@@ -59,8 +59,6 @@ pub use shared::Totals;
 pub use types::NodeId;
 
 use contact::Contact;
-use integrity::quarantine;
-use integrity::verify;
 use leader::executor::Executor;
 use log::store::LogStore;
 use membership::maintenance;
@@ -115,7 +113,7 @@ pub fn start(
     writer: Writer,
     log: Log,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = quarantine::reason(data)? {
+    if let Some(reason) = integrity::quarantine_reason(data)? {
         return Err(StartError::Quarantined(reason));
     }
     let config = config(settings)?;
@@ -157,7 +155,7 @@ pub fn start(
     for task in [
         Executor { shared: Arc::clone(&shared) }.run().boxed(),
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
-        verify::run(Arc::clone(&shared), settings.verify_interval).boxed(),
+        integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {

@@ -92,7 +92,6 @@ pub struct Peer {
     /// Address and port.
     pub listen: SocketAddr,
     /// Host and port for other nodes; `listen` if absent.
-    #[serde(default)]
     pub address: Option<String>,
     /// PEM file with the authority that signed the certificates of all nodes.
     pub authority: PathBuf,

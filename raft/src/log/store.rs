@@ -74,12 +74,9 @@ impl LogStore {
 }
 
 fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), StartError> {
-    let is_vote_lost = match (&found.vote, &mark.vote) {
-        (Some(found), Some(marked)) => found.is_older_than(marked),
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    if is_vote_lost || found.last < mark.last {
+    // Votes of a node ascend by term, then from not committed to committed.
+    let vote = |mark: &HighWaterMark| mark.vote.map(|vote| (vote.term, vote.committed));
+    if vote(found) < vote(mark) || found.last < mark.last {
         return Err(StartError::BelowHighWaterMark(found.to_string(), mark.to_string()));
     }
     Ok(())

@@ -1,5 +1,5 @@
 //! Operations of an operator, run on the leader: cluster status, adding and removing members,
-//! leadership transfer. `integrity/verify.rs` has the state comparison.
+//! leadership transfer. `integrity.rs` has the state comparison.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
