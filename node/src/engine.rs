@@ -55,7 +55,7 @@ pub(crate) fn open(
     };
     let raft = match raft::start(&settings, tls, serve, data, writer, log) {
         Ok(raft) => raft,
-        Err(reason @ (StartError::BelowHighWaterMark(_) | StartError::Quarantined(_))) => {
+        Err(reason @ (StartError::BelowHighWaterMark(..) | StartError::Quarantined(_))) => {
             tracing::error!(%reason, "quarantined");
             Handle::quarantined(config.node.id, reason.to_string())
         }

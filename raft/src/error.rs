@@ -50,26 +50,18 @@ pub enum ReadError {
     Quarantined,
 }
 
-/// The log ends below its durable high-water mark.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the log ends at {found}, but this node had synced {marked}: its disk lost acknowledged \
-     data. The node stays up but does not vote. Keep a copy of its data folder. If other nodes \
-     hold the data, remove this node from the cluster and add it again, empty, with a new id. \
-     Never restore an old copy of one node beside the others. A cluster of one can restore its \
-     data folder from a backup"
-)]
-pub struct BelowHighWaterMark {
-    pub(crate) found: String,
-    pub(crate) marked: String,
-}
-
 /// Why a node could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The log ends below its durable high-water mark.
-    #[error(transparent)]
-    BelowHighWaterMark(#[from] BelowHighWaterMark),
+    /// The log ends at the first text, below its durable high-water mark, the second.
+    #[error(
+        "the log ends at {0}, but this node had synced {1}: its disk lost acknowledged data. The \
+         node stays up but does not vote. Keep a copy of its data folder. If other nodes hold the \
+         data, remove this node from the cluster and add it again, empty, with a new id. Never \
+         restore an old copy of one node beside the others. A cluster of one can restore its data \
+         folder from a backup"
+    )]
+    BelowHighWaterMark(String, String),
     /// A state comparison quarantined this node; holds the reason.
     #[error("{0}")]
     Quarantined(String),

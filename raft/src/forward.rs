@@ -112,9 +112,8 @@ pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant)
                 }
             }
         };
-        match submitted {
-            Err(SubmitError::NoLeader) => {}
-            submitted => return submitted,
+        if submitted != Err(SubmitError::NoLeader) {
+            return submitted;
         }
     }
     Err(SubmitError::NoLeader)
@@ -172,9 +171,8 @@ pub(crate) async fn operate(
                 }
             }
         };
-        match result {
-            Err(OperateError::NoLeader) => {}
-            result => return result,
+        if result != Err(OperateError::NoLeader) {
+            return result;
         }
     }
     Err(OperateError::NoLeader)

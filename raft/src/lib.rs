@@ -45,7 +45,7 @@ use openraft::{Config, SnapshotPolicy};
 use storage::model::cluster::Incarnation;
 use storage::{Log, Writer};
 
-pub use error::{BelowHighWaterMark, Outcome, ReadError, StartError, SubmitError, SubmitResult};
+pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
 pub use membership::bootstrap::{bootstrap, founders};
@@ -59,8 +59,6 @@ pub use shared::Totals;
 pub use types::NodeId;
 
 use contact::Contact;
-use integrity::quarantine::{self, Quarantine};
-use integrity::verify;
 use leader::executor::Executor;
 use log::store::LogStore;
 use membership::maintenance;
@@ -115,7 +113,7 @@ pub fn start(
     writer: Writer,
     log: Log,
 ) -> Result<Handle, StartError> {
-    if let Some(reason) = quarantine::reason(data)? {
+    if let Some(reason) = integrity::quarantine_reason(data)? {
         return Err(StartError::Quarantined(reason));
     }
     let config = config(settings)?;
@@ -136,7 +134,7 @@ pub fn start(
         reader,
         contact: Contact::new(settings.boot),
         fault,
-        quarantine: Quarantine::of(data),
+        data: data.to_owned(),
     });
     let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
@@ -157,7 +155,7 @@ pub fn start(
     for task in [
         Executor { shared: Arc::clone(&shared) }.run().boxed(),
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
-        verify::run(Arc::clone(&shared), settings.verify_interval).boxed(),
+        integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {

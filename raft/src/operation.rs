@@ -19,15 +19,9 @@ pub enum Operation {
         address: String,
     },
     /// Remove a node for good. Its id cannot be added again.
-    Remove {
-        /// Its id.
-        node: NodeId,
-    },
+    Remove(NodeId),
     /// Transfer leadership to another voter.
-    Transfer {
-        /// Its id.
-        to: NodeId,
-    },
+    Transfer(NodeId),
     /// Hash the state of every node at one index, and compare the hashes.
     Verify,
 }

@@ -181,7 +181,8 @@ impl Shared {
 
     /// Queues `command` for this node's executor, and waits for the outcome.
     pub(crate) async fn submit(&self, command: Command, deadline: Instant) -> SubmitResult {
-        if !self.is_serving() || self.has_lost_quorum() {
+        // Without a quorum for a lease, a command might stay uncommitted without limit.
+        if self.leader_staleness().is_none_or(|age| age > self.lease) {
             return Err(SubmitError::NoLeader);
         }
         let (queued, outcome) = QueuedCommand::new(command);
@@ -212,12 +213,6 @@ impl Shared {
     /// Ids of the voters; during a membership change, of both configurations.
     pub(crate) fn voters(&self) -> Vec<NodeId> {
         self.raft.metrics().borrow_watched().membership_config.voter_ids().collect()
-    }
-
-    /// Whether no quorum has acknowledged this leader for a lease. A command might then stay
-    /// uncommitted without limit.
-    fn has_lost_quorum(&self) -> bool {
-        self.leader_staleness().is_none_or(|age| age > self.lease)
     }
 
     /// While this node leads: time since a quorum last acknowledged it. A cluster of one is its

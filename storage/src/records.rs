@@ -1,11 +1,12 @@
 //! All records of this crate: each stored or sent type with its format and its name.
 
-use crate::codec::Record;
 use crate::model;
 
+/// Implements `Record` for types: each with its format and its name.
+#[macro_export]
 macro_rules! records {
     ($($record:ty: $format:literal, $name:literal;)*) => {$(
-        impl Record for $record {
+        impl $crate::codec::Record for $record {
             const FORMAT: u8 = $format;
             const NAME: &'static str = $name;
         }

@@ -83,7 +83,7 @@ async fn member_remove(
     State(app): State<App>,
     NodePath(node): NodePath,
 ) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Remove { node }).await
+    operate(&app, Operation::Remove(node)).await
 }
 
 /// Transfers leadership to another voter: `{"to": 2}`.
@@ -92,7 +92,7 @@ async fn leader_transfer(
     _: JsonOnly,
     ValidJson(request): ValidJson<Transfer>,
 ) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Transfer { to: request.to.0 }).await
+    operate(&app, Operation::Transfer(request.to.0)).await
 }
 
 async fn cluster_verify(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {

@@ -178,10 +178,8 @@ fn node_folder(folder: &Path, id: u64) -> PathBuf {
 fn lock(folder: &Path) -> Result<File, String> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(cannot(&format!("open {}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(_) => Err(format!("another `hearth dev` runs the cluster in {}", folder.display())),
-    }
+    let used = |_| format!("another `hearth dev` runs the cluster in {}", folder.display());
+    file.try_lock().map(|()| file).map_err(used)
 }
 
 /// Rejects another number of nodes than the folder has: the members are part of the state.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use api::random_bytes;
-use toml::Value;
+use serde_json::json;
 
 use crate::certificates::Certificates;
 use crate::config::Config;
@@ -83,46 +83,30 @@ pub(crate) fn write_config(
     members: &str,
     embedder: &str,
 ) -> Result<(), String> {
-    let file = |path: &Path| match path.to_str() {
-        Some(text) => Ok(Value::from(text)),
-        None => Err("path contains invalid UTF-8 characters"),
+    let file = |path: &Path| {
+        path.to_str().map(String::from).ok_or("path contains invalid UTF-8 characters")
     };
-    let listen = |port: u16| ("listen", Value::from(format!("127.0.0.1:{port}")));
+    let listen = |port: u16| format!("127.0.0.1:{port}");
     let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
-    let certificate = ("certificate", file(&files.certificate)?);
-    let key = ("key", file(&files.key)?);
+    let (certificate, key) = (file(&files.certificate)?, file(&files.key)?);
     let (model, library) = cached_model()?;
-    let sections = [
-        ("node", vec![("id", Value::try_from(id).map_err(text)?), ("data", file(data)?)]),
-        ("public", vec![listen(ports.public), certificate.clone(), key.clone()]),
-        ("operator", vec![listen(ports.operator)]),
-        (
-            "peer",
-            vec![
-                listen(ports.peer),
-                ("authority", file(&certificates.authority())?),
-                certificate,
-                key,
-            ],
-        ),
-        ("cluster", vec![("members", members.into())]),
-        (
-            "webhooks",
-            vec![
-                ("key", file(&certificates.cluster_key())?),
-                ("allow", "127.0.0.0/8, ::1/128".into()),
-            ],
-        ),
-        (
-            "embedder",
-            vec![("kind", embedder.into()), ("model", file(&model)?), ("library", file(&library)?)],
-        ),
-    ];
-    let table = |keys: Vec<(&str, Value)>| {
-        Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-    };
-    let config: toml::Table =
-        sections.into_iter().map(|(name, keys)| (name.to_owned(), table(keys))).collect();
+    let config = json!({
+        "node": { "id": id, "data": file(data)? },
+        "public": { "listen": listen(ports.public), "certificate": certificate, "key": key },
+        "operator": { "listen": listen(ports.operator) },
+        "peer": {
+            "listen": listen(ports.peer),
+            "authority": file(&certificates.authority())?,
+            "certificate": certificate,
+            "key": key,
+        },
+        "cluster": { "members": members },
+        "webhooks": {
+            "key": file(&certificates.cluster_key())?,
+            "allow": "127.0.0.0/8, ::1/128",
+        },
+        "embedder": { "kind": embedder, "model": file(&model)?, "library": file(&library)? },
+    });
     let path = data.join(CONFIG_FILE);
     let config = format!(
         "# Written by `hearth dev`. Start this node again with:\n\

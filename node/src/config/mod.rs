@@ -29,21 +29,14 @@ const HEARTBEATS_PER_ELECTION: u64 = 3;
 pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) public: Public,
-    #[serde(default)]
     pub(crate) operator: Operator,
     pub(crate) peer: Peer,
-    #[serde(default)]
     pub(crate) cluster: Cluster,
-    #[serde(default)]
     pub(crate) raft: Raft,
-    #[serde(default)]
     pub(crate) log_compaction: LogCompaction,
-    #[serde(default)]
     pub(crate) search: Search,
     pub(crate) embedder: Embedder,
-    #[serde(default)]
     pub(crate) webhooks: Webhooks,
-    #[serde(default)]
     pub(crate) log: Log,
 }
 
@@ -66,8 +59,9 @@ impl Config {
     ) -> Result<Self, String> {
         let invalid = |message| format!("{}: {message}", path.display());
         let bad_key = |message| format!("invalid configuration: {message}");
+        let defaults = Source::file(Path::new("the defaults"), sections::DEFAULTS).map_err(text)?;
         let file = Source::file(path, toml).map_err(|error| invalid(text(error)))?;
-        let mut sources = Figment::from(file);
+        let mut sources = Figment::from(defaults).merge(file);
         for (name, value) in environment {
             if let Some(variable) = Source::variable(&name, &value).map_err(bad_key)? {
                 sources = sources.merge(variable);
@@ -124,15 +118,16 @@ mod tests {
     #[test]
     fn sample_file_is_valid_and_states_the_defaults() {
         let config = with(&[]).unwrap();
-        assert_eq!(config.raft, Raft::default());
-        assert_eq!(config.log_compaction, LogCompaction::default());
-        assert_eq!(config.search, Search::default());
-        assert_eq!(config.operator.listen, Operator::default().listen);
-        assert_eq!(
-            config.webhooks,
-            Webhooks { key: config.webhooks.key.clone(), ..Webhooks::default() }
-        );
-        assert_eq!(config.log.filter, Log::default().filter);
+        let sample: toml::Table = SAMPLE.parse().unwrap();
+        let mut defaults: toml::Table = sections::DEFAULTS.parse().unwrap();
+        // The sample shows an example of the members.
+        defaults.remove("cluster");
+        for (section, keys) in defaults {
+            for (key, value) in keys.as_table().unwrap() {
+                assert_eq!(sample[&section][key], *value, "{section}.{key}");
+            }
+        }
+        assert_eq!(config.search.exact_max, storage::Options::default().exact_max);
         assert_eq!(config.embedder.threads, sections::default_threads());
         assert_eq!(config.embedder.kind, EmbedderKind::default());
         assert_eq!(config.node.tenant, sections::default_tenant());

@@ -1,4 +1,5 @@
-//! The sections of the configuration. `deploy/hearth.toml` documents their keys.
+//! The sections of the configuration, and the defaults of their keys. `deploy/hearth.toml`
+//! documents the keys.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,6 +10,33 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::config::source::{list, members, pauses};
+
+/// The optional sections, with all keys that have a default.
+pub(super) const DEFAULTS: &str = r#"
+[operator]
+listen = "127.0.0.1:4281"
+[cluster]
+members = ""
+[raft]
+heartbeat_ms = 100
+election_min_ms = 400
+election_max_ms = 800
+verify_seconds = 86400
+[log_compaction]
+log_bytes = 134217728
+interval_seconds = 600
+keep_entries = 1000
+follower_timeout_seconds = 300
+[search]
+exact_max = 50000
+[webhooks]
+allow = ""
+timeout_ms = 15000
+retry_seconds = "5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400"
+[log]
+filter = "info,openraft=error,ort=warn,hnsw_rs=warn"
+format = "text"
+"#;
 
 /// The identity of this node.
 #[derive(Debug, Clone, Deserialize)]
@@ -28,8 +56,8 @@ pub(super) fn default_tenant() -> String {
 }
 
 /// The initial members of the cluster; read only when the cluster is bootstrapped.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// Peer address (host and port) per node id, as `1=host:port, 2=host:port`. Empty: this node
     /// alone.
@@ -51,16 +79,10 @@ pub struct Public {
 
 /// The operator's listener: plain HTTP, without authentication.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Operator {
     /// Address and port, on loopback or in a network of operators only.
     pub listen: SocketAddr,
-}
-
-impl Default for Operator {
-    fn default() -> Self {
-        Self { listen: SocketAddr::from(([127, 0, 0, 1], 4281)) }
-    }
 }
 
 /// The listener for other nodes: mutual TLS.
@@ -70,7 +92,6 @@ pub struct Peer {
     /// Address and port.
     pub listen: SocketAddr,
     /// Host and port for other nodes; `listen` if absent.
-    #[serde(default)]
     pub address: Option<String>,
     /// PEM file with the authority that signed the certificates of all nodes.
     pub authority: PathBuf,
@@ -88,8 +109,8 @@ impl Peer {
 }
 
 /// Timing of Raft.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Raft {
     /// Interval of the leader's heartbeats.
     pub heartbeat_ms: u64,
@@ -101,20 +122,9 @@ pub struct Raft {
     pub verify_seconds: u64,
 }
 
-impl Default for Raft {
-    fn default() -> Self {
-        Self {
-            heartbeat_ms: 100,
-            election_min_ms: 400,
-            election_max_ms: 800,
-            verify_seconds: 86_400,
-        }
-    }
-}
-
 /// Compaction of the Raft log.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LogCompaction {
     /// Growth of the log, in bytes, that triggers compaction.
     pub log_bytes: u64,
@@ -124,17 +134,6 @@ pub struct LogCompaction {
     pub keep_entries: u64,
     /// Silence after which a follower no longer delays compaction.
     pub follower_timeout_seconds: u64,
-}
-
-impl Default for LogCompaction {
-    fn default() -> Self {
-        Self {
-            log_bytes: 128 << 20,
-            interval_seconds: 600,
-            keep_entries: 1_000,
-            follower_timeout_seconds: 300,
-        }
-    }
 }
 
 /// Implementations of the embedder.
@@ -171,22 +170,16 @@ pub(super) fn default_threads() -> usize {
 }
 
 /// Vector search.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Search {
     /// Candidates up to which a search scores all of them. Larger searches use the HNSW graph.
     pub exact_max: usize,
 }
 
-impl Default for Search {
-    fn default() -> Self {
-        Self { exact_max: storage::Options::default().exact_max }
-    }
-}
-
 /// Delivery of webhooks.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Webhooks {
     /// File with the key that seals secrets, the same on all nodes.
     pub key: Option<PathBuf>,
@@ -202,24 +195,9 @@ pub struct Webhooks {
     pub retry_seconds: Vec<Duration>,
 }
 
-impl Default for Webhooks {
-    fn default() -> Self {
-        const HOUR: u64 = 3_600;
-        let retries =
-            [5, 300, 1_800, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR];
-        Self {
-            key: None,
-            allow: Vec::new(),
-            authority: None,
-            timeout_ms: 15_000,
-            retry_seconds: retries.map(Duration::from_secs).into(),
-        }
-    }
-}
-
 /// Log output.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Log {
     /// Levels per module, as `info,raft=debug`.
     pub filter: String,
@@ -235,10 +213,4 @@ pub enum LogFormat {
     Text,
     /// JSON, for log collectors.
     Json,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { filter: "info,openraft=error,ort=warn,hnsw_rs=warn".into(), format: LogFormat::Text }
-    }
 }

@@ -88,8 +88,7 @@ fn member(text: &str) -> Option<(u64, String)> {
 #[serde(untagged, expecting = "expected text with commas between the items")]
 enum List {
     Text(String),
-    Integer(i64),
-    Float(f64),
+    Number(f64),
 }
 
 /// Parses a list with commas between its items.
@@ -98,8 +97,7 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: FromStr>(
 ) -> Result<Vec<T>, D::Error> {
     let text = match List::deserialize(deserializer)? {
         List::Text(text) => text,
-        List::Integer(number) => number.to_string(),
-        List::Float(number) => number.to_string(),
+        List::Number(number) => number.to_string(),
     };
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
     items

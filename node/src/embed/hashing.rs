@@ -13,7 +13,7 @@ const DIMENSION: usize = 384;
 /// Components that one word changes.
 const COMPONENTS_PER_WORD: usize = 8;
 
-struct Hashing;
+pub(crate) struct Hashing;
 
 pub(crate) fn model() -> Model {
     Model {
@@ -21,11 +21,6 @@ pub(crate) fn model() -> Model {
         name: "hashing (tests only)".into(),
         dimension: DIMENSION as u32,
     }
-}
-
-/// One worker suffices: a text takes microseconds.
-pub(crate) fn workers() -> Vec<Box<dyn Worker>> {
-    vec![Box::new(Hashing)]
 }
 
 impl Worker for Hashing {

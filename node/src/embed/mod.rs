@@ -21,7 +21,10 @@ pub use pool::Pool;
 /// When a file is missing or invalid. The text names the command that fetches it.
 pub(crate) fn start(config: &config::Embedder) -> Result<Arc<Pool>, String> {
     match config.kind {
-        EmbedderKind::Hashing => Ok(Arc::new(Pool::start(hashing::model(), hashing::workers()))),
+        // One worker suffices: a text takes microseconds.
+        EmbedderKind::Hashing => {
+            Ok(Arc::new(Pool::start(hashing::model(), vec![Box::new(hashing::Hashing)])))
+        }
         EmbedderKind::Onnx => {
             let manifest = Manifest::load(&config.model)?;
             let runtime = OnnxRuntime::load(&config.library)?;

@@ -4,9 +4,10 @@
 //! the resolved addresses are checked, so a host name that later resolves to an internal
 //! address is not connected to (DNS rebinding).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -17,43 +18,18 @@ pub(crate) struct Policy {
     pub(crate) allowed: Vec<IpNet>,
 }
 
-/// IPv4 networks that are not part of the public internet, or lead out of it: the IANA
-/// special-purpose address registry, and 224.0.0.0/3 (multicast, reserved, broadcast).
-const SPECIAL_V4: [Ipv4Net; 16] = [
-    v4([0, 0, 0, 0], 8),
-    v4([10, 0, 0, 0], 8),
-    v4([100, 64, 0, 0], 10),
-    v4([127, 0, 0, 0], 8),
-    v4([169, 254, 0, 0], 16),
-    v4([172, 16, 0, 0], 12),
-    v4([192, 0, 0, 0], 24),
-    v4([192, 0, 2, 0], 24),
-    v4([192, 31, 196, 0], 24),
-    v4([192, 52, 193, 0], 24),
-    v4([192, 88, 99, 0], 24),
-    v4([192, 168, 0, 0], 16),
-    v4([198, 18, 0, 0], 15),
-    v4([198, 51, 100, 0], 24),
-    v4([203, 0, 113, 0], 24),
-    v4([224, 0, 0, 0], 3),
-];
-
-/// The global unicast part of IPv6. Addresses outside of it are local, mapped or translated:
-/// 64:ff9b::/96 of NAT64 leads to any IPv4 address.
-const GLOBAL_V6: Ipv6Net = v6([0x2000, 0], 3);
-
-/// Special-purpose networks within [`GLOBAL_V6`], of IANA's registry.
-const SPECIAL_V6: [Ipv6Net; 4] =
-    [v6([0x2001, 0], 23), v6([0x2001, 0xdb8], 32), v6([0x2002, 0], 16), v6([0x3fff, 0], 20)];
-
-const fn v4([a, b, c, d]: [u8; 4], prefix_length: u8) -> Ipv4Net {
-    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix_length)
-}
-
-/// A network by the first two segments of its address.
-const fn v6([first, second]: [u16; 2], prefix_length: u8) -> Ipv6Net {
-    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix_length)
-}
+/// Networks that are not part of the public internet, or lead out of it.
+static SPECIAL: LazyLock<Vec<IpNet>> = LazyLock::new(|| {
+    // IANA's registry for IPv4, and 224.0.0.0/3: multicast, reserved, broadcast.
+    let v4 = "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 \
+              192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 \
+              192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3";
+    // All but 2000::/3, the global unicast part of IPv6: other addresses are local, mapped or
+    // translated (64:ff9b::/96 of NAT64 leads to any IPv4 address). Then IANA's registry for it.
+    let v6 = "::/3 4000::/2 8000::/1 2001::/23 2001:db8::/32 2002::/16 3fff::/20";
+    let networks = v4.split(' ').chain(v6.split(' '));
+    networks.map(|network| network.parse().expect("the networks are valid")).collect()
+});
 
 impl Policy {
     /// Parses the URL of a webhook, and checks its text.
@@ -106,12 +82,8 @@ fn unmapped(ip: IpAddr) -> IpAddr {
 }
 
 fn is_public(ip: IpAddr) -> bool {
-    match unmapped(ip) {
-        IpAddr::V4(ip) => !SPECIAL_V4.iter().any(|network| network.contains(&ip)),
-        IpAddr::V6(ip) => {
-            GLOBAL_V6.contains(&ip) && !SPECIAL_V6.iter().any(|network| network.contains(&ip))
-        }
-    }
+    let ip = unmapped(ip);
+    !SPECIAL.iter().any(|network| network.contains(&ip))
 }
 
 /// Resolves host names by the system, and removes the addresses that webhooks must not reach.
@@ -155,8 +127,7 @@ mod tests {
 
     #[test]
     fn special_networks_have_no_host_bits() {
-        assert!(SPECIAL_V4.iter().all(|network| *network == network.trunc()));
-        assert!(SPECIAL_V6.iter().all(|network| *network == network.trunc()));
+        assert!(SPECIAL.iter().all(|network| *network == network.trunc()));
     }
 
     #[test]

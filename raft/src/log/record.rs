@@ -8,19 +8,21 @@ use std::fmt;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
-use storage::codec::Record;
 
 use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
+
+storage::records! {
+    LogIdRecord: 1, "log id";
+    VoteRecord: 1, "vote";
+    StoredMembershipRecord: 1, "membership";
+    EntryRecord: 1, "log entry";
+    HighWaterMark: 1, "high-water mark of the log";
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct LogIdRecord {
     pub(crate) term: u64,
     pub(crate) index: u64,
-}
-
-impl Record for LogIdRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "log id";
 }
 
 impl From<LogId> for LogIdRecord {
@@ -35,24 +37,11 @@ impl From<LogIdRecord> for LogId {
     }
 }
 
-/// A vote. Votes of a node ascend by term, then from not committed to committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VoteRecord {
     pub(crate) term: u64,
     pub(crate) voted_for: NodeId,
     pub(crate) committed: bool,
-}
-
-impl Record for VoteRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "vote";
-}
-
-impl VoteRecord {
-    /// Whether a node that holds `other` has voted since this vote.
-    pub(crate) fn is_older_than(&self, other: &Self) -> bool {
-        (self.term, self.committed) < (other.term, other.committed)
-    }
 }
 
 impl From<&Vote> for VoteRecord {
@@ -107,11 +96,6 @@ pub(crate) struct StoredMembershipRecord {
     membership: MembershipRecord,
 }
 
-impl Record for StoredMembershipRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "membership";
-}
-
 impl From<&StoredMembership> for StoredMembershipRecord {
     fn from(stored: &StoredMembership) -> Self {
         Self {
@@ -139,11 +123,6 @@ enum BodyRecord {
     Blank,
     Batch(#[serde(with = "serde_bytes")] Vec<u8>),
     Membership(MembershipRecord),
-}
-
-impl Record for EntryRecord {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "log entry";
 }
 
 impl From<Entry> for EntryRecord {
@@ -178,11 +157,6 @@ pub(crate) struct HighWaterMark {
     pub(crate) last: Option<LogIdRecord>,
 }
 
-impl Record for HighWaterMark {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "high-water mark of the log";
-}
-
 impl fmt::Display for HighWaterMark {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.last {
@@ -202,7 +176,7 @@ mod tests {
     use storage::codec::{decode, encode};
 
     #[test]
-    fn encoded_bytes_are_pinned() {
+    fn encoded_bytes_are_pinned_and_decodable() {
         let id = LogIdRecord { term: 2, index: 300 };
         assert_eq!(encode(&id), [1, 2, 251, 44, 1]);
         let vote = VoteRecord { term: 2, voted_for: 3, committed: true };
@@ -221,13 +195,7 @@ mod tests {
         assert_eq!(encode(&member), [1, 2, 251, 44, 1, 2, 1, 1, 1, 1, 1, 1, b'a']);
         let mark = HighWaterMark { vote: Some(vote), last: None };
         assert_eq!(encode(&mark), [1, 1, 2, 3, 1, 0]);
-    }
-
-    #[test]
-    fn entries_survive_encode_and_decode() {
-        let id = LogIdRecord { term: 4, index: 7 };
-        let record = EntryRecord { id, body: BodyRecord::Batch(vec![1, 2, 3]) };
-        let entry = record.clone().into_entry().unwrap();
-        assert_eq!(decode::<EntryRecord>(&encode(&EntryRecord::from(entry))).unwrap(), record);
+        let entry = batch.clone().into_entry().unwrap();
+        assert_eq!(decode::<EntryRecord>(&encode(&EntryRecord::from(entry))).unwrap(), batch);
     }
 }

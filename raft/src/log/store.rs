@@ -15,7 +15,7 @@ use storage::codec::{self, Record};
 use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
-use crate::error::{BelowHighWaterMark, StartError};
+use crate::error::StartError;
 use crate::fault::Fault;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
@@ -73,14 +73,11 @@ impl LogStore {
     }
 }
 
-fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), BelowHighWaterMark> {
-    let is_vote_lost = match (&found.vote, &mark.vote) {
-        (Some(found), Some(marked)) => found.is_older_than(marked),
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    if is_vote_lost || found.last < mark.last {
-        return Err(BelowHighWaterMark { found: found.to_string(), marked: mark.to_string() });
+fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), StartError> {
+    // Votes of a node ascend by term, then from not committed to committed.
+    let vote = |mark: &HighWaterMark| mark.vote.map(|vote| (vote.term, vote.committed));
+    if vote(found) < vote(mark) || found.last < mark.last {
+        return Err(StartError::BelowHighWaterMark(found.to_string(), mark.to_string()));
     }
     Ok(())
 }
@@ -101,13 +98,12 @@ fn read(log: &Log, first: u64, end: u64, bytes_max: usize) -> storage::Result<Ve
     let mut entries = Vec::with_capacity(rows.len());
     let mut previous = None;
     for (index, bytes) in rows.into_iter().take_while(|(index, _)| *index < end) {
-        if let Some(previous) = previous
+        if let Some(previous) = previous.replace(index)
             && index != previous + 1
         {
             let detail = format!("entry {index} follows entry {previous}");
             return Err(storage::Error::Corrupt { what: "log", detail });
         }
-        previous = Some(index);
         entries.push(codec::decode::<EntryRecord>(&bytes)?.into_entry()?);
     }
     Ok(entries)

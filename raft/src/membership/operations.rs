@@ -1,5 +1,5 @@
 //! Operations of an operator, run on the leader: cluster status, adding and removing members,
-//! leadership transfer. `integrity/verify.rs` has the state comparison.
+//! leadership transfer. `integrity.rs` has the state comparison.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -47,8 +47,8 @@ impl Operator<'_> {
         match operation {
             Operation::Status => return Ok(OperationResult::Status(self.status())),
             Operation::Add { node, address } => self.add(node, address).await,
-            Operation::Remove { node } => self.remove(node).await,
-            Operation::Transfer { to } => self.transfer(to).await,
+            Operation::Remove(node) => self.remove(node).await,
+            Operation::Transfer(to) => self.transfer(to).await,
             Operation::Verify => return self.verify().await.map(OperationResult::Verified),
         }
         .map(|()| OperationResult::Done)

@@ -1,12 +1,13 @@
 //! The identity of this node, and the check of a peer's identity: a peer must be a member of the
 //! same cluster, with the incarnation of its data folder that the cluster has recorded.
 
+use std::path::PathBuf;
+
 use storage::model::cluster::{Cluster, Incarnation, Member};
 use storage::{Reader, View};
 
 use crate::contact::{Clocks, Contact};
 use crate::fault::Fault;
-use crate::integrity::quarantine::Quarantine;
 use crate::leader::clock::wall_clock;
 use crate::network::message::{PeerIdentity, PeerRejection};
 use crate::types::NodeId;
@@ -18,7 +19,8 @@ pub(crate) struct LocalNode {
     pub(crate) reader: Reader,
     pub(crate) contact: Contact,
     pub(crate) fault: Fault,
-    pub(crate) quarantine: Quarantine,
+    /// Its data folder.
+    pub(crate) data: PathBuf,
 }
 
 impl LocalNode {

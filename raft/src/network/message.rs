@@ -10,7 +10,6 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 use storage::Command;
-use storage::codec::Record;
 use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
@@ -18,6 +17,11 @@ use crate::error::SubmitResult;
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::operation::{Hash, HashStatus, Operate, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
+
+storage::records! {
+    Request: 1, "peer request";
+    Response: 1, "peer response";
+}
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
 pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
@@ -46,11 +50,6 @@ pub(crate) struct Request {
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) clocks: Clocks,
     pub(crate) call: Rpc,
-}
-
-impl Record for Request {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "peer request";
 }
 
 /// A remote procedure call.
@@ -132,11 +131,6 @@ pub(crate) struct Response {
     pub(crate) from: PeerIdentity,
     pub(crate) clocks: Clocks,
     pub(crate) result: Result<RpcResponse, PeerRejection>,
-}
-
-impl Record for Response {
-    const FORMAT: u8 = 1;
-    const NAME: &'static str = "peer response";
 }
 
 /// The result of an [`Rpc`].

@@ -19,7 +19,7 @@ use storage::codec;
 use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
-use crate::integrity::verify::{hash_status, quarantine_if_diverged};
+use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::clock::wall_clock;
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;

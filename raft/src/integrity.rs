@@ -1,9 +1,14 @@
-//! State comparison: every node hashes its state at the same log index (the verify mark), and
-//! the leader compares the hashes. A node whose hash differs from the majority's is quarantined.
-//! It runs at an interval and on request.
+//! Detection of diverged replicas: every node hashes its state at the same log index (the verify
+//! mark), and the leader compares the hashes, at an interval and on request. A node whose hash
+//! differs from the majority's is quarantined.
+//!
+//! A data folder with a quarantine file never takes part in a cluster again. No data is removed;
+//! an operator replaces the node.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use storage::{Action, Reply, VerifyResult};
 use tokio::time::Instant;
@@ -15,6 +20,8 @@ use crate::network::message::{Rpc, RpcResponse};
 use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
 use crate::shared::Shared;
 
+/// Name of the quarantine file in the data folder.
+const QUARANTINE_FILE: &str = "quarantine";
 /// Interval at which a hash is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout of one call to a member.
@@ -124,12 +131,28 @@ pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Has
          folder and a new id",
         local.node, own.index
     );
-    let entered = local.quarantine.enter(&reason);
+    let entered = quarantine(&local.data, &reason);
     match &entered {
         Ok(()) => local.fault.report(&reason),
         Err(error) => local.fault.report_storage(error),
     }
     entered.is_ok()
+}
+
+/// Why the data folder is quarantined; `None` if it is not.
+pub(crate) fn quarantine_reason(data: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(data.join(QUARANTINE_FILE)) {
+        Ok(reason) => Ok(Some(reason.trim_end().to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the quarantine file durably. It takes effect at the next start. An existing file is
+/// kept.
+fn quarantine(data: &Path, reason: &str) -> storage::Result<()> {
+    let path = data.join(QUARANTINE_FILE);
+    if path.exists() { Ok(()) } else { storage::file::replace(&path, reason.as_bytes()) }
 }
 
 /// Compares the states once per `interval` while this node leads. An incomplete comparison is
