@@ -2,7 +2,6 @@
 //! any node serves any request, and the freshness that a request names holds on every node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -154,39 +153,17 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_restart_pauses_writes_under_two_seconds() {
     let cluster = Arc::new(options().nodes(3).start());
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (cluster, stop) = (Arc::clone(&cluster), Arc::clone(&stop));
-        tokio::spawn(async move {
-            let agent = cluster.new_agent();
-            let (mut written, mut longest, mut last) = (0_u64, Duration::ZERO, Instant::now());
-            while !stop.load(Ordering::Relaxed) {
-                // As an agent with the addresses of all nodes: the next one if a node is down.
-                for node in cluster.nodes() {
-                    let request = agent.request(node, Method::POST, "/agent/nodes");
-                    let key = format!("write {written}");
-                    let request = request.header("Idempotency-Key", &key);
-                    let response = request.json(&json!({"label": key})).try_send().await;
-                    if response.is_ok_and(|response| response.status.is_success()) {
-                        (written, longest) = (written + 1, longest.max(last.elapsed()));
-                        last = Instant::now();
-                        break;
-                    }
-                }
-            }
-            (written, longest)
-        })
-    };
+    let writers = Writers::start(&cluster, 1);
     for node in cluster.nodes() {
         node.terminate();
         tokio::task::block_in_place(|| node.wait_gone());
         node.restart().await;
     }
-    stop.store(true, Ordering::Relaxed);
-    let (written, longest) = writer.await.unwrap();
-    let total = cluster.get("/agent/nodes?consistency=linearizable").await;
-    assert_eq!(total["total"], written, "nothing is lost, nothing is stored twice");
-    println!("{written} writes, the longest pause {} ms", longest.as_millis());
+    let longest = writers.longest_pause();
+    let acknowledged = writers.stop().await;
+    converged(&cluster).await;
+    assert_stored_once(&cluster, &acknowledged, 1).await;
+    println!("{} writes, the longest pause {longest:?}", acknowledged.len());
     // A leader that dies costs an election instead: a second, at least.
     assert!(longest < Duration::from_secs(2), "{longest:?}");
     assert_equal_states(&cluster).await;

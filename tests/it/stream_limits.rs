@@ -8,10 +8,7 @@ use super::*;
 
 /// The next events, which must be `created`.
 async fn created(stream: &mut Stream, events: usize) -> Vec<Event> {
-    let mut created = Vec::new();
-    for _ in 0..events {
-        created.push(stream.expect().await);
-    }
+    let created = stream.take(events).await;
     assert!(created.iter().all(|event| event.kind == "created"), "{created:?}");
     created
 }
@@ -46,8 +43,7 @@ async fn node_serves_256_streams_and_rejects_more() {
     let mut streams = Vec::new();
     for at in 0..256 {
         let request = agents[at % 2].request(&cluster, Method::GET, "/events");
-        let stream = Stream::of(request).await;
-        streams.push(stream.unwrap_or_else(|rejection| panic!("{rejection:?}")));
+        streams.push(Stream::of(request).await.unwrap());
     }
     assert_eq!(cluster.metric("hearth_event_streams").await, 256.0);
     let one_more = || Stream::of(agents[2].request(&cluster, Method::GET, "/events"));

@@ -232,6 +232,33 @@ impl Engine {
         decisions
     }
 
+    /// Creates memories in full commands, 1,000 memories per batch.
+    pub fn fill(&mut self, now: i64, memories: impl IntoIterator<Item = NewMemory>) {
+        let memories: Vec<_> = memories.into_iter().collect();
+        for batch in memories.chunks(20 * CREATE_MAX) {
+            let chunks = batch.chunks(CREATE_MAX);
+            let creates = chunks.map(|chunk| command(Action::CreateMemories(chunk.to_vec())));
+            self.run(now, &creates.collect::<Vec<_>>());
+        }
+    }
+
+    /// Waits until searches use a graph that covers all memories.
+    pub fn wait_for_graph(&self) {
+        let (started, before) = (Instant::now(), self.reader.searches().by_graph());
+        let mut direction = vec![0.0; self.dimension()];
+        direction[0] = 1.0;
+        let request =
+            SearchRequest { vector: Some(direction), limit: 1, ..SearchRequest::default() };
+        while self.reader.searches().by_graph() == before {
+            let counts = self.reader.graph_counts(TENANT);
+            assert!(started.elapsed() < GRAPH_MAX, "no graph: {counts:?}");
+            std::thread::sleep(Duration::from_millis(500));
+            if counts.held > 0 && counts.missing == 0 {
+                self.reader.search(TENANT, &request).expect("it is read");
+            }
+        }
+    }
+
     /// [`Self::submit`] of commands that must succeed.
     pub fn run(&mut self, now: i64, commands: &[Command]) -> Vec<Reply> {
         self.submit(now, commands).into_iter().map(|reply| reply.expect("it is decided")).collect()
