@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
@@ -14,8 +15,8 @@ use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilte
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, ApplyOutcome, Batch, Command, DecideError, Draft, Entry, EntryBody, NewMemory, Options,
-    Reader, Rejection, Reply, Writer, codec, decide,
+    Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody, NewMemory, Options,
+    Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 
@@ -26,6 +27,8 @@ pub type Decision = Result<Reply, Rejection>;
 pub const TENANT: TenantId = TenantId(1);
 /// The model of all vectors.
 pub const MODEL: ModelId = ModelId([7; 8]);
+/// Longest time for a graph.
+const GRAPH_MAX: Duration = Duration::from_secs(3_600);
 /// Components of [`vector`].
 pub const DIMENSION: usize = 8;
 
@@ -243,12 +246,10 @@ impl Engine {
     }
 
     /// Waits until searches use a graph that covers all memories.
-    pub fn wait_for_graph(&self) {
+    pub fn wait_for_graph(&self, query: &Vector) {
         let (started, before) = (Instant::now(), self.reader.searches().by_graph());
-        let mut direction = vec![0.0; self.dimension()];
-        direction[0] = 1.0;
-        let request =
-            SearchRequest { vector: Some(direction), limit: 1, ..SearchRequest::default() };
+        let vector = Some(query.components().expect("a direction"));
+        let request = SearchRequest { vector, limit: 1, ..SearchRequest::default() };
         while self.reader.searches().by_graph() == before {
             let counts = self.reader.graph_counts(TENANT);
             assert!(started.elapsed() < GRAPH_MAX, "no graph: {counts:?}");
