@@ -85,7 +85,7 @@ async fn sse_reader_resumes_after_a_leader_crash() {
     // The leader's stream first, so that it breaks.
     let nodes @ [leader, survivor, _] = cluster.leader_first().await;
     let urls = nodes.map(Node::url).join(",");
-    let mut reader = Standards::start(&cluster, &["follow", &urls, cluster.key()]);
+    let mut reader = Standards::start(&cluster, &["follow", &urls, &cluster.key]);
     assert_eq!(reader.line(), "ready");
     let mut expected = Vec::new();
     for number in 0..40 {

@@ -92,9 +92,7 @@ async fn stream_waits_for_a_cursor_ahead() {
     let [name, group, index] = [(); 3].map(|()| parts.next().unwrap());
     let ahead = format!("{name}.{group}.{}.0", index.parse::<u64>().unwrap() + 3);
     let (mut waiting, _) = Stream::ready(cluster.at(0), "", Some(&ahead)).await;
-    for number in 0..8 {
-        cluster.create(&json!({"label": number.to_string()})).await;
-    }
+    cluster.store_each((0..8).map(labelled)).await;
     let passed = stream.take(8).await;
     let cursor = |id: &str| {
         let mut parts = id.split('.').skip(1).map(|part| part.parse::<u64>().unwrap());

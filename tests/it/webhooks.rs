@@ -133,9 +133,7 @@ async fn dead_letters_are_kept_and_can_be_replayed() {
     let behave = |request: &Delivery| Behaviour::status(if request.before < 2 { 500 } else { 200 });
     let receiver = Receiver::start(behave).await;
     let created = hook(&cluster, &receiver.url).await;
-    for label in ["red fox", "blue sea"] {
-        cluster.create(&json!({"label": label})).await;
-    }
+    cluster.store_each(["red fox", "blue sea"].map(labelled)).await;
     let attempts = drained(&cluster).await;
     let dead_lettered = attempts.iter().filter(|result| result.ends_with("dead-lettered"));
     assert_eq!(dead_lettered.count(), 2, "{attempts:?}");

@@ -15,8 +15,8 @@ use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilte
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody, NewMemory, Options,
-    Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
+    Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody,
+    NewMemory, Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 

@@ -12,7 +12,7 @@ use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::vector::Vector;
 use storage::{NewMemory, Options, SearchRequest};
-use tests::engine::{Engine, MODEL, TENANT, create, memory_id, new_memory, random};
+use tests::engine::{Engine, MODEL, TENANT, memory_id, new_memory, random};
 use tests::{cache, installed_model};
 
 /// Definitions that are memories. The definitions after them are queries.
@@ -51,10 +51,10 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
                 true => ((random(n as u64) % 1_000) as f32 / 1e3, DecayClass::Normal),
                 false => (0.8, DecayClass::Permanent),
             };
-            create(NewMemory { vector, memory_type, initial_heat: heat, decay_class, ..memory })
+            NewMemory { vector, memory_type, initial_heat: heat, decay_class, ..memory }
         });
         // 3.6 s per batch.
-        engine.run((first as i64 + 1_000) * 3_600, &memories.collect::<Vec<_>>());
+        engine.fill((first as i64 + 1_000) * 3_600, memories);
     }
     let search = |engine: &Engine| {
         let (mut ids, mut times) = (Vec::new(), Vec::new());
