@@ -64,8 +64,7 @@ async fn follower_returns_the_rejections_of_its_leader() {
     follower.patch(&path, &json!({"is_locked": true})).await;
     follower.request(Method::DELETE, &path).send().await.assert_error(409, "locked");
     let absent = "/agent/nodes/01936d5e-0000-7000-8000-000000000000";
-    let missing = follower.request(Method::DELETE, absent).send().await;
-    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    follower.request(Method::DELETE, absent).send().await.assert_error(404, "not_found");
 }
 
 #[tokio::test]
@@ -124,8 +123,7 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
     let alone = cluster.at(leader);
     let write = async || {
         let started = Instant::now();
-        let body = json!({"label": "x"});
-        (alone.send(Method::POST, "/agent/nodes", &body).await, started.elapsed())
+        (alone.send(Method::POST, "/agent/nodes", &labelled("x")).await, started.elapsed())
     };
     let others = Arc::clone(&cluster);
     let killed = tokio::task::spawn_blocking(move || {

@@ -59,8 +59,7 @@ async fn search_heats_its_results_and_their_neighbours() {
 #[tokio::test]
 async fn stopping_node_reports_its_buffered_recalls() {
     let cluster = options().start();
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     let id = cluster.store(&json!({"label": "red fox"})).await;
     for _ in 0..2 {
         search(&cluster, "red fox").await;

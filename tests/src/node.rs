@@ -205,6 +205,12 @@ impl Node {
         wait_gone(self.pid());
     }
 
+    /// Kills its process and starts it again.
+    pub async fn crash(&self) {
+        self.kill();
+        self.restart().await;
+    }
+
     /// Starts the process of a killed node again and does not wait.
     pub fn start(&self) {
         *self.restarted() = Some(self.serve_with(&[]));
