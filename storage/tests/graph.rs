@@ -3,13 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::common::world::Random;
 use crate::common::*;
-
-/// The longest time that a test waits for a graph.
-const BUILD_MAX: Duration = Duration::from_secs(1_800);
 
 /// Random numbers from -1 to 1.
 fn components(random: &mut Random, dimension: usize) -> Vec<f32> {
@@ -52,33 +48,12 @@ fn memory(number: usize, vector: Vector) -> NewMemory {
     NewMemory { vector, ..new_memory(id(number), "a memory") }
 }
 
-/// Creates `memories` in batches.
-fn create(engine: &mut Engine, memories: impl Iterator<Item = NewMemory>) {
-    let memories: Vec<_> = memories.collect();
-    for batch in memories.chunks(20 * CREATE_MAX) {
-        let chunks = batch.chunks(CREATE_MAX);
-        let creates = chunks.map(|chunk| command(Action::CreateMemories(chunk.to_vec())));
-        engine.run(1, &creates.collect::<Vec<_>>());
-    }
-}
-
 /// The ten nearest memories of `vector`. All heats are equal, and the query has no words.
 fn nearest(reader: &Reader, vector: &Vector) -> Vec<MemoryId> {
     let vector = Some(vector.components().unwrap());
     let request = SearchRequest { vector, limit: 10, ..SearchRequest::default() };
     let hits = reader.search(TENANT, &request).unwrap().hits;
     hits.into_iter().map(|hit| hit.record.id).collect()
-}
-
-/// Waits until searches use a graph that covers all memories.
-fn wait_for_graph(reader: &Reader, query: &Vector) {
-    let deadline = Instant::now() + BUILD_MAX;
-    let before = reader.searches().by_graph();
-    while reader.searches().by_graph() == before || reader.graph_counts(TENANT).missing > 0 {
-        assert!(Instant::now() < deadline, "no graph: {:?}", reader.graph_counts(TENANT));
-        thread::sleep(Duration::from_millis(500));
-        nearest(reader, query);
-    }
 }
 
 #[test]
@@ -88,8 +63,7 @@ fn graph_search_reaches_98_percent_recall() {
     let mut clusters = Clusters::new(20, 600, 24, DIMENSION);
     let scanned = Options { exact_max: usize::MAX, ..Options::default() };
     let mut engine = Engine::bootstrapped(DIMENSION, scanned);
-    let memories = (0..MEMORIES).map(|n| memory(n, clusters.vector(n)));
-    create(&mut engine, memories);
+    engine.fill(1, (0..MEMORIES).map(|n| memory(n, clusters.vector(n))));
     let queries: Vec<_> = (0..100).map(|n| clusters.vector(n)).collect();
     let expected: Vec<_> = queries.iter().map(|query| nearest(&engine.reader, query)).collect();
     assert_eq!(engine.reader.searches().by_graph(), 0);
@@ -97,7 +71,7 @@ fn graph_search_reaches_98_percent_recall() {
     let engine = engine.reopened(Options::default());
     let first = nearest(&engine.reader, &queries[0]);
     assert_eq!(first, expected[0], "an exact scan until there is a graph");
-    wait_for_graph(&engine.reader, &queries[0]);
+    engine.wait_for_graph(&queries[0]);
     let found = queries.iter().zip(&expected).map(|(query, expected)| {
         let found = nearest(&engine.reader, query);
         expected.iter().filter(|id| found.contains(id)).count()
@@ -118,8 +92,8 @@ fn applied_memory_is_found_while_graph_builds() {
     let vectors: Vec<_> = (0..6_000)
         .map(|_| Vector::quantise(MODEL, &components(&mut random, DIMENSION)).unwrap())
         .collect();
-    create(&mut engine, vectors[..2_000].iter().cloned().enumerate().map(|(n, v)| memory(n, v)));
-    wait_for_graph(&engine.reader, &vectors[0]);
+    engine.fill(1, (0..2_000).map(|n| memory(n, vectors[n].clone())));
+    engine.wait_for_graph(&vectors[0]);
     let before = engine.reader.searches().exact();
 
     // One thread searches for existing memories. This one writes, and searches after each write.
@@ -137,7 +111,7 @@ fn applied_memory_is_found_while_graph_builds() {
             (searches, misses)
         });
         for number in 2_000..6_000 {
-            create(&mut engine, [memory(number, vectors[number].clone())].into_iter());
+            engine.fill(1, [memory(number, vectors[number].clone())]);
             assert_eq!(nearest(&engine.reader, &vectors[number])[0], id(number));
             if number % 4 == 0 {
                 let deleted = number / 4 - 500;
@@ -149,7 +123,7 @@ fn applied_memory_is_found_while_graph_builds() {
         let (searches, misses) = searching.join().unwrap();
         assert!(searches > 0 && misses * 100 <= searches, "{misses} of {searches}");
     });
-    wait_for_graph(&engine.reader, &vectors[0]);
+    engine.wait_for_graph(&vectors[0]);
     assert_eq!(engine.reader.searches().exact(), before, "every search used the graph");
 }
 
@@ -166,7 +140,7 @@ fn graph_and_exact_scan_agree_under_filters() {
         is_pinned: n % 5 == 0,
         ..memory(n, clusters.vector(n))
     });
-    create(&mut engine, memories);
+    engine.fill(1, memories);
     let filters = [
         Filter::default(),
         Filter { namespace: Some("space1".into()), ..Filter::default() },
@@ -192,7 +166,7 @@ fn graph_and_exact_scan_agree_under_filters() {
     };
     let expected = search_all(&engine);
     let engine = engine.reopened(Options { exact_max: 500, ..Options::default() });
-    wait_for_graph(&engine.reader, &clusters.vector(0));
+    engine.wait_for_graph(&clusters.vector(0));
     let before = engine.reader.searches().by_graph();
     let found = search_all(&engine);
     // One filter in four passes so few memories that the plan is an exact scan.

@@ -158,11 +158,10 @@ fn compare_firings(engine: &Engine, world: &World) {
     assert_eq!(counts[0], world.created);
     assert!(counts[1] <= 7 && counts[2] <= 9, "{counts:?}");
     let mut fired = vec![0; counts.len()];
-    let position_of =
-        |id: &String| triggers.iter().position(|(other, _)| other.id.to_string() == *id);
     let is_firing = |event: &Event| Ok(matches!(event.kind, EventKind::TriggerFired(_)));
     for (_, event) in engine.reader.journal(TENANT, None, 10_000, is_firing).unwrap().events {
-        fired[position_of(&event.kind.trigger().unwrap().to_string()).unwrap()] += 1;
+        let id = event.kind.trigger().unwrap();
+        fired[triggers.iter().position(|(other, _)| other.id == id).unwrap()] += 1;
     }
     assert_eq!(fired, counts, "each firing is in the journal once");
     let outbox = engine.reader.outbox(TENANT).unwrap();

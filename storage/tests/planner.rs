@@ -59,11 +59,7 @@ fn engine() -> (Engine, i64) {
     let mut now = 0;
     for first in (0..COUNT).step_by(1_000) {
         now += STEP;
-        let numbers: Vec<u64> = (first..first + 1_000).collect();
-        let creates = numbers.chunks(CREATE_MAX).map(|chunk| {
-            command(Action::CreateMemories(chunk.iter().map(|number| memory(*number)).collect()))
-        });
-        engine.run(now, &creates.collect::<Vec<_>>());
+        engine.fill(now, (first..first + 1_000).map(memory));
         let warm = MemoryPatch { current_heat: Some(0.9), ..MemoryPatch::default() };
         let changed = (first..first + 1_000).step_by(50);
         let changes = changed.map(|number| {

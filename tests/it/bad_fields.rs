@@ -97,10 +97,7 @@ async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
 /// Creates related memories, a key, a rule and a trigger; returns ids for paths and bodies.
 async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     let post = async |path: &str, body: Value| cluster.post(path, &body).await;
-    let mut ids = Vec::new();
-    for label in ["one", "two", "three"] {
-        ids.push(cluster.store(&json!({ "label": label })).await);
-    }
+    let ids = cluster.store_each(["one", "two", "three"].map(labelled)).await;
     let edge = json!({ "source_id": ids[0], "target_id": ids[1], "relation": "something" });
     post("/agent/graph/relate", edge).await;
     let rule = json!({ "namespace": "closed", "policy": "deny" });

@@ -88,9 +88,9 @@ async fn invalid_bodies_headers_and_paths_have_codes() {
 #[tokio::test]
 async fn endpoints_require_a_valid_key() {
     let cluster = options().start();
-    let (most, last) = cluster.key().split_at(cluster.key().len() - 1);
+    let (most, last) = cluster.key.split_at(cluster.key.len() - 1);
     let wrong = format!("Bearer {most}{}", if last == "0" { "1" } else { "0" });
-    let own = format!("Bearer {}", cluster.key());
+    let own = format!("Bearer {}", cluster.key);
     for (method, path) in [
         (Method::POST, "/api/v1/agent/nodes"),
         (Method::GET, "/api/v1/agent/nodes"),
@@ -122,9 +122,9 @@ async fn early_rejections_reach_the_client() {
     let data = format!("@{}", body.path().display());
     for (method, path, key, expected) in [
         ("POST", "agent/nodes", "Authorization: Bearer wrong".to_owned(), "401"),
-        ("PUT", "agent/nodes", format!("Authorization: Bearer {}", cluster.key()), "405"),
-        ("POST", "nowhere", format!("Authorization: Bearer {}", cluster.key()), "404"),
-        ("POST", "agent/nodes", format!("Authorization: Bearer {}", cluster.key()), "413"),
+        ("PUT", "agent/nodes", format!("Authorization: Bearer {}", cluster.key), "405"),
+        ("POST", "nowhere", format!("Authorization: Bearer {}", cluster.key), "404"),
+        ("POST", "agent/nodes", format!("Authorization: Bearer {}", cluster.key), "413"),
     ] {
         for round in 0..5 {
             let curl = std::process::Command::new("curl")
@@ -154,7 +154,7 @@ async fn namespace_header_is_validated_like_the_body() {
     assert_eq!(create("two", "b").await.status, 422, "another request");
     let odd = reqwest::header::HeaderValue::from_bytes(b"m\xfcnchen").unwrap();
     let url = format!("{}/api/v1/agent/nodes", cluster.url());
-    let request = cluster.client().post(url).bearer_auth(cluster.key()).header("X-Namespace", odd);
+    let request = cluster.client.post(url).bearer_auth(&cluster.key).header("X-Namespace", odd);
     assert_eq!(request.body("{\"label\": \"x\"}").send().await.unwrap().status(), 400);
     let odd = cluster.request(Method::GET, "/agent/nodes/%ff").send().await;
     odd.assert_invalid("id");

@@ -3,14 +3,6 @@
 
 use super::*;
 
-async fn several(cluster: &Cluster, count: usize, body: Value) -> Vec<String> {
-    let mut ids = Vec::new();
-    for _ in 0..count {
-        ids.push(cluster.store(&body).await);
-    }
-    ids
-}
-
 async fn total(cluster: &Cluster, query: &str) -> u64 {
     let list = cluster.get(&format!("/agent/nodes?{query}")).await;
     list["total"].as_u64().unwrap()
@@ -19,7 +11,7 @@ async fn total(cluster: &Cluster, query: &str) -> u64 {
 #[tokio::test]
 async fn bulk_update_reports_missing_memories() {
     let cluster = options().start();
-    let ids = several(&cluster, 3, json!({"label": "red fox"})).await;
+    let ids = cluster.store_each(vec![labelled("red fox"); 3]).await;
     let absent = "01936d5e-0000-7000-8000-000000000000";
     let body = json!({
         "ids": [ids[0], absent, ids[1], ids[1]],
@@ -42,9 +34,11 @@ async fn bulk_update_reports_missing_memories() {
 #[tokio::test]
 async fn bulk_delete_skips_locked_memories() {
     let cluster = options().start();
-    let ids = several(&cluster, 4, json!({"label": "a", "namespace": "one"})).await;
-    several(&cluster, 3, json!({"label": "b", "namespace": "two", "memory_type": "fact"})).await;
-    several(&cluster, 2, json!({"label": "c", "namespace": "two"})).await;
+    let ids = cluster.store_each(vec![json!({"label": "a", "namespace": "one"}); 4]).await;
+    cluster
+        .store_each(vec![json!({"label": "b", "namespace": "two", "memory_type": "fact"}); 3])
+        .await;
+    cluster.store_each(vec![json!({"label": "c", "namespace": "two"}); 2]).await;
     let path = format!("/agent/nodes/{}", ids[0]);
     cluster.patch(&path, &json!({"is_locked": true})).await;
     let delete = async |body: Value| cluster.post("/agent/nodes/bulk", &body).await;
@@ -62,9 +56,8 @@ async fn bulk_delete_skips_locked_memories() {
 async fn bulk_delete_takes_the_intersection_of_its_filters() {
     let cluster = options().start();
     let fact = |namespace| json!({"label": "x", "memory_type": "fact", "namespace": namespace});
-    let ids = several(&cluster, 1, fact("one")).await;
-    several(&cluster, 1, fact("two")).await;
-    several(&cluster, 1, json!({"label": "x", "namespace": "one"})).await;
+    let other = json!({"label": "x", "namespace": "one"});
+    let ids = &cluster.store_each([fact("one"), fact("two"), other]).await[..1];
     let delete = |body: Value| cluster.request(Method::POST, "/agent/nodes/bulk").json(&body);
     let facts = json!({"memory_type": "fact"});
     let done = delete(facts).header("X-Namespace", "two").send().await.ok();
@@ -82,7 +75,7 @@ async fn bulk_delete_takes_the_intersection_of_its_filters() {
 #[tokio::test]
 async fn bulk_delete_without_a_filter_is_rejected() {
     let cluster = options().start();
-    several(&cluster, 2, json!({"label": "keep"})).await;
+    cluster.store_each(vec![labelled("keep"); 2]).await;
     let without_body = cluster.request(Method::POST, "/agent/nodes/bulk").send().await;
     without_body.assert_invalid("ids");
     let many = json!({"ids": vec!["01936d5e-0000-7000-8000-000000000000"; 501]});
@@ -103,7 +96,7 @@ async fn large_bulk_operations_take_several_commands() {
     let cluster = options().start();
     // Labels of 60 kB: some seventeen fill a batch.
     let label = "word ".repeat(12_000);
-    let ids = several(&cluster, 40, json!({"label": label})).await;
+    let ids = cluster.store_each(vec![labelled(label); 40]).await;
     let body = json!({"ids": ids, "is_pinned": true});
     let done = cluster.post("/agent/nodes/bulk-patch", &body).await;
     assert_fields(&done, json!({"updated": 40, "remaining": 0}));
@@ -125,7 +118,7 @@ async fn memory_paths_are_aliases_of_node_paths() {
     assert_eq!((&listed["total"], &listed["items"][0]["id"]), (&json!(1), &created.body["id"]));
     cluster.delete(&path).await;
     assert_eq!(cluster.request(Method::GET, &path).send().await.status, StatusCode::NOT_FOUND);
-    let ids = several(&cluster, 2, json!({"label": "red fox"})).await;
+    let ids = cluster.store_each(vec![labelled("red fox"); 2]).await;
     let bulk = cluster.post("/agent/nodes/bulk-delete", &json!({"ids": ids})).await;
     assert_eq!(bulk["deleted"], 2);
 }

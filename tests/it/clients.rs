@@ -68,8 +68,7 @@ async fn reference_verifier_accepts_webhook_signatures() {
         ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
     let mut receiver = Standards::start(&cluster, &["verify", "2", old, new]);
     let config = json!({"url": receiver.line(), "webhook_secret": old});
-    let hook = json!({"event": "on_store", "action": "webhook", "action_config": config});
-    let created = create_trigger(&cluster, &hook).await;
+    let created = create_webhook(&cluster, config, None).await;
     cluster.create(&json!({"label": "größe 京都"})).await;
     assert_eq!(receiver.line(), "valid signatures: 1");
     let rotate = json!({"action_config": {"webhook_secret": new}});
@@ -85,7 +84,7 @@ async fn sse_reader_resumes_after_a_leader_crash() {
     // The leader's stream first, so that it breaks.
     let nodes @ [leader, survivor, _] = cluster.leader_first().await;
     let urls = nodes.map(Node::url).join(",");
-    let mut reader = Standards::start(&cluster, &["follow", &urls, cluster.key()]);
+    let mut reader = Standards::start(&cluster, &["follow", &urls, &cluster.key]);
     assert_eq!(reader.line(), "ready");
     let mut expected = Vec::new();
     for number in 0..40 {

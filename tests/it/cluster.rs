@@ -2,7 +2,6 @@
 //! any node serves any request, and the freshness that a request names holds on every node.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -65,8 +64,7 @@ async fn follower_returns_the_rejections_of_its_leader() {
     follower.patch(&path, &json!({"is_locked": true})).await;
     follower.request(Method::DELETE, &path).send().await.assert_error(409, "locked");
     let absent = "/agent/nodes/01936d5e-0000-7000-8000-000000000000";
-    let missing = follower.request(Method::DELETE, absent).send().await;
-    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    follower.request(Method::DELETE, absent).send().await.assert_error(404, "not_found");
 }
 
 #[tokio::test]
@@ -125,8 +123,7 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
     let alone = cluster.at(leader);
     let write = async || {
         let started = Instant::now();
-        let body = json!({"label": "x"});
-        (alone.send(Method::POST, "/agent/nodes", &body).await, started.elapsed())
+        (alone.send(Method::POST, "/agent/nodes", &labelled("x")).await, started.elapsed())
     };
     let others = Arc::clone(&cluster);
     let killed = tokio::task::spawn_blocking(move || {
@@ -154,39 +151,17 @@ async fn leader_without_quorum_reports_unknown_outcomes_and_stops() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_restart_pauses_writes_under_two_seconds() {
     let cluster = Arc::new(options().nodes(3).start());
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (cluster, stop) = (Arc::clone(&cluster), Arc::clone(&stop));
-        tokio::spawn(async move {
-            let agent = cluster.new_agent();
-            let (mut written, mut longest, mut last) = (0_u64, Duration::ZERO, Instant::now());
-            while !stop.load(Ordering::Relaxed) {
-                // As an agent with the addresses of all nodes: the next one if a node is down.
-                for node in cluster.nodes() {
-                    let request = agent.request(node, Method::POST, "/agent/nodes");
-                    let key = format!("write {written}");
-                    let request = request.header("Idempotency-Key", &key);
-                    let response = request.json(&json!({"label": key})).try_send().await;
-                    if response.is_ok_and(|response| response.status.is_success()) {
-                        (written, longest) = (written + 1, longest.max(last.elapsed()));
-                        last = Instant::now();
-                        break;
-                    }
-                }
-            }
-            (written, longest)
-        })
-    };
+    let writers = Writers::start(&cluster, 1);
     for node in cluster.nodes() {
         node.terminate();
         tokio::task::block_in_place(|| node.wait_gone());
         node.restart().await;
     }
-    stop.store(true, Ordering::Relaxed);
-    let (written, longest) = writer.await.unwrap();
-    let total = cluster.get("/agent/nodes?consistency=linearizable").await;
-    assert_eq!(total["total"], written, "nothing is lost, nothing is stored twice");
-    println!("{written} writes, the longest pause {} ms", longest.as_millis());
+    let longest = writers.longest_pause();
+    let acknowledged = writers.stop().await;
+    converged(&cluster).await;
+    assert_stored_once(&cluster, &acknowledged, 1).await;
+    println!("{} writes, the longest pause {longest:?}", acknowledged.len());
     // A leader that dies costs an election instead: a second, at least.
     assert!(longest < Duration::from_secs(2), "{longest:?}");
     assert_equal_states(&cluster).await;

@@ -80,9 +80,8 @@ async fn next_leader_continues_the_ticks() {
     quick_ticks(&cluster).await;
     let [leader, rest] = cluster.leader_first().await;
     let store_two = async || {
-        for label in ["one", "two"] {
-            rest.create(&json!({"label": label, "initial_heat": 0.05})).await;
-        }
+        let cold = |label| json!({"label": label, "initial_heat": 0.05});
+        rest.store_each(["one", "two"].map(cold)).await;
     };
     store_two().await;
     archived(rest, 2).await;
@@ -110,11 +109,8 @@ async fn resumed_leader_repeats_no_tick() {
     cluster.patch("/settings/thermo", &patch).await;
     let [paused, rest] = cluster.leader_first().await;
     // Pinned memories do not cool. They start to cool when they are unpinned.
-    let mut ids = Vec::new();
-    for number in 0..15 {
-        let body = json!({"label": format!("memory {number}"), "is_pinned": true});
-        ids.push(rest.store(&body).await);
-    }
+    let pinned = |number| json!({"label": format!("memory {number}"), "is_pinned": true});
+    let ids = rest.store_each((0..15).map(pinned)).await;
     rest.post("/agent/nodes/bulk-patch", &json!({"ids": ids, "is_pinned": false})).await;
     // The leader is paused while they cross, with ticks due and perhaps in flight.
     paused.pause();

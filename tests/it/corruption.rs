@@ -28,12 +28,9 @@ fn corrupt(path: &Path) {
 #[tokio::test]
 async fn checksum_error_ends_the_node_with_advice() {
     let cluster = options().start();
-    for number in 0..100 {
-        cluster.create(&json!({"label": format!("memory {number}")})).await;
-    }
+    cluster.store_each((0..100).map(labelled)).await;
     // An orderly stop flushes the state to a file.
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     cluster.shut_down();
     let state = cluster.data().join("state/000001");
     let tables = files(&state, "sst");

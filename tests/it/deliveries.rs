@@ -91,14 +91,12 @@ async fn disturb(leader: &Node, (run, random): (u64, u64), (receiver, before): (
         // A crash at any moment, also between the event and its delivery.
         0 => {
             tokio::time::sleep(pause).await;
-            leader.kill();
-            leader.restart().await;
+            leader.crash().await;
         }
         // A crash while a receiver has a request: sent, and its attempt not recorded.
         1 => {
             receiver.reach(before + 1).await;
-            leader.kill();
-            leader.restart().await;
+            leader.crash().await;
         }
         // A pause longer than its lease.
         _ => {
@@ -161,11 +159,7 @@ async fn firings_and_deliveries_survive_every_fault() {
     let cluster = Arc::new(cluster.start());
     let receiver = Receiver::start(behave).await;
     let hook = async |url: &str, max_fires: Option<u64>| {
-        let config = json!({"url": url});
-        let body = json!({
-            "event": "on_store", "action": "webhook", "action_config": config, "max_fires": max_fires,
-        });
-        id(&create_trigger(&cluster, &body).await).to_owned()
+        id(&create_webhook(&cluster, json!({"url": url}), max_fires).await).to_owned()
     };
     let mut expected = Expected {
         runs,
@@ -181,7 +175,7 @@ async fn firings_and_deliveries_survive_every_fault() {
     for run in 0..runs {
         random = random_after(random);
         expected.bounded.push(bounded_trigger(&cluster, run).await);
-        let before = receiver.count();
+        let before = receiver.received().len();
         let creating = tokio::spawn(create(Arc::clone(&cluster), run));
         let leader = cluster.at(cluster.leader().await);
         disturb(leader, (run, random >> 33), (&receiver, before)).await;
@@ -241,7 +235,7 @@ async fn assert_each_fired_and_arrived_once(
     let unreachable = of(&expected.unreachable).await;
     assert_eq!(unreachable.len() as u64, expected.runs);
     assert!(column(&unreachable, "delivery_id").iter().all(|id| dead.contains(id)));
-    let (runs, sent, dead) = (expected.runs, receiver.count(), dead.len());
+    let (runs, sent, dead) = (expected.runs, receiver.received().len(), dead.len());
     println!("{runs} runs: {sent} requests for {} deliveries, {dead} dead-lettered", fired.len());
     deliveries.iter().filter(|id| !is_undeliverable(id)).count() as u64
 }

@@ -11,7 +11,7 @@ async fn json_line_describes_the_cluster() {
     assert_eq!(cluster.info["leader"], 1);
     assert!(cluster.url().starts_with("https://127.0.0.1:"));
     assert!(cluster.ops().starts_with("http://127.0.0.1:"));
-    assert!(cluster.key().starts_with("sk-"));
+    assert!(cluster.key.starts_with("sk-"));
     assert!(cluster.data().join("hearth.toml").exists());
     let status = cluster.bare_request(Method::GET, "/api/v1/status").send().await.ok();
     assert_fields(&status, json!({"status": "ok", "version": "2.9.0", "role": "leader"}));

@@ -17,8 +17,7 @@ async fn crashes_during_writes_lose_and_repeat_nothing() {
     for kill in 0..setting("HEARTH_KILLS", 4) {
         random = random_after(random);
         writers.acknowledge(100 + (random >> 33) % 400).await;
-        cluster.kill();
-        cluster.restart().await;
+        cluster.crash().await;
         println!("kill {kill}: {} acknowledged so far", writers.acknowledged());
     }
     writers.acknowledge(100).await;
@@ -36,7 +35,6 @@ async fn restart_after_log_compaction_keeps_all_data() {
         cluster.metric("hearth_raft_purged_index").await
     };
     eventually("the log is compacted", purged, |purged| *purged >= 20.0).await;
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     assert_eq!(stored(&cluster).await, created);
 }

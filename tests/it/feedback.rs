@@ -47,8 +47,7 @@ async fn invalid_feedback_is_rejected_by_field() {
         cluster.assert_rejected("/feedback", &body, field).await;
     }
     let absent = json!({"node_id": "01936d5e-0000-7000-8000-000000000000", "signal": "wrong"});
-    let missing = cluster.send(Method::POST, "/feedback", &absent).await;
-    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    cluster.send(Method::POST, "/feedback", &absent).await.assert_error(404, "not_found");
     let in_path = format!("/agent/nodes/{id}/feedback");
     cluster.post(&in_path, &json!({"signal": "relevant"})).await;
 }

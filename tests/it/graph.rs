@@ -16,10 +16,7 @@ async fn neighbours(cluster: &Cluster, id: &str, query: &str) -> Vec<(String, St
 #[tokio::test]
 async fn edges_are_visible_from_both_ends_until_deleted() {
     let cluster = options().start();
-    let mut ids = Vec::new();
-    for label in ["alpha", "beta", "gamma"] {
-        ids.push(cluster.store(&json!({"label": label})).await);
-    }
+    let ids = cluster.store_each(["alpha", "beta", "gamma"].map(labelled)).await;
     let relate = async |source: &str, target: &str| {
         let edge = json!({"source_id": source, "target_id": target, "relation": "uses"});
         cluster.send(Method::POST, "/agent/graph/relate", &edge).await
@@ -57,15 +54,13 @@ async fn edges_are_visible_from_both_ends_until_deleted() {
 #[tokio::test]
 async fn shared_key_points_and_equal_texts_create_edges() {
     let cluster = options().start();
-    let mut ids = Vec::new();
-    for (label, key_points) in [
-        ("deploy with care on fridays", json!(["Release process"])),
-        ("tea is in the kitchen", json!([" release PROCESS "])),
-        ("Deploy with care on Fridays!", json!([])),
-        ("nothing to do with it", json!([])),
-    ] {
-        ids.push(cluster.store(&json!({"label": label, "key_points": key_points})).await);
-    }
+    let memories = [
+        json!({"label": "deploy with care on fridays", "key_points": ["Release process"]}),
+        json!({"label": "tea is in the kitchen", "key_points": [" release PROCESS "]}),
+        json!({"label": "Deploy with care on Fridays!", "key_points": []}),
+        json!({"label": "nothing to do with it", "key_points": []}),
+    ];
+    let ids = cluster.store_each(memories).await;
     let [first, shares, same, other] = &ids[..] else { panic!("{ids:?}") };
     let mut found = neighbours(&cluster, first, "").await;
     found.sort();

@@ -1,40 +1,37 @@
 //! Concurrent writes share syncs of the log. A write is acknowledged only after its sync.
 #![cfg(feature = "failpoints")]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Creates memories with `clients` clients; returns their number and the seconds.
-async fn creates(cluster: &Cluster, clients: usize, time: Duration) -> (u64, f64) {
-    let started = Instant::now();
-    let client = async |client: usize| {
-        let mut count = 0;
-        while started.elapsed() < time {
-            let label = format!("client {client} number {count}");
-            cluster.create(&json!({"label": label})).await;
+/// Creates memories with `clients` clients.
+async fn creates(cluster: &Arc<Cluster>, clients: usize, seconds: u64) -> Load {
+    let client = |client| {
+        let (cluster, mut count) = (Arc::clone(cluster), 0);
+        move || {
             count += 1;
+            let label = format!("client {client} number {count}");
+            cluster.request(Method::POST, "/agent/nodes").json(&json!({"label": label}))
         }
-        count
     };
-    let counts = futures::future::join_all((0..clients).map(client)).await;
-    (counts.into_iter().sum(), started.elapsed().as_secs_f64())
+    Load::run(clients, Duration::from_secs(seconds), client).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_clients_share_syncs() {
-    let cluster = options().env("FAILPOINTS", "log-sync=sleep(5)").start();
-    let (alone, seconds) = creates(&cluster, 1, Duration::from_secs(2)).await;
-    let alone = alone as f64 / seconds;
+    let cluster = Arc::new(options().env("FAILPOINTS", "log-sync=sleep(5)").start());
+    let alone = creates(&cluster, 1, 2).await.rate();
     let before = cluster.metric("hearth_log_wal_syncs_total").await;
-    let (together, seconds) = creates(&cluster, 64, Duration::from_secs(4)).await;
+    let load = creates(&cluster, 64, 4).await;
     let syncs = cluster.metric("hearth_log_wal_syncs_total").await - before;
-    let rate = together as f64 / seconds;
+    let (together, rate) = (load.count(), load.rate());
     println!(
         "1 client {alone:.0}/s, 64 clients {rate:.0}/s, {:.1} creates per sync",
-        together as f64 / syncs
+        together / syncs
     );
-    assert!(together as f64 >= 8.0 * syncs, "{together} creates took {syncs} syncs");
+    assert!(together >= 8.0 * syncs, "{together} creates took {syncs} syncs");
     assert!(rate >= 8.0 * alone, "sharing raises throughput: {rate}/s against {alone}/s");
 }
 

@@ -31,8 +31,7 @@ async fn repeated_trigger_is_created_once() {
     assert_eq!(first.status, 201);
     let stored = cluster.create(&json!({"label": "x"})).await;
     assert_eq!(array(&stored["trigger_notifications"]).len(), 1);
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     let second = make("greets").await;
     assert_eq!((second.status, &second.body["id"]), (first.status, &first.body["id"]));
     assert_eq!(second.body["fire_count"], 1, "its current state");
@@ -58,8 +57,7 @@ async fn repeated_writes_survive_a_restart() {
         request.json(&json!({"is_pinned": true})).send()
     };
     let first = patch().await.ok();
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     let second = patch().await.ok();
     assert_eq!(first["updated_at"], second["updated_at"], "the second update has no effect");
     let delete = || cluster.request(Method::DELETE, &path).header("Idempotency-Key", "gone").send();

@@ -89,7 +89,7 @@ async fn member_of_one_cluster_joins_no_other() {
     // Alone it bootstraps its own cluster, and then cannot join this one.
     let _process = new.bootstrap(4, &format!("4={}", new.address));
     let ready = async || {
-        let response = cluster.client().get(format!("http://{}/readyz", new.ops)).send().await;
+        let response = cluster.client.get(format!("http://{}/readyz", new.ops)).send().await;
         response.is_ok_and(|response| response.status().is_success())
     };
     eventually("the new cluster is ready", ready, |ready| *ready).await;

@@ -20,7 +20,7 @@ async fn reference_page_loads_only_from_the_node() {
     let cluster = options().start();
     let page = format!("{}/docs/", cluster.url());
     let text = async |path: &str| {
-        let response = cluster.client().get(format!("{page}{path}")).send().await.unwrap();
+        let response = cluster.client.get(format!("{page}{path}")).send().await.unwrap();
         assert_eq!(response.status(), 200, "{path}");
         response.text().await.unwrap()
     };
@@ -64,11 +64,11 @@ async fn responses_match_the_document_for_any_request() {
     let rules = (0..8).map(|number| {
         json!({ "agent_id": "*", "namespace": format!("namespace-{number}"), "policy": "deny" })
     });
-    let rules = created(&cluster, "/namespaces/acl", rules).await;
+    let rules = cluster.post_each("/namespaces/acl", rules).await;
     config += &format!("rules.values = {rules:?}\n");
     let actions = ["notify", "boost", "pin", "tag", "deprecate"].into_iter();
     let triggers = actions.map(|action| json!({ "event": "on_decay", "action": action }));
-    let triggers = created(&cluster, "/triggers", triggers).await;
+    let triggers = cluster.post_each("/triggers", triggers).await;
     config += &format!("triggers.values = {triggers:?}\n");
     let file = cluster.folder().join("schemathesis.toml");
     std::fs::write(&file, config).unwrap();
@@ -77,7 +77,7 @@ async fn responses_match_the_document_for_any_request() {
         .arg(&file)
         .args(["run", DOCUMENT, "--url", cluster.url(), "--tls-verify"])
         .arg(cluster.folder().join("ca.pem"))
-        .args(["--header", &format!("Authorization: Bearer {}", cluster.key())])
+        .args(["--header", &format!("Authorization: Bearer {}", cluster.key)])
         .args(["--max-examples", "20", "--seed", "7", "--no-color"])
         .current_dir(cluster.folder())
         .output()
@@ -100,19 +100,6 @@ async fn related_memories(cluster: &Cluster) -> Vec<String> {
             cluster.post("/agent/graph/relate", &edge).await;
         }
         ids.push(id);
-    }
-    ids
-}
-
-/// Creates an object of each body, and returns their ids.
-async fn created(
-    cluster: &Cluster,
-    path: &str,
-    bodies: impl Iterator<Item = Value>,
-) -> Vec<String> {
-    let mut ids = Vec::new();
-    for body in bodies {
-        ids.push(id(&cluster.post(path, &body).await).to_owned());
     }
     ids
 }

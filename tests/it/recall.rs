@@ -20,11 +20,8 @@ async fn search(node: &Node, query: &str) {
 #[tokio::test]
 async fn search_heats_its_results_and_their_neighbours() {
     let cluster = options().nodes(3).start();
-    let mut ids = Vec::new();
-    for label in ["red fox", "blue sea", "green hill"] {
-        let body = json!({"label": label, "initial_heat": 0.5, "decay_class": "permanent"});
-        ids.push(cluster.store(&body).await);
-    }
+    let memory = |label| json!({"label": label, "initial_heat": 0.5, "decay_class": "permanent"});
+    let ids = cluster.store_each(["red fox", "blue sea", "green hill"].map(memory)).await;
     let edge = json!({"source_id": ids[0], "target_id": ids[1], "relation": "near"});
     cluster.post("/agent/graph/relate", &edge).await;
     converged(&cluster).await;
@@ -62,8 +59,7 @@ async fn search_heats_its_results_and_their_neighbours() {
 #[tokio::test]
 async fn stopping_node_reports_its_buffered_recalls() {
     let cluster = options().start();
-    cluster.kill();
-    cluster.restart().await;
+    cluster.crash().await;
     let id = cluster.store(&json!({"label": "red fox"})).await;
     for _ in 0..2 {
         search(&cluster, "red fox").await;

@@ -92,9 +92,7 @@ async fn words_of_unspaced_scripts_are_found() {
         ("咖啡", "我喜欢编程和咖啡"),
         ("größe", "Größe zählt"),
     ];
-    for (_, label) in words {
-        cluster.create(&json!({"label": label})).await;
-    }
+    cluster.store_each(words.map(|(_, label)| labelled(label))).await;
     for (word, label) in words {
         let query = json!({"query": word, "limit": 1, "explain": true});
         let hits = search(&cluster, query).await;

@@ -93,11 +93,8 @@ async fn change_applies_on_every_node_at_its_index() {
 #[tokio::test]
 async fn preview_counts_cold_memories_without_effect() {
     let cluster = options().start();
-    for (memory_type, count) in [("episodic", 3), ("fact", 2)] {
-        for _ in 0..count {
-            cluster.create(&json!({"label": "x", "memory_type": memory_type})).await;
-        }
-    }
+    cluster.store_each(vec![json!({"label": "x", "memory_type": "episodic"}); 3]).await;
+    cluster.store_each(vec![json!({"label": "x", "memory_type": "fact"}); 2]).await;
     cluster.create(&json!({"label": "x", "memory_type": "episodic", "is_pinned": true})).await;
     let proposed = json!({"half_lives": {"fact": 86400}, "decay_profiles": {"fact": {"floor": 0}}});
     let preview = cluster.post("/settings/thermo/preview", &proposed).await;

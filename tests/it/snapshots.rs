@@ -13,9 +13,7 @@ async fn with_one_behind() -> (Cluster, usize) {
     let last = node.metric("hearth_raft_last_log_index").await;
     node.kill();
     let purged = async || {
-        for _ in 0..10 {
-            leader.create(&json!({"label": "meanwhile"})).await;
-        }
+        leader.store_each(vec![labelled("meanwhile"); 10]).await;
         leader.metric("hearth_raft_purged_index").await
     };
     eventually("the log is compacted", purged, |purged| *purged > last).await;

@@ -8,10 +8,7 @@ use super::*;
 
 /// The next events, which must be `created`.
 async fn created(stream: &mut Stream, events: usize) -> Vec<Event> {
-    let mut created = Vec::new();
-    for _ in 0..events {
-        created.push(stream.expect().await);
-    }
+    let created = stream.take(events).await;
     assert!(created.iter().all(|event| event.kind == "created"), "{created:?}");
     created
 }
@@ -32,9 +29,7 @@ async fn stopping_node_ends_streams_and_another_resumes_them() {
     let end = tokio::time::timeout(PATIENCE, stream.try_next()).await.expect("an end in time");
     assert_eq!(end.expect("an end, not a broken connection"), None);
     stopping.wait_gone();
-    for label in ["while", "no", "reader"] {
-        cluster.create(&json!({"label": label})).await;
-    }
+    cluster.store_each(["while", "no", "reader"].map(labelled)).await;
     let (mut later, _) = Stream::ready(cluster.at(1), "", Some(&last)).await;
     assert_eq!(labels(&created(&mut later, 3).await), ["while", "no", "reader"]);
 }
@@ -46,8 +41,7 @@ async fn node_serves_256_streams_and_rejects_more() {
     let mut streams = Vec::new();
     for at in 0..256 {
         let request = agents[at % 2].request(&cluster, Method::GET, "/events");
-        let stream = Stream::of(request).await;
-        streams.push(stream.unwrap_or_else(|rejection| panic!("{rejection:?}")));
+        streams.push(Stream::of(request).await.unwrap());
     }
     assert_eq!(cluster.metric("hearth_event_streams").await, 256.0);
     let one_more = || Stream::of(agents[2].request(&cluster, Method::GET, "/events"));
@@ -78,10 +72,8 @@ async fn installed_snapshot_leaves_no_gap_in_a_stream() {
     paused.pause();
     let mut stored = 1;
     let purged = async || {
-        for _ in 0..10 {
-            leader.create(&json!({"label": stored.to_string()})).await;
-            stored += 1;
-        }
+        leader.store_each((stored..stored + 10).map(labelled)).await;
+        stored += 10;
         leader.metric("hearth_raft_purged_index").await
     };
     // Far more entries than the sockets of the paused node hold.
@@ -175,7 +167,7 @@ fn stalled_curl(cluster: &Cluster) -> Child {
     Command::new("curl")
         .args(["--silent", "--no-buffer", "--http1.1", "--max-time", "120", "--cacert"])
         .arg(string(&cluster.info["ca"]))
-        .args(["--header", &format!("Authorization: Bearer {}", cluster.key())])
+        .args(["--header", &format!("Authorization: Bearer {}", cluster.key)])
         .arg(format!("{}/api/v1/events", cluster.url()))
         .stdout(Stdio::piped())
         .spawn()
@@ -202,9 +194,7 @@ async fn trimmed_events_are_gone() {
     }
     let cluster = options().env("FAILPOINTS", "journal-events-max=return(5)").start();
     let (mut stream, _) = Stream::ready(&cluster, "", None).await;
-    for number in 0..20 {
-        cluster.create(&json!({"label": number.to_string()})).await;
-    }
+    cluster.store_each((0..20).map(labelled)).await;
     let all = created(&mut stream, 20).await;
     // The journal is trimmed once per minute.
     let resume = async || Stream::open(&cluster, "", Some(&all[0].id)).await;

@@ -85,6 +85,38 @@ fn files_open_with_a_summary() {
     assert_none("these files do not open with //!", &violations);
 }
 
+/// Whether a path of a document exists. `before` is the text before it. The path starts at the
+/// root, at a crate, or at the `src` of a crate. If `before` ends with a crate, it is that one.
+fn exists(before: &str, path: &str) -> bool {
+    let named = CRATES.iter().find(|name| before.ends_with(&format!("{name} ")));
+    let crates = named.map_or(&CRATES[..], std::slice::from_ref).iter();
+    let starts = crates.flat_map(|name| [root().join(name), root().join(name).join("src")]);
+    starts.chain([root()]).any(|start| start.join(path).exists())
+}
+
+#[test]
+fn documented_paths_exist() {
+    let mut violations = Vec::new();
+    for file in words::documents() {
+        let mut is_exempt = false;
+        for (line, number) in file.text.lines().zip(1..) {
+            if line.starts_with("## ") {
+                // Its table names files to be created.
+                is_exempt = line == "## Where new parts belong";
+            }
+            let parts: Vec<_> = line.split('`').collect();
+            for pair in parts.chunks_exact(2).filter(|_| !is_exempt) {
+                let (before, path) = (pair[0], pair[1]);
+                let is_path = path.contains('/') && path.ends_with(".rs") && !path.contains('<');
+                if is_path && !exists(before, path) {
+                    violations.push(format!("{}:{number}: {path}", file.path));
+                }
+            }
+        }
+    }
+    assert_none("these documented files do not exist", &violations);
+}
+
 #[test]
 fn libraries_stay_in_their_crates() {
     // (library, crates that may depend on it)

@@ -41,11 +41,9 @@ async fn trigger_reads_as_created_and_updated() {
     assert_eq!(list["items"], json!([changed]));
     let none = cluster.get("/triggers?event=on_recall").await;
     assert_eq!(none["items"], json!([]));
-    let gone = cluster.request(Method::DELETE, &path).send().await;
-    assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    assert_eq!(cluster.request(Method::DELETE, &path).send().await.status, 204);
     for method in [Method::GET, Method::DELETE] {
-        let response = cluster.request(method, &path).send().await;
-        assert_eq!(response.status, StatusCode::NOT_FOUND, "{}", response.body);
+        cluster.request(method, &path).send().await.assert_error(404, "not_found");
     }
 }
 
@@ -100,8 +98,7 @@ async fn invalid_trigger_is_rejected_by_its_field() {
     for path in
         ["/triggers/no-id", "/triggers/history?trigger_id=no-id", "/triggers/history?before=x"]
     {
-        let response = cluster.request(Method::GET, path).send().await;
-        assert_eq!(response.status, StatusCode::BAD_REQUEST, "{path}");
+        assert_eq!(cluster.request(Method::GET, path).send().await.status, 400, "{path}");
     }
 }
 
@@ -197,8 +194,8 @@ async fn dry_run_gives_reasons_and_fires_nothing() {
     assert!(items.iter().all(|item| item["would_fire"] == item["reason"].is_null()));
     assert!(trigger_history(&cluster, "").await.is_empty(), "nothing fired");
     let request = json!({"event": "on_store", "node_id": "00000000-0000-0000-0000-000000000000"});
-    let response = cluster.send(Method::POST, "/triggers/evaluate", &request).await;
-    assert_eq!(response.status, StatusCode::NOT_FOUND);
+    let absent = cluster.send(Method::POST, "/triggers/evaluate", &request).await;
+    absent.assert_error(404, "not_found");
 }
 
 #[tokio::test]
@@ -231,8 +228,7 @@ async fn trigger_access_follows_its_owner() {
     }
     let changed = by_owner(Method::PATCH, &path(&mine), json!({"enabled": false})).await;
     assert_eq!(changed.ok()["enabled"], false);
-    let deleted = cluster.request(Method::DELETE, &path(&mine)).send().await;
-    assert_eq!(deleted.status, StatusCode::NO_CONTENT);
+    assert_eq!(cluster.request(Method::DELETE, &path(&mine)).send().await.status, 204);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,8 +248,7 @@ async fn ten_thousand_triggers_fire_and_survive_a_restart() {
     assert_eq!(messages(&stored), ["on_store: this is word 4711. of many"]);
     converged(&cluster).await;
     let third = cluster.at(2);
-    third.kill();
-    third.restart().await;
+    third.crash().await;
     let path = "/triggers?consistency=linearizable";
     let items = pages("cursor", async |cursor| third.get(&format!("{path}{cursor}")).await).await;
     let names: BTreeSet<_> = items.iter().map(|item| string(&item["name"])).collect();

@@ -17,9 +17,7 @@ fn quick(retries: &str) -> Options {
 }
 
 async fn hook(cluster: &Cluster, url: &str) -> Value {
-    let config = json!({"url": url});
-    let body = json!({"event": "on_store", "action": "webhook", "action_config": config});
-    create_trigger(cluster, &body).await
+    create_webhook(cluster, json!({"url": url}), None).await
 }
 
 async fn deliveries(cluster: &Cluster, status: &str) -> Vec<Value> {
@@ -133,9 +131,7 @@ async fn dead_letters_are_kept_and_can_be_replayed() {
     let behave = |request: &Delivery| Behaviour::status(if request.before < 2 { 500 } else { 200 });
     let receiver = Receiver::start(behave).await;
     let created = hook(&cluster, &receiver.url).await;
-    for label in ["red fox", "blue sea"] {
-        cluster.create(&json!({"label": label})).await;
-    }
+    cluster.store_each(["red fox", "blue sea"].map(labelled)).await;
     let attempts = drained(&cluster).await;
     let dead_lettered = attempts.iter().filter(|result| result.ends_with("dead-lettered"));
     assert_eq!(dead_lettered.count(), 2, "{attempts:?}");
@@ -232,8 +228,7 @@ async fn deleting_a_trigger_cancels_its_pending_deliveries() {
     receiver.wait_for(1).await;
     assert_eq!(cluster.metric("hearth_webhooks_pending").await, 2_400.0);
     let path = format!("/triggers/{}", id(&created));
-    let gone = cluster.request(Method::DELETE, &path).send().await;
-    assert_eq!(gone.status, StatusCode::NO_CONTENT, "{}", gone.body);
+    assert_eq!(cluster.request(Method::DELETE, &path).send().await.status, 204);
     assert_eq!(cluster.metric("hearth_webhooks_pending").await, 1_200.0);
     let mut remaining = deliveries(&cluster, "pending").await.into_iter();
     assert!(remaining.all(|delivery| delivery["trigger_id"] == other["id"]));

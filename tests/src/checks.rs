@@ -52,6 +52,14 @@ pub async fn create_trigger(node: &Node, body: &Value) -> Value {
     response.body
 }
 
+/// Creates a trigger that sends a webhook for each stored memory, and returns it.
+pub async fn create_webhook(node: &Node, config: Value, max_fires: Option<u64>) -> Value {
+    let body = json!({
+        "event": "on_store", "action": "webhook", "action_config": config, "max_fires": max_fires,
+    });
+    create_trigger(node, &body).await
+}
+
 /// All items of the trigger history that `query` selects, the latest first.
 pub async fn trigger_history(node: &Node, query: &str) -> Vec<Value> {
     let path = format!("/triggers/history?limit=200{query}");

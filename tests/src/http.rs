@@ -49,7 +49,7 @@ impl Response {
 }
 
 /// A request to be sent.
-pub struct Request(pub(crate) RequestBuilder);
+pub struct Request(pub RequestBuilder);
 
 impl Request {
     /// With a header.

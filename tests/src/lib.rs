@@ -8,6 +8,7 @@ mod document;
 #[path = "../../storage/tests/common/engine.rs"]
 pub mod engine;
 mod http;
+mod load;
 mod node;
 mod process;
 mod receiver;
@@ -20,6 +21,7 @@ pub use cluster::*;
 pub use document::*;
 pub use engine::setting;
 pub use http::*;
+pub use load::*;
 pub use node::*;
 pub use process::*;
 pub use receiver::*;

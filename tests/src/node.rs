@@ -1,5 +1,6 @@
 //! One node of a cluster: where it listens, requests to it, and faults of its process.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,10 @@ pub struct Node {
     /// Its position in the cluster, from 0.
     pub(crate) at: usize,
     pub(crate) info: Value,
-    pub(crate) key: String,
-    pub(crate) client: Client,
+    /// The admin key.
+    pub key: String,
+    /// The client that trusts its cluster.
+    pub client: Client,
     pub(crate) options: Arc<Options>,
     /// Whether the process of `hearth dev` ended; another process may have its id then.
     pub(crate) ended: AtomicBool,
@@ -62,16 +65,6 @@ impl Node {
 
     fn restarted(&self) -> MutexGuard<'_, Option<Process>> {
         self.restarted.lock().expect("no thread panics with it")
-    }
-
-    /// The admin key.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// The client that trusts its cluster.
-    pub fn client(&self) -> &Client {
-        &self.client
     }
 
     /// A request with the admin key; `path` follows `/api/v1`.
@@ -139,6 +132,24 @@ impl Node {
         id(&self.create(body).await).to_owned()
     }
 
+    /// Creates memories one after another and returns their ids.
+    pub async fn store_each(&self, bodies: impl IntoIterator<Item = Value>) -> Vec<String> {
+        self.post_each("/agent/nodes", bodies).await
+    }
+
+    /// Creates objects one after another and returns their ids.
+    pub async fn post_each(
+        &self,
+        path: &str,
+        bodies: impl IntoIterator<Item = Value>,
+    ) -> Vec<String> {
+        let mut ids = Vec::new();
+        for body in bodies {
+            ids.push(id(&self.post(path, &body).await).to_owned());
+        }
+        ids
+    }
+
     /// Value of a metric without labels.
     pub async fn metric(&self, name: &str) -> f64 {
         let text = self.all_metrics().await;
@@ -192,6 +203,12 @@ impl Node {
     pub fn wait_gone(&self) {
         self.ended.store(true, Ordering::Relaxed);
         wait_gone(self.pid());
+    }
+
+    /// Kills its process and starts it again.
+    pub async fn crash(&self) {
+        self.kill();
+        self.restart().await;
     }
 
     /// Starts the process of a killed node again and does not wait.
@@ -263,6 +280,11 @@ impl Node {
         let status = self.status().await.expect("a status");
         status["term"].as_u64().expect("a term")
     }
+}
+
+/// The body of a memory with defaults.
+pub fn labelled(label: impl Display) -> Value {
+    json!({"label": label.to_string()})
 }
 
 /// A client with its own connections, as another agent has.

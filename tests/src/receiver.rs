@@ -105,18 +105,13 @@ impl Receiver {
         self.received.borrow().clone()
     }
 
-    /// How many requests came so far.
-    pub fn count(&self) -> usize {
-        self.received.borrow().len()
-    }
-
     /// Waits until `count` requests came. Returns at once when the last of them comes, while
     /// it has no response yet.
     pub async fn reach(&self, count: usize) {
         let mut received = self.received.clone();
         let reached = received.wait_for(|received| received.len() >= count);
         let reached = tokio::time::timeout(crate::PATIENCE, reached).await.is_ok();
-        assert!(reached, "{} of {count} requests", self.count());
+        assert!(reached, "{} of {count} requests", self.received().len());
     }
 
     /// Waits until `count` requests came, and returns all.

@@ -60,8 +60,7 @@ impl Stream {
 
     /// Opens the event stream of a node and reads its `ready` event.
     pub async fn ready(node: &Node, query: &str, last: Option<&str>) -> (Self, Event) {
-        let stream = Self::open(node, query, last).await;
-        let mut stream = stream.unwrap_or_else(|rejection| panic!("{rejection:?}"));
+        let mut stream = Self::open(node, query, last).await.expect("an event stream");
         let ready = stream.expect().await;
         assert_eq!(ready.kind, "ready");
         (stream, ready)
@@ -88,6 +87,15 @@ impl Stream {
             let Some(chunk) = self.response.chunk().await? else { return Ok(None) };
             self.text += &String::from_utf8_lossy(&chunk);
         }
+    }
+
+    /// The next events, which must come.
+    pub async fn take(&mut self, count: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        for _ in 0..count {
+            events.push(self.expect().await);
+        }
+        events
     }
 
     /// The next event, which must come.

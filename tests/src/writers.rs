@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
@@ -24,13 +25,16 @@ struct Shared {
     cluster: Arc<Cluster>,
     stop: AtomicBool,
     acknowledged: AtomicU64,
+    /// In milliseconds.
+    longest_pause: AtomicU64,
 }
 
 impl Writers {
     /// Starts `count` writers. Each sends to all nodes in turn.
     pub fn start(cluster: &Arc<Cluster>, count: usize) -> Self {
-        let (cluster, stop, acknowledged) = (Arc::clone(cluster), false.into(), 0.into());
-        let shared = Arc::new(Shared { cluster, stop, acknowledged });
+        let (stop, acknowledged, longest_pause) = Default::default();
+        let cluster = Arc::clone(cluster);
+        let shared = Arc::new(Shared { cluster, stop, acknowledged, longest_pause });
         let task = |writer| tokio::spawn(write(Arc::clone(&shared), writer));
         let tasks = (0..count).map(task).collect();
         Self { shared, tasks }
@@ -39,6 +43,11 @@ impl Writers {
     /// How many writes were acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         self.shared.acknowledged.load(Ordering::Relaxed)
+    }
+
+    /// The longest time that one writer waited for an acknowledgement, so far.
+    pub fn longest_pause(&self) -> Duration {
+        Duration::from_millis(self.shared.longest_pause.load(Ordering::Relaxed))
     }
 
     /// Waits until `more` writes are acknowledged.
@@ -61,7 +70,7 @@ impl Writers {
 
 /// Creates memories under idempotency keys. Repeats a request until it has a response.
 async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
-    let (mut created, mut turn) = (BTreeMap::new(), writer);
+    let (mut created, mut turn, mut last) = (BTreeMap::new(), writer, Instant::now());
     for number in 0.. {
         let label = format!("writer {writer} memory {number}");
         loop {
@@ -76,6 +85,9 @@ async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
                 Ok(response) if response.status == StatusCode::CREATED => {
                     created.insert(label, id(&response.body).to_owned());
                     shared.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    let pause = last.elapsed().as_millis() as u64;
+                    shared.longest_pause.fetch_max(pause, Ordering::Relaxed);
+                    last = Instant::now();
                     break;
                 }
                 Ok(response) => {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
@@ -14,8 +15,8 @@ use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilte
 use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
-    Action, ApplyOutcome, Batch, Command, DecideError, Draft, Entry, EntryBody, NewMemory, Options,
-    Reader, Rejection, Reply, Writer, codec, decide,
+    Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody,
+    NewMemory, Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 
@@ -26,6 +27,8 @@ pub type Decision = Result<Reply, Rejection>;
 pub const TENANT: TenantId = TenantId(1);
 /// The model of all vectors.
 pub const MODEL: ModelId = ModelId([7; 8]);
+/// Longest time for a graph.
+const GRAPH_MAX: Duration = Duration::from_secs(3_600);
 /// Components of [`vector`].
 pub const DIMENSION: usize = 8;
 
@@ -230,6 +233,31 @@ impl Engine {
         let (decisions, batch) = self.decide(now, commands);
         assert_eq!(self.apply(&batch), ApplyOutcome::Done);
         decisions
+    }
+
+    /// Creates memories in full commands, 1,000 memories per batch.
+    pub fn fill(&mut self, now: i64, memories: impl IntoIterator<Item = NewMemory>) {
+        let memories: Vec<_> = memories.into_iter().collect();
+        for batch in memories.chunks(20 * CREATE_MAX) {
+            let chunks = batch.chunks(CREATE_MAX);
+            let creates = chunks.map(|chunk| command(Action::CreateMemories(chunk.to_vec())));
+            self.run(now, &creates.collect::<Vec<_>>());
+        }
+    }
+
+    /// Waits until searches use a graph that covers all memories.
+    pub fn wait_for_graph(&self, query: &Vector) {
+        let (started, before) = (Instant::now(), self.reader.searches().by_graph());
+        let vector = Some(query.components().expect("a direction"));
+        let request = SearchRequest { vector, limit: 1, ..SearchRequest::default() };
+        while self.reader.searches().by_graph() == before {
+            let counts = self.reader.graph_counts(TENANT);
+            assert!(started.elapsed() < GRAPH_MAX, "no graph: {counts:?}");
+            std::thread::sleep(Duration::from_millis(500));
+            if counts.held > 0 && counts.missing == 0 {
+                self.reader.search(TENANT, &request).expect("it is read");
+            }
+        }
     }
 
     /// [`Self::submit`] of commands that must succeed.

@@ -16,7 +16,7 @@ pub use storage::model::thermo::{SettingValue, Thermo};
 pub use storage::model::trigger::*;
 pub use storage::model::vector::*;
 pub use storage::{
-    Action, ApplyOutcome, Batch, BulkFilter, CREATE_MAX, Change, Command, CompiledTrigger, EdgeRef,
-    Filter, HotRequest, ListRequest, MemoryPatch, NewMemory, Options, Reader, Rejection, Reply,
+    Action, ApplyOutcome, Batch, BulkFilter, Change, Command, CompiledTrigger, EdgeRef, Filter,
+    HotRequest, ListRequest, MemoryPatch, NewMemory, Options, Reader, Rejection, Reply,
     SearchRequest, Signal, TierFilter, TriggerPatch, View, codec,
 };

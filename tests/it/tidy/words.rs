@@ -86,7 +86,8 @@ fn find(file: &Source, words: &[String]) -> Vec<String> {
     found
 }
 
-fn documents() -> Vec<Source> {
+/// The documents, with docs/openapi.json.
+pub fn documents() -> Vec<Source> {
     let mut all = files(&["docs", "deploy"], "md");
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     all.push(Source { path: "README.md".into(), text });

@@ -7,14 +7,13 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Parser;
-use futures::future::join_all;
 use reqwest::Client;
 use tempfile::TempDir;
 use tests::engine::random;
-use tests::{Cluster, Method, Options, eventually, json};
+use tests::{Cluster, Load, Method, Options, Request, eventually, json};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
@@ -40,13 +39,6 @@ struct Args {
     /// Seconds per turn.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-}
-
-/// A system under load.
-#[derive(Clone)]
-enum Store {
-    Hearth(Arc<Cluster>),
-    Etcd(Arc<Etcd>),
 }
 
 /// Three members, which end with this value.
@@ -95,44 +87,23 @@ impl Drop for Etcd {
     }
 }
 
-impl Store {
-    /// Stores through one node, over its own connection, until `end`. Returns the latencies.
-    async fn store(self, client: usize, end: Instant) -> Vec<Duration> {
-        let mut latencies = Vec::new();
-        match self {
-            Self::Hearth(cluster) => {
-                let (agent, node) = (cluster.new_agent(), cluster.at(client % NODES));
-                while Instant::now() < end {
-                    let label = words(LABEL_BYTES);
-                    let create = agent.request(node, Method::POST, "/agent/nodes");
-                    let sent = Instant::now();
-                    create.json(&json!({ "label": label })).send().await.ok();
-                    latencies.push(sent.elapsed());
-                }
-            }
-            Self::Etcd(etcd) => {
-                let (own, url) =
-                    (Client::new(), format!("{}/v3/kv/put", etcd.urls[client % NODES]));
-                while Instant::now() < end {
-                    let (key, value) = (base64(18), base64(VALUE_BYTES));
-                    let put = own.post(&url).json(&json!({ "key": key, "value": value }));
-                    let sent = Instant::now();
-                    let response = put.send().await.expect("a response");
-                    assert!(response.status().is_success(), "{}", response.status());
-                    response.bytes().await.expect("a body");
-                    latencies.push(sent.elapsed());
-                }
-            }
-        }
-        latencies
-    }
+/// The requests of one client, which stores through one node over its own connection.
+type Requests = Box<dyn FnMut() -> Request + Send>;
 
-    async fn is_ready(&self) -> bool {
-        let Self::Etcd(etcd) = self else { return true };
-        let put = Client::new().post(format!("{}/v3/kv/put", etcd.urls[0]));
-        let response = put.json(&json!({ "key": base64(18), "value": "" })).send().await;
-        response.is_ok_and(|response| response.status().is_success())
-    }
+fn creates(cluster: &Arc<Cluster>, client: usize) -> Requests {
+    let (cluster, agent) = (Arc::clone(cluster), cluster.new_agent());
+    Box::new(move || {
+        let create = agent.request(cluster.at(client % NODES), Method::POST, "/agent/nodes");
+        create.json(&json!({ "label": words(LABEL_BYTES) }))
+    })
+}
+
+fn puts(etcd: &Etcd, client: usize) -> Requests {
+    let (own, url) = (Client::new(), format!("{}/v3/kv/put", etcd.urls[client % NODES]));
+    Box::new(move || {
+        let put = json!({ "key": base64(18), "value": base64(VALUE_BYTES) });
+        Request(own.post(&url)).json(&put)
+    })
 }
 
 /// `length` bytes of words that are unique per call.
@@ -150,26 +121,14 @@ fn base64(length: usize) -> String {
     words(length.div_ceil(3) * 4).replace(' ', "+")
 }
 
-/// Requests per second, and their median and 99th percentile in milliseconds.
-async fn turn(store: &Store, clients: usize, seconds: u64) -> [f64; 3] {
-    let started = Instant::now();
-    let end = started + Duration::from_secs(seconds);
-    let tasks = (0..clients).map(|client| tokio::spawn(store.clone().store(client, end)));
-    let ended = join_all(tasks).await.into_iter();
-    let mut latencies: Vec<_> = ended.flat_map(|task| task.expect("the task ends")).collect();
-    latencies.sort_unstable();
-    let quantile =
-        |percent: usize| latencies[(latencies.len() - 1) * percent / 100].as_secs_f64() * 1e3;
-    [latencies.len() as f64 / started.elapsed().as_secs_f64(), quantile(50), quantile(99)]
-}
-
 #[tokio::main]
 async fn main() {
     let args = Args::parse();
     let cluster = Arc::new(Options::new(&args.binary).nodes(NODES).start());
-    let hearth = Store::Hearth(Arc::clone(&cluster));
-    let etcd = Store::Etcd(Arc::new(Etcd::start(&args.etcd)));
-    eventually("etcd is ready", async || etcd.is_ready().await, |ready| *ready).await;
+    let etcd = Etcd::start(&args.etcd);
+    let put = async || puts(&etcd, 0)().try_send().await;
+    let stored = async || put().await.is_ok_and(|response| response.status.is_success());
+    eventually("etcd is ready", stored, |stored| *stored).await;
     println!(
         "| clients | Hearth creates/s | etcd puts/s | ratio | Hearth p50, p99 ms | etcd p50, p99 ms |"
     );
@@ -179,8 +138,12 @@ async fn main() {
         for number in 0..TURNS {
             // In alternating order: the first turn includes flushes of the other system.
             for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
-                let store = [&hearth, &etcd][at];
-                turns[at].push(turn(store, clients, args.seconds).await);
+                let client = |client| match at {
+                    0 => creates(&cluster, client),
+                    _ => puts(&etcd, client),
+                };
+                let load = Load::run(clients, Duration::from_secs(args.seconds), client).await;
+                turns[at].push([load.rate(), load.millis(50), load.millis(99)]);
             }
         }
         let [[ours, p50, p99], [theirs, their_p50, their_p99]] = turns.map(|mut turns| {

@@ -12,15 +12,13 @@ use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType};
 use storage::model::vector::Vector;
 use storage::{NewMemory, Options, SearchRequest};
-use tests::engine::{Engine, MODEL, TENANT, create, memory_id, new_memory, random};
+use tests::engine::{Engine, MODEL, TENANT, memory_id, new_memory, random};
 use tests::{cache, installed_model};
 
 /// Definitions that are memories. The definitions after them are queries.
 const MEMORIES: usize = 100_000;
 const QUERIES: usize = 500;
 const DIMENSION: usize = 384;
-/// Longest time for a graph.
-const BUILD_MAX: Duration = Duration::from_secs(3_600);
 
 fn main() {
     let texts = fs::read_to_string(cache().join("glosses/glosses.txt")).expect("glosses.py ran");
@@ -53,10 +51,10 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
                 true => ((random(n as u64) % 1_000) as f32 / 1e3, DecayClass::Normal),
                 false => (0.8, DecayClass::Permanent),
             };
-            create(NewMemory { vector, memory_type, initial_heat: heat, decay_class, ..memory })
+            NewMemory { vector, memory_type, initial_heat: heat, decay_class, ..memory }
         });
         // 3.6 s per batch.
-        engine.run((first as i64 + 1_000) * 3_600, &memories.collect::<Vec<_>>());
+        engine.fill((first as i64 + 1_000) * 3_600, memories);
     }
     let search = |engine: &Engine| {
         let (mut ids, mut times) = (Vec::new(), Vec::new());
@@ -74,7 +72,9 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     };
     let exact = search(&engine);
     let engine = engine.reopened(Options::default());
-    let built = build(&engine);
+    let started = Instant::now();
+    engine.wait_for_graph(&vectors[0]);
+    let built = started.elapsed();
     let by_graph = engine.reader.searches().by_graph();
     let found = search(&engine);
     assert_eq!(engine.reader.searches().by_graph() - by_graph, QUERIES as u64);
@@ -89,23 +89,6 @@ fn measure(texts: &[&str], vectors: &[Vector], what: &str, all: bool) -> f64 {
     println!("| by {what} | {share:.4} | {p50:.2} | {p95:.2} | {exact_p50:.2} | {exact_p95:.2} |");
     eprintln!("graph of {:?} in {:.0} s", engine.reader.graph_counts(TENANT), built.as_secs_f64());
     share
-}
-
-/// Waits until a complete graph serves the searches.
-fn build(engine: &Engine) -> Duration {
-    let started = Instant::now();
-    let before = engine.reader.searches().by_graph();
-    while engine.reader.searches().by_graph() == before {
-        assert!(started.elapsed() < BUILD_MAX, "{:?}", engine.reader.graph_counts(TENANT));
-        thread::sleep(Duration::from_secs(1));
-        let counts = engine.reader.graph_counts(TENANT);
-        if counts.missing == 0 && counts.held > 0 {
-            let vector = Some([vec![1.0], vec![0.0; DIMENSION - 1]].concat());
-            let request = SearchRequest { vector, limit: 1, ..SearchRequest::default() };
-            engine.reader.search(TENANT, &request).expect("it is read");
-        }
-    }
-    started.elapsed()
 }
 
 /// The vectors of `texts`, from the cache if it has them unchanged. Their file is named after the

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::join_all;
-use tests::{Cluster, Method, cpu_seconds, json};
+use tests::{Agent, Cluster, Load, Method, Request, cpu_seconds, json};
 
 use crate::work::Work;
 
@@ -29,60 +28,39 @@ pub async fn operation(
     ids: &Arc<Vec<String>>,
 ) {
     let before = usage(&work.cluster, operation).await;
-    let started = Instant::now();
-    let end = started + time;
     let client = |number| {
-        let (work, ids) = (Arc::clone(work), Arc::clone(ids));
-        tokio::spawn(repeat(work, operation.to_owned(), number, end, ids))
+        let (work, ids, operation) = (Arc::clone(work), Arc::clone(ids), operation.to_owned());
+        let agent = work.cluster.new_agent();
+        move || request(&work, &agent, number, &operation, &ids)
     };
-    let ended = join_all((0..clients).map(client)).await;
-    let mut latencies: Vec<_> =
-        ended.into_iter().flat_map(|task| task.expect("the task ends")).collect();
-    let seconds = started.elapsed().as_secs_f64();
+    let load = Load::run(clients, time, client).await;
     let after = usage(&work.cluster, operation).await;
     let [cpu, syncs, requests, server_seconds] = std::array::from_fn(|at| after[at] - before[at]);
-    latencies.sort();
-    let count = latencies.len() as f64;
-    let quantile = |q: f64| latencies[((count - 1.0) * q) as usize].as_secs_f64() * 1e3;
-    let [p50, p95, p99] = [0.50, 0.95, 0.99].map(quantile);
+    let [p50, p95, p99] = [50, 95, 99].map(|percent| load.millis(percent));
     println!(
         "| {operation} | {clients} | {:.0} | {p50:.2} | {p95:.2} | {p99:.2} | {:.2} | {:.2} | {:.3} |",
-        count / seconds,
+        load.rate(),
         server_seconds * 1e3 / requests,
-        cpu * 1e3 / count,
-        syncs / count,
+        cpu * 1e3 / load.count(),
+        syncs / load.count(),
     );
 }
 
-/// Repeats an operation over its own connection until `end`; returns the latencies.
-async fn repeat(
-    work: Arc<Work>,
-    operation: String,
-    client: usize,
-    end: Instant,
-    ids: Arc<Vec<String>>,
-) -> Vec<Duration> {
-    let agent = work.cluster.new_agent();
+/// The next request of a client.
+fn request(work: &Work, agent: &Agent, client: usize, operation: &str, ids: &[String]) -> Request {
     let node = work.cluster.at(client % work.cluster.nodes().len());
     let post = |path| agent.request(node, Method::POST, path);
-    let mut latencies = Vec::new();
-    while Instant::now() < end {
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let request = match operation.as_str() {
-            "create" => post("/agent/nodes").json(&work.memory(n)),
-            "get" => {
-                let id = &ids[n as usize % ids.len()];
-                agent.request(node, Method::GET, &format!("/agent/nodes/{id}"))
-            }
-            "search" => post("/agent/search").json(&json!({"query": work.query(n), "limit": 10})),
-            "hot-context" => post("/agent/hot-context"),
-            other => panic!("no operation {other}"),
-        };
-        let sent = Instant::now();
-        request.send().await.ok();
-        latencies.push(sent.elapsed());
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    match operation {
+        "create" => post("/agent/nodes").json(&work.memory(n)),
+        "get" => {
+            let id = &ids[n as usize % ids.len()];
+            agent.request(node, Method::GET, &format!("/agent/nodes/{id}"))
+        }
+        "search" => post("/agent/search").json(&json!({"query": work.query(n), "limit": 10})),
+        "hot-context" => post("/agent/hot-context"),
+        other => panic!("no operation {other}"),
     }
-    latencies
 }
 
 /// What all nodes have used since their start: CPU seconds, syncs, requests of the operation, and

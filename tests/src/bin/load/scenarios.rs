@@ -40,8 +40,7 @@ pub async fn follow_events(cluster: &Cluster, streams: usize) {
     for number in 0..streams {
         let node = cluster.at(number % cluster.nodes().len());
         let request = agents[number / STREAMS_PER_AGENT].request(node, Method::GET, "/events");
-        let stream = Stream::of(request).await;
-        let mut stream = stream.unwrap_or_else(|rejection| panic!("{rejection:?}"));
+        let mut stream = Stream::of(request).await.expect("an event stream");
         tokio::spawn(async move { while stream.next().await.is_some() {} });
     }
 }
