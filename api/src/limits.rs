@@ -86,8 +86,6 @@ pub(crate) const STREAM_SLOW_MAX: Duration = Duration::from_secs(30);
 pub(crate) const STREAM_WAIT: Duration = Duration::from_millis(500);
 /// Pause between two reads of a stream: events in between are sent together.
 pub(crate) const STREAM_READ_PAUSE: Duration = Duration::from_millis(20);
-/// Longest word of a closed set that is read at all, in bytes.
-pub(crate) const WORD_BYTES_MAX: usize = 64;
 /// Longest list of event kinds of a stream, in bytes.
 pub(crate) const EVENT_KINDS_BYTES_MAX: usize = 256;
 /// Longest host name with its port, in bytes.

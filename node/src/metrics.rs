@@ -33,8 +33,8 @@ struct Snapshot<'a> {
     outbox: Outbox,
 }
 
-/// Name (without `hearth_`) and help text of a metric, and how its value is read. A metric whose name ends with
-/// `_total` is a counter; any other is a gauge.
+/// Name (without `hearth_`) and help text of a metric, and how its value is read. A metric whose
+/// name ends with `_total` is a counter; any other is a gauge.
 type Metric<V> = (&'static str, &'static str, fn(&Snapshot<'_>) -> V);
 
 impl NodeMetrics {

@@ -1,5 +1,5 @@
-//! The fields of requests and of responses, each with its bounds. They have names of their own because utoipa's
-//! derive takes no generic arguments.
+//! The fields of requests and of responses, each with its bounds. They are aliases because
+//! utoipa's derive takes no generic arguments.
 
 use storage::model::access::AGENT_BYTES_MAX;
 use storage::model::delivery::DeliveryId;
@@ -22,9 +22,10 @@ use crate::limits::{
     EVENT_KINDS_BYTES_MAX, GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX,
     HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX,
     NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT,
-    SECRET_BYTES_MAX, TRIGGERS_PAGE, WORD_BYTES_MAX,
+    SECRET_BYTES_MAX, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
+pub(crate) use crate::requests::values::AnyWord;
 use crate::requests::values::{
     FullText, Id, MemoryIds, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
 };
@@ -61,8 +62,6 @@ pub(crate) type Offset = Clamped<0, { u64::MAX }>;
 pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
 pub(crate) type Query = Text<QUERY_BYTES_MAX>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
-/// A word of a set where others are accepted too.
-pub(crate) type AnyWord = Text<WORD_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;
 pub(crate) type IdempotencyKey = FullText<IDEMPOTENCY_KEY_BYTES_MAX>;

@@ -1,5 +1,5 @@
-//! Types of request fields: texts with a bound, words of a set, ids and cursors, arrays. Each parses and validates itself, and has the OpenAPI schema of what it
-//! accepts, from the same constants.
+//! Types of request fields: texts with a bound, words of a set, ids and cursors, arrays. Each
+//! parses and validates itself. Its OpenAPI schema comes from the same constants.
 
 use std::collections::HashSet;
 use std::fmt::{self, Display};
@@ -172,6 +172,12 @@ value!([T: Word] OneOfOrEmpty<T>, object(Type::String).enum_values(Some(T::names
     }
 );
 
+/// A word where unknown ones are accepted too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AnyWord(pub(crate) String);
+
+value!([] AnyWord, object(Type::String).build(), from String: |text| Ok(Self(text)));
+
 /// A value by its text form: an id, or a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id<T>(pub(crate) T);
@@ -334,7 +340,7 @@ value!([const MAX: usize] MemoryIds<MAX>, ArrayBuilder::new()
     }
 );
 
-/// For `deserialize_with`: tells an absent field (`None`) from `null` (`Some(None)`).
+/// For `deserialize_with`: distinguishes an absent field (`None`) from `null` (`Some(None)`).
 pub(crate) fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -21,7 +21,8 @@ use crate::table::view::View;
 /// Dead letters that one command replays.
 const REPLAYED_MAX: usize = 500;
 
-/// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many pending ones.
+/// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many
+/// pending ones.
 pub(super) fn enqueue(
     context: &mut Context<'_>,
     compiled: &CompiledTrigger,
