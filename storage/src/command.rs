@@ -8,7 +8,7 @@ use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeliveryId};
 use crate::model::edge::Suggestion;
-use crate::model::id::{MemoryId, TenantId, TriggerId};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::AgentActivity;
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::receipt::ReceiptRequest;
@@ -167,6 +167,26 @@ pub struct NewMemory {
     pub vector: Vector,
     /// Edges to create with it.
     pub suggestions: Vec<Suggestion>,
+}
+
+impl NewMemory {
+    /// Its row at the time `now` of its creation.
+    pub fn memory(&self, now: Timestamp) -> Memory {
+        Memory {
+            label: self.label.clone(),
+            memory_type: self.memory_type,
+            namespace: self.namespace.clone(),
+            decay_class: self.decay_class,
+            is_pinned: self.is_pinned,
+            is_locked: false,
+            is_flagged: false,
+            min_heat: self.min_heat,
+            key_points: self.key_points.clone(),
+            created_at: now,
+            updated_at: now,
+            archived_at: None,
+        }
+    }
 }
 
 /// Changes to a memory; `None` leaves a field as it is.

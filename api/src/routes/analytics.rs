@@ -113,21 +113,18 @@ fn suggestions(stats: &RecallStats) -> Vec<String> {
         if all < FEEDBACK_MIN {
             continue;
         }
-        if of_type.outdated * 3 > all {
-            suggestions.push(format!(
-                "more than a third of the feedback on {name} memories is `outdated`: shorten decay_profiles.{name}.half_life"
-            ));
-        }
-        if of_type.irrelevant * 2 > all {
-            suggestions.push(format!(
-                "more than half of the feedback on {name} memories is `irrelevant`: \
-                 lower recall.heat_weight, so that similarity counts for more"
-            ));
-        }
-        if of_type.wrong * 4 > all {
-            suggestions.push(format!(
-                "more than a quarter of the feedback on {name} memories is `wrong`: review what GET /agent/nodes?flagged=true lists"
-            ));
+        let shorten = format!("shorten decay_profiles.{name}.half_life");
+        let lower = "lower recall.heat_weight, so that similarity counts for more".to_owned();
+        let review = "review what GET /agent/nodes?flagged=true lists".to_owned();
+        for (count, parts, share, signal, advice) in [
+            (of_type.outdated, 3, "a third", "outdated", shorten),
+            (of_type.irrelevant, 2, "half", "irrelevant", lower),
+            (of_type.wrong, 4, "a quarter", "wrong", review),
+        ] {
+            if count * parts > all {
+                let subject = format!("more than {share} of the feedback on {name} memories");
+                suggestions.push(format!("{subject} is `{signal}`: {advice}"));
+            }
         }
     }
     suggestions

@@ -184,8 +184,12 @@ mod tests {
     const TENANT: TenantId = TenantId(1);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn id(number: u8) -> MemoryId {
-        MemoryId([number; 16])
+    fn id(number: u64) -> MemoryId {
+        MemoryId(u128::from(number).to_be_bytes())
+    }
+
+    fn ids(first: u64, count: usize) -> std::vec::IntoIter<MemoryId> {
+        (first..).map(id).take(count).collect::<Vec<_>>().into_iter()
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
@@ -196,10 +200,10 @@ mod tests {
     #[test]
     fn later_recalls_are_reported_together() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count(TENANT, [id(1), id(2)].into_iter());
+        buffer.count(TENANT, ids(1, 2));
         assert_eq!(recalls(&buffer, start), [(id(1), 1), (id(2), 1)]);
         for _ in 0..3 {
-            buffer.count(TENANT, [id(1)].into_iter());
+            buffer.count(TENANT, ids(1, 1));
         }
         assert_eq!(recalls(&buffer, start + 30 * SECOND), []);
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
@@ -210,12 +214,7 @@ mod tests {
     #[test]
     fn excess_recalls_are_dropped_and_counted() {
         let buffer = RecallBuffer::default();
-        let ids = (0..RECALLS_MAX + 5).map(|number| {
-            let mut bytes = [0; 16];
-            bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
-            MemoryId(bytes)
-        });
-        buffer.count(TENANT, ids);
+        buffer.count(TENANT, ids(0, RECALLS_MAX + 5));
         assert_eq!(buffer.dropped(), 5);
         assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
     }
@@ -223,17 +222,9 @@ mod tests {
     #[test]
     fn reported_entries_make_room() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let ids = |first: u64| {
-            (first..first + RECALLS_MAX as u64)
-                .map(|number| MemoryId(u128::from(number).to_be_bytes()))
-        };
-        let recalled = |first| {
-            let ids: Vec<_> = ids(first).collect();
-            buffer.count(TENANT, ids.into_iter());
-        };
-        recalled(0);
+        buffer.count(TENANT, ids(0, RECALLS_MAX));
         while !recalls(&buffer, start).is_empty() {}
-        recalled(1 << 40);
+        buffer.count(TENANT, ids(1 << 40, RECALLS_MAX));
         assert_eq!(buffer.dropped(), 0);
     }
 
@@ -252,7 +243,7 @@ mod tests {
     #[test]
     fn requests_are_summed_until_reported() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count(TENANT, [].into_iter());
+        buffer.count(TENANT, ids(0, 0));
         let key = KeyId([7; 8]);
         buffer.count_request(TENANT, key, Duration::from_micros(30), 1);
         buffer.count_request(TENANT, key, Duration::from_micros(50), 0);

@@ -121,13 +121,12 @@ impl Operator {
     /// Shows the progress of a new node until it votes.
     async fn show_progress(&self, id: u64) -> Result<(), String> {
         let started = Instant::now();
+        let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
         let mut shown = Value::Null;
         while started.elapsed() < PROGRESS_TIMEOUT {
+            ticks.tick().await;
             // Without a leader, as during an election, there is no status.
-            let Ok(status) = self.status().await else {
-                tokio::time::sleep(PROGRESS_INTERVAL).await;
-                continue;
-            };
+            let Ok(status) = self.status().await else { continue };
             let members = status["members"].as_array();
             let member = members.and_then(|all| all.iter().find(|one| one["id"] == id));
             let member = member.ok_or("the node is no longer a member")?;
@@ -142,7 +141,6 @@ impl Operator {
                 }
                 shown = member["lag"].clone();
             }
-            tokio::time::sleep(PROGRESS_INTERVAL).await;
         }
         Err(format!("node {id} has not caught up yet; it continues in the background"))
     }

@@ -39,20 +39,7 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
 
 fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
     let (tenant, now) = (context.tenant, context.now());
-    let memory = Memory {
-        label: new.label.clone(),
-        memory_type: new.memory_type,
-        namespace: new.namespace.clone(),
-        decay_class: new.decay_class,
-        is_pinned: new.is_pinned,
-        is_locked: false,
-        is_flagged: false,
-        min_heat: new.min_heat,
-        key_points: new.key_points.clone(),
-        created_at: now,
-        updated_at: now,
-        archived_at: None,
-    };
+    let memory = new.memory(now);
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
     context.push(Change::AnchorPut(tenant, new.id, anchor));

@@ -173,22 +173,9 @@ impl World {
             }
             Action::CreateMemories(new) => {
                 let new = &new[0];
-                let memory = Memory {
-                    label: new.label.clone(),
-                    memory_type: new.memory_type,
-                    namespace: new.namespace.clone(),
-                    decay_class: new.decay_class,
-                    is_pinned: new.is_pinned,
-                    is_locked: false,
-                    is_flagged: false,
-                    min_heat: new.min_heat,
-                    key_points: new.key_points.clone(),
-                    created_at: now,
-                    updated_at: now,
-                    archived_at: None,
-                };
                 let anchor = Anchor::fresh(new.initial_heat, now);
-                let naive = NaiveMemory { memory, anchor, text_for_vector: new.label.clone() };
+                let text_for_vector = new.label.clone();
+                let naive = NaiveMemory { memory: new.memory(now), anchor, text_for_vector };
                 self.memories.insert(new.id, naive);
                 self.created += 1;
                 if let Some(receipt) = &command.receipt {
