@@ -9,7 +9,7 @@ use super::*;
 /// A node that `hearth dev` did not start.
 struct NewNode {
     folder: tempfile::TempDir,
-    config: String,
+    config: toml::Table,
     address: String,
     ops: String,
 }
@@ -28,49 +28,35 @@ impl NewNode {
         let listeners = [free(), free(), free()];
         let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
         let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
-        let mut unused = addresses.iter();
-        let data = folder.path().join("data");
-        let config = with_settings(&text, |name| match name {
-            "listen" => Some(format!("\"{}\"", unused.next().unwrap())),
-            "id" => Some("4".into()),
-            "data" => Some(format!("{data:?}")),
-            _ => None,
-        });
+        let mut config: toml::Table = text.parse().unwrap();
+        for (section, address) in ["public", "operator", "peer"].iter().zip(&addresses) {
+            config[*section]["listen"] = address.as_str().into();
+        }
+        config["node"]["data"] = folder.path().join("data").to_str().unwrap().into();
         let [_, ops, address] = addresses;
         Self { folder, config, address, ops }
     }
 
     /// Starts it as node 4.
     fn serve(&self) -> Process {
-        self.start(4, &self.config, &[])
+        self.start(4, self.config.clone(), &[])
     }
 
     /// Starts it to bootstrap a cluster of these members.
-    fn bootstrap(&self, id: u64, members: &str) -> Process {
-        let config = with_settings(&self.config, |name| match name {
-            "id" => Some(id.to_string()),
-            "members" => Some(format!("\"{members}\"")),
-            _ => None,
-        });
-        self.start(id, &config, &["--bootstrap"])
+    fn bootstrap(&self, id: i64, members: &str) -> Process {
+        let mut config = self.config.clone();
+        config["cluster"]["members"] = members.into();
+        self.start(id, config, &["--bootstrap"])
     }
 
-    fn start(&self, id: u64, toml: &str, arguments: &[&str]) -> Process {
-        let config = self.folder.path().join(format!("node-{id}.toml"));
-        std::fs::write(&config, toml).unwrap();
+    fn start(&self, id: i64, mut config: toml::Table, arguments: &[&str]) -> Process {
+        config["node"]["id"] = id.into();
+        let path = self.folder.path().join(format!("node-{id}.toml"));
+        std::fs::write(&path, config.to_string()).unwrap();
         let mut command = Command::new(BINARY);
-        command.args(["serve", "--config"]).arg(config).args(arguments);
+        command.args(["serve", "--config"]).arg(path).args(arguments);
         Process::start(&mut command, self.folder.path().join("log"))
     }
-}
-
-/// A TOML text with new values of the settings that `value` returns.
-fn with_settings(toml: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
-    let line = |line: &str| {
-        let name = line.split(' ').next().unwrap();
-        value(name).map_or_else(|| line.to_owned(), |value| format!("{name} = {value}"))
-    };
-    toml.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
