@@ -29,21 +29,16 @@ pub(crate) async fn stop_requested(while_stdin_open: bool) {
         tracing::error!("cannot receive signals: stopping");
         return;
     };
+    // The parent process holds the other end of the pipe.
+    let (mut stdin, mut sink) = (tokio::io::stdin(), tokio::io::sink());
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
-        () = stdin_closed(), if while_stdin_open => {}
+        _ = tokio::io::copy(&mut stdin, &mut sink), if while_stdin_open => {}
     }
 }
 
 /// SIGINT and SIGTERM.
 pub(crate) fn signals() -> std::io::Result<(Signal, Signal)> {
     Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
-}
-
-/// Waits for the end of standard input. The parent process holds the other end of the pipe.
-async fn stdin_closed() {
-    let mut stdin = tokio::io::stdin();
-    let mut nothing = tokio::io::sink();
-    drop(tokio::io::copy(&mut stdin, &mut nothing).await);
 }

@@ -129,8 +129,8 @@ pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64
                 tokio::time::timeout_at(deadline, shared.read_index()).await.ok().flatten()
             }
             Leader::Peer(node, address) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let timeout = left.min(LEADER_WAIT);
+                let remaining = deadline.saturating_duration_since(Instant::now());
+                let timeout = remaining.min(LEADER_WAIT);
                 let (peers, call) = (&shared.peers, Rpc::ReadIndex);
                 tokio::select! {
                     response = peers.call(Channel::Forward, node, &address, call, timeout) => {
@@ -183,7 +183,7 @@ async fn leader_changed(shared: &Shared, node: NodeId) {
     shared.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
 }
 
-/// The leader's timeout for a call that has `timeout` left here.
+/// The leader's timeout for a call with `timeout` remaining here.
 fn remote_timeout_micros(timeout: Duration) -> u64 {
     u64::try_from(timeout.saturating_sub(RESPONSE_MARGIN).as_micros()).unwrap_or(u64::MAX)
 }

@@ -251,7 +251,22 @@ fn index_changes(
             Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
             Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),
             // `show` updates tenants, keys, rules and triggers. The rest is in no index.
-            _ => continue,
+            Change::ClusterPut(_)
+            | Change::TenantPut(..)
+            | Change::ApiKeyPut(..)
+            | Change::VerifyMark(_)
+            | Change::TickPut(..)
+            | Change::RecallStatsPut(..)
+            | Change::UsagePut(..)
+            | Change::LastReportPut(..)
+            | Change::ApiKeyRemoved(..)
+            | Change::RulesPut(..)
+            | Change::TriggerPut(..)
+            | Change::TriggerRemoved(..)
+            | Change::FiringsPut(..)
+            | Change::OutboxPut(..)
+            | Change::DeliveryPut(..)
+            | Change::DeliveryRemoved(..) => continue,
         };
         shown.entry(*tenant).or_default().push(change);
     }
