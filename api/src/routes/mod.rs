@@ -152,7 +152,7 @@ async fn name_process(mut response: Response) -> Response {
 fn finish(routes: Router<App>, app: &App) -> Router {
     routes
         .fallback(async || {
-            ApiError::new(ErrorKind::NotFound, "no_such_path", "there is nothing at this path")
+            ApiError::new(ErrorKind::NotFound, "no_such_path", "no endpoint has this path")
         })
         .method_not_allowed_fallback(async || {
             let message = "this path does not support the method";
