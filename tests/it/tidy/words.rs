@@ -89,8 +89,10 @@ fn find(file: &Source, words: &[String]) -> Vec<String> {
 /// The documents, with docs/openapi.json.
 pub fn documents() -> Vec<Source> {
     let mut all = files(&["docs", "deploy"], "md");
-    let text = fs::read_to_string(root().join("README.md")).unwrap();
-    all.push(Source { path: "README.md".into(), text });
+    for path in ["README.md", "CHANGELOG.md"] {
+        let text = fs::read_to_string(root().join(path)).unwrap();
+        all.push(Source { path: path.into(), text });
+    }
     all.extend(files(&["docs"], "json"));
     all
 }
