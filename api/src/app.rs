@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
-use storage::model::trigger::TriggerEvent;
 use tokio::sync::Semaphore;
 
 use crate::limits::{DRAINS_MAX, REQUESTS_MAX, STREAMS_MAX};
@@ -64,16 +62,7 @@ impl App {
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.
     pub fn report(&self, all: bool) -> Vec<TenantReport> {
-        let reader = &self.service.reader;
-        let interval = |tenant| {
-            // Every return is an event where a trigger waits for it.
-            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
-                return Duration::ZERO;
-            }
-            let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
-            Duration::from_secs(seconds.into())
-        };
-        self.service.recalls.take(Instant::now(), reader.position().clock, interval)
+        self.service.report(all)
     }
 
     /// Recalls that were dropped at the limit of the buffer.

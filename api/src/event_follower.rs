@@ -7,18 +7,15 @@ use axum::response::sse::Event as Frame;
 use storage::model::id::TenantId;
 use storage::model::journal::{Cursor, Event};
 use storage::model::tenant::KeyId;
-use storage::{EventsAfter, Reader, View};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::cursors::EventId;
-use crate::limits::{
-    STREAM_CHECKPOINT_INTERVAL, STREAM_EVENTS, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
-};
+use crate::limits::{STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT};
 use crate::responses::event::{StreamItem, names};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::journal::{EventView, is_visible, views};
+use crate::service::journal::EventView;
 
 /// What a stream follows.
 #[derive(Debug, Clone)]
@@ -72,11 +69,8 @@ impl Follower {
         }
         while let Ok(next) = self.step().await {
             if next == Next::AfterNewEntry {
-                let service = &self.app.service;
-                let index = service.reader.position().index;
-                let applied = service.raft.wait_applied(index + 1, Instant::now() + STREAM_WAIT);
                 // Without a new entry in time, the next step checks whether to end.
-                let _: Result<(), _> = applied.await;
+                self.app.service.await_entry(STREAM_WAIT).await;
             }
             if next != Next::Immediately {
                 tokio::time::sleep(STREAM_READ_PAUSE).await;
@@ -88,7 +82,7 @@ impl Follower {
     async fn step(&mut self) -> Result<Next, Ended> {
         let service = &self.app.service;
         let is_over = !service.is_in_contact() || self.app.is_draining() || self.sender.is_closed();
-        if is_over || !service.reader.has_key(self.options.key) {
+        if is_over || !service.has_key(self.options.key) {
             return Err(Ended);
         }
         // A client that waits for rare events resumes from here after an interruption.
@@ -96,7 +90,7 @@ impl Follower {
             self.send(self.marker("checkpoint")).await?;
             (self.sent, self.sent_at) = (self.after, Instant::now());
         }
-        if Cursor::after(service.reader.last_event(self.options.tenant)) <= self.after {
+        if !service.may_have_events_after(self.options.tenant, self.after) {
             return Ok(Next::AfterNewEntry);
         }
         let (frames, has_more) = self.read().await?;
@@ -123,40 +117,22 @@ impl Follower {
     async fn read(&mut self) -> Result<(Vec<Frame>, bool), Ended> {
         let (options, after) = (self.options.clone(), self.after);
         let service = &self.app.service;
-        let read = service.read(&service.stream_reads, move |reader| read(reader, &options, after));
-        let (found, frames) = read.await.ok().flatten().ok_or(Ended)?;
-        if found.gap.is_some() {
-            return Err(Ended);
-        }
+        let cluster = options.cluster.clone();
+        let is_wanted = move |event: &Event| {
+            let is_here = options.namespace.as_ref().is_none_or(|name| *name == event.namespace);
+            is_here && options.kinds.contains(names(&event.kind).0)
+        };
+        let (tenant, key) = (self.options.tenant, self.options.key);
+        let found = service.follow(tenant, key, after, is_wanted).await;
+        let found = found.ok().flatten().ok_or(Ended)?;
         self.after = found.reached;
-        Ok((frames, found.more))
+        Ok((found.events.iter().map(|view| frame(&cluster, view)).collect(), found.has_more))
     }
 
     /// Hands a frame over, unless the client does not read it in time.
     async fn send(&self, frame: Frame) -> Result<(), Ended> {
         self.sender.send_timeout(frame, STREAM_SLOW_MAX).await.map_err(|_| Ended)
     }
-}
-
-/// One read: the events that the key may see now, since keys and rules change while a stream
-/// is open. `None` if the key was deleted.
-fn read(
-    reader: &Reader,
-    options: &FollowerOptions,
-    after: Cursor,
-) -> storage::Result<Option<(EventsAfter, Vec<Frame>)>> {
-    let tenant = options.tenant;
-    let Some(access) = reader.access(tenant, options.key)? else { return Ok(None) };
-    let is_wanted = |event: &Event| {
-        let is_of_kind = options.kinds.contains(names(&event.kind).0);
-        let is_here = options.namespace.as_ref().is_none_or(|name| *name == event.namespace);
-        Ok(is_of_kind && is_here && is_visible(reader, tenant, &access, event)?)
-    };
-    let mut found = reader.journal_after(tenant, after, STREAM_EVENTS, is_wanted)?;
-    let events = std::mem::take(&mut found.events);
-    let views = views(reader, tenant, &access, events)?;
-    let frames = views.iter().map(|view| frame(&options.cluster, view)).collect();
-    Ok(Some((found, frames)))
 }
 
 fn frame(cluster: &str, view: &EventView) -> Frame {

@@ -3,9 +3,9 @@
 pub(crate) use axum::extract::State;
 pub(crate) use axum::http::StatusCode;
 pub(crate) use serde::Serialize;
+pub(crate) use storage::Filter;
 pub(crate) use storage::model::memory::MemoryType;
 pub(crate) use storage::model::score::rounded;
-pub(crate) use storage::{Action, Filter, View};
 pub(crate) use utoipa::ToSchema;
 
 pub(crate) use crate::app::App;

@@ -2,6 +2,7 @@
 //! clients send.
 
 use storage::model::access::Policy;
+use storage::model::delivery::DeliveryStage;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::tenant::Role;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
@@ -10,23 +11,23 @@ use storage::{Order, Sort, TierFilter};
 /// A word of a closed set.
 pub(crate) trait Word: Copy + PartialEq + 'static {
     /// All words with their names, in the order of the documentation.
-    fn all() -> Vec<(&'static str, Self)>;
+    const ALL: &[(&'static str, Self)];
 
     /// Further names that published clients send.
     const ALIASES: &[(&str, Self)] = &[];
 
     fn names() -> Vec<&'static str> {
-        Self::all().into_iter().map(|(name, _)| name).collect()
+        Self::ALL.iter().map(|(name, _)| *name).collect()
     }
 
     /// The word with this name or alias.
     fn parse(text: &str) -> Option<Self> {
-        let known = Self::all().into_iter().chain(Self::ALIASES.iter().copied());
-        known.into_iter().find(|(name, _)| *name == text).map(|(_, word)| word)
+        let mut known = Self::ALL.iter().chain(Self::ALIASES);
+        known.find(|(name, _)| *name == text).map(|(_, word)| *word)
     }
 
     fn name(self) -> &'static str {
-        let named = Self::all().into_iter().find(|(_, word)| *word == self);
+        let named = Self::ALL.iter().find(|(_, word)| *word == self);
         named.map_or("", |(name, _)| name)
     }
 }
@@ -35,10 +36,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
 macro_rules! words {
     ($($type:ty: $all:expr $(, $aliases:expr)?;)+) => {
         $(impl Word for $type {
-            fn all() -> Vec<(&'static str, Self)> {
-                $all.into()
-            }
-
+            const ALL: &[(&'static str, Self)] = &$all;
             $(const ALIASES: &[(&str, Self)] = &$aliases;)?
         })+
     };
@@ -72,15 +70,24 @@ pub(crate) enum DeliveryStatus {
     DeadLetter,
 }
 
+impl From<&DeliveryStage> for DeliveryStatus {
+    fn from(stage: &DeliveryStage) -> Self {
+        match stage {
+            DeliveryStage::Pending(_) => Self::Pending,
+            DeliveryStage::DeadLettered(_) => Self::DeadLetter,
+        }
+    }
+}
+
 words! {
-    MemoryType: Self::ALL.map(|word| (word.name(), word)), [("synthesis", Self::Semantic)];
+    MemoryType: Self::NAMED, [("synthesis", Self::Semantic)];
     // `glacial` was published as a half-life of some 30 days: it is not `permanent`.
-    DecayClass: Self::ALL.map(|word| (word.name(), word)),
+    DecayClass: Self::NAMED,
         [("fast", Self::Volatile), ("slow", Self::Persistent), ("glacial", Self::Persistent)];
-    Signal: Self::ALL.map(|word| (word.name(), word));
-    TriggerEvent: Self::ALL.map(|word| (word.name(), word)), [("on_create", Self::Store)];
-    TriggerActionKind: Self::ALL.map(|word| (word.name(), word));
-    Role: Self::OF_KEYS.map(|word| (word.name(), word));
+    Signal: Self::NAMED;
+    TriggerEvent: Self::NAMED, [("on_create", Self::Store)];
+    TriggerActionKind: Self::NAMED;
+    Role: [("reader", Self::Reader), ("agent", Self::Agent), ("admin", Self::Admin)];
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];
     TierFilter: [("hot", Self::Hot), ("cold", Self::Cold), ("all", Self::All)];
     Sort: [

@@ -185,3 +185,10 @@ fn decide_and_apply_are_separate() {
         assert_absent("decide and apply must not import each other", files, &[other]);
     }
 }
+
+#[test]
+fn service_knows_no_interface() {
+    let interfaces = ["axum", "utoipa", "crate::requests", "crate::responses", "crate::routes"];
+    let service = files(&["api/src/service"], "rs").into_iter();
+    assert_absent("the service must not depend on its adapters", service, &interfaces);
+}

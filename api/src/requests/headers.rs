@@ -51,9 +51,7 @@ impl Home {
     /// The memories that a read may return: those that the caller may access, in the namespace
     /// that the request names, else in that of the header. `*` is all of them.
     pub(crate) fn filter(&self, session: &Session, named: Option<Namespace>) -> ApiResult<Filter> {
-        let namespace = session.read_namespace(named_namespace(named)?, self.namespace())?;
-        let access = session.caller.access.clone();
-        Ok(Filter { namespace, access, ..Filter::default() })
+        session.filter(named_namespace(named)?, self.namespace())
     }
 }
 

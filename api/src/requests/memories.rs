@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use crate::limits::PAGE_DEFAULT;
+use crate::requests::JsonBody;
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
@@ -102,10 +103,11 @@ pub(crate) struct MemoryChanges {
 }
 
 impl MemoryChanges {
-    /// The changes but for the label, which has no embedding yet, and the label.
-    pub(crate) fn into_patch(self) -> ApiResult<(MemoryPatch, Option<String>)> {
-        let patch = MemoryPatch {
-            label: None,
+    /// The changes; a new label without its vector.
+    pub(crate) fn into_patch(self) -> ApiResult<MemoryPatch> {
+        let label = label(self.pointer_summary, self.label, self.content)?;
+        Ok(MemoryPatch {
+            label: label.map(|label| (label, Vector::default())),
             memory_type: self.memory_type.map(|it| it.0),
             namespace: non_empty(self.namespace).map(concrete).transpose()?,
             decay_class: self.decay_class.map(|it| it.0),
@@ -114,9 +116,7 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
-        };
-        let label = label(self.pointer_summary, self.label, self.content)?;
-        Ok((patch, label))
+        })
     }
 }
 
@@ -138,12 +138,19 @@ pub(crate) struct BulkIds {
 
 /// The same changes to several memories.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "describes a body that is parsed as its two parts")]
 pub(crate) struct BulkChanges {
     #[serde(flatten)]
-    ids: BulkIds,
+    pub(crate) ids: BulkIds,
     #[serde(flatten)]
-    changes: MemoryChanges,
+    pub(crate) changes: MemoryChanges,
+}
+
+impl BulkChanges {
+    /// Parses both parts from the same fields. Errors of a derived parser would name no field
+    /// within a flattened part.
+    pub(crate) fn parse(body: &JsonBody) -> ApiResult<Self> {
+        Ok(Self { ids: body.parse()?, changes: body.parse()? })
+    }
 }
 
 /// Which memories to delete. With ids and filters, the intersection is deleted. Without both,

@@ -26,7 +26,9 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
-use serde::de::DeserializeOwned;
+use serde::de::value::{self, MapDeserializer};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
+use serde::{Deserializer, forward_to_deserialize_any};
 
 use crate::app::App;
 use crate::limits::{BODY_BYTES_MAX, BODY_TIME};
@@ -133,11 +135,51 @@ impl QueryText {
 
 /// Parses named texts: a query string, or headers.
 pub(crate) fn parse_pairs<T: DeserializeOwned>(pairs: BTreeMap<String, String>) -> ApiResult<T> {
-    // Encoded anew, since only that is a format that serde parses.
-    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-    let texts = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text.as_bytes()));
-    serde_path_to_error::deserialize(texts)
+    let pairs = pairs.into_iter().map(|(name, text)| (name, Parameter(text)));
+    serde_path_to_error::deserialize(MapDeserializer::new(pairs))
         .map_err(|error| invalid(&error.path().to_string(), &error.inner().to_string()))
+}
+
+/// The text of a query parameter or header, from which numbers and booleans are parsed.
+struct Parameter(String);
+
+impl<'de> Deserializer<'de> for Parameter {
+    type Error = value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
+        visitor.visit_string(self.0)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
+        let parsed = self.0.parse().map_err(|_| value::Error::custom("must be true or false"))?;
+        visitor.visit_bool(parsed)
+    }
+
+    // All types of numbers ask for this one: see `Numeric`.
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, value::Error> {
+        match (self.0.parse(), self.0.parse()) {
+            (Ok(whole), _) => visitor.visit_u64(whole),
+            (_, Ok(number)) => visitor.visit_f64(number),
+            _ => Err(value::Error::custom("must be a number")),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 char str string bytes byte_buf unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de> for Parameter {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
 }
 
 /// An error of a field. serde reports missing and repeated fields at their parent; this names the
@@ -153,9 +195,6 @@ fn invalid(path: &str, message: &str) -> ApiError {
     }
     if message.starts_with("invalid type: null") {
         return ApiError::invalid(path, "is required");
-    }
-    if ["invalid float literal", "invalid digit found in string"].contains(&message) {
-        return ApiError::invalid(path, "must be a number");
     }
     let expected =
         message.strip_prefix("invalid ").and_then(|rest| rest.rsplit_once(", expected "));
@@ -174,6 +213,7 @@ mod tests {
     use serde::Deserialize;
 
     use super::*;
+    use crate::requests::fields::WholeNumber;
 
     #[derive(Debug, Deserialize, PartialEq)]
     struct Sample {
@@ -219,6 +259,25 @@ mod tests {
         assert_eq!(pairs["ä"], "京");
         assert_eq!(pairs["page"], "2", "the last value wins");
         assert!(!query.has("flag") && !query.has("empty"));
+    }
+
+    #[test]
+    fn query_numbers_are_exact() {
+        type Numbers = BTreeMap<String, WholeNumber>;
+        let number = |text: &str| {
+            QueryText(format!("n={text}")).parse::<Numbers>().map(|numbers| numbers["n"].0)
+        };
+        for (text, expected) in [
+            ("7", 7),
+            ("3.0", 3),
+            ("9007199254740993", (1 << 53) + 1),
+            ("18446744073709551615", u64::MAX),
+        ] {
+            assert_eq!(number(text), Ok(expected), "{text}");
+        }
+        for wrong in ["-1", "1.5", "NaN", "inf", "x", "18446744073709551616"] {
+            assert_eq!(number(wrong).unwrap_err().field.as_deref(), Some("n"), "{wrong}");
+        }
     }
 
     #[test]

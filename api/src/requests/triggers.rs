@@ -1,41 +1,47 @@
 //! Requests about triggers, their actions, their history, and webhook deliveries.
 
 use serde::Deserialize;
-use storage::model::trigger::TAG_BYTES_MAX;
+use storage::TriggerPatch;
+use storage::model::id::Timestamp;
+use storage::model::score::rounded;
+use storage::model::trigger::{TAG_BYTES_MAX, Trigger, TriggerAction, TriggerFilter};
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::requests::fields::*;
 use crate::requests::numbers::{Heat, Strength};
-use crate::requests::values::{JsonObject, SecretText, TextOrEmpty, first_text, nullable, object};
+use crate::requests::values::{
+    JsonObject, SecretText, TextOrEmpty, first_text, non_empty, nullable, object,
+};
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::triggers::ActionSettings;
 use crate::words::HistoryKind;
 
 /// A new trigger. All filters that are set must match; heat bounds are strict.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewTrigger {
-    pub(crate) event: EventWord,
+    event: EventWord,
     pub(crate) action: ActionWord,
     #[schema(value_type = Option<ActionConfig>)]
-    pub(crate) action_config: Option<JsonObject<ActionConfig>>,
+    action_config: Option<JsonObject<ActionConfig>>,
     /// Event and action, if absent or empty.
-    pub(crate) name: Option<TriggerName>,
-    pub(crate) description: Option<Description>,
+    name: Option<TriggerName>,
+    description: Option<Description>,
     /// The trigger fires for memories of this namespace only.
-    pub(crate) namespace: Option<Namespace>,
-    pub(crate) filter_memory_type: Option<MemoryTypeOrEmpty>,
-    pub(crate) filter_namespace: Option<Namespace>,
+    namespace: Option<Namespace>,
+    filter_memory_type: Option<MemoryTypeOrEmpty>,
+    filter_namespace: Option<Namespace>,
     /// Substring of the label; case does not matter.
-    pub(crate) filter_label_pattern: Option<LabelPattern>,
-    pub(crate) filter_heat_below: Option<Heat>,
-    pub(crate) filter_heat_above: Option<Heat>,
-    pub(crate) max_fires: Option<MaxFires>,
+    filter_label_pattern: Option<LabelPattern>,
+    filter_heat_below: Option<Heat>,
+    filter_heat_above: Option<Heat>,
+    max_fires: Option<MaxFires>,
     /// At most a year.
     #[schema(default = 0)]
-    pub(crate) cooldown_seconds: Option<Cooldown>,
+    cooldown_seconds: Option<Cooldown>,
     #[schema(default = true)]
-    pub(crate) enabled: Option<bool>,
+    enabled: Option<bool>,
 }
 
 /// Changes to a trigger. `null` clears a filter or a limit; event and action cannot change.
@@ -43,44 +49,127 @@ pub(crate) struct NewTrigger {
 pub(crate) struct TriggerChanges {
     /// Accepted if it is the trigger's event.
     #[schema(ignore)]
-    pub(crate) event: Option<AnyWord>,
+    event: Option<AnyWord>,
     /// Accepted if it is the trigger's action.
     #[schema(ignore)]
-    pub(crate) action: Option<AnyWord>,
-    pub(crate) name: Option<FullTriggerName>,
-    pub(crate) description: Option<Description>,
+    action: Option<AnyWord>,
+    name: Option<FullTriggerName>,
+    description: Option<Description>,
     /// Replaces the settings of the action. A webhook keeps its address and secret if they are
     /// absent.
     #[schema(value_type = Option<ActionConfig>)]
-    pub(crate) action_config: Option<JsonObject<ActionConfig>>,
+    action_config: Option<JsonObject<ActionConfig>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Namespace>)]
-    pub(crate) namespace: Option<Option<Namespace>>,
+    namespace: Option<Option<Namespace>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<MemoryTypeOrEmpty>)]
-    pub(crate) filter_memory_type: Option<Option<MemoryTypeOrEmpty>>,
+    filter_memory_type: Option<Option<MemoryTypeOrEmpty>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Namespace>)]
-    pub(crate) filter_namespace: Option<Option<Namespace>>,
+    filter_namespace: Option<Option<Namespace>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<LabelPattern>)]
-    pub(crate) filter_label_pattern: Option<Option<LabelPattern>>,
+    filter_label_pattern: Option<Option<LabelPattern>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Heat>)]
-    pub(crate) filter_heat_below: Option<Option<Heat>>,
+    filter_heat_below: Option<Option<Heat>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Heat>)]
-    pub(crate) filter_heat_above: Option<Option<Heat>>,
+    filter_heat_above: Option<Option<Heat>>,
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<MaxFires>)]
-    pub(crate) max_fires: Option<Option<MaxFires>>,
-    pub(crate) cooldown_seconds: Option<Cooldown>,
-    pub(crate) enabled: Option<bool>,
+    max_fires: Option<Option<MaxFires>>,
+    cooldown_seconds: Option<Cooldown>,
+    enabled: Option<bool>,
     /// Resets `fire_count` to 0.
-    pub(crate) reset_count: Option<bool>,
+    reset_count: Option<bool>,
     /// Alias of `reset_count`, which comes first.
     #[schema(ignore)]
-    pub(crate) reset_fire_count: Option<bool>,
+    reset_fire_count: Option<bool>,
+}
+
+impl NewTrigger {
+    /// The settings of its action.
+    pub(crate) fn action_settings(&self) -> ApiResult<ActionSettings> {
+        self.action_config.as_ref().map_or_else(|| Ok(ActionSettings::default()), settings)
+    }
+
+    /// The trigger; the decision sets its number, owner and times.
+    pub(crate) fn into_trigger(self, action: TriggerAction) -> Trigger {
+        let event = self.event.0;
+        let name = self.name.map(|name| name.0).filter(|name| !name.trim().is_empty());
+        Trigger {
+            number: 0,
+            name: name.unwrap_or_else(|| format!("{} {}", event.name(), action.kind().name())),
+            description: self.description.map(|text| text.0).unwrap_or_default(),
+            event,
+            action,
+            namespace: self.namespace.and_then(bound_namespace),
+            filter: TriggerFilter {
+                memory_type: self.filter_memory_type.and_then(|it| it.0),
+                namespace: self.filter_namespace.and_then(bound_namespace),
+                label_pattern: non_empty(self.filter_label_pattern),
+                heat_below: self.filter_heat_below.map(|heat| rounded(heat.0)),
+                heat_above: self.filter_heat_above.map(|heat| rounded(heat.0)),
+            },
+            max_fires: self.max_fires.map(|it| it.0),
+            cooldown_seconds: self.cooldown_seconds.map_or(0, |it| it.0 as u32),
+            enabled: self.enabled.unwrap_or(true),
+            owner: None,
+            created_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
+        }
+    }
+}
+
+impl TriggerChanges {
+    /// Rejects another event or action than the trigger has.
+    pub(crate) fn check_unchanged(&self, present: &Trigger) -> ApiResult<()> {
+        let action = present.action.kind().name();
+        for (name, sent, kept) in
+            [("event", &self.event, present.event.name()), ("action", &self.action, action)]
+        {
+            if sent.as_ref().is_some_and(|sent| sent.0 != kept) {
+                let message = format!("is {kept} and cannot change: create another trigger");
+                return Err(ApiError::invalid(name, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The new settings of its action.
+    pub(crate) fn action_settings(&self) -> ApiResult<Option<ActionSettings>> {
+        self.action_config.as_ref().map(settings).transpose()
+    }
+
+    /// The changes but for those of the action.
+    pub(crate) fn into_patch(self) -> TriggerPatch {
+        TriggerPatch {
+            name: self.name.map(|name| name.0),
+            description: self.description.map(|text| text.0),
+            namespace: self.namespace.map(|it| it.and_then(bound_namespace)),
+            memory_type: self.filter_memory_type.map(|it| it.and_then(|it| it.0)),
+            filter_namespace: self.filter_namespace.map(|it| it.and_then(bound_namespace)),
+            label_pattern: self.filter_label_pattern.map(non_empty),
+            heat_below: self.filter_heat_below.map(|it| it.map(|heat| rounded(heat.0))),
+            heat_above: self.filter_heat_above.map(|it| it.map(|heat| rounded(heat.0))),
+            max_fires: self.max_fires.map(|it| it.map(|it| it.0)),
+            cooldown_seconds: self.cooldown_seconds.map(|it| it.0 as u32),
+            enabled: self.enabled,
+            reset_count: self.reset_count.or(self.reset_fire_count).unwrap_or(false),
+            ..TriggerPatch::default()
+        }
+    }
+}
+
+/// Published clients send an empty namespace, or `*`, for none.
+fn bound_namespace(namespace: Namespace) -> Option<String> {
+    Some(namespace.0).filter(|name| !name.trim().is_empty() && name != "*")
+}
+
+fn settings(config: &JsonObject<ActionConfig>) -> ApiResult<ActionSettings> {
+    config.0.settings().map_err(|error| error.within("action_config"))
 }
 
 /// An event that might happen to a memory.
@@ -170,7 +259,7 @@ pub(crate) struct ActionConfig {
     #[schema(ignore)]
     tag: Option<Tag>,
     /// For `webhook`, and required there.
-    pub(crate) url: Option<Url>,
+    url: Option<Url>,
     /// For `webhook`: the secret that signs its requests. It is never returned.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(schema_with = secret_schema)]
@@ -182,16 +271,20 @@ pub(crate) struct ActionConfig {
 }
 
 impl ActionConfig {
-    pub(crate) fn template(&self) -> Option<String> {
-        first_text(self.message.as_ref(), self.template.as_ref())
-    }
-
-    pub(crate) fn strength(&self) -> Option<f64> {
-        self.strength.or(self.amount).map(|strength| strength.0)
+    fn settings(&self) -> ApiResult<ActionSettings> {
+        Ok(ActionSettings {
+            template: first_text(self.message.as_ref(), self.template.as_ref()),
+            strength: self.strength.or(self.amount).map(|strength| strength.0),
+            tag: self.tag()?,
+            url: self.url.as_ref().map(|url| url.0.clone()),
+            secret: self.secret()?,
+            // `null` removes it.
+            drops_secret: self.webhook_secret == Some(None) || self.secret == Some(None),
+        })
     }
 
     /// The tag as one word, without a leading `#`.
-    pub(crate) fn tag(&self) -> ApiResult<Option<String>> {
+    fn tag(&self) -> ApiResult<Option<String>> {
         let tags = [("label", &self.label), ("tag", &self.tag)].map(|(name, tag)| {
             let Some(TextOrEmpty(Some(tag))) = tag else { return Ok(None) };
             let words = tag.trim().trim_start_matches('#').split_whitespace();
@@ -206,7 +299,7 @@ impl ActionConfig {
     }
 
     /// The webhook secret, of at least 8 bytes.
-    pub(crate) fn secret(&self) -> ApiResult<Option<String>> {
+    fn secret(&self) -> ApiResult<Option<String>> {
         let mut found = None;
         for (name, secret) in [("webhook_secret", &self.webhook_secret), ("secret", &self.secret)] {
             let Some(Some(SecretText(secret))) = secret else { continue };
@@ -218,11 +311,6 @@ impl ActionConfig {
             found = found.or(Some(secret.clone()).filter(|secret| !secret.is_empty()));
         }
         Ok(found)
-    }
-
-    /// Whether `null` removes the secret.
-    pub(crate) fn drops_secret(&self) -> bool {
-        self.webhook_secret == Some(None) || self.secret == Some(None)
     }
 }
 

@@ -41,7 +41,6 @@ pub(crate) async fn activity_create(
     Agent(session): Agent,
     ValidJson(request): ValidJson<NewActivity>,
 ) -> ApiResponse<Recorded> {
-    let action = Action::RecordActivity(request.into_activity()?);
-    let done = session.submit::<()>(action).await?;
+    let done = session.record_activity(request.into_activity()?).await?;
     Ok(Respond::created(done.freshness, Recorded { ok: true }))
 }

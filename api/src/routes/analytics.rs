@@ -57,11 +57,7 @@ pub(crate) async fn analytics_recall_get(
 }
 
 async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse<RecallAnalytics> {
-    let read = session.read(|reader, caller| {
-        let since = reader.tenant(caller.tenant)?.map(|tenant| tenant.created_at);
-        Ok((reader.recall_stats(caller.tenant)?, since))
-    });
-    let (stats, since) = read.await?;
+    let (stats, tenant) = (session.recall_stats().await?, session.tenant().await?);
     let types = MemoryType::ALL.into_iter().zip(&*stats.types);
     let body = RecallAnalytics {
         stats: types.map(|(name, of)| of_type(name, of)).collect(),
@@ -69,7 +65,7 @@ async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse
         searches_with_results: stats.searches_with_results,
         hit_rate: ratio(stats.searches_with_results, stats.searches),
         suggestions: suggestions(&stats),
-        period: since.map(|since| format!("since {}", timestamp(since))),
+        period: Some(format!("since {}", timestamp(tenant.created_at))),
     };
     Ok(Respond::ok(freshness, body))
 }

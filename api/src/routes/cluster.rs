@@ -8,10 +8,8 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use raft::{ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 
 use crate::app::App;
-use crate::limits::OPERATION_DEADLINE;
 use crate::requests::ValidJson;
 use crate::requests::fields::{Address, NodeNumber};
 use crate::requests::path::NodePath;
@@ -121,8 +119,7 @@ impl FromRequestParts<App> for JsonOnly {
 }
 
 async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
-    let deadline = Instant::now() + OPERATION_DEADLINE;
-    Ok(Json(match app.service.raft.operate(operation, deadline).await? {
+    Ok(Json(match app.service.operate(operation).await? {
         OperationResult::Status(status) => OperationView::Cluster(status),
         OperationResult::Verified(result) => {
             let node = |(id, hash): &(_, Option<_>)| HashView {

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use storage::HEAT_BANDS;
 use storage::model::analytics::Usage;
-use storage::{HEAT_BANDS, HotRequest};
 
 use crate::prelude::*;
 use crate::responses::event::ActivityItem;
 use crate::responses::memory::Memory;
 use crate::responses::{TypeCount, days_of, type_counts};
+use crate::service::tenant::Summary;
 
 /// Names of the heat bands, from the hottest down.
 const BAND_NAMES: [&str; HEAT_BANDS.len()] = ["blazing", "hot", "warm", "cool", "frozen"];
@@ -88,54 +89,43 @@ pub(crate) async fn dashboard_get(
     AdminRead(session, freshness): AdminRead,
 ) -> ApiResponse<Dashboard> {
     let recent = session.recent_events(None, RECENT_EVENTS).await?;
-    let read = session.read(move |reader, caller| {
-        let tenant = caller.tenant;
-        let overview = reader.overview(tenant, &Filter::default());
-        let hottest = HotRequest { limit: 1, ..HotRequest::default() };
-        let coldest = overview.coldest.map(|id| reader.get(tenant, id)).transpose()?.flatten();
-        let usage = reader.usage(tenant, reader.position().clock.month())?;
-        let tick = reader.tick(tenant)?;
-        let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
-        let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
-        let total = overview.hot + overview.cold;
-        let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
-        Ok(Dashboard {
-            total_nodes: total,
-            total_memories: total,
-            hot_nodes: overview.hot,
-            active_memories: overview.hot,
-            cold_nodes: overview.cold,
-            pinned_count: overview.pinned,
-            flagged_count: overview.flagged,
-            edge_count: reader.counts(tenant).edges,
-            average_heat: rounded(overview.average_heat),
-            avg_heat: rounded(overview.average_heat),
-            heat_distribution: bands.collect(),
-            memory_types: types.collect(),
-            type_distribution: type_counts(&overview),
-            namespace_count: overview.namespaces.len(),
-            namespace_counts: overview.namespaces,
-            storage_usage_bytes: overview.bytes,
-            hottest: reader.hottest(tenant, &hottest)?.first().map(Memory::from),
-            coldest: coldest.as_ref().map(Memory::from),
-            sync_requests: usage.requests,
-            avg_latency_ms: average_ms(&usage),
-            tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
-            recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
-        })
-    });
-    Ok(Respond::ok(freshness, read.await?))
+    let Summary { overview, edges, hottest, coldest, usage, tick } = session.summary().await?;
+    let bands = BAND_NAMES.iter().zip(HEAT_BANDS).zip(overview.bands);
+    let bands = bands.map(|((band, min_heat), count)| Band { band, min_heat, count });
+    let total = overview.hot + overview.cold;
+    let types = MemoryType::ALL.into_iter().map(MemoryType::name).zip(overview.types);
+    let body = Dashboard {
+        total_nodes: total,
+        total_memories: total,
+        hot_nodes: overview.hot,
+        active_memories: overview.hot,
+        cold_nodes: overview.cold,
+        pinned_count: overview.pinned,
+        flagged_count: overview.flagged,
+        edge_count: edges,
+        average_heat: rounded(overview.average_heat),
+        avg_heat: rounded(overview.average_heat),
+        heat_distribution: bands.collect(),
+        memory_types: types.collect(),
+        type_distribution: type_counts(&overview),
+        namespace_count: overview.namespaces.len(),
+        namespace_counts: overview.namespaces,
+        storage_usage_bytes: overview.bytes,
+        hottest: hottest.as_ref().map(Memory::from),
+        coldest: coldest.as_ref().map(Memory::from),
+        sync_requests: usage.requests,
+        avg_latency_ms: average_ms(&usage),
+        tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
+        recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
+    };
+    Ok(Respond::ok(freshness, body))
 }
 
 /// Get the usage of the present calendar month.
 #[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(Fresh),
     responses((status = OK, body = UsageView), ReadErrors))]
 pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
-    let read = session.read(|reader, caller| {
-        let month = reader.position().clock.month();
-        Ok((reader.usage(caller.tenant, month)?, month))
-    });
-    let (usage, month) = read.await?;
+    let (usage, month) = session.usage().await?;
     let (first, last) = days_of(month);
     let body = UsageView {
         billing_period_start: first,

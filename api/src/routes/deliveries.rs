@@ -53,19 +53,11 @@ pub(crate) async fn delivery_list(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
 ) -> ApiResponse<DeliveryPage> {
-    let (limit, cursor) = (query.limit.get(), query.cursor.map(|cursor| cursor.0));
-    let wanted = query.status.map(|status| status.0);
-    let read = session.read(move |reader, caller| {
-        let is_wanted = |delivery: &Delivery| {
-            wanted.is_none_or(|wanted| wanted == DeliveryStatus::from(&delivery.stage))
-                && caller.access.allows(&delivery.namespace)
-        };
-        reader.deliveries(caller.tenant, cursor, limit, is_wanted)
-    });
-    let page = read.await?;
+    let (status, cursor) = (query.status.map(|it| it.0), query.cursor.map(|it| it.0));
+    let page = session.deliveries(status, cursor, query.limit.get()).await?;
     let items = page.deliveries.into_iter().map(DeliveryView::from).collect();
-    let body = DeliveryPage { items, next_cursor: page.next.map(|id| id.to_string()) };
-    Ok(Respond::ok(freshness, body))
+    let next_cursor = page.next.map(|id| id.to_string());
+    Ok(Respond::ok(freshness, DeliveryPage { items, next_cursor }))
 }
 
 /// Make dead letters pending again: one, or all if none is named.
@@ -78,15 +70,6 @@ pub(crate) async fn delivery_replay(
     let result = session.replay_deliveries(request.id.map(|id| id.0)).await?;
     let body = Replayed { replayed: result.replayed, has_more: result.has_more };
     Ok(Respond::ok(result.freshness, body))
-}
-
-impl From<&DeliveryStage> for DeliveryStatus {
-    fn from(stage: &DeliveryStage) -> Self {
-        match stage {
-            DeliveryStage::Pending(_) => Self::Pending,
-            DeliveryStage::DeadLettered(_) => Self::DeadLetter,
-        }
-    }
 }
 
 impl From<(DeliveryId, Delivery)> for DeliveryView {

@@ -36,8 +36,7 @@ pub(crate) async fn event_stream(
 ) -> ApiResult<Response> {
     let kinds = parse_kinds(query.kind.as_ref().map(|kind| kind.0.as_str()))?;
     let namespace = session.read_namespace(named_namespace(query.namespace)?, None)?;
-    let identity = session.read(|reader, _| reader.cluster()).await?;
-    let cluster = hex::encode(identity.ok_or_else(ApiError::internal)?.id);
+    let cluster = hex::encode(session.cluster_id().await?);
     let after = match resume.last.or(query.last_event_id).map(|id| id.0) {
         Some(last) if last.cluster != cluster => {
             let message = "this id belongs to another cluster: resume without an id";
@@ -46,9 +45,7 @@ pub(crate) async fn event_stream(
         Some(last) => last.cursor,
         None => Cursor::after(freshness.index),
     };
-    let read = session
-        .read(move |reader, caller| reader.journal_after(caller.tenant, after, 0, |_| Ok(true)));
-    if let Some(first) = read.await?.gap {
+    if let Some(first) = session.first_after_gap(after).await? {
         let oldest = EventId { cluster, cursor: first.previous() };
         return Err(ApiError::gone(oldest.to_string()));
     }

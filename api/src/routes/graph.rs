@@ -1,16 +1,14 @@
 //! Edges between memories, their neighbours, and the graph view.
 
-use std::collections::HashSet;
-
 use axum::extract::RawQuery;
 use storage::model::edge::Edge;
-use storage::model::id::MemoryId;
 use storage::{HotRequest, Neighbour};
 
 use crate::prelude::*;
 use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
 use crate::requests::{JsonBody, QueryText};
 use crate::responses::memory::Memory;
+use crate::service::edges::EdgeCheck;
 
 /// An edge.
 #[derive(Serialize, ToSchema)]
@@ -77,7 +75,7 @@ pub(crate) struct GraphStatus {
 
 /// Whether all edges of a memory lead to existing memories.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct EdgeCheck {
+pub(crate) struct EdgeCheckView {
     node_id: MemoryIdText,
     edges: usize,
     neighbors: usize,
@@ -92,8 +90,7 @@ pub(crate) async fn edge_create(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Relation>,
 ) -> ApiResponse<WithNotifications<EdgeView>> {
-    let action = Action::CreateEdge(request.into_edge()?);
-    let done = session.submit::<(Edge, bool)>(action).await?;
+    let done = session.create_edge(request.into_edge()?).await?;
     let (edge, is_new) = done.value;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = WithNotifications::new(EdgeView::from(edge), &done.notifications);
@@ -110,7 +107,7 @@ pub(crate) async fn edge_delete(
 ) -> ApiResponse<EdgeView> {
     let query = QueryText(query.unwrap_or_default());
     let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
-    let done = session.submit::<(Edge, bool)>(Action::DeleteEdge(request.into_edge()?)).await?;
+    let done = session.delete_edge(request.into_edge()?).await?;
     Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
 }
 
@@ -124,11 +121,7 @@ pub(crate) async fn neighbours_get(
     ValidQuery(query): ValidQuery<NeighbourQuery>,
 ) -> ApiResponse<Neighbours> {
     let (limit, depth) = (query.limit.get(), query.depth.get() as u32);
-    check_readable(&session, id).await?;
-    let read = session.read(move |reader, caller| {
-        reader.neighbours(caller.tenant, id, &caller.access, depth, limit)
-    });
-    let found = read.await?.ok_or(storage::Rejection::NotFound)?;
+    let found = session.neighbours(id, depth, limit).await?;
     let view = |neighbour: Neighbour| NeighbourView {
         memory: (&neighbour.record).into(),
         relation: neighbour.edge.relation,
@@ -150,8 +143,7 @@ pub(crate) async fn graph_get(
     let limit = query.limit.get();
     let filter = home.filter(&session, query.namespace)?;
     let request = HotRequest { filter, limit, ..HotRequest::default() };
-    let view =
-        session.read(move |reader, caller| reader.graph_view(caller.tenant, &request)).await?;
+    let view = session.graph_view(request).await?;
     let link = |edge: Edge| Link {
         source: Id(edge.source),
         target: Id(edge.target),
@@ -173,40 +165,21 @@ pub(crate) async fn graph_get(
 pub(crate) async fn graph_status(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<GraphStatus> {
-    let counts = session.read(|reader, caller| Ok(reader.counts(caller.tenant))).await?;
+    let counts = session.counts().await?;
     let (total_nodes, total_edges) = (counts.memories, counts.edges);
     Ok(Respond::ok(freshness, GraphStatus { status: "ok", total_nodes, total_edges }))
 }
 
 /// Check that all edges of a memory lead to existing memories.
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
-    params(MemoryPath, Fresh), responses((status = OK, body = EdgeCheck), ReadErrors, NotFound))]
+    params(MemoryPath, Fresh), responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
-) -> ApiResponse<EdgeCheck> {
-    check_readable(&session, id).await?;
-    let read = session.read(move |reader, caller| {
-        let (mut edges, mut verified, mut others) = (0, true, HashSet::new());
-        for edge in reader.edges(caller.tenant, id)? {
-            let other = edge.other(id);
-            match reader.get(caller.tenant, other)? {
-                None => verified = false,
-                // Edges to inaccessible memories do not exist for this caller.
-                Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
-                Some(_) => drop(others.insert(other)),
-            }
-            edges += 1;
-        }
-        Ok(EdgeCheck { node_id: Id(id), edges, neighbors: others.len(), verified })
-    });
-    Ok(Respond::ok(freshness, read.await?))
-}
-
-/// Rejects a memory that does not exist, or that the caller may not access.
-async fn check_readable(session: &Session, id: MemoryId) -> ApiResult<()> {
-    let record = session.read(move |reader, caller| reader.get(caller.tenant, id)).await?;
-    session.readable(record).map(drop)
+) -> ApiResponse<EdgeCheckView> {
+    let check = session.check_edges(id).await?;
+    let EdgeCheck { edges, neighbours: neighbors, verified } = check;
+    Ok(Respond::ok(freshness, EdgeCheckView { node_id: Id(id), edges, neighbors, verified }))
 }
 
 impl From<Edge> for EdgeView {

@@ -7,42 +7,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::prelude::*;
+use crate::service::status::Health;
 
 /// Release of the interface that this server implements.
 const INTERFACE_VERSION: &str = "2.9.0";
 
-/// The health of a node.
-struct Health {
-    live: bool,
-    ready: bool,
-    /// Name of each check, and the reason if it failed.
-    checks: Vec<(&'static str, Option<String>)>,
-}
-
-/// Checks everything that a node needs to serve requests.
 fn health(app: &App) -> Health {
-    let raft = &app.service.raft;
-    let fault = raft.fault().cause();
-    let cluster = match app.service.reader.cluster() {
-        Ok(Some(_)) => None,
-        Ok(None) => Some("the cluster is not bootstrapped: start one node with --bootstrap"),
-        Err(_) => Some("the cluster's identity cannot be read"),
-    };
-    let leader = (!app.service.is_in_contact()).then_some("no contact with a leader");
-    let accepting = app.is_draining().then_some("this node is shutting down");
-    let checks = vec![
-        // The cause is in the node's log only.
-        ("storage", fault.as_ref().map(|_| "storage failed; this node stops".to_owned())),
-        ("log", raft.status().quarantine),
-        ("leader", leader.map(str::to_owned)),
-        ("cluster", cluster.map(str::to_owned)),
-        ("accepting", accepting.map(str::to_owned)),
-    ];
-    Health {
-        live: fault.is_none(),
-        ready: checks.iter().all(|(_, reason)| reason.is_none()),
-        checks,
-    }
+    app.service.health(app.is_draining())
 }
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -105,7 +76,7 @@ async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
         Health { ready: false, .. } => "degraded",
         Health { .. } => "ok",
     };
-    let raft = app.service.raft.status();
+    let raft = app.service.node_status();
     Json(ServiceStatus {
         status,
         version: INTERFACE_VERSION,

@@ -47,7 +47,7 @@ pub(crate) struct KeyList {
 #[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(Fresh),
     responses((status = OK, body = KeyList), ReadErrors))]
 pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
-    let keys = session.read(|reader, caller| reader.api_keys(caller.tenant)).await?;
+    let keys = session.api_keys().await?;
     Ok(Respond::ok(freshness, KeyList { keys: keys.into_iter().map(KeyView::from).collect() }))
 }
 
@@ -72,7 +72,7 @@ pub(crate) async fn key_delete(
     Admin(session): Admin,
     KeyPath(id): KeyPath,
 ) -> ApiResponse<DeletedKeyView> {
-    let done = session.submit::<(KeyId, ApiKey)>(Action::DeleteKey(id)).await?;
+    let done = session.delete_key(id).await?;
     Ok(Respond::ok(done.freshness, DeletedKeyView { view: done.value.into(), deleted: true }))
 }
 

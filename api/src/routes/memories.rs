@@ -3,7 +3,7 @@
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
 use storage::model::words::words;
-use storage::{FeedbackReply, ListRequest, TierFilter};
+use storage::{ListRequest, TierFilter};
 
 use crate::current::set_created;
 use crate::prelude::*;
@@ -78,9 +78,8 @@ pub(crate) async fn memory_update(
     MemoryPath(id): MemoryPath,
     write: Write<MemoryChanges>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let (patch, label) = write.body.into_patch()?;
-    let action = Action::UpdateMemory(id, session.with_label(patch, label).await?);
-    respond_one(session.submit_once(write.receipt, action).await?, StatusCode::OK)
+    let patch = write.body.into_patch()?;
+    respond_one(session.update_memory(write.receipt, id, patch).await?, StatusCode::OK)
 }
 
 /// Delete a memory. Rejected while it is locked.
@@ -93,8 +92,7 @@ pub(crate) async fn memory_delete(
     MemoryPath(id): MemoryPath,
     write: Write<EmptyBody>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let action = Action::DeleteMemory(id);
-    respond_one(session.submit_once(write.receipt, action).await?, StatusCode::OK)
+    respond_one(session.delete_memory(write.receipt, id).await?, StatusCode::OK)
 }
 
 /// List memories of the hot tier, the hottest first by default.
@@ -137,8 +135,7 @@ async fn list(
     };
     let (sort, order) = (query.sort(), query.order());
     let request = ListRequest { filter, sort, order, offset, limit: page_size };
-    let read = session.read(move |reader, caller| reader.list(caller.tenant, &request));
-    let found = read.await?;
+    let found = session.list(request).await?;
     let items = found.memories.iter().map(Memory::from).collect();
     let body = MemoryPage { items, total: found.total, page, page_size };
     Ok(Respond::ok(freshness, body))
@@ -181,7 +178,7 @@ async fn give_feedback(
     id: MemoryId,
     signal: Signal,
 ) -> ApiResponse<WithNotifications<FeedbackEffect>> {
-    let done = session.submit::<FeedbackReply>(Action::GiveFeedback(id, signal)).await?;
+    let done = session.give_feedback(id, signal).await?;
     let effect = done.value;
     let body = FeedbackEffect {
         ok: true,

@@ -1,12 +1,10 @@
 //! Several memories at once: batch create, all or none, in one log entry; and bulk writes: the
 //! same change, deletion or restoration of many memories, each by itself.
 
-use storage::BulkFilter;
-
 use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::JsonBody;
-use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, MemoryChanges, NewMemories};
+use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, NewMemories};
 use crate::responses::memory::MemoryOrDeleted;
 
 /// A memory of a batch.
@@ -93,12 +91,9 @@ pub(crate) async fn memory_update_bulk(
     Agent(session): Agent,
     body: JsonBody,
 ) -> ApiResponse<WithNotifications<Updated>> {
-    let BulkIds { ids } = body.parse()?;
-    let (patch, label) = body.parse::<MemoryChanges>()?.into_patch()?;
+    let BulkChanges { ids, changes } = BulkChanges::parse(&body)?;
     drop(body);
-    let patch = session.with_label(patch, label).await?;
-    let update = |ids| Action::UpdateMemories(ids, patch.clone());
-    let result = session.for_each(ids.0, update).await?;
+    let result = session.update_memories(ids.ids.0, changes.into_patch()?).await?;
     let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };
     let body = WithNotifications::new(body, &result.notifications);
     Ok(Respond::ok(result.freshness, body))
@@ -113,23 +108,8 @@ pub(crate) async fn memory_delete_bulk(
     home: Home,
     ValidJson(request): ValidJson<BulkDeletion>,
 ) -> ApiResponse<BulkDeleted> {
-    let mut filter = request.filter()?;
-    if request.ids.is_none() && filter == BulkFilter::default() {
-        let message = "is required, unless memory_type or namespace selects the memories";
-        return Err(ApiError::invalid("ids", message));
-    }
-    let targets = match request.ids {
-        Some(ids) => {
-            filter.namespace = filter.namespace.filter(|name| name != "*");
-            ids.0
-        }
-        None => {
-            filter.namespace = session.read_namespace(filter.namespace, home.namespace())?;
-            session.matching(filter.clone()).await?
-        }
-    };
-    let delete = |ids| Action::DeleteMemories(ids, filter.clone());
-    let result = session.for_each(targets, delete).await?;
+    let (filter, targets) = (request.filter()?, request.ids.map(|ids| ids.0));
+    let result = session.delete_memories(targets, filter, home.namespace()).await?;
     let body = BulkDeleted {
         deleted: result.done,
         errors: result.errors,
@@ -146,8 +126,7 @@ pub(crate) async fn memory_restore(
     Agent(session): Agent,
     ValidJson(request): ValidJson<BulkIds>,
 ) -> ApiResponse<Restored> {
-    let targets = request.ids.0;
-    let result = session.for_each(targets, Action::RestoreMemories).await?;
+    let result = session.restore_memories(request.ids.0).await?;
     let body =
         Restored { restored: result.done, errors: result.errors, remaining: result.remaining };
     Ok(Respond::ok(result.freshness, body))

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use storage::Overview;
-
 use crate::prelude::*;
 use crate::requests::activity::NamespaceQuery;
 use crate::responses::{TypeCount, type_counts};
@@ -80,7 +78,7 @@ pub(crate) async fn memory_status(
     let here = home.filter(&session, query.namespace)?;
     let namespace = here.namespace.clone();
     let all = Filter { namespace: None, ..here.clone() };
-    let [here, all] = overviews(&session, [here, all]).await?;
+    let [here, all] = session.overviews([here, all]).await?;
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
@@ -108,7 +106,7 @@ pub(crate) async fn storage_get(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<StorageUse> {
     let filter = Filter { access: session.caller.access.clone(), ..Filter::default() };
-    let [overview] = overviews(&session, [filter]).await?;
+    let [overview] = session.overviews([filter]).await?;
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,
@@ -123,14 +121,11 @@ pub(crate) async fn storage_get(
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(Fresh),
     responses((status = OK, body = Numbers), ReadErrors))]
 pub(crate) async fn metrics_json(
+    State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Numbers> {
-    let read = session.read(|reader, caller| {
-        let usage = reader.usage(caller.tenant, reader.position().clock.month())?;
-        Ok((reader.counts(caller.tenant), usage))
-    });
-    let (counts, usage) = read.await?;
-    let raft = session.service.raft.status();
+    let (counts, (usage, _)) = (session.counts().await?, session.usage().await?);
+    let raft = app.service.node_status();
     let body = Numbers {
         node: raft.node,
         role: raft.role,
@@ -144,15 +139,4 @@ pub(crate) async fn metrics_json(
         nodes_added_this_month: usage.nodes_added,
     };
     Ok(Respond::ok(freshness, body))
-}
-
-/// Counts of the memories that pass each filter, in one read.
-async fn overviews<const N: usize>(
-    session: &Session,
-    filters: [Filter; N],
-) -> ApiResult<[Overview; N]> {
-    let read = session.read(move |reader, caller| {
-        Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
-    });
-    read.await
 }

@@ -1,7 +1,6 @@
 //! Access rules for namespaces, and the caller's own namespace.
 
 use storage::model::access::Rule;
-use storage::model::tenant::{ApiKey, KeyId};
 
 use crate::prelude::*;
 use crate::requests::access::{NewRule, OwnNamespace};
@@ -41,8 +40,7 @@ pub(crate) async fn namespace_default(
     ValidJson(request): ValidJson<OwnNamespace>,
 ) -> ApiResponse<OwnNamespaceView> {
     let namespace = named_namespace(request.namespace)?;
-    let action = Action::SetKeyNamespace(session.caller.key, namespace);
-    let done = session.submit::<(KeyId, ApiKey)>(action).await?;
+    let done = session.set_own_namespace(namespace).await?;
     let body = OwnNamespaceView { ok: true, namespace: done.value.1.namespace };
     Ok(Respond::ok(done.freshness, body))
 }
@@ -51,7 +49,7 @@ pub(crate) async fn namespace_default(
 #[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(Fresh),
     responses((status = OK, body = RuleList), ReadErrors))]
 pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
-    let rules = session.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules;
+    let rules = session.rules().await?;
     let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
     Ok(Respond::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
 }
@@ -65,7 +63,7 @@ pub(crate) async fn rule_create(
     ValidJson(request): ValidJson<NewRule>,
 ) -> ApiResponse<RuleView> {
     let (agent, namespace, policy) = (request.agent(), request.namespace.0, request.policy.0);
-    let done = session.submit(Action::PutRule { agent, namespace, policy }).await?;
+    let done = session.put_rule(agent, namespace, policy).await?;
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let body = RuleView::new(policy, done.value);
     Ok(Respond { status, freshness: done.freshness, body })
@@ -78,7 +76,7 @@ pub(crate) async fn rule_delete(
     Admin(session): Admin,
     RulePath(number): RulePath,
 ) -> ApiResponse<RuleView> {
-    let done = session.submit(Action::DeleteRule(number)).await?;
+    let done = session.delete_rule(number).await?;
     Ok(Respond::ok(done.freshness, RuleView::new(None, done.value)))
 }
 

@@ -62,8 +62,7 @@ pub(crate) struct Org {
 pub(crate) async fn auth_verify(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Identity> {
-    let tenant = session.read(|reader, caller| reader.tenant(caller.tenant)).await?;
-    let tenant = tenant.ok_or_else(ApiError::internal)?;
+    let tenant = session.tenant().await?;
     let caller = session.caller;
     let body = Identity {
         authenticated: true,
@@ -97,19 +96,12 @@ pub(crate) async fn org_update(
     Admin(session): Admin,
     ValidJson(request): ValidJson<OrgChanges>,
 ) -> ApiResponse<Org> {
-    let freshness = match request.into_name() {
-        Some(name) => session.submit::<()>(Action::RenameTenant(name)).await?.freshness,
-        None => Freshness::of_write(session.service.reader.position().index),
-    };
+    let freshness = session.rename_tenant(request.into_name()).await?;
     Ok(Respond::ok(freshness, org(&session).await?))
 }
 
 async fn org(session: &Session) -> ApiResult<Org> {
-    let read = session.read(|reader, caller| {
-        Ok((reader.tenant(caller.tenant)?, reader.api_keys(caller.tenant)?.len()))
-    });
-    let (tenant, keys) = read.await?;
-    let tenant = tenant.ok_or_else(ApiError::internal)?;
+    let (tenant, keys) = (session.tenant().await?, session.api_keys().await?);
     Ok(Org {
         tenant_id: session.caller.tenant.0.to_string(),
         org_name: tenant.name,
@@ -117,7 +109,7 @@ async fn org(session: &Session) -> ApiResult<Org> {
         ops_limit: None,
         nodes_limit: tenant.memories_max,
         max_seats: None,
-        seats_used: keys,
+        seats_used: keys.len(),
         features: FEATURES.join(","),
         created_at: Time(tenant.created_at),
     })

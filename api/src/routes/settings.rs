@@ -60,7 +60,7 @@ struct TypeForecast {
 pub(crate) async fn thermo_get(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<SettingsView> {
-    let thermo = session.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await?;
+    let thermo = session.settings().await?;
     let defaults = Thermo::default();
     let custom = thermo != defaults;
     let body = SettingsView { config: config(thermo), defaults: config(defaults), custom };
@@ -75,7 +75,7 @@ pub(crate) async fn thermo_update(
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<UpdatedSettings> {
     let request = request.into_changes()?;
-    let done = session.submit(Action::UpdateSettings(request.changes)).await?;
+    let done = session.update_settings(request.changes).await?;
     let body = UpdatedSettings { ok: true, config: config(done.value), ignored: request.ignored };
     Ok(Respond::ok(done.freshness, body))
 }
@@ -88,20 +88,12 @@ pub(crate) async fn thermo_preview(
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<ForecastView> {
     let ThermoChanges { changes, ignored } = request.into_changes()?;
-    let read = session.read(move |reader, caller| {
-        let present = reader.thermo(caller.tenant);
-        let Ok(proposed) = present.with(&changes) else { return Ok(None) };
-        let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
-        let counts = cold(&present).into_iter().zip(cold(&proposed));
-        Ok(Some((counts.collect::<Vec<_>>(), proposed)))
-    });
-    let (counts, proposed) = read.await?.ok_or_else(ApiError::internal)?;
-    let types = MemoryType::ALL.into_iter().zip(counts);
-    let types = types.map(|(memory_type, (present, proposed))| TypeForecast {
-        memory_type: OneOf(memory_type),
-        total: proposed.total,
-        cold: proposed.cold,
-        cold_as_configured: present.cold,
+    let (proposed, types) = session.forecast(changes).await?;
+    let types = types.into_iter().map(|forecast| TypeForecast {
+        memory_type: OneOf(forecast.memory_type),
+        total: forecast.proposed.total,
+        cold: forecast.proposed.cold,
+        cold_as_configured: forecast.present.cold,
     });
     let body = ForecastView {
         days: FORECAST_DAYS,

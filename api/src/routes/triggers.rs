@@ -1,17 +1,10 @@
 //! Triggers: rules that fire on memory events.
 
-use storage::TriggerPatch;
-use storage::model::id::{Timestamp, TriggerId};
-use storage::model::trigger::{Trigger, TriggerAction, TriggerFilter};
-use uuid::Uuid;
-
 use crate::prelude::*;
-use crate::requests::triggers::{ActionConfig, Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
-use crate::requests::values::{FullText, Text, non_empty};
+use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
 use crate::responses::NoContent;
 use crate::responses::memory::Deleted;
 use crate::responses::trigger::TriggerView;
-use crate::service::Service;
 use crate::service::triggers::CreatedTrigger;
 
 /// A page of triggers.
@@ -66,9 +59,8 @@ pub(crate) async fn trigger_list(
     let items = page.triggers.iter().map(|(compiled, firings)| {
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
-    let items = items.collect();
-    let body = TriggerList { items, next_cursor: page.next.map(|number| number.to_string()) };
-    Ok(Respond::ok(freshness, body))
+    let (items, next_cursor) = (items.collect(), page.next.map(|number| number.to_string()));
+    Ok(Respond::ok(freshness, TriggerList { items, next_cursor }))
 }
 
 /// Create a trigger.
@@ -79,9 +71,9 @@ pub(crate) async fn trigger_create(
     Agent(session): Agent,
     write: Write<NewTrigger>,
 ) -> ApiResponse<TriggerOrDeleted> {
-    let id = TriggerId(Uuid::now_v7().into_bytes());
-    let trigger = new_trigger(&session.service, id, write.body)?;
-    let done = session.create_trigger(write.receipt, id, trigger).await?;
+    let (kind, settings) = (write.body.action.0, write.body.action_settings()?);
+    let build = |action| write.body.into_trigger(action);
+    let done = session.create_trigger(write.receipt, kind, settings, build).await?;
     let body = match done.value {
         CreatedTrigger(id, Some((trigger, firings))) => TriggerOrDeleted::Trigger(Box::new(
             TriggerView::new(&session.caller, id, &trigger, &firings),
@@ -111,9 +103,10 @@ pub(crate) async fn trigger_update(
     TriggerPath(id): TriggerPath,
     ValidJson(request): ValidJson<TriggerChanges>,
 ) -> ApiResponse<TriggerView> {
-    let trigger = session.modifiable_trigger(id).await?;
-    let patch = patch(&session.service, id, &trigger, request)?;
-    let done = session.update_trigger(id, patch).await?;
+    let present = session.modifiable_trigger(id).await?;
+    request.check_unchanged(&present)?;
+    let (settings, patch) = (request.action_settings()?, request.into_patch());
+    let done = session.update_trigger(id, &present, patch, settings).await?;
     let (trigger, firings) = done.value;
     Ok(Respond::ok(done.freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
@@ -125,7 +118,7 @@ pub(crate) async fn trigger_delete(
     Agent(session): Agent,
     TriggerPath(id): TriggerPath,
 ) -> ApiResult<NoContent> {
-    Ok(NoContent(session.submit::<()>(Action::DeleteTrigger(id)).await?.freshness))
+    Ok(NoContent(session.delete_trigger(id).await?.freshness))
 }
 
 /// Evaluate which triggers would fire if an event happened to a memory now, and why the others
@@ -147,82 +140,4 @@ pub(crate) async fn trigger_evaluate(
     });
     let items = items.collect();
     Ok(Respond::ok(freshness, Evaluation { event: OneOf(event), node_id: Id(id), items }))
-}
-
-/// The trigger of a request; the decision sets its number, owner and times.
-fn new_trigger(service: &Service, id: TriggerId, request: NewTrigger) -> ApiResult<Trigger> {
-    let (event, kind) = (request.event.0, request.action.0);
-    let config = request.action_config.unwrap_or_default().0;
-    let action = service.trigger_action(id, kind, config);
-    let name = request.name.map(|name| name.0).filter(|name| !name.trim().is_empty());
-    Ok(Trigger {
-        number: 0,
-        name: name.unwrap_or_else(|| format!("{} {}", event.name(), kind.name())),
-        description: request.description.map(|text| text.0).unwrap_or_default(),
-        event,
-        action: action.map_err(|error| error.within("action_config"))?,
-        namespace: request.namespace.and_then(bound_namespace),
-        filter: TriggerFilter {
-            memory_type: request.filter_memory_type.and_then(|it| it.0),
-            namespace: request.filter_namespace.and_then(bound_namespace),
-            label_pattern: non_empty(request.filter_label_pattern),
-            heat_below: request.filter_heat_below.map(|heat| rounded(heat.0)),
-            heat_above: request.filter_heat_above.map(|heat| rounded(heat.0)),
-        },
-        max_fires: request.max_fires.map(|it| it.0),
-        cooldown_seconds: request.cooldown_seconds.map_or(0, |it| it.0 as u32),
-        enabled: request.enabled.unwrap_or(true),
-        owner: None,
-        created_at: Timestamp::default(),
-        updated_at: Timestamp::default(),
-    })
-}
-
-/// The changes of a request to `trigger`.
-fn patch(
-    service: &Service,
-    id: TriggerId,
-    trigger: &Trigger,
-    request: TriggerChanges,
-) -> ApiResult<TriggerPatch> {
-    let kind = trigger.action.kind();
-    for (name, sent, kept) in
-        [("event", &request.event, trigger.event.name()), ("action", &request.action, kind.name())]
-    {
-        if sent.as_ref().is_some_and(|sent| sent.0 != kept) {
-            let message = format!("is {kept} and cannot change: create another trigger");
-            return Err(ApiError::invalid(name, message));
-        }
-    }
-    let mut config = request.action_config.map(|config| config.0);
-    let keep_url = config.as_ref().is_some_and(|config| config.url.is_none());
-    let drop_secret = config.as_ref().is_some_and(ActionConfig::drops_secret);
-    // The decision keeps the present address; this one only passes the check.
-    if let (Some(config), TriggerAction::Webhook { url, .. }) = (&mut config, &trigger.action) {
-        config.url.get_or_insert_with(|| FullText(url.clone()));
-    }
-    let action = config.map(|config| service.trigger_action(id, kind, config));
-    let action = action.transpose().map_err(|error| error.within("action_config"))?;
-    Ok(TriggerPatch {
-        name: request.name.map(|name| name.0),
-        description: request.description.map(|text| text.0),
-        action,
-        drop_secret,
-        keep_url,
-        namespace: request.namespace.map(|it| it.and_then(bound_namespace)),
-        memory_type: request.filter_memory_type.map(|it| it.and_then(|it| it.0)),
-        filter_namespace: request.filter_namespace.map(|it| it.and_then(bound_namespace)),
-        label_pattern: request.filter_label_pattern.map(non_empty),
-        heat_below: request.filter_heat_below.map(|it| it.map(|heat| rounded(heat.0))),
-        heat_above: request.filter_heat_above.map(|it| it.map(|heat| rounded(heat.0))),
-        max_fires: request.max_fires.map(|it| it.map(|it| it.0)),
-        cooldown_seconds: request.cooldown_seconds.map(|it| it.0 as u32),
-        enabled: request.enabled,
-        reset_count: request.reset_count.or(request.reset_fire_count).unwrap_or(false),
-    })
-}
-
-/// Published clients send an empty namespace, or `*`, for none.
-fn bound_namespace<const MAX: usize>(namespace: Text<MAX>) -> Option<String> {
-    Some(namespace.0).filter(|name| !name.trim().is_empty() && name != "*")
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::MemoryId;
 use storage::model::trigger::Notification;
-use storage::{Action, BULK_MAX, BulkFilter, Filter, Rejection, TierFilter};
+use storage::{Action, BULK_MAX, BulkFilter, Filter, MemoryPatch, Rejection, TierFilter};
 use tokio::time::Instant;
 
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
@@ -44,8 +44,47 @@ pub(crate) struct ReplayResult {
 }
 
 impl Session {
+    /// Changes memories alike. Sets the vector of a new label.
+    pub(crate) async fn update_memories(
+        &self,
+        targets: BulkTargets,
+        patch: MemoryPatch,
+    ) -> ApiResult<BulkResult> {
+        let patch = self.embedded(patch).await?;
+        self.for_each(targets, |ids| Action::UpdateMemories(ids, patch.clone())).await
+    }
+
+    /// Deletes memories: of these, or of all, those that match a filter. Without both, the
+    /// request is rejected. `home` is the namespace of the request's header.
+    pub(crate) async fn delete_memories(
+        &self,
+        targets: Option<BulkTargets>,
+        mut filter: BulkFilter,
+        home: Option<String>,
+    ) -> ApiResult<BulkResult> {
+        if targets.is_none() && filter == BulkFilter::default() {
+            let message = "is required, unless memory_type or namespace selects the memories";
+            return Err(ApiError::invalid("ids", message));
+        }
+        let targets = match targets {
+            Some(targets) => {
+                filter.namespace = filter.namespace.filter(|name| name != "*");
+                targets
+            }
+            None => {
+                filter.namespace = self.read_namespace(filter.namespace, home)?;
+                self.matching(filter.clone()).await?
+            }
+        };
+        self.for_each(targets, |ids| Action::DeleteMemories(ids, filter.clone())).await
+    }
+
+    pub(crate) async fn restore_memories(&self, targets: BulkTargets) -> ApiResult<BulkResult> {
+        self.for_each(targets, Action::RestoreMemories).await
+    }
+
     /// The memories that match a filter, as of everything acknowledged so far.
-    pub(crate) async fn matching(&self, filter: BulkFilter) -> ApiResult<BulkTargets> {
+    async fn matching(&self, filter: BulkFilter) -> ApiResult<BulkTargets> {
         self.service.await_linearizable().await?;
         let filter = Filter {
             memory_type: filter.memory_type,
@@ -59,7 +98,7 @@ impl Session {
     }
 
     /// Submits `action` for all targets, in as many commands as it takes.
-    pub(crate) async fn for_each(
+    async fn for_each(
         &self,
         targets: BulkTargets,
         action: impl Fn(Vec<MemoryId>) -> Action,

@@ -1,16 +1,20 @@
 //! Reading the journal for a caller: recent events, the history of triggers, and what follows a
 //! cursor. Events about memories that the caller may not access are left out.
 
+use std::time::Duration;
+
 use storage::model::access::Access;
 use storage::model::id::{TenantId, TriggerId};
-use storage::model::journal::{Cursor, Event, EventKind};
+use storage::model::journal::{AgentActivity, Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, KeyId};
-use storage::{EventPage, Reader, View};
+use storage::{Action, EventPage, Reader, View};
+use tokio::time::Instant;
 
-use crate::limits::HISTORY_PAGES_MAX;
-use crate::service::Session;
-use crate::service::error::ApiResult;
+use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::writes::Done;
+use crate::service::{Service, Session};
 use crate::words::HistoryKind;
 
 /// An event with what a response shows beside it.
@@ -30,6 +34,10 @@ pub(crate) struct EventViews {
 }
 
 impl Session {
+    pub(crate) async fn record_activity(&self, activity: AgentActivity) -> ApiResult<Done<()>> {
+        self.submit(Action::RecordActivity(activity)).await
+    }
+
     /// Events before `before`, the latest first.
     pub(crate) async fn recent_events(
         &self,
@@ -43,6 +51,20 @@ impl Session {
             Ok(EventViews { events: views(reader, tenant, access, events)?, next })
         })
         .await
+    }
+
+    /// Id of the cluster.
+    pub(crate) async fn cluster_id(&self) -> ApiResult<[u8; 16]> {
+        let identity = self.read(|reader, _| reader.cluster()).await?;
+        Ok(identity.ok_or_else(ApiError::internal)?.id)
+    }
+
+    /// The first retained event, if events after a cursor may be trimmed.
+    pub(crate) async fn first_after_gap(&self, after: Cursor) -> ApiResult<Option<Cursor>> {
+        let read = self.read(move |reader, caller| {
+            reader.journal_after(caller.tenant, after, 0, |_| Ok(true))
+        });
+        Ok(read.await?.gap)
     }
 
     /// Firings and delivery attempts before `before`, the latest first; of one trigger, if
@@ -79,6 +101,53 @@ impl Session {
     }
 }
 
+/// The next events of a stream.
+pub(crate) struct NextEvents {
+    pub(crate) events: Vec<EventView>,
+    /// The next read starts after it.
+    pub(crate) reached: Cursor,
+    pub(crate) has_more: bool,
+}
+
+impl Service {
+    /// Waits until this node applies another entry, for a limited time.
+    pub(crate) async fn await_entry(&self, limit: Duration) {
+        let next = self.reader.position().index + 1;
+        let _: Result<(), _> = self.raft.wait_applied(next, Instant::now() + limit).await;
+    }
+
+    pub(crate) fn has_key(&self, key: KeyId) -> bool {
+        self.reader.has_key(key)
+    }
+
+    pub(crate) fn may_have_events_after(&self, tenant: TenantId, cursor: Cursor) -> bool {
+        Cursor::after(self.reader.last_event(tenant)) > cursor
+    }
+
+    /// The wanted events after a cursor that a key may see now, since keys and rules change while
+    /// a stream is open. `None` if the key was deleted, or events after the cursor were trimmed.
+    pub(crate) async fn follow(
+        &self,
+        tenant: TenantId,
+        key: KeyId,
+        after: Cursor,
+        is_wanted: impl Fn(&Event) -> bool + Send + 'static,
+    ) -> ApiResult<Option<NextEvents>> {
+        self.read(&self.stream_reads, move |reader| {
+            let Some(access) = reader.access(tenant, key)? else { return Ok(None) };
+            let is_wanted =
+                |event: &Event| Ok(is_wanted(event) && is_visible(reader, tenant, &access, event)?);
+            let found = reader.journal_after(tenant, after, STREAM_EVENTS, is_wanted)?;
+            if found.gap.is_some() {
+                return Ok(None);
+            }
+            let events = views(reader, tenant, &access, found.events)?;
+            Ok(Some(NextEvents { events, reached: found.reached, has_more: found.more }))
+        })
+        .await
+    }
+}
+
 impl HistoryKind {
     fn includes(self, kind: &EventKind) -> bool {
         match kind {
@@ -91,7 +160,7 @@ impl HistoryKind {
 
 /// Whether a caller may see an event. The namespace of a deleted memory at the other end of an
 /// edge is unknown, so access is denied unless the caller may access all namespaces.
-pub(crate) fn is_visible(
+fn is_visible(
     reader: &Reader,
     tenant: TenantId,
     access: &Access,
@@ -107,7 +176,7 @@ pub(crate) fn is_visible(
 }
 
 /// Adds to events what responses show beside them.
-pub(crate) fn views(
+fn views(
     reader: &Reader,
     tenant: TenantId,
     access: &Access,

@@ -2,9 +2,12 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::id::MemoryId;
-use storage::model::memory::MemoryRecord;
+use storage::model::memory::{MemoryRecord, Signal};
 use storage::model::receipt::ReceiptRequest;
-use storage::{Action, HotRequest, MemoryPatch, NewMemory, SearchRequest, SearchResults};
+use storage::{
+    Action, FeedbackReply, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, SearchRequest,
+    SearchResults,
+};
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::ApiResult;
@@ -23,6 +26,33 @@ impl Session {
         self.submit_once(receipt, Action::CreateMemories(new)).await
     }
 
+    /// Changes a memory. Sets the vector of a new label.
+    pub(crate) async fn update_memory(
+        &self,
+        receipt: Option<ReceiptRequest>,
+        id: MemoryId,
+        patch: MemoryPatch,
+    ) -> ApiResult<Done<TouchedMemories>> {
+        let action = Action::UpdateMemory(id, self.embedded(patch).await?);
+        self.submit_once(receipt, action).await
+    }
+
+    pub(crate) async fn delete_memory(
+        &self,
+        receipt: Option<ReceiptRequest>,
+        id: MemoryId,
+    ) -> ApiResult<Done<TouchedMemories>> {
+        self.submit_once(receipt, Action::DeleteMemory(id)).await
+    }
+
+    pub(crate) async fn give_feedback(
+        &self,
+        id: MemoryId,
+        signal: Signal,
+    ) -> ApiResult<Done<FeedbackReply>> {
+        self.submit(Action::GiveFeedback(id, signal)).await
+    }
+
     /// Reads a memory. One that this node does not have yet is read linearizably, so that
     /// "not found" holds for the whole cluster.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
@@ -36,7 +66,7 @@ impl Session {
     }
 
     /// Rejects a memory that does not exist, or that the caller may not access.
-    pub(crate) fn readable(&self, record: Option<MemoryRecord>) -> ApiResult<MemoryRecord> {
+    pub(super) fn readable(&self, record: Option<MemoryRecord>) -> ApiResult<MemoryRecord> {
         let record = record.ok_or(storage::Rejection::NotFound)?;
         self.check_access(&record.memory.namespace)?;
         Ok(record)
@@ -66,19 +96,20 @@ impl Session {
         self.hottest(HotRequest { pinned_first: true, limit, budget_chars, ..request }).await
     }
 
+    pub(crate) async fn list(&self, request: ListRequest) -> ApiResult<Page> {
+        self.read(move |reader, caller| reader.list(caller.tenant, &request)).await
+    }
+
     pub(crate) async fn hottest(&self, request: HotRequest) -> ApiResult<Vec<MemoryRecord>> {
         self.read(move |reader, caller| reader.hottest(caller.tenant, &request)).await
     }
 
-    /// Adds a new label to a patch, with its embedding.
-    pub(crate) async fn with_label(
-        &self,
-        patch: MemoryPatch,
-        label: Option<String>,
-    ) -> ApiResult<MemoryPatch> {
-        let Some(label) = label else { return Ok(patch) };
-        let vector = self.service.embed(&label).await?;
-        Ok(MemoryPatch { label: Some((label, vector)), ..patch })
+    /// Sets the vector of a new label.
+    pub(super) async fn embedded(&self, mut patch: MemoryPatch) -> ApiResult<MemoryPatch> {
+        if let Some((label, vector)) = &mut patch.label {
+            *vector = self.service.embed(label).await?;
+        }
+        Ok(patch)
     }
 
     /// Sets the vector of a new memory and the edges to create with it.

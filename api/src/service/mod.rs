@@ -2,14 +2,17 @@
 //! reads the state as fresh as requested, and counts recalls. HTTP routes are adapters over it;
 //! other interfaces can be too. No type of the HTTP library occurs here.
 
+pub(crate) mod access;
 pub(crate) mod bulk;
+pub(crate) mod edges;
 pub(crate) mod error;
 pub(crate) mod freshness;
 pub(crate) mod journal;
-pub(crate) mod keys;
 pub(crate) mod memories;
 pub(crate) mod node;
 pub(crate) mod recalls;
+pub(crate) mod status;
+pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
@@ -21,7 +24,7 @@ use storage::model::access::Caller;
 use storage::model::vector::Vector;
 use tokio::sync::Semaphore;
 
-use crate::limits::{READS_MAX, STALENESS_MAX, STREAM_READS_MAX};
+use crate::limits::{READS_MAX, STREAM_READS_MAX};
 use error::{ApiError, ApiResult};
 use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -30,19 +33,19 @@ use recalls::RecallBuffer;
 #[derive(Clone)]
 pub(crate) struct Service {
     /// For reads that block no thread: positions, caches.
-    pub(crate) reader: Reader,
-    pub(crate) raft: Handle,
+    reader: Reader,
+    raft: Handle,
     embedder: Arc<dyn Embedder>,
-    pub(crate) hooks: Arc<dyn Hooks>,
+    hooks: Arc<dyn Hooks>,
     pub(crate) recalls: Arc<RecallBuffer>,
     reads: Arc<Semaphore>,
-    pub(crate) stream_reads: Arc<Semaphore>,
+    stream_reads: Arc<Semaphore>,
 }
 
 /// A caller, and the service that it uses.
 #[derive(Clone)]
 pub(crate) struct Session {
-    pub(crate) service: Service,
+    service: Service,
     pub(crate) caller: Caller,
 }
 
@@ -64,15 +67,10 @@ impl Service {
         }
     }
 
-    /// Whether the contact of this node with a leader is within the default staleness bound.
-    pub(crate) fn is_in_contact(&self) -> bool {
-        self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
-    }
-
     /// Runs a read on a thread that may block, when one of `permits` is free. Event streams have
     /// permits of their own, so they delay no other read. A storage fault stops the node; the
     /// caller gets an internal error.
-    pub(crate) async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
         permits: &Arc<Semaphore>,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
@@ -98,7 +96,7 @@ impl Service {
     }
 
     /// The embedding of `text`, as it is stored.
-    pub(crate) async fn embed(&self, text: &str) -> ApiResult<Vector> {
+    async fn embed(&self, text: &str) -> ApiResult<Vector> {
         let embedder = &self.embedder;
         let embedding = embedder.embed(text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
@@ -107,7 +105,7 @@ impl Service {
 
 impl Session {
     /// [`Service::read`] with the caller.
-    pub(crate) async fn read<T: Send + 'static>(
+    async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Reader, &Caller) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
@@ -115,30 +113,10 @@ impl Session {
         let service = &self.service;
         service.read(&service.reads, move |reader| read(reader, &caller)).await
     }
-
-    /// Rejects a namespace that the caller may not access.
-    pub(crate) fn check_access(&self, namespace: &str) -> ApiResult<()> {
-        match self.caller.access.allows(namespace) {
-            true => Ok(()),
-            false => Err(storage::Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-        }
-    }
-
-    /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
-    /// request, `home` from its header.
-    pub(crate) fn read_namespace(
-        &self,
-        named: Option<String>,
-        home: Option<String>,
-    ) -> ApiResult<Option<String>> {
-        let namespace = named.or(home).filter(|name| name != "*");
-        namespace.as_deref().map(|name| self.check_access(name)).transpose()?;
-        Ok(namespace)
-    }
 }
 
 /// The components of a stored vector: memories are compared with the same rounding.
-pub(crate) fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
+fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
     vector.components().map_err(|fault| unusable(&fault))
 }
 

@@ -4,20 +4,22 @@
 use std::sync::Arc;
 
 use storage::model::access::Caller;
+use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
 use storage::{
-    Action, CompiledTrigger, Rejection, Reply, TriggerEvaluation, TriggerPatch, View, evaluate,
+    Action, CompiledTrigger, Deliveries, Rejection, Reply, TriggerEvaluation, TriggerPatch, View,
+    evaluate,
 };
+use uuid::Uuid;
 
-use crate::requests::fields::Url;
-use crate::requests::triggers::ActionConfig;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::writes::{Done, FromReply};
 use crate::service::{Service, Session};
+use crate::words::DeliveryStatus;
 
 /// A trigger that was created; `None` if it was deleted since an earlier request created it.
 pub(crate) struct CreatedTrigger(pub(crate) TriggerId, pub(crate) Option<(Trigger, Firings)>);
@@ -38,38 +40,50 @@ pub(crate) struct TriggerPage {
     pub(crate) next: Option<u64>,
 }
 
+/// Settings of an action; each action uses its own.
+#[derive(Default)]
+pub(crate) struct ActionSettings {
+    pub(crate) template: Option<String>,
+    pub(crate) strength: Option<f64>,
+    pub(crate) tag: Option<String>,
+    pub(crate) url: Option<String>,
+    pub(crate) secret: Option<String>,
+    /// Whether a change removes the secret.
+    pub(crate) drops_secret: bool,
+}
+
 impl Service {
     /// The action of a trigger: checks the address of a webhook and seals its secret.
-    pub(crate) fn trigger_action(
+    fn action(
         &self,
         id: TriggerId,
         kind: TriggerActionKind,
-        config: ActionConfig,
+        settings: ActionSettings,
     ) -> ApiResult<TriggerAction> {
-        let (tag, secret) = (config.tag()?, config.secret()?);
         Ok(match kind {
-            TriggerActionKind::Notify => TriggerAction::Notify(config.template()),
+            TriggerActionKind::Notify => TriggerAction::Notify(settings.template),
             TriggerActionKind::Boost => {
-                TriggerAction::Boost(config.strength().unwrap_or(STRENGTH_DEFAULT))
+                TriggerAction::Boost(settings.strength.unwrap_or(STRENGTH_DEFAULT))
             }
             TriggerActionKind::Pin => TriggerAction::Pin,
-            TriggerActionKind::Tag => TriggerAction::Tag(tag),
+            TriggerActionKind::Tag => TriggerAction::Tag(settings.tag),
             TriggerActionKind::Deprecate => TriggerAction::Deprecate,
-            TriggerActionKind::Webhook => self.webhook(id, config.url, secret)?,
+            TriggerActionKind::Webhook => self.webhook(id, settings.url, settings.secret)?,
         })
     }
 
     fn webhook(
         &self,
         id: TriggerId,
-        url: Option<Url>,
+        url: Option<String>,
         secret: Option<String>,
     ) -> ApiResult<TriggerAction> {
         let hooks = &self.hooks;
-        let url = url.ok_or_else(|| ApiError::invalid("url", "is required"))?.0;
-        hooks.check(&url).map_err(|reason| ApiError::invalid("url", reason))?;
+        let field = "action_config.url";
+        let url = url.ok_or_else(|| ApiError::invalid(field, "is required"))?;
+        hooks.check(&url).map_err(|reason| ApiError::invalid(field, reason))?;
         let seal = |secret: String| {
-            let invalid = |reason| ApiError::invalid("webhook_secret", reason);
+            let invalid = |reason| ApiError::invalid("action_config.webhook_secret", reason);
             hooks.check_secret(&secret).map_err(invalid)?;
             hooks.seal(id, &secret).ok_or_else(|| {
                 let message =
@@ -83,12 +97,16 @@ impl Service {
 }
 
 impl Session {
+    /// Creates the trigger that `build` makes of its action.
     pub(crate) async fn create_trigger(
         &self,
         receipt: Option<ReceiptRequest>,
-        id: TriggerId,
-        trigger: Trigger,
+        kind: TriggerActionKind,
+        settings: ActionSettings,
+        build: impl FnOnce(TriggerAction) -> Trigger,
     ) -> ApiResult<Done<CreatedTrigger>> {
+        let id = TriggerId(Uuid::now_v7().into_bytes());
+        let trigger = build(self.service.action(id, kind, settings)?);
         // A trigger that is bound to an inaccessible namespace could never fire.
         for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
             self.check_access(namespace)?;
@@ -129,16 +147,50 @@ impl Session {
         }
     }
 
+    /// Changes a trigger, which is `present` now, and the settings of its action if there are
+    /// any.
     pub(crate) async fn update_trigger(
         &self,
         id: TriggerId,
-        patch: TriggerPatch,
+        present: &Trigger,
+        mut patch: TriggerPatch,
+        settings: Option<ActionSettings>,
     ) -> ApiResult<Done<(Trigger, Firings)>> {
+        if let Some(mut settings) = settings {
+            patch.keep_url = settings.url.is_none();
+            patch.drop_secret = settings.drops_secret;
+            // The decision keeps the present address; this one only passes the check.
+            if let TriggerAction::Webhook { url, .. } = &present.action {
+                settings.url.get_or_insert_with(|| url.clone());
+            }
+            patch.action = Some(self.service.action(id, present.action.kind(), settings)?);
+        }
         let namespaces = [&patch.namespace, &patch.filter_namespace];
         for namespace in namespaces.into_iter().flatten().flatten() {
             self.check_access(namespace)?;
         }
         self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
+    }
+
+    pub(crate) async fn delete_trigger(&self, id: TriggerId) -> ApiResult<Done<()>> {
+        self.submit(Action::DeleteTrigger(id)).await
+    }
+
+    /// Deliveries that the caller may see, after `after`; with a status, if named.
+    pub(crate) async fn deliveries(
+        &self,
+        status: Option<DeliveryStatus>,
+        after: Option<DeliveryId>,
+        limit: usize,
+    ) -> ApiResult<Deliveries> {
+        self.read(move |reader, caller| {
+            let is_wanted = |delivery: &Delivery| {
+                status.is_none_or(|status| status == DeliveryStatus::from(&delivery.stage))
+                    && caller.access.allows(&delivery.namespace)
+            };
+            reader.deliveries(caller.tenant, after, limit, is_wanted)
+        })
+        .await
     }
 
     /// Triggers that the caller may see, in the order of their creation, after `after`.

@@ -84,13 +84,13 @@ impl FromReply for TouchedMemories {
 }
 
 impl Session {
-    pub(crate) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<Done<T>> {
+    pub(super) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<Done<T>> {
         self.submit_once(None, action).await
     }
 
     /// Submits `action` and waits until this node reflects it, at most [`APPLY_WAIT`]. After
     /// that the caller gets its response all the same, with the true index for its next read.
-    pub(crate) async fn submit_once<T: FromReply>(
+    pub(super) async fn submit_once<T: FromReply>(
         &self,
         receipt: Option<ReceiptRequest>,
         action: Action,

@@ -89,7 +89,7 @@ pub(super) fn expire(draft: &mut Draft) -> Decided<Reply> {
             Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
             _ => false,
         };
-        if draft.changes.iter().any(is_expiry) {
+        if draft.count(is_expiry) > 0 {
             continue;
         }
         let index = draft.base.index(tenant);
@@ -122,7 +122,7 @@ fn events_max() -> u64 {
 pub(super) fn mark_verification(draft: &mut Draft) -> Reply {
     // Unique: no other batch is decided on this index and applied.
     let number = draft.position.index + 1;
-    if !draft.changes.iter().any(|change| matches!(change, Change::VerifyMark(_))) {
+    if draft.count(|change| matches!(change, Change::VerifyMark(_))) == 0 {
         draft.push(Change::VerifyMark(number));
     }
     Reply::VerifyMark(number)

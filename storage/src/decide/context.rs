@@ -90,8 +90,10 @@ impl Context<'_> {
 
     /// Rejects the command if the acting key may not access `namespace`.
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {
-        let is_denied = !self.has_access(namespace)?;
-        reject_if(is_denied, Rejection::NamespaceForbidden(namespace.to_owned()))
+        if self.has_access(namespace)? {
+            return Ok(());
+        }
+        Err(Rejection::NamespaceForbidden(namespace.to_owned()).into())
     }
 
     /// Sets a memory's anchor as of now. `before` is the memory without it: a tick that is

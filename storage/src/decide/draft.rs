@@ -45,7 +45,7 @@ pub struct Draft {
     pub(super) base: Reader,
     pub(super) position: Position,
     pub(super) now: Timestamp,
-    pub(super) changes: Vec<Change>,
+    changes: Vec<Change>,
     /// Rows as the changes leave them.
     rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced, so that a rejected command can be undone.
@@ -142,6 +142,11 @@ impl Draft {
     /// The finished batch, named `id`.
     pub fn into_batch(self, id: BatchId) -> Batch {
         Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
+    }
+
+    /// Number of changes so far for which `matches` returns true.
+    pub(super) fn count(&self, matches: impl Fn(&Change) -> bool) -> u64 {
+        self.changes.iter().filter(|change| matches(change)).count() as u64
     }
 
     /// Adds a change.

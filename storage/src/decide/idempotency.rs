@@ -21,8 +21,8 @@ pub(super) fn replay(
     let (tenant, now) = (context.tenant, context.now());
     let Some(receipt) = context.draft.receipt(tenant, request.key, now)? else {
         let is_receipt =
-            |change: &&Change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant);
-        let drafted = context.draft.changes.iter().filter(is_receipt).count() as u64;
+            |change: &Change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant);
+        let drafted = context.draft.count(is_receipt);
         return match context.draft.base.counts(tenant).receipts + drafted >= RECEIPTS_MAX {
             true => Err(Rejection::ReceiptsFull.into()),
             false => Ok(None),

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::change::all_of;
 use crate::codec::{self, Record};
 use crate::error::{Error, Result};
-use crate::index::data::{IndexChange, IndexData};
+use crate::index::data::IndexChange;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Access, Caller, Rules};
@@ -83,8 +83,10 @@ impl Registry {
 
     /// Queues a tenant with a stale graph for the graph builder. Returns whether it was added.
     pub(crate) fn mark_if_stale(&self, tenant: TenantId, index: &TenantIndex) -> bool {
-        let is_stale = |data: &IndexData| data.coverage.is_stale(data.live(), self.exact_max);
-        is_stale(&index.read()) && self.stale_graphs.lock().insert(tenant)
+        let data = index.read();
+        let is_stale = data.coverage.is_stale(data.live(), self.exact_max);
+        drop(data);
+        is_stale && self.stale_graphs.lock().insert(tenant)
     }
 
     /// Removes and returns the next tenant after `last` from the queue, round-robin.

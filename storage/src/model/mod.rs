@@ -14,6 +14,10 @@ macro_rules! named_enum {
             /// All values, in the order of their stored numbers.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
 
+            /// All values with their names.
+            pub const NAMED: [(&'static str, Self); Self::ALL.len()] =
+                [$(($name, Self::$value)),*];
+
             /// The name used in JSON, metrics and docs.
             pub fn name(self) -> &'static str {
                 match self {

@@ -42,7 +42,7 @@ impl Reader {
             hits.extend(record.map(|record| Hit { record, score, factors, weights, via }));
         }
         if request.filter.tier == TierFilter::Cold {
-            traverse(&snapshot, tenant, request, (&thermo, now), &mut hits)?;
+            traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
         }
         Ok(SearchResults { hits, window: plan.window })
     }
@@ -54,7 +54,8 @@ fn traverse(
     rows: &impl View,
     tenant: TenantId,
     request: &SearchRequest,
-    (thermo, now): (&Thermo, Timestamp),
+    thermo: &Thermo,
+    now: Timestamp,
     hits: &mut Vec<Hit>,
 ) -> Result<()> {
     let mut reached: HashMap<MemoryId, Traversal> = HashMap::new();

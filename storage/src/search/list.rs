@@ -4,6 +4,8 @@
 //! block-max bounds: a chunk is skipped if its highest heat ranks below the heap's threshold.
 //! Rows are skipped by their own heat bound.
 
+use std::ops::Range;
+
 use crate::error::Result;
 use crate::index::CHUNK_ROWS;
 use crate::index::chunk::{Chunk, ChunkMax, RowRef};
@@ -109,7 +111,8 @@ impl Reader {
             (Sort::Heat, Order::Descending) => Pruning::ByHeat,
             _ => Pruning::None,
         };
-        self.ranked(tenant, request, pruning, rank)
+        let page = request.offset..request.offset.saturating_add(request.limit);
+        self.ranked(tenant, &request.filter, page, pruning, rank)
     }
 
     /// The hottest memories of a tenant, by heat, then by last update.
@@ -124,9 +127,7 @@ impl Reader {
             [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
         };
         let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
-        let (filter, limit) = (request.filter.clone(), request.limit);
-        let list = ListRequest { filter, limit, ..ListRequest::default() };
-        let mut page = self.ranked(tenant, &list, pruning, rank)?;
+        let mut page = self.ranked(tenant, &request.filter, 0..request.limit, pruning, rank)?;
         if let Some(budget) = request.budget_chars {
             page.memories.truncate(within_budget(&page.memories, budget));
         }
@@ -144,11 +145,12 @@ impl Reader {
         ids
     }
 
-    /// A page of the matching memories, ordered by `rank` instead of the order of `request`.
+    /// The slice `page` of the matching memories, ordered by `rank`.
     fn ranked(
         &self,
         tenant: TenantId,
-        request: &ListRequest,
+        filter: &Filter,
+        page: Range<usize>,
         pruning: Pruning,
         rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
@@ -158,17 +160,17 @@ impl Reader {
         let mut scans = 0;
         loop {
             let now = engine.clock();
-            let (best, total) = ranked_ids(&index, request, pruning, now, &rank);
+            let (best, total) = ranked_ids(&index, filter, &page, pruning, now, &rank);
             let snapshot = engine.state.snapshot();
             let mut memories = Vec::new();
-            for (id, ()) in best.into_sorted().skip(request.offset) {
+            for (id, ()) in best.into_sorted().skip(page.start) {
                 // The memory may have been deleted or changed since the scan.
                 let record = snapshot.memory_record(tenant, id, &thermo, now)?;
-                memories.extend(record.filter(|record| request.filter.matches(&record.memory)));
+                memories.extend(record.filter(|record| filter.matches(&record.memory)));
             }
             scans += 1;
             // Clients take a short page for the last one.
-            let expected = request.limit.min(total.saturating_sub(request.offset));
+            let expected = page.len().min(total.saturating_sub(page.start));
             if memories.len() >= expected || scans == SCANS_MAX {
                 return Ok(Page { memories, total });
             }
@@ -189,17 +191,17 @@ fn within_budget(memories: &[MemoryRecord], budget: usize) -> usize {
     count
 }
 
-/// The best `offset + limit` memories by `rank`, and the number of matching memories.
+/// The best memories by `rank` up to the end of `page`, and the number of matching memories.
 fn ranked_ids(
     index: &TenantIndex,
-    request: &ListRequest,
+    filter: &Filter,
+    page: &Range<usize>,
     pruning: Pruning,
     now: Timestamp,
     rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
 ) -> (TopK<()>, usize) {
-    let ListRequest { filter, offset, limit, .. } = request;
     // A page beyond the last memory is empty and needs only the total.
-    let capacity = if *offset < index.read().live() { offset.saturating_add(*limit) } else { 0 };
+    let capacity = if page.start < index.read().live() { page.end } else { 0 };
     let (mut best, mut total) = (TopK::new(capacity), 0_usize);
     let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
     visit_matching_chunks(index, filter, None, |_, number, chunk, rows| {

@@ -1,0 +1,109 @@
+//! Callers: authentication by API key, keys, access rules, and the caller's own namespace.
+
+use raft::SubmitError;
+use storage::model::access::{Policy, Rule};
+use storage::model::id::Timestamp;
+use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
+use storage::{Action, Filter, Rejection, View};
+
+use crate::random::random_bytes;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::writes::Done;
+use crate::service::{Service, Session};
+
+impl Service {
+    /// The caller with this key.
+    pub(crate) fn authenticate(&self, key: &str) -> ApiResult<Session> {
+        match self.reader.authenticate(key) {
+            Some(caller) => Ok(Session { service: self.clone(), caller }),
+            // A node without contact to its cluster cannot distinguish a wrong key from a new one.
+            None => Err(match self.raft.status().quarantine {
+                Some(_) => SubmitError::Quarantined.into(),
+                None if self.is_in_contact() => ApiError::unauthorized(),
+                None => SubmitError::NoLeader.into(),
+            }),
+        }
+    }
+}
+
+impl Session {
+    /// Rejects a namespace that the caller may not access.
+    pub(crate) fn check_access(&self, namespace: &str) -> ApiResult<()> {
+        match self.caller.access.allows(namespace) {
+            true => Ok(()),
+            false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
+        }
+    }
+
+    /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
+    /// request, `home` from its header.
+    pub(crate) fn read_namespace(
+        &self,
+        named: Option<String>,
+        home: Option<String>,
+    ) -> ApiResult<Option<String>> {
+        let namespace = named.or(home).filter(|name| name != "*");
+        namespace.as_deref().map(|name| self.check_access(name)).transpose()?;
+        Ok(namespace)
+    }
+
+    /// The memories that a read may return: see [`Self::read_namespace`].
+    pub(crate) fn filter(&self, named: Option<String>, home: Option<String>) -> ApiResult<Filter> {
+        let (namespace, access) = (self.read_namespace(named, home)?, self.caller.access.clone());
+        Ok(Filter { namespace, access, ..Filter::default() })
+    }
+
+    pub(crate) async fn api_keys(&self) -> ApiResult<Vec<(KeyId, ApiKey)>> {
+        self.read(|reader, caller| reader.api_keys(caller.tenant)).await
+    }
+
+    /// Creates a key. Its text exists in the result only, outside of its owner.
+    pub(crate) async fn create_key(
+        &self,
+        name: String,
+        role: Role,
+        namespace: Option<String>,
+    ) -> ApiResult<(Done<(KeyId, ApiKey)>, KeyText)> {
+        let text = KeyText::from_random(random_bytes());
+        let id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
+        let key = ApiKey {
+            name,
+            role,
+            hash: KeyText::hash(text.as_str()),
+            namespace,
+            created_at: Timestamp::default(),
+            last_used_at: None,
+        };
+        Ok((self.submit(Action::CreateKey(id, key)).await?, text))
+    }
+
+    pub(crate) async fn delete_key(&self, id: KeyId) -> ApiResult<Done<(KeyId, ApiKey)>> {
+        self.submit(Action::DeleteKey(id)).await
+    }
+
+    /// Sets the caller's own namespace, which its searches boost.
+    pub(crate) async fn set_own_namespace(
+        &self,
+        namespace: Option<String>,
+    ) -> ApiResult<Done<(KeyId, ApiKey)>> {
+        self.submit(Action::SetKeyNamespace(self.caller.key, namespace)).await
+    }
+
+    pub(crate) async fn rules(&self) -> ApiResult<Vec<Rule>> {
+        Ok(self.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules)
+    }
+
+    /// Creates or replaces the rule for an agent and a namespace. No policy deletes it.
+    pub(crate) async fn put_rule(
+        &self,
+        agent: String,
+        namespace: String,
+        policy: Option<Policy>,
+    ) -> ApiResult<Done<Rule>> {
+        self.submit(Action::PutRule { agent, namespace, policy }).await
+    }
+
+    pub(crate) async fn delete_rule(&self, number: u64) -> ApiResult<Done<Rule>> {
+        self.submit(Action::DeleteRule(number)).await
+    }
+}

@@ -1,0 +1,72 @@
+//! Edges between memories, neighbours, and the graph view.
+
+use std::collections::HashSet;
+
+use storage::model::edge::Edge;
+use storage::model::id::MemoryId;
+use storage::{Action, EdgeRef, GraphView, HotRequest, Neighbour, Rejection, View};
+
+use crate::service::Session;
+use crate::service::error::ApiResult;
+use crate::service::writes::Done;
+
+/// Whether all edges of a memory lead to existing memories.
+pub(crate) struct EdgeCheck {
+    pub(crate) edges: usize,
+    pub(crate) neighbours: usize,
+    pub(crate) verified: bool,
+}
+
+impl Session {
+    /// Creates an edge. The result says whether it is new.
+    pub(crate) async fn create_edge(&self, edge: EdgeRef) -> ApiResult<Done<(Edge, bool)>> {
+        self.submit(Action::CreateEdge(edge)).await
+    }
+
+    pub(crate) async fn delete_edge(&self, edge: EdgeRef) -> ApiResult<Done<(Edge, bool)>> {
+        self.submit(Action::DeleteEdge(edge)).await
+    }
+
+    /// The neighbours of a memory over at most `depth` edges, the nearest first.
+    pub(crate) async fn neighbours(
+        &self,
+        id: MemoryId,
+        depth: u32,
+        limit: usize,
+    ) -> ApiResult<Vec<Neighbour>> {
+        let read = self.read(move |reader, caller| {
+            let found = reader.neighbours(caller.tenant, id, &caller.access, depth, limit)?;
+            Ok((reader.get(caller.tenant, id)?, found))
+        });
+        let (record, found) = read.await?;
+        self.readable(record)?;
+        Ok(found.ok_or(Rejection::NotFound)?)
+    }
+
+    /// The hottest memories and the edges between them.
+    pub(crate) async fn graph_view(&self, request: HotRequest) -> ApiResult<GraphView> {
+        self.read(move |reader, caller| reader.graph_view(caller.tenant, &request)).await
+    }
+
+    /// Checks that all edges of a memory lead to existing memories. Edges to inaccessible
+    /// memories do not exist for the caller.
+    pub(crate) async fn check_edges(&self, id: MemoryId) -> ApiResult<EdgeCheck> {
+        let read = self.read(move |reader, caller| {
+            let (mut edges, mut verified, mut others) = (0, true, HashSet::new());
+            for edge in reader.edges(caller.tenant, id)? {
+                let other = edge.other(id);
+                match reader.get(caller.tenant, other)? {
+                    None => verified = false,
+                    Some(found) if !caller.access.allows(&found.memory.namespace) => continue,
+                    Some(_) => drop(others.insert(other)),
+                }
+                edges += 1;
+            }
+            let check = EdgeCheck { edges, neighbours: others.len(), verified };
+            Ok((reader.get(caller.tenant, id)?, check))
+        });
+        let (record, check) = read.await?;
+        self.readable(record)?;
+        Ok(check)
+    }
+}

@@ -1,0 +1,74 @@
+//! This node: its health, its contact with a leader, what it reports to the leader, and
+//! operations on its cluster.
+
+use std::time::{Duration, Instant};
+
+use raft::{Operation, OperationResult, Status};
+use storage::View;
+use storage::model::analytics::TenantReport;
+use storage::model::trigger::TriggerEvent;
+
+use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
+use crate::service::Service;
+use crate::service::error::ApiResult;
+
+/// The health of a node.
+pub(crate) struct Health {
+    pub(crate) live: bool,
+    pub(crate) ready: bool,
+    /// Name of each check, and the reason if it failed.
+    pub(crate) checks: Vec<(&'static str, Option<String>)>,
+}
+
+impl Service {
+    /// Checks everything that a node needs to serve requests. `is_draining` is whether it shuts
+    /// down.
+    pub(crate) fn health(&self, is_draining: bool) -> Health {
+        let fault = self.raft.fault().cause();
+        let cluster = match self.reader.cluster() {
+            Ok(Some(_)) => None,
+            Ok(None) => Some("the cluster is not bootstrapped: start one node with --bootstrap"),
+            Err(_) => Some("the cluster's identity cannot be read"),
+        };
+        let leader = (!self.is_in_contact()).then_some("no contact with a leader");
+        let accepting = is_draining.then_some("this node is shutting down");
+        let checks = vec![
+            // The cause is in the node's log only.
+            ("storage", fault.as_ref().map(|_| "storage failed; this node stops".to_owned())),
+            ("log", self.node_status().quarantine),
+            ("leader", leader.map(str::to_owned)),
+            ("cluster", cluster.map(str::to_owned)),
+            ("accepting", accepting.map(str::to_owned)),
+        ];
+        let ready = checks.iter().all(|(_, reason)| reason.is_none());
+        Health { live: fault.is_none(), ready, checks }
+    }
+
+    /// Whether the contact of this node with a leader is within the default staleness bound.
+    pub(crate) fn is_in_contact(&self) -> bool {
+        self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX)
+    }
+
+    pub(crate) fn node_status(&self) -> Status {
+        self.raft.status()
+    }
+
+    /// Carries out an operation on the cluster, wherever its leader is.
+    pub(crate) async fn operate(&self, operation: Operation) -> ApiResult<OperationResult> {
+        Ok(self.raft.operate(operation, tokio::time::Instant::now() + OPERATION_DEADLINE).await?)
+    }
+
+    /// The recalls, requests and key uses since the last report; `all` of them, or those due.
+    pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
+        let reader = &self.reader;
+        let interval = |tenant| {
+            // Every return is an event where a trigger waits for it.
+            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
+                return Duration::ZERO;
+            }
+            let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
+            Duration::from_secs(seconds.into())
+        };
+        self.recalls.take(Instant::now(), reader.position().clock, interval)
+    }
+}

@@ -1,0 +1,126 @@
+//! A tenant: its name, settings, counts and analytics.
+
+use storage::model::analytics::{RecallStats, Usage};
+use storage::model::memory::{MemoryRecord, MemoryType};
+use storage::model::tenant::Tenant;
+use storage::model::thermo::{SettingValue, Thermo};
+use storage::model::tick::Tick;
+use storage::{Action, ColdForecast, Counts, Filter, HotRequest, Overview, Reader, View};
+
+use crate::limits::FORECAST_DAYS;
+use crate::service::Session;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::freshness::Freshness;
+use crate::service::writes::Done;
+
+/// Counts of a tenant as a dashboard shows them, from one read.
+pub(crate) struct Summary {
+    pub(crate) overview: Overview,
+    pub(crate) edges: u64,
+    pub(crate) hottest: Option<MemoryRecord>,
+    pub(crate) coldest: Option<MemoryRecord>,
+    /// Of the present calendar month.
+    pub(crate) usage: Usage,
+    /// The last tick.
+    pub(crate) tick: Option<Tick>,
+}
+
+/// What settings would do to the memories of a type.
+pub(crate) struct TypeForecast {
+    pub(crate) memory_type: MemoryType,
+    pub(crate) present: ColdForecast,
+    pub(crate) proposed: ColdForecast,
+}
+
+impl Session {
+    pub(crate) async fn tenant(&self) -> ApiResult<Tenant> {
+        let tenant = self.read(|reader, caller| reader.tenant(caller.tenant)).await?;
+        tenant.ok_or_else(ApiError::internal)
+    }
+
+    /// Renames the tenant. Without a name nothing changes.
+    pub(crate) async fn rename_tenant(&self, name: Option<String>) -> ApiResult<Freshness> {
+        match name {
+            Some(name) => Ok(self.submit::<()>(Action::RenameTenant(name)).await?.freshness),
+            None => Ok(Freshness::of_write(self.service.reader.position().index)),
+        }
+    }
+
+    pub(crate) async fn settings(&self) -> ApiResult<Thermo> {
+        self.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await
+    }
+
+    pub(crate) async fn update_settings(
+        &self,
+        changes: Vec<(String, SettingValue)>,
+    ) -> ApiResult<Done<Thermo>> {
+        self.submit(Action::UpdateSettings(changes)).await
+    }
+
+    /// Counts the memories of each type that would be cold after [`FORECAST_DAYS`] under the
+    /// present settings, and under changed ones, which are returned too.
+    pub(crate) async fn forecast(
+        &self,
+        changes: Vec<(String, SettingValue)>,
+    ) -> ApiResult<(Thermo, Vec<TypeForecast>)> {
+        let read = self.read(move |reader, caller| {
+            let present = reader.thermo(caller.tenant);
+            let Ok(proposed) = present.with(&changes) else { return Ok(None) };
+            let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
+            let counts = MemoryType::ALL.into_iter().zip(cold(&present)).zip(cold(&proposed));
+            let types = counts.map(|((memory_type, present), proposed)| TypeForecast {
+                memory_type,
+                present,
+                proposed,
+            });
+            Ok(Some((types.collect(), proposed)))
+        });
+        let (types, proposed) = read.await?.ok_or_else(ApiError::internal)?;
+        Ok((proposed, types))
+    }
+
+    /// Counts of the memories that pass each filter, from one read.
+    pub(crate) async fn overviews<const N: usize>(
+        &self,
+        filters: [Filter; N],
+    ) -> ApiResult<[Overview; N]> {
+        self.read(move |reader, caller| {
+            Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
+        })
+        .await
+    }
+
+    pub(crate) async fn counts(&self) -> ApiResult<Counts> {
+        self.read(|reader, caller| Ok(reader.counts(caller.tenant))).await
+    }
+
+    /// Usage of the present calendar month, and the month (see `Timestamp::month`).
+    pub(crate) async fn usage(&self) -> ApiResult<(Usage, u32)> {
+        self.read(|reader, caller| {
+            let month = reader.position().clock.month();
+            Ok((reader.usage(caller.tenant, month)?, month))
+        })
+        .await
+    }
+
+    pub(crate) async fn recall_stats(&self) -> ApiResult<RecallStats> {
+        self.read(|reader, caller| reader.recall_stats(caller.tenant)).await
+    }
+
+    pub(crate) async fn summary(&self) -> ApiResult<Summary> {
+        self.read(|reader: &Reader, caller| {
+            let tenant = caller.tenant;
+            let overview = reader.overview(tenant, &Filter::default());
+            let hottest = HotRequest { limit: 1, ..HotRequest::default() };
+            Ok(Summary {
+                edges: reader.counts(tenant).edges,
+                hottest: reader.hottest(tenant, &hottest)?.into_iter().next(),
+                coldest: overview.coldest.map(|id| reader.get(tenant, id)).transpose()?.flatten(),
+                usage: reader.usage(tenant, reader.position().clock.month())?,
+                tick: reader.tick(tenant)?,
+                overview,
+            })
+        })
+        .await
+    }
+}
