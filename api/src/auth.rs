@@ -20,7 +20,7 @@ use crate::current::set_caller;
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
-use crate::requests::headers::Fresh;
+use crate::requests::headers::FreshnessHeaders;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::service::{Service, Session};
@@ -65,7 +65,7 @@ struct ConsistencyQuery {
 }
 
 async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
-    let headers = Fresh::from_request_parts(parts, app).await?;
+    let headers = FreshnessHeaders::from_request_parts(parts, app).await?;
     let query = ValidQuery::<ConsistencyQuery>::from_request_parts(parts, app).await?;
     let consistency = headers.consistency.or(query.0.consistency);
     let consistency = consistency.map_or_else(Consistency::default, |word| word.0);

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use storage::model::cluster::{GROUP, GroupId};
 use storage::model::journal::Cursor;
 
-/// The `next_cursor` of a page of events: index and ordinal.
+/// The `next_cursor` of a page of events: index and ordinal. It needs no group: a page is of one
+/// tenant, and a tenant belongs to one Raft group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageCursor(pub(crate) Cursor);
 

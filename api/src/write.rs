@@ -10,7 +10,7 @@ use storage::model::receipt::ReceiptRequest;
 
 use crate::app::App;
 use crate::requests::JsonBody;
-use crate::requests::headers::Once;
+use crate::requests::headers::IdempotencyHeader;
 use crate::service::error::{ApiError, ApiResult};
 
 /// A write with a valid body and an optional receipt.
@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Write<T> {
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
         let (mut parts, body) = request.into_parts();
         let Ok(OriginalUri(uri)) = OriginalUri::from_request_parts(&mut parts, app).await;
-        let once = Once::from_request_parts(&mut parts, app).await?;
+        let once = IdempotencyHeader::from_request_parts(&mut parts, app).await?;
         let method = parts.method.clone();
         let namespace = parts.headers.get("x-namespace").map(|value| value.as_bytes().to_vec());
         let body = JsonBody::from_request(Request::from_parts(parts, body), app).await?;

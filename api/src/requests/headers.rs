@@ -12,6 +12,7 @@ use storage::Filter;
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::limits::STALENESS_MAX;
 use crate::requests::fields::*;
 use crate::requests::memories::named_namespace;
 use crate::requests::parse_pairs;
@@ -21,7 +22,7 @@ use crate::service::error::{ApiError, ApiResult};
 /// How fresh a response must be.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Fresh {
+pub(crate) struct FreshnessHeaders {
     #[serde(rename = "X-Hearth-Consistency")]
     pub(crate) consistency: Option<ConsistencyWord>,
     /// The response reflects this log index at least; 503 after 10 s.
@@ -29,20 +30,20 @@ pub(crate) struct Fresh {
     pub(crate) min_index: Option<WholeNumber>,
     /// Bound of the staleness of a local read, in milliseconds; beyond it 503.
     #[serde(rename = "X-Hearth-Max-Staleness-Ms")]
-    #[param(default = 10000)]
+    #[param(default = json!(STALENESS_MAX.as_millis() as u64))]
     pub(crate) max_staleness_ms: Option<WholeNumber>,
 }
 
 /// The default namespace of a request.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Home {
+pub(crate) struct NamespaceHeader {
     /// Namespace, if body and query name none.
     #[serde(rename = "X-Namespace")]
     namespace: Option<Namespace>,
 }
 
-impl Home {
+impl NamespaceHeader {
     pub(crate) fn namespace(&self) -> Option<String> {
         let name = self.namespace.as_ref().map(|name| name.0.trim());
         name.filter(|name| !name.is_empty()).map(str::to_owned)
@@ -58,7 +59,7 @@ impl Home {
 /// The idempotency key of a write.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Once {
+pub(crate) struct IdempotencyHeader {
     /// Repeated within a day, the request changes nothing and returns what the first did.
     #[serde(rename = "Idempotency-Key")]
     pub(crate) key: Option<IdempotencyKey>,
@@ -67,7 +68,7 @@ pub(crate) struct Once {
 /// Where an event stream resumes.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Resume {
+pub(crate) struct ResumeHeader {
     /// Id of the last event received; absent starts the stream now.
     #[serde(rename = "Last-Event-ID")]
     pub(crate) last: Option<EventIdText>,
@@ -87,10 +88,10 @@ macro_rules! headers {
 }
 
 headers! {
-    Fresh: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
-    Home: "X-Namespace";
-    Once: "Idempotency-Key";
-    Resume: "Last-Event-ID";
+    FreshnessHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
+    NamespaceHeader: "X-Namespace";
+    IdempotencyHeader: "Idempotency-Key";
+    ResumeHeader: "Last-Event-ID";
 }
 
 /// Parses the headers with these names.

@@ -193,7 +193,7 @@ pub(crate) struct ListQuery {
     #[param(default = 1)]
     page: Option<Positive>,
     /// Clamped to 1 to 100.
-    #[param(default = 25)]
+    #[param(default = json!(PAGE_DEFAULT))]
     page_size: Option<Limit>,
     /// Alias of `page_size`, which comes first.
     #[param(ignore)]

@@ -4,7 +4,9 @@ use serde::Deserialize;
 use storage::TriggerPatch;
 use storage::model::id::Timestamp;
 use storage::model::score::rounded;
-use storage::model::trigger::{TAG_BYTES_MAX, Trigger, TriggerAction, TriggerFilter};
+use storage::model::trigger::{
+    STRENGTH_DEFAULT, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerFilter,
+};
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
@@ -247,7 +249,7 @@ pub(crate) struct ActionConfig {
     #[schema(ignore)]
     template: Option<Template>,
     /// For `boost`.
-    #[schema(default = 0.3)]
+    #[schema(default = json!(STRENGTH_DEFAULT))]
     strength: Option<Strength>,
     /// Alias of `strength`, which comes first.
     #[schema(ignore)]

@@ -22,16 +22,16 @@ use crate::service::freshness::Freshness;
 use crate::words::Word;
 
 /// What a handler returns.
-pub(crate) type ApiResponse<T> = ApiResult<Respond<T>>;
+pub(crate) type ApiResponse<T> = ApiResult<Success<T>>;
 
 /// A successful response: a status, how fresh it is, and a JSON body.
-pub(crate) struct Respond<T> {
+pub(crate) struct Success<T> {
     pub(crate) status: StatusCode,
     pub(crate) freshness: Freshness,
     pub(crate) body: T,
 }
 
-impl<T> Respond<T> {
+impl<T> Success<T> {
     /// 200.
     pub(crate) fn ok(freshness: Freshness, body: T) -> Self {
         Self { status: StatusCode::OK, freshness, body }
@@ -43,7 +43,7 @@ impl<T> Respond<T> {
     }
 }
 
-impl<T: Serialize> IntoResponse for Respond<T> {
+impl<T: Serialize> IntoResponse for Success<T> {
     fn into_response(self) -> Response {
         (self.status, freshness_headers(&self.freshness), Json(self.body)).into_response()
     }

@@ -21,7 +21,7 @@ pub(crate) struct Recorded {
 }
 
 /// List events, the latest first.
-#[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, Fresh),
+#[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, FreshnessHeaders),
     responses((status = OK, body = ActivityPage), ReadErrors))]
 pub(crate) async fn activity_list(
     ReaderRead(session, freshness): ReaderRead,
@@ -31,7 +31,7 @@ pub(crate) async fn activity_list(
     let page = session.recent_events(before, query.limit.get()).await?;
     let items = page.events.iter().map(ActivityItem::from).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
-    Ok(Respond::ok(freshness, ActivityPage { items, next_cursor }))
+    Ok(Success::ok(freshness, ActivityPage { items, next_cursor }))
 }
 
 /// Record an activity of an agent.
@@ -42,5 +42,5 @@ pub(crate) async fn activity_create(
     ValidJson(request): ValidJson<NewActivity>,
 ) -> ApiResponse<Recorded> {
     let done = session.record_activity(request.into_activity()?).await?;
-    Ok(Respond::created(done.freshness, Recorded { ok: true }))
+    Ok(Success::created(done.freshness, Recorded { ok: true }))
 }

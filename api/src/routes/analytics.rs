@@ -39,7 +39,7 @@ struct TypeRecalls {
 }
 
 /// Get recall patterns, hit rates and suggestions for tuning.
-#[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(FreshnessHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn recall_analytics_get(
     AdminRead(session, freshness): AdminRead,
@@ -48,7 +48,7 @@ pub(crate) async fn recall_analytics_get(
 }
 
 /// Get recall patterns, at the path of published clients.
-#[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(FreshnessHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn analytics_recall_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -67,7 +67,7 @@ async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse
         suggestions: suggestions(&stats),
         period: Some(format!("since {}", timestamp(tenant.created_at))),
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 fn of_type(memory_type: MemoryType, stats: &TypeStats) -> TypeRecalls {

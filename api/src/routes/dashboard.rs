@@ -83,7 +83,7 @@ pub(crate) struct UsageView {
 }
 
 /// Get counts, distributions and recent activity.
-#[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(FreshnessHeaders),
     responses((status = OK, body = Dashboard), ReadErrors))]
 pub(crate) async fn dashboard_get(
     AdminRead(session, freshness): AdminRead,
@@ -118,11 +118,11 @@ pub(crate) async fn dashboard_get(
         tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
         recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Get the usage of the present calendar month.
-#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(FreshnessHeaders),
     responses((status = OK, body = UsageView), ReadErrors))]
 pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
     let (usage, month) = session.usage().await?;
@@ -135,7 +135,7 @@ pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiRe
         avg_latency_ms: average_ms(&usage),
         max_latency_ms: rounded(usage.latency_max_micros as f64 / 1e3),
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Mean time of a request, in milliseconds.

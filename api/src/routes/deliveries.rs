@@ -48,7 +48,7 @@ pub(crate) struct Replayed {
 
 /// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
-    params(DeliveryQuery, Fresh), responses((status = OK, body = DeliveryPage), ReadErrors))]
+    params(DeliveryQuery, FreshnessHeaders), responses((status = OK, body = DeliveryPage), ReadErrors))]
 pub(crate) async fn delivery_list(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,
@@ -57,7 +57,7 @@ pub(crate) async fn delivery_list(
     let page = session.deliveries(status, cursor, query.limit.get()).await?;
     let items = page.deliveries.into_iter().map(DeliveryView::from).collect();
     let next_cursor = page.next.map(|id| id.to_string());
-    Ok(Respond::ok(freshness, DeliveryPage { items, next_cursor }))
+    Ok(Success::ok(freshness, DeliveryPage { items, next_cursor }))
 }
 
 /// Make dead letters pending again: one, or all if none is named.
@@ -69,7 +69,7 @@ pub(crate) async fn delivery_replay(
 ) -> ApiResponse<Replayed> {
     let result = session.replay_deliveries(request.id.map(|id| id.0)).await?;
     let body = Replayed { replayed: result.replayed, has_more: result.has_more };
-    Ok(Respond::ok(result.freshness, body))
+    Ok(Success::ok(result.freshness, body))
 }
 
 impl From<(DeliveryId, Delivery)> for DeliveryView {

@@ -17,21 +17,21 @@ use crate::cursors::EventId;
 use crate::event_follower::{Follower, FollowerOptions, parse_kinds};
 use crate::prelude::*;
 use crate::requests::activity::StreamQuery;
-use crate::requests::headers::Resume;
+use crate::requests::headers::ResumeHeader;
 use crate::responses::event::StreamItem;
 use crate::responses::freshness_headers;
 use crate::service::error::ErrorKind;
 
 /// Follow new events, as server-sent events. `Last-Event-ID` resumes after an event, on any
 /// node. 409 if the id belongs to another cluster, 410 if the events after it were trimmed.
-#[utoipa::path(get, path = "/api/v1/events", tag = "activity", params(StreamQuery, Resume, Fresh),
+#[utoipa::path(get, path = "/api/v1/events", tag = "activity", params(StreamQuery, ResumeHeader, FreshnessHeaders),
     responses((status = OK, body = StreamItem, content_type = "text/event-stream"),
         (status = CONFLICT, body = crate::error::Error),
         (status = GONE, body = crate::error::Error), ReadErrors))]
 pub(crate) async fn event_stream(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
-    resume: Resume,
+    resume: ResumeHeader,
     ValidQuery(query): ValidQuery<StreamQuery>,
 ) -> ApiResult<Response> {
     let kinds = parse_kinds(query.kind.as_ref().map(|kind| kind.0.as_str()))?;

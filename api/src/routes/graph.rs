@@ -94,7 +94,7 @@ pub(crate) async fn edge_create(
     let (edge, is_new) = done.value;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let body = WithNotifications::new(EdgeView::from(edge), &done.notifications);
-    Ok(Respond { status, freshness: done.freshness, body })
+    Ok(Success { status, freshness: done.freshness, body })
 }
 
 /// Delete an edge. The same fields, in the query or in the body.
@@ -108,12 +108,12 @@ pub(crate) async fn edge_delete(
     let query = QueryText(query.unwrap_or_default());
     let request: Relation = if query.has("source_id") { query.parse()? } else { body.parse()? };
     let done = session.delete_edge(request.into_edge()?).await?;
-    Ok(Respond::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
+    Ok(Success::ok(done.freshness, EdgeView { deleted: true, ..EdgeView::from(done.value.0) }))
 }
 
 /// List the neighbours of a memory, the nearest first.
 #[utoipa::path(get, path = "/api/v1/agent/graph/neighbors/{id}", tag = "graph",
-    params(MemoryPath, NeighbourQuery, Fresh),
+    params(MemoryPath, NeighbourQuery, FreshnessHeaders),
     responses((status = OK, body = Neighbours), ReadErrors, NotFound))]
 pub(crate) async fn neighbours_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -129,15 +129,15 @@ pub(crate) async fn neighbours_get(
         hops: neighbour.hops,
     };
     let neighbors = found.into_iter().map(view).collect();
-    Ok(Respond::ok(freshness, Neighbours { node_id: Id(id), neighbors }))
+    Ok(Success::ok(freshness, Neighbours { node_id: Id(id), neighbors }))
 }
 
 /// Get the hottest memories and the edges between them.
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
-    params(GraphQuery, Home, Fresh), responses((status = OK, body = Graph), ReadErrors))]
+    params(GraphQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = Graph), ReadErrors))]
 pub(crate) async fn graph_get(
     AdminRead(session, freshness): AdminRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidQuery(query): ValidQuery<GraphQuery>,
 ) -> ApiResponse<Graph> {
     let limit = query.limit.get();
@@ -156,30 +156,30 @@ pub(crate) async fn graph_get(
         links: view.edges.into_iter().map(link).collect(),
         total_nodes: view.total,
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Get the size of the graph of edges.
-#[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(FreshnessHeaders),
     responses((status = OK, body = GraphStatus), ReadErrors))]
 pub(crate) async fn graph_status(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<GraphStatus> {
     let counts = session.counts().await?;
     let (total_nodes, total_edges) = (counts.memories, counts.edges);
-    Ok(Respond::ok(freshness, GraphStatus { status: "ok", total_nodes, total_edges }))
+    Ok(Success::ok(freshness, GraphStatus { status: "ok", total_nodes, total_edges }))
 }
 
 /// Check that all edges of a memory lead to existing memories.
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
-    params(MemoryPath, Fresh), responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
+    params(MemoryPath, FreshnessHeaders), responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
 ) -> ApiResponse<EdgeCheckView> {
     let check = session.check_edges(id).await?;
     let EdgeCheck { edges, neighbours: neighbors, verified } = check;
-    Ok(Respond::ok(freshness, EdgeCheckView { node_id: Id(id), edges, neighbors, verified }))
+    Ok(Success::ok(freshness, EdgeCheckView { node_id: Id(id), edges, neighbors, verified }))
 }
 
 impl From<Edge> for EdgeView {

@@ -44,11 +44,11 @@ pub(crate) struct KeyList {
 }
 
 /// List the keys.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(FreshnessHeaders),
     responses((status = OK, body = KeyList), ReadErrors))]
 pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
     let keys = session.api_keys().await?;
-    Ok(Respond::ok(freshness, KeyList { keys: keys.into_iter().map(KeyView::from).collect() }))
+    Ok(Success::ok(freshness, KeyList { keys: keys.into_iter().map(KeyView::from).collect() }))
 }
 
 /// Create a key.
@@ -62,7 +62,7 @@ pub(crate) async fn key_create(
     let namespace = named_namespace(request.namespace)?;
     let (done, text) = session.create_key(name, role, namespace).await?;
     let body = CreatedKeyView { view: done.value.into(), key: text.as_str().to_owned() };
-    Ok(Respond::created(done.freshness, body))
+    Ok(Success::created(done.freshness, body))
 }
 
 /// Delete a key: it is invalid from then on. The last key that may administer the tenant stays.
@@ -73,7 +73,7 @@ pub(crate) async fn key_delete(
     KeyPath(id): KeyPath,
 ) -> ApiResponse<DeletedKeyView> {
     let done = session.delete_key(id).await?;
-    Ok(Respond::ok(done.freshness, DeletedKeyView { view: done.value.into(), deleted: true }))
+    Ok(Success::ok(done.freshness, DeletedKeyView { view: done.value.into(), deleted: true }))
 }
 
 impl From<(KeyId, ApiKey)> for KeyView {

@@ -1,5 +1,6 @@
 //! Memories one by one, lists of them, and feedback on them.
 
+use serde::de::IgnoredAny;
 use storage::model::id::MemoryId;
 use storage::model::memory::Signal;
 use storage::model::words::words;
@@ -9,7 +10,7 @@ use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::memories::{Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory};
 use crate::responses::memory::{Memory, MemoryOrDeleted};
-use crate::service::writes::{Done, TouchedMemories};
+use crate::service::writes::{TouchedMemories, WriteResult};
 
 /// A page of a list.
 #[derive(Serialize, ToSchema)]
@@ -36,17 +37,13 @@ pub(crate) struct FeedbackEffect {
     stability_after: f64,
 }
 
-/// The body of a request without fields.
-#[derive(serde::Deserialize)]
-pub(crate) struct EmptyBody {}
-
 /// Create a memory.
-#[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(Home, Once),
+#[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(NamespaceHeader, IdempotencyHeader),
     request_body = NewMemory,
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors))]
 pub(crate) async fn memory_create(
     Agent(session): Agent,
-    home: Home,
+    home: NamespaceHeader,
     write: Write<NewMemory>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let new = write.body.into_memory(home.namespace().as_deref())?;
@@ -58,18 +55,18 @@ pub(crate) async fn memory_create(
 }
 
 /// Get a memory.
-#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, FreshnessHeaders),
     responses((status = OK, body = Memory), ReadErrors, NotFound))]
 pub(crate) async fn memory_get(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
 ) -> ApiResponse<Memory> {
     let record = session.memory(id).await?;
-    Ok(Respond::ok(freshness, (&record).into()))
+    Ok(Success::ok(freshness, (&record).into()))
 }
 
 /// Update a memory.
-#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, Once),
+#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, IdempotencyHeader),
     request_body = MemoryChanges,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
         NotFound))]
@@ -84,23 +81,23 @@ pub(crate) async fn memory_update(
 
 /// Delete a memory. Rejected while it is locked.
 #[utoipa::path(delete, path = "/api/v1/agent/nodes/{id}", tag = "memories",
-    params(MemoryPath, Once),
+    params(MemoryPath, IdempotencyHeader),
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
         NotFound))]
 pub(crate) async fn memory_delete(
     Agent(session): Agent,
     MemoryPath(id): MemoryPath,
-    write: Write<EmptyBody>,
+    write: Write<IgnoredAny>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     respond_one(session.delete_memory(write.receipt, id).await?, StatusCode::OK)
 }
 
 /// List memories of the hot tier, the hottest first by default.
-#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories", params(ListQuery, Home, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories", params(ListQuery, NamespaceHeader, FreshnessHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn memory_list(
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
     list(&session, freshness, &home, query, TierFilter::Hot).await
@@ -108,10 +105,10 @@ pub(crate) async fn memory_list(
 
 /// List archived memories: the cold tier.
 #[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
-    params(ListQuery, Home, Fresh), responses((status = OK, body = MemoryPage), ReadErrors))]
+    params(ListQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn archive_list(
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
     list(&session, freshness, &home, query, TierFilter::Cold).await
@@ -120,7 +117,7 @@ pub(crate) async fn archive_list(
 async fn list(
     session: &Session,
     freshness: Freshness,
-    home: &Home,
+    home: &NamespaceHeader,
     query: ListQuery,
     tier: TierFilter,
 ) -> ApiResponse<MemoryPage> {
@@ -138,17 +135,17 @@ async fn list(
     let found = session.list(request).await?;
     let items = found.memories.iter().map(Memory::from).collect();
     let body = MemoryPage { items, total: found.total, page, page_size };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// The response to a write of one memory.
 fn respond_one(
-    done: Done<TouchedMemories>,
+    done: WriteResult<TouchedMemories>,
     status: StatusCode,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
-    Ok(Respond { status, freshness: done.freshness, body })
+    Ok(Success { status, freshness: done.freshness, body })
 }
 
 /// Give feedback on a memory.
@@ -189,5 +186,5 @@ async fn give_feedback(
         stability_before: rounded(f64::from(effect.stability_before)),
         stability_after: rounded(f64::from(effect.stability_after)),
     };
-    Ok(Respond::ok(done.freshness, WithNotifications::new(body, &done.notifications)))
+    Ok(Success::ok(done.freshness, WithNotifications::new(body, &done.notifications)))
 }

@@ -54,12 +54,12 @@ pub(crate) struct Restored {
 }
 
 /// Create several memories: all or none.
-#[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(Home, Once),
+#[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories", params(NamespaceHeader, IdempotencyHeader),
     request_body = NewMemories,
     responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors))]
 pub(crate) async fn memory_create_batch(
     Agent(session): Agent,
-    home: Home,
+    home: NamespaceHeader,
     write: Write<NewMemories>,
 ) -> ApiResponse<WithNotifications<Batch>> {
     let home = home.namespace();
@@ -80,7 +80,7 @@ pub(crate) async fn memory_create_batch(
     };
     let results = done.value.memories.into_iter().map(item).collect();
     let body = WithNotifications::new(Batch { results }, &done.notifications);
-    Ok(Respond::created(done.freshness, body))
+    Ok(Success::created(done.freshness, body))
 }
 
 /// Change several memories alike.
@@ -96,16 +96,16 @@ pub(crate) async fn memory_update_bulk(
     let result = session.update_memories(ids.ids.0, changes.into_patch()?).await?;
     let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };
     let body = WithNotifications::new(body, &result.notifications);
-    Ok(Respond::ok(result.freshness, body))
+    Ok(Success::ok(result.freshness, body))
 }
 
 /// Delete several memories: by ids, by type and namespace, or by both: then the intersection is
 /// deleted. With neither, the request is rejected.
-#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(Home),
+#[utoipa::path(post, path = "/api/v1/agent/nodes/bulk", tag = "memories", params(NamespaceHeader),
     request_body = BulkDeletion, responses((status = OK, body = BulkDeleted), WriteErrors))]
 pub(crate) async fn memory_delete_bulk(
     Agent(session): Agent,
-    home: Home,
+    home: NamespaceHeader,
     ValidJson(request): ValidJson<BulkDeletion>,
 ) -> ApiResponse<BulkDeleted> {
     let (filter, targets) = (request.filter()?, request.ids.map(|ids| ids.0));
@@ -116,7 +116,7 @@ pub(crate) async fn memory_delete_bulk(
         rejected: result.rejected,
         remaining: result.remaining,
     };
-    Ok(Respond::ok(result.freshness, body))
+    Ok(Success::ok(result.freshness, body))
 }
 
 /// Restore several memories from the cold tier.
@@ -129,5 +129,5 @@ pub(crate) async fn memory_restore(
     let result = session.restore_memories(request.ids.0).await?;
     let body =
         Restored { restored: result.done, errors: result.errors, remaining: result.remaining };
-    Ok(Respond::ok(result.freshness, body))
+    Ok(Success::ok(result.freshness, body))
 }

@@ -68,11 +68,11 @@ pub(crate) struct Numbers {
 
 /// Get counts of memories: of one namespace, if named, and in total.
 #[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
-    params(NamespaceQuery, Home, Fresh), responses((status = OK, body = MemoryStatus), ReadErrors))]
+    params(NamespaceQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = MemoryStatus), ReadErrors))]
 pub(crate) async fn memory_status(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidQuery(query): ValidQuery<NamespaceQuery>,
 ) -> ApiResponse<MemoryStatus> {
     let here = home.filter(&session, query.namespace)?;
@@ -96,11 +96,11 @@ pub(crate) async fn memory_status(
         },
         capabilities: Capabilities { siu_classification: false, semantic_search: true },
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Get the storage that memories take.
-#[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(FreshnessHeaders),
     responses((status = OK, body = StorageUse), ReadErrors))]
 pub(crate) async fn storage_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -114,11 +114,11 @@ pub(crate) async fn storage_get(
         oldest_node: overview.oldest.map(Time),
         newest_node: overview.newest.map(Time),
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Get numbers of this node and of the tenant. Operators use the Prometheus endpoint instead.
-#[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(FreshnessHeaders),
     responses((status = OK, body = Numbers), ReadErrors))]
 pub(crate) async fn metrics_json(
     State(app): State<App>,
@@ -138,5 +138,5 @@ pub(crate) async fn metrics_json(
         requests_this_month: usage.requests,
         nodes_added_this_month: usage.nodes_added,
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }

@@ -42,16 +42,16 @@ pub(crate) async fn namespace_default(
     let namespace = named_namespace(request.namespace)?;
     let done = session.set_own_namespace(namespace).await?;
     let body = OwnNamespaceView { ok: true, namespace: done.value.1.namespace };
-    Ok(Respond::ok(done.freshness, body))
+    Ok(Success::ok(done.freshness, body))
 }
 
 /// List the access rules.
-#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(FreshnessHeaders),
     responses((status = OK, body = RuleList), ReadErrors))]
 pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
     let rules = session.rules().await?;
     let view = |rule: Rule| RuleView::new(Some(rule.policy), rule);
-    Ok(Respond::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
+    Ok(Success::ok(freshness, RuleList { items: rules.into_iter().map(view).collect() }))
 }
 
 /// Create or replace a rule; policy `default` deletes it.
@@ -66,7 +66,7 @@ pub(crate) async fn rule_create(
     let done = session.put_rule(agent, namespace, policy).await?;
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let body = RuleView::new(policy, done.value);
-    Ok(Respond { status, freshness: done.freshness, body })
+    Ok(Success { status, freshness: done.freshness, body })
 }
 
 /// Delete a rule.
@@ -77,7 +77,7 @@ pub(crate) async fn rule_delete(
     RulePath(number): RulePath,
 ) -> ApiResponse<RuleView> {
     let done = session.delete_rule(number).await?;
-    Ok(Respond::ok(done.freshness, RuleView::new(None, done.value)))
+    Ok(Success::ok(done.freshness, RuleView::new(None, done.value)))
 }
 
 impl RuleView {

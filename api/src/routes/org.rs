@@ -57,7 +57,7 @@ pub(crate) struct Org {
 }
 
 /// Get the identity of the key.
-#[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(FreshnessHeaders),
     responses((status = OK, body = Identity), ReadErrors))]
 pub(crate) async fn auth_verify(
     ReaderRead(session, freshness): ReaderRead,
@@ -79,14 +79,14 @@ pub(crate) async fn auth_verify(
         },
         features: FEATURES,
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Get the tenant.
-#[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(FreshnessHeaders),
     responses((status = OK, body = Org), ReadErrors))]
 pub(crate) async fn org_get(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
-    Ok(Respond::ok(freshness, org(&session).await?))
+    Ok(Success::ok(freshness, org(&session).await?))
 }
 
 /// Rename the tenant. Without a name nothing changes.
@@ -97,7 +97,7 @@ pub(crate) async fn org_update(
     ValidJson(request): ValidJson<OrgChanges>,
 ) -> ApiResponse<Org> {
     let freshness = session.rename_tenant(request.into_name()).await?;
-    Ok(Respond::ok(freshness, org(&session).await?))
+    Ok(Success::ok(freshness, org(&session).await?))
 }
 
 async fn org(session: &Session) -> ApiResult<Org> {

@@ -10,11 +10,11 @@ use crate::responses::memory::{Scored, SearchResult};
 
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
-#[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(Home, Fresh),
+#[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(NamespaceHeader, FreshnessHeaders),
     request_body = Search, responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
 pub(crate) async fn memory_search(
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidJson(request): ValidJson<Search>,
 ) -> ApiResponse<Vec<SearchResult>> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
@@ -29,16 +29,16 @@ pub(crate) async fn memory_search(
     let results = session.search(request).await?;
     let window = results.window.as_ref();
     let result = |hit| SearchResult::new(hit, explain.then_some(window));
-    Ok(Respond::ok(freshness, results.hits.iter().map(result).collect()))
+    Ok(Success::ok(freshness, results.hits.iter().map(result).collect()))
 }
 
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
 /// recently updated.
-#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(Home, Fresh),
+#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(NamespaceHeader, FreshnessHeaders),
     request_body = HotContext, responses((status = OK, body = Vec<Scored>), BodyErrors))]
 pub(crate) async fn hot_context(
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidJson(request): ValidJson<HotContext>,
 ) -> ApiResponse<Vec<Scored>> {
     let (limit, budget_chars) = (request.limit.get(), request.budget_chars.map(Clamped::get));
@@ -46,20 +46,20 @@ pub(crate) async fn hot_context(
     let filter = Filter { memory_type, ..home.filter(&session, request.namespace)? };
     let request = HotRequest { filter, limit, budget_chars, ..HotRequest::default() };
     let records = session.hot_context(request).await?;
-    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
+    Ok(Success::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }
 
 /// List the hottest memories.
-#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search", params(HotQuery, Home, Fresh),
+#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search", params(HotQuery, NamespaceHeader, FreshnessHeaders),
     responses((status = OK, body = Vec<Scored>), ReadErrors))]
 pub(crate) async fn hot_nodes(
     ReaderRead(session, freshness): ReaderRead,
-    home: Home,
+    home: NamespaceHeader,
     ValidQuery(query): ValidQuery<HotQuery>,
 ) -> ApiResponse<Vec<Scored>> {
     let (limit, memory_type) = (query.limit.get(), query.memory_type.map(|it| it.0));
     let filter = Filter { memory_type, ..home.filter(&session, query.namespace)? };
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let records = session.hottest(request).await?;
-    Ok(Respond::ok(freshness, records.iter().map(Scored::by_heat).collect()))
+    Ok(Success::ok(freshness, records.iter().map(Scored::by_heat).collect()))
 }

@@ -55,7 +55,7 @@ struct TypeForecast {
 }
 
 /// Get the settings, beside the defaults.
-#[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(Fresh),
+#[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(FreshnessHeaders),
     responses((status = OK, body = SettingsView), ReadErrors))]
 pub(crate) async fn thermo_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -64,7 +64,7 @@ pub(crate) async fn thermo_get(
     let defaults = Thermo::default();
     let custom = thermo != defaults;
     let body = SettingsView { config: config(thermo), defaults: config(defaults), custom };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }
 
 /// Change the named settings; `null` resets one to its default.
@@ -77,11 +77,11 @@ pub(crate) async fn thermo_update(
     let request = request.into_changes()?;
     let done = session.update_settings(request.changes).await?;
     let body = UpdatedSettings { ok: true, config: config(done.value), ignored: request.ignored };
-    Ok(Respond::ok(done.freshness, body))
+    Ok(Success::ok(done.freshness, body))
 }
 
 /// Count the memories of each type that would be cold after some days under changed settings.
-#[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(Fresh),
+#[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(FreshnessHeaders),
     request_body = Settings, responses((status = OK, body = ForecastView), BodyErrors))]
 pub(crate) async fn thermo_preview(
     ReaderRead(session, freshness): ReaderRead,
@@ -101,5 +101,5 @@ pub(crate) async fn thermo_preview(
         config: config(proposed),
         ignored,
     };
-    Ok(Respond::ok(freshness, body))
+    Ok(Success::ok(freshness, body))
 }

@@ -46,7 +46,7 @@ struct HistoryItem {
 
 /// List firings and delivery attempts, the latest first.
 #[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
-    params(HistoryQuery, Fresh), responses((status = OK, body = History), ReadErrors))]
+    params(HistoryQuery, FreshnessHeaders), responses((status = OK, body = History), ReadErrors))]
 pub(crate) async fn trigger_history(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<HistoryQuery>,
@@ -56,7 +56,7 @@ pub(crate) async fn trigger_history(
     let page = session.trigger_history(trigger, kind, before, query.limit.get()).await?;
     let items = page.events.into_iter().filter_map(HistoryItem::new).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
-    Ok(Respond::ok(freshness, History { items, next_cursor }))
+    Ok(Success::ok(freshness, History { items, next_cursor }))
 }
 
 impl HistoryItem {

@@ -47,7 +47,7 @@ pub(crate) enum TriggerOrDeleted {
 }
 
 /// List the triggers. Keys with restricted access see their own.
-#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, Fresh),
+#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, FreshnessHeaders),
     responses((status = OK, body = TriggerList), ReadErrors))]
 pub(crate) async fn trigger_list(
     ReaderRead(session, freshness): ReaderRead,
@@ -60,11 +60,11 @@ pub(crate) async fn trigger_list(
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
     let (items, next_cursor) = (items.collect(), page.next.map(|number| number.to_string()));
-    Ok(Respond::ok(freshness, TriggerList { items, next_cursor }))
+    Ok(Success::ok(freshness, TriggerList { items, next_cursor }))
 }
 
 /// Create a trigger.
-#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", params(Once),
+#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", params(IdempotencyHeader),
     request_body = NewTrigger,
     responses((status = CREATED, body = TriggerOrDeleted), IdempotentErrors))]
 pub(crate) async fn trigger_create(
@@ -80,18 +80,18 @@ pub(crate) async fn trigger_create(
         )),
         CreatedTrigger(id, None) => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
     };
-    Ok(Respond::created(done.freshness, body))
+    Ok(Success::created(done.freshness, body))
 }
 
 /// Get a trigger.
-#[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath, Fresh),
+#[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath, FreshnessHeaders),
     responses((status = OK, body = TriggerView), ReadErrors, NotFound))]
 pub(crate) async fn trigger_get(
     ReaderRead(session, freshness): ReaderRead,
     TriggerPath(id): TriggerPath,
 ) -> ApiResponse<TriggerView> {
     let (trigger, firings) = session.trigger(id).await?;
-    Ok(Respond::ok(freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
+    Ok(Success::ok(freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
 
 /// Change a trigger; `null` clears a filter or a limit.
@@ -108,7 +108,7 @@ pub(crate) async fn trigger_update(
     let (settings, patch) = (request.action_settings()?, request.into_patch());
     let done = session.update_trigger(id, &present, patch, settings).await?;
     let (trigger, firings) = done.value;
-    Ok(Respond::ok(done.freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
+    Ok(Success::ok(done.freshness, TriggerView::new(&session.caller, id, &trigger, &firings)))
 }
 
 /// Delete a trigger. Its history stays; its pending deliveries are cancelled.
@@ -123,7 +123,7 @@ pub(crate) async fn trigger_delete(
 
 /// Evaluate which triggers would fire if an event happened to a memory now, and why the others
 /// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
-#[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(Fresh),
+#[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(FreshnessHeaders),
     request_body = Evaluate, responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
 pub(crate) async fn trigger_evaluate(
     ReaderRead(session, freshness): ReaderRead,
@@ -139,5 +139,5 @@ pub(crate) async fn trigger_evaluate(
         reason: evaluation.err().map(|reason| reason.name()),
     });
     let items = items.collect();
-    Ok(Respond::ok(freshness, Evaluation { event: OneOf(event), node_id: Id(id), items }))
+    Ok(Success::ok(freshness, Evaluation { event: OneOf(event), node_id: Id(id), items }))
 }

@@ -8,7 +8,7 @@ use storage::{Action, Filter, Rejection, View};
 
 use crate::random::random_bytes;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::Done;
+use crate::service::writes::WriteResult;
 use crate::service::{Service, Session};
 
 impl Service {
@@ -63,7 +63,7 @@ impl Session {
         name: String,
         role: Role,
         namespace: Option<String>,
-    ) -> ApiResult<(Done<(KeyId, ApiKey)>, KeyText)> {
+    ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
         let text = KeyText::from_random(random_bytes());
         let id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
         let key = ApiKey {
@@ -77,7 +77,7 @@ impl Session {
         Ok((self.submit(Action::CreateKey(id, key)).await?, text))
     }
 
-    pub(crate) async fn delete_key(&self, id: KeyId) -> ApiResult<Done<(KeyId, ApiKey)>> {
+    pub(crate) async fn delete_key(&self, id: KeyId) -> ApiResult<WriteResult<(KeyId, ApiKey)>> {
         self.submit(Action::DeleteKey(id)).await
     }
 
@@ -85,7 +85,7 @@ impl Session {
     pub(crate) async fn set_own_namespace(
         &self,
         namespace: Option<String>,
-    ) -> ApiResult<Done<(KeyId, ApiKey)>> {
+    ) -> ApiResult<WriteResult<(KeyId, ApiKey)>> {
         self.submit(Action::SetKeyNamespace(self.caller.key, namespace)).await
     }
 
@@ -99,11 +99,11 @@ impl Session {
         agent: String,
         namespace: String,
         policy: Option<Policy>,
-    ) -> ApiResult<Done<Rule>> {
+    ) -> ApiResult<WriteResult<Rule>> {
         self.submit(Action::PutRule { agent, namespace, policy }).await
     }
 
-    pub(crate) async fn delete_rule(&self, number: u64) -> ApiResult<Done<Rule>> {
+    pub(crate) async fn delete_rule(&self, number: u64) -> ApiResult<WriteResult<Rule>> {
         self.submit(Action::DeleteRule(number)).await
     }
 }

@@ -8,7 +8,7 @@ use storage::{Action, EdgeRef, GraphView, HotRequest, Neighbour, Rejection, View
 
 use crate::service::Session;
 use crate::service::error::ApiResult;
-use crate::service::writes::Done;
+use crate::service::writes::WriteResult;
 
 /// Whether all edges of a memory lead to existing memories.
 pub(crate) struct EdgeCheck {
@@ -19,11 +19,11 @@ pub(crate) struct EdgeCheck {
 
 impl Session {
     /// Creates an edge. The result says whether it is new.
-    pub(crate) async fn create_edge(&self, edge: EdgeRef) -> ApiResult<Done<(Edge, bool)>> {
+    pub(crate) async fn create_edge(&self, edge: EdgeRef) -> ApiResult<WriteResult<(Edge, bool)>> {
         self.submit(Action::CreateEdge(edge)).await
     }
 
-    pub(crate) async fn delete_edge(&self, edge: EdgeRef) -> ApiResult<Done<(Edge, bool)>> {
+    pub(crate) async fn delete_edge(&self, edge: EdgeRef) -> ApiResult<WriteResult<(Edge, bool)>> {
         self.submit(Action::DeleteEdge(edge)).await
     }
 

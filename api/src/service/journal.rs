@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::Done;
+use crate::service::writes::WriteResult;
 use crate::service::{Service, Session};
 use crate::words::HistoryKind;
 
@@ -34,7 +34,10 @@ pub(crate) struct EventViews {
 }
 
 impl Session {
-    pub(crate) async fn record_activity(&self, activity: AgentActivity) -> ApiResult<Done<()>> {
+    pub(crate) async fn record_activity(
+        &self,
+        activity: AgentActivity,
+    ) -> ApiResult<WriteResult<()>> {
         self.submit(Action::RecordActivity(activity)).await
     }
 

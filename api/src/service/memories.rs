@@ -11,7 +11,7 @@ use storage::{
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::ApiResult;
-use crate::service::writes::{Done, TouchedMemories};
+use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
 
 impl Session {
@@ -20,7 +20,7 @@ impl Session {
         &self,
         receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
-    ) -> ApiResult<Done<TouchedMemories>> {
+    ) -> ApiResult<WriteResult<TouchedMemories>> {
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         self.submit_once(receipt, Action::CreateMemories(new)).await
@@ -32,7 +32,7 @@ impl Session {
         receipt: Option<ReceiptRequest>,
         id: MemoryId,
         patch: MemoryPatch,
-    ) -> ApiResult<Done<TouchedMemories>> {
+    ) -> ApiResult<WriteResult<TouchedMemories>> {
         let action = Action::UpdateMemory(id, self.embedded(patch).await?);
         self.submit_once(receipt, action).await
     }
@@ -41,7 +41,7 @@ impl Session {
         &self,
         receipt: Option<ReceiptRequest>,
         id: MemoryId,
-    ) -> ApiResult<Done<TouchedMemories>> {
+    ) -> ApiResult<WriteResult<TouchedMemories>> {
         self.submit_once(receipt, Action::DeleteMemory(id)).await
     }
 
@@ -49,7 +49,7 @@ impl Session {
         &self,
         id: MemoryId,
         signal: Signal,
-    ) -> ApiResult<Done<FeedbackReply>> {
+    ) -> ApiResult<WriteResult<FeedbackReply>> {
         self.submit(Action::GiveFeedback(id, signal)).await
     }
 

@@ -11,7 +11,7 @@ use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::Done;
+use crate::service::writes::WriteResult;
 
 /// Counts of a tenant as a dashboard shows them, from one read.
 pub(crate) struct Summary {
@@ -53,7 +53,7 @@ impl Session {
     pub(crate) async fn update_settings(
         &self,
         changes: Vec<(String, SettingValue)>,
-    ) -> ApiResult<Done<Thermo>> {
+    ) -> ApiResult<WriteResult<Thermo>> {
         self.submit(Action::UpdateSettings(changes)).await
     }
 

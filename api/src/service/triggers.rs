@@ -17,7 +17,7 @@ use storage::{
 use uuid::Uuid;
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::{Done, FromReply};
+use crate::service::writes::{FromReply, WriteResult};
 use crate::service::{Service, Session};
 use crate::words::DeliveryStatus;
 
@@ -104,7 +104,7 @@ impl Session {
         kind: TriggerActionKind,
         settings: ActionSettings,
         build: impl FnOnce(TriggerAction) -> Trigger,
-    ) -> ApiResult<Done<CreatedTrigger>> {
+    ) -> ApiResult<WriteResult<CreatedTrigger>> {
         let id = TriggerId(Uuid::now_v7().into_bytes());
         let trigger = build(self.service.action(id, kind, settings)?);
         // A trigger that is bound to an inaccessible namespace could never fire.
@@ -155,7 +155,7 @@ impl Session {
         present: &Trigger,
         mut patch: TriggerPatch,
         settings: Option<ActionSettings>,
-    ) -> ApiResult<Done<(Trigger, Firings)>> {
+    ) -> ApiResult<WriteResult<(Trigger, Firings)>> {
         if let Some(mut settings) = settings {
             patch.keep_url = settings.url.is_none();
             patch.drop_secret = settings.drops_secret;
@@ -172,7 +172,7 @@ impl Session {
         self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
     }
 
-    pub(crate) async fn delete_trigger(&self, id: TriggerId) -> ApiResult<Done<()>> {
+    pub(crate) async fn delete_trigger(&self, id: TriggerId) -> ApiResult<WriteResult<()>> {
         self.submit(Action::DeleteTrigger(id)).await
     }
 

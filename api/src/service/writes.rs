@@ -17,7 +17,7 @@ use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
 
-pub(crate) struct Done<T> {
+pub(crate) struct WriteResult<T> {
     pub(crate) freshness: Freshness,
     pub(crate) value: T,
     /// Notifications of the triggers that fired.
@@ -84,7 +84,7 @@ impl FromReply for TouchedMemories {
 }
 
 impl Session {
-    pub(super) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<Done<T>> {
+    pub(super) async fn submit<T: FromReply>(&self, action: Action) -> ApiResult<WriteResult<T>> {
         self.submit_once(None, action).await
     }
 
@@ -94,7 +94,7 @@ impl Session {
         &self,
         receipt: Option<ReceiptRequest>,
         action: Action,
-    ) -> ApiResult<Done<T>> {
+    ) -> ApiResult<WriteResult<T>> {
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let command = Command { tenant, actor, receipt, action };
         let raft = &self.service.raft;
@@ -106,6 +106,6 @@ impl Session {
             reply => (reply, Vec::new()),
         };
         let value = T::from_reply(reply).ok_or_else(ApiError::internal)?;
-        Ok(Done { freshness: Freshness::of_write(outcome.index), value, notifications })
+        Ok(WriteResult { freshness: Freshness::of_write(outcome.index), value, notifications })
     }
 }
