@@ -38,25 +38,38 @@ pub(crate) struct ReaderRead(pub(crate) Session, pub(crate) Freshness);
 /// A read of a caller who may administer its tenant.
 pub(crate) struct AdminRead(pub(crate) Session, pub(crate) Freshness);
 
-/// Extracts a caller with at least a role, and how fresh its read is.
+/// Extracts a caller with at least a role, and for a read how fresh it is.
 macro_rules! extract {
-    ($($type:ident: $role:expr $(, $freshness:ident)?;)+) => {
+    ($($type:ident: |$parts:ident, $app:ident| $extract:expr;)+) => {
         $(impl FromRequestParts<App> for $type {
             type Rejection = ApiError;
 
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
-                let session = authenticate(&parts.headers, &app.service, $role)?;
-                Ok(Self(session $(, $freshness(parts, app).await?)?))
+            async fn from_request_parts($parts: &mut Parts, $app: &App) -> ApiResult<Self> {
+                Ok($extract)
             }
         })+
     };
 }
 
 extract! {
-    Agent: Role::Agent;
-    Admin: Role::Admin;
-    ReaderRead: Role::Reader, await_freshness;
-    AdminRead: Role::Admin, await_freshness;
+    Agent: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Agent)?);
+    Admin: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Admin)?);
+    ReaderRead: |parts, app| {
+        let (session, freshness) = read(parts, app, Role::Reader).await?;
+        Self(session, freshness)
+    };
+    AdminRead: |parts, app| {
+        let (session, freshness) = read(parts, app, Role::Admin).await?;
+        Self(session, freshness)
+    };
+}
+
+/// A caller and how fresh its read is. Only a valid key may wait. The wait may bring changes of
+/// keys and rules, so both are read again after it.
+async fn read(parts: &mut Parts, app: &App, role: Role) -> ApiResult<(Session, Freshness)> {
+    authenticate(&parts.headers, &app.service, role)?;
+    let freshness = await_freshness(parts, app).await?;
+    Ok((authenticate(&parts.headers, &app.service, role)?, freshness))
 }
 
 #[derive(Deserialize)]

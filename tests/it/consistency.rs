@@ -37,3 +37,21 @@ async fn safe_request_ids_are_kept_and_others_replaced() {
     assert_eq!(request("trace-7.a_b").await.headers["x-request-id"], "trace-7.a_b");
     assert_ne!(request("a b").await.headers["x-request-id"], "a b");
 }
+
+#[tokio::test]
+async fn reads_by_id_find_what_another_node_created() {
+    let cluster = options().nodes(3).start();
+    let [leader, other, _] = cluster.leader_first().await;
+    for _ in 0..20 {
+        let memory = leader.store(&json!({"label": "x"})).await;
+        let (evaluate, event) = ("/triggers/evaluate", "on_recall");
+        other.post(evaluate, &json!({"event": event, "node_id": memory})).await;
+        for path in ["nodes/", "graph/neighbors/", "graph/verify/"] {
+            let memory = leader.store(&json!({"label": "x"})).await;
+            other.get(&format!("/agent/{path}{memory}")).await;
+        }
+        let trigger = json!({"event": "on_recall", "action": "pin"});
+        let trigger = id(&leader.post("/triggers", &trigger).await).to_owned();
+        other.get(&format!("/triggers/{trigger}")).await;
+    }
+}

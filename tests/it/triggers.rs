@@ -257,3 +257,22 @@ async fn ten_thousand_triggers_fire_and_survive_a_restart() {
     assert_eq!(messages(&stored), ["on_store: word 9999."]);
     assert_equal_states(&cluster).await;
 }
+
+#[tokio::test]
+async fn readers_see_only_the_host_of_a_webhook() {
+    let cluster = options().start();
+    let key = cluster.post("/keys", &json!({"name": "r", "role": "reader"})).await;
+    for (url, shown) in [
+        ("https://hooks.example?token=7", "https://hooks.example"),
+        ("https://hooks.example:8443/token/7", "https://hooks.example:8443"),
+        ("https:hooks.example/token/7", "https://hooks.example"),
+        ("https:\\\\hooks.example\\token", "https://hooks.example"),
+    ] {
+        let body = json!({"event": "on_store", "action": "webhook", "action_config": {"url": url}});
+        let created = cluster.post("/triggers", &body).await;
+        assert_eq!(created["action_config"]["url"], url, "{created}");
+        let path = format!("/triggers/{}", id(&created));
+        let read = cluster.request_as(&key, Method::GET, &path).send().await.ok();
+        assert_eq!(read["action_config"]["url"], shown, "{url}");
+    }
+}

@@ -27,13 +27,13 @@ use crate::limits::{
 use crate::requests::numbers::{Clamped, Count, Whole};
 pub(crate) use crate::requests::values::AnyWord;
 use crate::requests::values::{
-    FullText, Id, MemoryIds, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
+    Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
 };
 use crate::words::{Consistency, DeliveryStatus, HistoryKind, RulePolicy};
 
 // Of memories.
 pub(crate) type Label = Text<LABEL_BYTES_MAX>;
-pub(crate) type FullLabel = FullText<LABEL_BYTES_MAX>;
+pub(crate) type FullLabel = NonBlank<LABEL_BYTES_MAX>;
 /// A namespace; empty is absent.
 pub(crate) type Namespace = Text<NAMESPACE_BYTES_MAX>;
 pub(crate) type KeyPoints = Texts<KEY_POINTS_MAX, KEY_POINT_BYTES_MAX>;
@@ -44,7 +44,7 @@ pub(crate) type DecayClassWord = OneOf<DecayClass>;
 pub(crate) type MemoryIdText = Id<MemoryId>;
 pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
 pub(crate) type SignalWord = OneOf<Signal>;
-pub(crate) type RelationName = FullText<RELATION_BYTES_MAX>;
+pub(crate) type RelationName = NonBlank<RELATION_BYTES_MAX>;
 
 // Of reads.
 pub(crate) type Limit = Clamped<1, { PAGE_MAX as u64 }>;
@@ -64,18 +64,18 @@ pub(crate) type Query = Text<QUERY_BYTES_MAX>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;
-pub(crate) type IdempotencyKey = FullText<IDEMPOTENCY_KEY_BYTES_MAX>;
+pub(crate) type IdempotencyKey = NonBlank<IDEMPOTENCY_KEY_BYTES_MAX>;
 
 // Of keys, access rules and the tenant.
 pub(crate) type KeyName = Text<KEY_NAME_BYTES_MAX>;
 pub(crate) type OrgName = TextOrEmpty<KEY_NAME_BYTES_MAX>;
 pub(crate) type RoleWord = OneOf<Role>;
-pub(crate) type AgentName = FullText<AGENT_BYTES_MAX>;
-pub(crate) type RuleNamespace = FullText<NAMESPACE_BYTES_MAX>;
+pub(crate) type AgentName = NonBlank<AGENT_BYTES_MAX>;
+pub(crate) type RuleNamespace = NonBlank<NAMESPACE_BYTES_MAX>;
 pub(crate) type PolicyWord = OneOf<RulePolicy>;
 
 // Of activity and events.
-pub(crate) type ActivityName = FullText<ACTIVITY_BYTES_MAX>;
+pub(crate) type ActivityName = NonBlank<ACTIVITY_BYTES_MAX>;
 pub(crate) type ActivityTarget = Text<ACTIVITY_BYTES_MAX>;
 pub(crate) type PageCursorText = Id<PageCursor>;
 pub(crate) type EventIdText = Id<EventId>;
@@ -85,7 +85,7 @@ pub(crate) type EventKinds = Text<EVENT_KINDS_BYTES_MAX>;
 pub(crate) type DeliveryIdText = Id<DeliveryId>;
 pub(crate) type TriggerIdText = Id<TriggerId>;
 pub(crate) type TriggerName = Text<TRIGGER_NAME_BYTES_MAX>;
-pub(crate) type FullTriggerName = FullText<TRIGGER_NAME_BYTES_MAX>;
+pub(crate) type FullTriggerName = NonBlank<TRIGGER_NAME_BYTES_MAX>;
 pub(crate) type Description = Text<DESCRIPTION_BYTES_MAX>;
 pub(crate) type LabelPattern = Text<PATTERN_BYTES_MAX>;
 pub(crate) type EventWord = OneOf<TriggerEvent>;
@@ -96,13 +96,13 @@ pub(crate) type MaxFires = Whole<1, { u32::MAX as u64 }>;
 pub(crate) type Cooldown = Whole<0, COOLDOWN_SECONDS_MAX>;
 pub(crate) type Template = TextOrEmpty<TEMPLATE_BYTES_MAX>;
 pub(crate) type Tag = TextOrEmpty<TAG_BYTES_MAX>;
-pub(crate) type Url = FullText<URL_BYTES_MAX>;
+pub(crate) type Url = NonBlank<URL_BYTES_MAX>;
 pub(crate) type Secret = SecretText<SECRET_BYTES_MAX>;
 pub(crate) type HistoryWord = OneOf<HistoryKind>;
 pub(crate) type DeliveryWord = OneOf<DeliveryStatus>;
 
 // Of the cluster.
 /// Host and port of a peer listener.
-pub(crate) type Address = FullText<ADDRESS_BYTES_MAX>;
+pub(crate) type Address = NonBlank<ADDRESS_BYTES_MAX>;
 /// Id of a node, from 1.
 pub(crate) type NodeNumber = Whole<1, { u64::MAX }>;

@@ -13,7 +13,7 @@ use crate::limits::PAGE_DEFAULT;
 use crate::requests::JsonBody;
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::values::{Items, JsonObject, first_full_text, non_empty, object};
+use crate::requests::values::{Items, JsonObject, first_non_blank, non_empty, object};
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
@@ -278,7 +278,7 @@ fn label(
     content: Option<Label>,
 ) -> ApiResult<Option<String>> {
     let is_empty = label.as_ref().is_some_and(|label| label.0.is_empty());
-    let found = first_full_text([
+    let found = first_non_blank([
         ("pointer_summary", pointer_summary),
         ("label", label),
         ("content", content),

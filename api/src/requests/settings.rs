@@ -9,6 +9,10 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::responses::settings::schema;
 use crate::service::error::{ApiError, ApiResult};
 
+/// Longest dotted name in a body of settings, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+/// Most values in a body of settings.
+const VALUES_MAX: usize = 1_000;
 /// What a setting's value must be.
 const NOT_A_VALUE: &str = "must be a number, true or false";
 
@@ -36,7 +40,7 @@ impl Settings {
     /// Reads nested objects and dotted names alike, and validates every value.
     pub(crate) fn into_changes(self) -> ApiResult<ThermoChanges> {
         let mut leaves = Vec::new();
-        flatten("", &self.0, &mut leaves);
+        flatten("", &self.0, &mut leaves)?;
         let mut defaults = Thermo::default();
         let settings: Vec<String> =
             defaults.settings().into_iter().map(|setting| setting.name).collect();
@@ -108,14 +112,19 @@ fn flatten<'a>(
     within: &str,
     fields: &'a Map<String, Value>,
     leaves: &mut Vec<(String, &'a Value)>,
-) {
+) -> ApiResult<()> {
     for (name, value) in fields {
+        if within.len() + name.len() > NAME_BYTES_MAX || leaves.len() == VALUES_MAX {
+            let message = format!("more than {VALUES_MAX} settings, or a name that is too long");
+            return Err(ApiError::bad_request("too_many_settings", message));
+        }
         let name = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
         match value {
-            Value::Object(inner) if !inner.is_empty() => flatten(&name, inner, leaves),
+            Value::Object(inner) if !inner.is_empty() => flatten(&name, inner, leaves)?,
             value => leaves.push((name, value)),
         }
     }
+    Ok(())
 }
 
 /// A setting's own name for a published one.
@@ -157,6 +166,14 @@ mod tests {
         ];
         assert_eq!(names, expected);
         assert_eq!(sent.ignored, ["tick.mode"]);
+    }
+
+    #[test]
+    fn names_and_values_are_bounded() {
+        let many: Map<_, _> = (0..=VALUES_MAX).map(|at| (at.to_string(), json!(1))).collect();
+        for body in [Value::Object(many), json!({ "x".repeat(NAME_BYTES_MAX): { "y": 1 } })] {
+            assert_eq!(changes(body).err().map(|error| error.code), Some("too_many_settings"));
+        }
     }
 
     #[test]

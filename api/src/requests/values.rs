@@ -72,25 +72,25 @@ value!([const MAX: usize] Text<MAX>, object(Type::String).max_length(Some(MAX)).
 
 /// A text of 1 to `MAX` bytes that is not only white space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FullText<const MAX: usize>(pub(crate) String);
+pub(crate) struct NonBlank<const MAX: usize>(pub(crate) String);
 
-value!([const MAX: usize] FullText<MAX>, full_text(MAX), from Text<MAX>: |Text(text)| {
+value!([const MAX: usize] NonBlank<MAX>, non_blank(MAX), from Text<MAX>: |Text(text)| {
     match text.trim().is_empty() {
         true => Err("must not be empty".to_owned()),
         false => Ok(Self(text)),
     }
 });
 
-fn full_text(max: usize) -> Object {
+fn non_blank(max: usize) -> Object {
     let text = object(Type::String).min_length(Some(1)).max_length(Some(max));
     text.pattern(Some(r"\S")).build()
 }
 
-/// As [`FullText`], with an empty text for an absent one, as published clients send it.
+/// As [`NonBlank`], with an empty text for an absent one, as published clients send it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextOrEmpty<const MAX: usize>(pub(crate) Option<String>);
 
-value!([const MAX: usize] TextOrEmpty<MAX>, full_text(MAX), from Text<MAX>: |Text(text)| {
+value!([const MAX: usize] TextOrEmpty<MAX>, non_blank(MAX), from Text<MAX>: |Text(text)| {
     match text.trim().is_empty() {
         _ if text.is_empty() => Ok(Self(None)),
         true => Err("must not be empty".to_owned()),
@@ -112,7 +112,7 @@ pub(crate) fn non_empty<const MAX: usize>(text: Option<Text<MAX>>) -> Option<Str
 }
 
 /// The first alias that has a value. All values are validated: an error names its alias.
-pub(crate) fn first_full_text<const MAX: usize>(
+pub(crate) fn first_non_blank<const MAX: usize>(
     aliases: [(&str, Option<Text<MAX>>); 3],
 ) -> ApiResult<Option<String>> {
     let mut found = None;

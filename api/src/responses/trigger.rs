@@ -6,8 +6,10 @@ use storage::model::access::Caller;
 use storage::model::id::TriggerId;
 use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Notification, Trigger, TriggerAction};
+use url::{Position, Url};
 use utoipa::ToSchema;
 
+use crate::limits::NOTIFICATIONS_MAX;
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::{Nullable, Time, timestamp};
@@ -17,7 +19,7 @@ use crate::responses::{Nullable, Time, timestamp};
 pub(crate) struct WithNotifications<T: ToSchema> {
     #[serde(flatten)]
     body: T,
-    /// Absent if no `notify` trigger fired.
+    /// At most 500. Absent if no `notify` trigger fired.
     // `default` documents that it may be absent.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     trigger_notifications: Vec<NotificationView>,
@@ -25,7 +27,8 @@ pub(crate) struct WithNotifications<T: ToSchema> {
 
 impl<T: ToSchema> WithNotifications<T> {
     pub(crate) fn new(body: T, notifications: &[Notification]) -> Self {
-        Self { body, trigger_notifications: notifications.iter().map(Into::into).collect() }
+        let first = notifications.iter().take(NOTIFICATIONS_MAX);
+        Self { body, trigger_notifications: first.map(Into::into).collect() }
     }
 }
 
@@ -94,7 +97,8 @@ impl TriggerView {
         let filter = &trigger.filter;
         let mut action_config = config(&trigger.action);
         if let (Some(url), Role::Reader) = (action_config["url"].as_str(), caller.role) {
-            action_config["url"] = url.split('/').take(3).collect::<Vec<_>>().join("/").into();
+            let origin = Url::parse(url).map(|url| url[..Position::BeforePath].to_owned());
+            action_config["url"] = origin.unwrap_or_default().into();
         }
         Self {
             id: Id(id),

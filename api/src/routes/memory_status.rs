@@ -77,8 +77,13 @@ pub(crate) async fn memory_status(
 ) -> ApiResponse<MemoryStatus> {
     let here = home.filter(&session, query.namespace)?;
     let namespace = here.namespace.clone();
-    let all = Filter { namespace: None, ..here.clone() };
-    let [here, all] = session.overviews([here, all]).await?;
+    let filters = match namespace {
+        Some(_) => vec![Filter { namespace: None, ..here.clone() }, here],
+        None => vec![here],
+    };
+    let overviews = session.overviews(filters).await?;
+    let [all, ..] = &overviews[..] else { return Err(ApiError::internal()) };
+    let here = overviews.last().unwrap_or(all);
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
@@ -92,7 +97,7 @@ pub(crate) async fn memory_status(
             hot_nodes: all.hot,
             cold_nodes: all.cold,
             average_heat: rounded(all.average_heat),
-            memory_types: type_counts(&all),
+            memory_types: type_counts(all),
         },
         capabilities: Capabilities { siu_classification: false, semantic_search: true },
     };
@@ -106,7 +111,7 @@ pub(crate) async fn storage_get(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<StorageUse> {
     let filter = Filter { access: session.caller.access.clone(), ..Filter::default() };
-    let [overview] = session.overviews([filter]).await?;
+    let overview = session.overviews(vec![filter]).await?.pop().ok_or_else(ApiError::internal)?;
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,

@@ -1,7 +1,7 @@
 //! Callers: authentication by API key, keys, access rules, and the caller's own namespace.
 
 use raft::SubmitError;
-use storage::model::access::{Policy, Rule};
+use storage::model::access::{Access, Policy, Rule};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
 use storage::{Action, Filter, Rejection, View};
@@ -27,14 +27,6 @@ impl Service {
 }
 
 impl Session {
-    /// Rejects a namespace that the caller may not access.
-    pub(crate) fn check_access(&self, namespace: &str) -> ApiResult<()> {
-        match self.caller.access.allows(namespace) {
-            true => Ok(()),
-            false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
-        }
-    }
-
     /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
     /// request, `home` from its header.
     pub(crate) fn read_namespace(
@@ -43,7 +35,7 @@ impl Session {
         home: Option<String>,
     ) -> ApiResult<Option<String>> {
         let namespace = named.or(home).filter(|name| name != "*");
-        namespace.as_deref().map(|name| self.check_access(name)).transpose()?;
+        namespace.as_deref().map(|name| check_access(&self.caller.access, name)).transpose()?;
         Ok(namespace)
     }
 
@@ -105,5 +97,13 @@ impl Session {
 
     pub(crate) async fn delete_rule(&self, number: u64) -> ApiResult<WriteResult<Rule>> {
         self.submit(Action::DeleteRule(number)).await
+    }
+}
+
+/// Rejects a namespace that a caller may not access.
+pub(super) fn check_access(access: &Access, namespace: &str) -> ApiResult<()> {
+    match access.allows(namespace) {
+        true => Ok(()),
+        false => Err(Rejection::NamespaceForbidden(namespace.to_owned()).into()),
     }
 }

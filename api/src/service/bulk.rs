@@ -105,15 +105,14 @@ impl Session {
     ) -> ApiResult<BulkResult> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let BulkTargets { ids: mut remaining, unknown } = targets;
-        let index = self.service.reader.position().index;
-        let mut result = BulkResult::new(Freshness::of_write(index));
+        let mut result = BulkResult::new(self.service.present());
         unknown.iter().for_each(|text| result.reject(text, &Rejection::NotFound));
         while !remaining.is_empty() && Instant::now() < deadline {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let done = match self.submit::<Vec<_>>(action(chunk)).await {
                 Ok(done) => done,
                 // What is done is reported; the caller repeats the request for the rest.
-                Err(_) if result.done + result.rejected > 0 => break,
+                Err(_) if result.done + result.rejected > unknown.len() => break,
                 Err(error) => return Err(error),
             };
             let outcomes = done.value;

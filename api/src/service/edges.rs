@@ -7,6 +7,7 @@ use storage::model::id::MemoryId;
 use storage::{Action, EdgeRef, GraphView, HotRequest, Neighbour, Rejection, View};
 
 use crate::service::Session;
+use crate::service::access::check_access;
 use crate::service::error::ApiResult;
 use crate::service::writes::WriteResult;
 
@@ -34,13 +35,14 @@ impl Session {
         depth: u32,
         limit: usize,
     ) -> ApiResult<Vec<Neighbour>> {
-        let read = self.read(move |reader, caller| {
+        let found = self.find(move |reader, caller| {
+            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
             let found = reader.neighbours(caller.tenant, id, &caller.access, depth, limit)?;
-            Ok((reader.get(caller.tenant, id)?, found))
+            Ok(found.map(|found| (record.memory.namespace, found)))
         });
-        let (record, found) = read.await?;
-        self.readable(record)?;
-        Ok(found.ok_or(Rejection::NotFound)?)
+        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
+        check_access(&access, &namespace)?;
+        Ok(found)
     }
 
     /// The hottest memories and the edges between them.
@@ -51,7 +53,8 @@ impl Session {
     /// Checks that all edges of a memory lead to existing memories. Edges to inaccessible
     /// memories do not exist for the caller.
     pub(crate) async fn check_edges(&self, id: MemoryId) -> ApiResult<EdgeCheck> {
-        let read = self.read(move |reader, caller| {
+        let found = self.find(move |reader, caller| {
+            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
             let (mut edges, mut verified, mut others) = (0, true, HashSet::new());
             for edge in reader.edges(caller.tenant, id)? {
                 let other = edge.other(id);
@@ -63,10 +66,10 @@ impl Session {
                 edges += 1;
             }
             let check = EdgeCheck { edges, neighbours: others.len(), verified };
-            Ok((reader.get(caller.tenant, id)?, check))
+            Ok(Some((record.memory.namespace, check)))
         });
-        let (record, check) = read.await?;
-        self.readable(record)?;
+        let ((namespace, check), access) = found.await?.ok_or(Rejection::NotFound)?;
+        check_access(&access, &namespace)?;
         Ok(check)
     }
 }

@@ -59,6 +59,13 @@ impl Service {
         Ok(Freshness { index, consistency, staleness })
     }
 
+    /// How fresh the state of this node is now.
+    pub(crate) fn present(&self) -> Freshness {
+        let staleness = self.raft.staleness().unwrap_or_default();
+        let index = self.reader.position().index;
+        Freshness { index, consistency: Consistency::Local, staleness }
+    }
+
     /// Makes sure that the next read reflects everything acknowledged so far.
     pub(crate) async fn await_linearizable(&self) -> ApiResult<()> {
         Ok(self.raft.read_index(Instant::now() + DEADLINE).await?)

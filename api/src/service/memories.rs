@@ -10,6 +10,7 @@ use storage::{
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
+use crate::service::access::check_access;
 use crate::service::error::ApiResult;
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -53,22 +54,11 @@ impl Session {
         self.submit(Action::GiveFeedback(id, signal)).await
     }
 
-    /// Reads a memory. One that this node does not have yet is read linearizably, so that
-    /// "not found" holds for the whole cluster.
+    /// Reads a memory.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
-        let read = async || self.read(move |reader, caller| reader.get(caller.tenant, id)).await;
-        let mut record = read().await?;
-        if record.is_none() {
-            self.service.await_linearizable().await?;
-            record = read().await?;
-        }
-        self.readable(record)
-    }
-
-    /// Rejects a memory that does not exist, or that the caller may not access.
-    pub(super) fn readable(&self, record: Option<MemoryRecord>) -> ApiResult<MemoryRecord> {
-        let record = record.ok_or(storage::Rejection::NotFound)?;
-        self.check_access(&record.memory.namespace)?;
+        let found = self.find(move |reader, caller| reader.get(caller.tenant, id)).await?;
+        let (record, access) = found.ok_or(storage::Rejection::NotFound)?;
+        check_access(&access, &record.memory.namespace)?;
         Ok(record)
     }
 

@@ -19,9 +19,9 @@ pub(crate) mod writes;
 use std::sync::Arc;
 
 use raft::Handle;
-use storage::Reader;
-use storage::model::access::Caller;
+use storage::model::access::{Access, Caller};
 use storage::model::vector::Vector;
+use storage::{Reader, View};
 use tokio::sync::Semaphore;
 
 use crate::limits::{READS_MAX, STREAM_READS_MAX};
@@ -37,7 +37,7 @@ pub(crate) struct Service {
     raft: Handle,
     embedder: Arc<dyn Embedder>,
     hooks: Arc<dyn Hooks>,
-    pub(crate) recalls: Arc<RecallBuffer>,
+    recalls: Arc<RecallBuffer>,
     reads: Arc<Semaphore>,
     stream_reads: Arc<Semaphore>,
 }
@@ -112,6 +112,25 @@ impl Session {
         let caller = self.caller.clone();
         let service = &self.service;
         service.read(&service.reads, move |reader| read(reader, &caller)).await
+    }
+
+    /// Reads what may exist, and the access of the caller. What this node does not have yet is
+    /// read linearizably, so that "not found" holds for the whole cluster.
+    async fn find<T: Send + 'static>(
+        &self,
+        find: impl Fn(&Reader, &Caller) -> storage::Result<Option<T>> + Clone + Send + 'static,
+    ) -> ApiResult<Option<(T, Access)>> {
+        if let Some(found) = self.read(find.clone()).await? {
+            return Ok(Some((found, self.caller.access.clone())));
+        }
+        self.service.await_linearizable().await?;
+        self.read(move |reader, caller| {
+            // Rules may have changed during the wait.
+            let access = reader.access(caller.tenant, caller.key)?.unwrap_or_else(Access::none);
+            let found = find(reader, &Caller { access: access.clone(), ..caller.clone() })?;
+            Ok(found.map(|found| (found, access)))
+        })
+        .await
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use raft::{Operation, OperationResult, Status};
 use storage::View;
 use storage::model::analytics::TenantReport;
+use storage::model::id::TenantId;
+use storage::model::tenant::KeyId;
 use storage::model::trigger::TriggerEvent;
 
 use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
@@ -56,6 +58,16 @@ impl Service {
     /// Carries out an operation on the cluster, wherever its leader is.
     pub(crate) async fn operate(&self, operation: Operation) -> ApiResult<OperationResult> {
         Ok(self.raft.operate(operation, tokio::time::Instant::now() + OPERATION_DEADLINE).await?)
+    }
+
+    /// Counts a request for the reports.
+    pub(crate) fn count_request(&self, tenant: TenantId, key: KeyId, took: Duration, added: u64) {
+        self.recalls.count_request(tenant, key, took, added);
+    }
+
+    /// Recalls that were dropped at the limit of the buffer.
+    pub(crate) fn recalls_dropped(&self) -> u64 {
+        self.recalls.dropped()
     }
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.

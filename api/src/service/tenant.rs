@@ -42,7 +42,7 @@ impl Session {
     pub(crate) async fn rename_tenant(&self, name: Option<String>) -> ApiResult<Freshness> {
         match name {
             Some(name) => Ok(self.submit::<()>(Action::RenameTenant(name)).await?.freshness),
-            None => Ok(Freshness::of_write(self.service.reader.position().index)),
+            None => Ok(self.service.present()),
         }
     }
 
@@ -80,12 +80,9 @@ impl Session {
     }
 
     /// Counts of the memories that pass each filter, from one read.
-    pub(crate) async fn overviews<const N: usize>(
-        &self,
-        filters: [Filter; N],
-    ) -> ApiResult<[Overview; N]> {
+    pub(crate) async fn overviews(&self, filters: Vec<Filter>) -> ApiResult<Vec<Overview>> {
         self.read(move |reader, caller| {
-            Ok(filters.map(|filter| reader.overview(caller.tenant, &filter)))
+            Ok(filters.iter().map(|filter| reader.overview(caller.tenant, filter)).collect())
         })
         .await
     }

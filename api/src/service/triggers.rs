@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use storage::model::access::Caller;
+use storage::model::access::Access;
 use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::receipt::ReceiptRequest;
+use storage::model::tenant::KeyId;
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
@@ -16,6 +17,7 @@ use storage::{
 };
 use uuid::Uuid;
 
+use crate::service::access::check_access;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::writes::{FromReply, WriteResult};
 use crate::service::{Service, Session};
@@ -109,7 +111,7 @@ impl Session {
         let trigger = build(self.service.action(id, kind, settings)?);
         // A trigger that is bound to an inaccessible namespace could never fire.
         for namespace in [&trigger.namespace, &trigger.filter.namespace].into_iter().flatten() {
-            self.check_access(namespace)?;
+            check_access(&self.caller.access, namespace)?;
         }
         let receipt = receipt.map(|receipt| {
             // A plain digest in the state would allow guessing a weak secret.
@@ -121,27 +123,19 @@ impl Session {
 
     /// A trigger that the caller may see.
     pub(crate) async fn trigger(&self, id: TriggerId) -> ApiResult<(Trigger, Firings)> {
-        self.read(move |reader, caller| {
+        let found = self.find(move |reader, caller| {
             let trigger = reader.trigger(caller.tenant, id)?;
-            let trigger = trigger.filter(|trigger| is_visible(caller, trigger));
             Ok(trigger.map(|trigger| (trigger, reader.firings(caller.tenant, id))))
-        })
-        .await?
-        .ok_or_else(no_trigger)
+        });
+        let found = found.await?.filter(|((trigger, _), access)| self.is_visible(access, trigger));
+        Ok(found.ok_or_else(no_trigger)?.0)
     }
 
-    /// A trigger that the caller may change. One that this node does not have yet is read
-    /// linearizably.
+    /// A trigger that the caller may change.
     pub(crate) async fn modifiable_trigger(&self, id: TriggerId) -> ApiResult<Trigger> {
-        let read =
-            async || self.read(move |reader, caller| reader.trigger(caller.tenant, id)).await;
-        let mut trigger = read().await?;
-        if trigger.is_none() {
-            self.service.await_linearizable().await?;
-            trigger = read().await?;
-        }
-        let trigger = trigger.ok_or_else(no_trigger)?;
-        match is_visible(&self.caller, &trigger) {
+        let found = self.find(move |reader, caller| reader.trigger(caller.tenant, id)).await?;
+        let (trigger, access) = found.ok_or_else(no_trigger)?;
+        match self.is_visible(&access, &trigger) {
             true => Ok(trigger),
             false => Err(Rejection::NotOwner.into()),
         }
@@ -167,7 +161,7 @@ impl Session {
         }
         let namespaces = [&patch.namespace, &patch.filter_namespace];
         for namespace in namespaces.into_iter().flatten().flatten() {
-            self.check_access(namespace)?;
+            check_access(&self.caller.access, namespace)?;
         }
         self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
     }
@@ -205,7 +199,9 @@ impl Session {
             all.retain(|(compiled, _)| {
                 let trigger = &compiled.trigger;
                 let is_of_event = event.is_none_or(|event| event == trigger.event);
-                trigger.number > after && is_of_event && is_visible(caller, trigger)
+                trigger.number > after
+                    && is_of_event
+                    && is_visible(&caller.access, caller.key, trigger)
             });
             let has_more = all.len() > limit;
             all.truncate(limit);
@@ -221,21 +217,26 @@ impl Session {
         event: TriggerEvent,
         id: MemoryId,
     ) -> ApiResult<Vec<TriggerEvaluation>> {
-        let read = self.read(move |reader, caller| {
-            Ok((reader.get(caller.tenant, id)?, evaluate(reader, caller.tenant, event, id)?))
+        let found = self.find(move |reader, caller| {
+            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
+            let evaluations = evaluate(reader, caller.tenant, event, id)?;
+            Ok(evaluations.map(|evaluations| (record.memory.namespace, evaluations)))
         });
-        let (record, Some(mut evaluations)) = read.await? else {
-            return Err(Rejection::NotFound.into());
-        };
-        self.readable(record)?;
-        evaluations.retain(|(_, trigger, _)| is_visible(&self.caller, trigger));
+        let found = found.await?.ok_or(Rejection::NotFound)?;
+        let ((namespace, mut evaluations), access) = found;
+        check_access(&access, &namespace)?;
+        evaluations.retain(|(_, trigger, _)| self.is_visible(&access, trigger));
         Ok(evaluations)
+    }
+
+    fn is_visible(&self, access: &Access, trigger: &Trigger) -> bool {
+        is_visible(access, self.caller.key, trigger)
     }
 }
 
 /// Keys with restricted access see their own triggers only.
-fn is_visible(caller: &Caller, trigger: &Trigger) -> bool {
-    caller.access.is_unrestricted() || trigger.owner == Some(caller.key)
+fn is_visible(access: &Access, key: KeyId, trigger: &Trigger) -> bool {
+    access.is_unrestricted() || trigger.owner == Some(key)
 }
 
 fn no_trigger() -> ApiError {
