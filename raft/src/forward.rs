@@ -47,11 +47,11 @@ enum Leader {
 
 /// Repeats `attempt` with the present leader while it returns `no_leader`, which means that it
 /// had no effect. Returns `no_leader` when the time is over.
-async fn on_leader<T, E: PartialEq>(
+async fn on_leader<T, E: PartialEq, F: Future<Output = Result<T, E>>>(
     shared: &Shared,
     deadline: Instant,
     no_leader: E,
-    attempt: impl AsyncFn(Leader) -> Result<T, E>,
+    attempt: impl Fn(Leader) -> F,
 ) -> Result<T, E> {
     let give_up_at = deadline.min(Instant::now() + LEADER_WAIT);
     loop {
@@ -80,50 +80,57 @@ fn present_leader(shared: &Shared) -> Option<Leader> {
 }
 
 pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
-    on_leader(shared, deadline, SubmitError::NoLeader, async |leader| {
-        let command = command.clone();
-        let Leader::Peer(node, address) = leader else {
-            return shared.submit(command, deadline).await;
-        };
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
-        shared.totals().forwarded += 1;
-        let leader_changed = async {
-            leader_changed(shared, node).await;
-            tokio::time::sleep(LEADER_CHANGE_GRACE).await;
-        };
-        let response = tokio::select! {
-            response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
-            () = leader_changed => return Err(SubmitError::Unknown),
-        };
-        match response {
-            Ok(RpcResponse::Submitted(submitted)) => submitted,
-            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
-            Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
-        }
-    })
-    .await
+    let attempt = |leader| submit_to(leader, shared, command.clone(), deadline);
+    on_leader(shared, deadline, SubmitError::NoLeader, attempt).await
+}
+
+async fn submit_to(
+    leader: Leader,
+    shared: &Shared,
+    command: Command,
+    deadline: Instant,
+) -> SubmitResult {
+    let Leader::Peer(node, address) = leader else {
+        return shared.submit(command, deadline).await;
+    };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
+    shared.totals().forwarded += 1;
+    let leader_changed = async {
+        leader_changed(shared, node).await;
+        tokio::time::sleep(LEADER_CHANGE_GRACE).await;
+    };
+    let response = tokio::select! {
+        response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
+        () = leader_changed => return Err(SubmitError::Unknown),
+    };
+    match response {
+        Ok(RpcResponse::Submitted(submitted)) => submitted,
+        Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
+        Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
+    }
 }
 
 /// Requests the leader's read index. A local read at this index includes everything
 /// acknowledged before this call.
 pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64, ReadError> {
-    on_leader(shared, deadline, ReadError::NoLeader, async |leader| {
-        let index = async {
-            let Leader::Peer(node, address) = leader else { return shared.read_index().await };
-            let timeout = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
-            let (peers, call) = (&shared.peers, Rpc::ReadIndex);
-            tokio::select! {
-                response = peers.call(Channel::Forward, node, &address, call, timeout) => {
-                    match response { Ok(RpcResponse::ReadIndex(index)) => index, _ => None }
-                }
-                () = leader_changed(shared, node) => None,
-            }
-        };
-        let index = tokio::time::timeout_at(deadline, index).await;
-        index.ok().flatten().ok_or(ReadError::NoLeader)
+    on_leader(shared, deadline, ReadError::NoLeader, |leader| async move {
+        let index = tokio::time::timeout_at(deadline, read_index_of(leader, shared, deadline));
+        index.await.ok().flatten().ok_or(ReadError::NoLeader)
     })
     .await
+}
+
+async fn read_index_of(leader: Leader, shared: &Shared, deadline: Instant) -> Option<u64> {
+    let Leader::Peer(node, address) = leader else { return shared.read_index().await };
+    let timeout = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
+    let response = tokio::select! {
+        response = shared.peers.call(Channel::Forward, node, &address, Rpc::ReadIndex, timeout) => {
+            response.ok()?
+        }
+        () = leader_changed(shared, node) => return None,
+    };
+    if let RpcResponse::ReadIndex(index) = response { index } else { None }
 }
 
 pub(crate) async fn operate(
@@ -131,20 +138,26 @@ pub(crate) async fn operate(
     operation: Operation,
     deadline: Instant,
 ) -> Operate<OperationResult> {
-    on_leader(shared, deadline, OperateError::NoLeader, async |leader| {
-        let operation = operation.clone();
-        let Leader::Peer(node, address) = leader else {
-            return Operator { shared, deadline }.operate(operation).await;
-        };
-        let timeout = deadline.saturating_duration_since(Instant::now());
-        let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
-        match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
-            Ok(RpcResponse::OperationResult(result)) => result,
-            Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
-            Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
-        }
-    })
-    .await
+    let attempt = |leader| operate_on(leader, shared, operation.clone(), deadline);
+    on_leader(shared, deadline, OperateError::NoLeader, attempt).await
+}
+
+async fn operate_on(
+    leader: Leader,
+    shared: &Shared,
+    operation: Operation,
+    deadline: Instant,
+) -> Operate<OperationResult> {
+    let Leader::Peer(node, address) = leader else {
+        return Operator { shared, deadline }.operate(operation).await;
+    };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
+    match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
+        Ok(RpcResponse::OperationResult(result)) => result,
+        Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
+        Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
+    }
 }
 
 /// Waits until `node` is no longer the leader in this node's metrics.

@@ -111,7 +111,6 @@ impl Shared {
         self.queue().push(stamp);
     }
 
-    /// Waits until the queue is not empty.
     pub(crate) async fn wait_queued(&self) {
         if self.queue().len() == 0 {
             self.queued.notified().await;

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 /// Texts in the queue. Further ones are rejected.
 pub const QUEUE_MAX: usize = 512;
-/// Vectors in the cache.
 const CACHE_ENTRIES: u64 = 2_048;
 /// Longest cached text. Queries are short, and queries repeat.
 const CACHE_TEXT_BYTES: usize = 512;
