@@ -43,11 +43,8 @@ pub struct Pool {
 /// Numbers of a pool since its start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Texts embedded.
     pub(crate) texts: AtomicU64,
-    /// Texts found in the cache.
     pub(crate) cached: AtomicU64,
-    /// Texts rejected because the queue was full.
     pub(crate) busy: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,

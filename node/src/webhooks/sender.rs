@@ -47,9 +47,7 @@ pub(crate) struct Sender {
 /// Numbers of attempts of this node since its start.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Attempts that the receiver accepted.
     pub(crate) delivered: AtomicU64,
-    /// Attempts that failed.
     pub(crate) failed: AtomicU64,
 }
 
