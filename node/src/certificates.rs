@@ -18,7 +18,6 @@ pub(crate) struct Certificates {
     folder: PathBuf,
 }
 
-/// The files of one node.
 pub(crate) struct NodeFiles {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,

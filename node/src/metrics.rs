@@ -105,7 +105,6 @@ fn family(options: Opts, value: f64) -> Vec<MetricFamily> {
     }
 }
 
-/// Metrics in seconds.
 const SECONDS: [Metric<f64>; 2] = [
     ("staleness_seconds", "Upper bound of the age of the state that this node serves.", |s| {
         s.node.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
@@ -115,7 +114,6 @@ const SECONDS: [Metric<f64>; 2] = [
     }),
 ];
 
-/// All other metrics.
 const METRICS: [Metric<u64>; 35] = [
     ("has_leader", "1 if this node is or follows a leader, else 0.", |s| {
         u64::from(s.status.leader.is_some())

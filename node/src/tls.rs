@@ -10,7 +10,7 @@ use rustls::server::{WantsServerCert, WebPkiClientVerifier};
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
 
 use crate::config::{Peer, Public};
-use crate::error::unusable;
+use crate::error::{cannot, unusable};
 
 /// Installs `ring` as the cryptography provider of rustls in this process.
 pub(crate) fn install_provider() {
@@ -38,7 +38,7 @@ pub(crate) fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String
 pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&config.authority)? {
-        roots.add(certificate).map_err(setup_error)?;
+        roots.add(certificate).map_err(cannot("set up TLS"))?;
     }
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
         .build()
@@ -55,13 +55,9 @@ fn server(
 ) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key).map_err(unusable(key))?;
-    let mut tls = builder.with_single_cert(chain, key).map_err(setup_error)?;
+    let mut tls = builder.with_single_cert(chain, key).map_err(cannot("set up TLS"))?;
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(tls))
-}
-
-fn setup_error(error: rustls::Error) -> String {
-    format!("cannot set up TLS: {error}")
 }
 
 /// For calls to other nodes.

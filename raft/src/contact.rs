@@ -103,16 +103,11 @@ impl Contact {
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
         let mut state = self.state();
-        let peer = state.peers.entry(node).or_insert_with(|| PeerClock {
-            offset_micros,
-            sampled_at: now,
-            delay: DelayFilter::new(clocks.boot, now),
-        });
-        (peer.offset_micros, peer.sampled_at) = (offset_micros, now);
-        if peer.delay.boot != clocks.boot {
-            peer.delay = DelayFilter::new(clocks.boot, now);
-        }
-        peer.delay.record(arrived_micros.saturating_sub(sent_micros), now)
+        let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == clocks.boot);
+        let mut delay = last.map_or_else(|| DelayFilter::new(clocks.boot, now), |peer| peer.delay);
+        let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
+        state.peers.insert(node, PeerClock { offset_micros, sampled_at: now, delay });
+        excess
     }
 
     /// Median of the voters' wall clocks, including this node's own; `None` without fresh

@@ -8,14 +8,8 @@ use tokio::sync::watch;
 
 /// The latch; cheap to clone. A closed latch never reopens: the node stops, and its
 /// supervisor decides whether to restart it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Fault(Arc<watch::Sender<Option<String>>>);
-
-impl Default for Fault {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
-    }
-}
 
 impl Fault {
     /// Closes the latch. The first cause is kept and logged; later ones are dropped.

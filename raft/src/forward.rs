@@ -45,109 +45,92 @@ enum Leader {
     Peer(NodeId, String),
 }
 
-/// The leaders for the attempts of one call.
-struct Leaders<'a> {
-    shared: &'a Shared,
-    give_up_at: Instant,
-    is_first: bool,
+/// Repeats `attempt` with the present leader while it returns `no_leader`, which means that it
+/// had no effect. Returns `no_leader` when the time is over.
+async fn on_leader<T, E: PartialEq, F: Future<Output = Result<T, E>>>(
+    shared: &Shared,
+    deadline: Instant,
+    no_leader: E,
+    attempt: impl Fn(Leader) -> F,
+) -> Result<T, E> {
+    let give_up_at = deadline.min(Instant::now() + LEADER_WAIT);
+    loop {
+        if let Some(leader) = present_leader(shared) {
+            let result = attempt(leader).await;
+            if result.as_ref().err() != Some(&no_leader) {
+                return result;
+            }
+        }
+        if Instant::now() >= give_up_at {
+            return Err(no_leader);
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+    }
 }
 
-impl<'a> Leaders<'a> {
-    fn until(deadline: Instant, shared: &'a Shared) -> Self {
-        Self { shared, give_up_at: deadline.min(Instant::now() + LEADER_WAIT), is_first: true }
+fn present_leader(shared: &Shared) -> Option<Leader> {
+    let metrics = shared.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let leader = metrics.current_leader?;
+    if leader == shared.local.node {
+        return Some(Leader::Local);
     }
-
-    /// Waits for the leader of the next attempt; `None` when the time is over. Call it again
-    /// only after an attempt that had no effect.
-    async fn next(&mut self) -> Option<Leader> {
-        loop {
-            if !std::mem::take(&mut self.is_first) {
-                if Instant::now() >= self.give_up_at {
-                    return None;
-                }
-                tokio::time::sleep(RETRY_PAUSE).await;
-            }
-            if let Some(leader) = self.present() {
-                return Some(leader);
-            }
-        }
-    }
-
-    fn present(&self) -> Option<Leader> {
-        let metrics = self.shared.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let leader = metrics.current_leader?;
-        if leader == self.shared.local.node {
-            return Some(Leader::Local);
-        }
-        let address = metrics.membership_config.membership().get_node(&leader)?;
-        Some(Leader::Peer(leader, address.clone()))
-    }
+    let address = metrics.membership_config.membership().get_node(&leader)?;
+    Some(Leader::Peer(leader, address.clone()))
 }
 
 pub(crate) async fn submit(shared: &Shared, command: Command, deadline: Instant) -> SubmitResult {
-    let mut leaders = Leaders::until(deadline, shared);
-    while let Some(leader) = leaders.next().await {
-        let command = command.clone();
-        let submitted = match leader {
-            Leader::Local => shared.submit(command, deadline).await,
-            Leader::Peer(node, address) => {
-                let timeout = deadline.saturating_duration_since(Instant::now());
-                let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
-                shared.totals().forwarded += 1;
-                let leader_changed = async {
-                    leader_changed(shared, node).await;
-                    tokio::time::sleep(LEADER_CHANGE_GRACE).await;
-                };
-                let response = tokio::select! {
-                    response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => {
-                        response
-                    }
-                    () = leader_changed => return Err(SubmitError::Unknown),
-                };
-                match response {
-                    Ok(RpcResponse::Submitted(submitted)) => submitted,
-                    Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => continue,
-                    Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
-                }
-            }
-        };
-        if submitted != Err(SubmitError::NoLeader) {
-            return submitted;
-        }
+    let attempt = |leader| submit_to(leader, shared, command.clone(), deadline);
+    on_leader(shared, deadline, SubmitError::NoLeader, attempt).await
+}
+
+async fn submit_to(
+    leader: Leader,
+    shared: &Shared,
+    command: Command,
+    deadline: Instant,
+) -> SubmitResult {
+    let Leader::Peer(node, address) = leader else {
+        return shared.submit(command, deadline).await;
+    };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
+    shared.totals().forwarded += 1;
+    let leader_changed = async {
+        leader_changed(shared, node).await;
+        tokio::time::sleep(LEADER_CHANGE_GRACE).await;
+    };
+    let response = tokio::select! {
+        response = shared.peers.call(Channel::Forward, node, &address, call, timeout) => response,
+        () = leader_changed => return Err(SubmitError::Unknown),
+    };
+    match response {
+        Ok(RpcResponse::Submitted(submitted)) => submitted,
+        Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
+        Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
     }
-    Err(SubmitError::NoLeader)
 }
 
 /// Requests the leader's read index. A local read at this index includes everything
 /// acknowledged before this call.
 pub(crate) async fn read_index(shared: &Shared, deadline: Instant) -> Result<u64, ReadError> {
-    let mut leaders = Leaders::until(deadline, shared);
-    while let Some(leader) = leaders.next().await {
-        let index = match leader {
-            Leader::Local => {
-                tokio::time::timeout_at(deadline, shared.read_index()).await.ok().flatten()
-            }
-            Leader::Peer(node, address) => {
-                let remaining = deadline.saturating_duration_since(Instant::now());
-                let timeout = remaining.min(LEADER_WAIT);
-                let (peers, call) = (&shared.peers, Rpc::ReadIndex);
-                tokio::select! {
-                    response = peers.call(Channel::Forward, node, &address, call, timeout) => {
-                        match response {
-                            Ok(RpcResponse::ReadIndex(index)) => index,
-                            _ => None,
-                        }
-                    }
-                    () = leader_changed(shared, node) => None,
-                }
-            }
-        };
-        if let Some(index) = index {
-            return Ok(index);
+    on_leader(shared, deadline, ReadError::NoLeader, |leader| async move {
+        let index = tokio::time::timeout_at(deadline, read_index_of(leader, shared, deadline));
+        index.await.ok().flatten().ok_or(ReadError::NoLeader)
+    })
+    .await
+}
+
+async fn read_index_of(leader: Leader, shared: &Shared, deadline: Instant) -> Option<u64> {
+    let Leader::Peer(node, address) = leader else { return shared.read_index().await };
+    let timeout = deadline.saturating_duration_since(Instant::now()).min(LEADER_WAIT);
+    let response = tokio::select! {
+        response = shared.peers.call(Channel::Forward, node, &address, Rpc::ReadIndex, timeout) => {
+            response.ok()?
         }
-    }
-    Err(ReadError::NoLeader)
+        () = leader_changed(shared, node) => return None,
+    };
+    if let RpcResponse::ReadIndex(index) = response { index } else { None }
 }
 
 pub(crate) async fn operate(
@@ -155,27 +138,26 @@ pub(crate) async fn operate(
     operation: Operation,
     deadline: Instant,
 ) -> Operate<OperationResult> {
-    let mut leaders = Leaders::until(deadline, shared);
-    while let Some(leader) = leaders.next().await {
-        let operation = operation.clone();
-        let result = match leader {
-            Leader::Local => Operator { shared, deadline }.operate(operation).await,
-            Leader::Peer(node, address) => {
-                let timeout = deadline.saturating_duration_since(Instant::now());
-                let timeout_micros = remote_timeout_micros(timeout);
-                let call = Rpc::Operate { operation, timeout_micros };
-                match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
-                    Ok(RpcResponse::OperationResult(result)) => result,
-                    Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => continue,
-                    Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
-                }
-            }
-        };
-        if result != Err(OperateError::NoLeader) {
-            return result;
-        }
+    let attempt = |leader| operate_on(leader, shared, operation.clone(), deadline);
+    on_leader(shared, deadline, OperateError::NoLeader, attempt).await
+}
+
+async fn operate_on(
+    leader: Leader,
+    shared: &Shared,
+    operation: Operation,
+    deadline: Instant,
+) -> Operate<OperationResult> {
+    let Leader::Peer(node, address) = leader else {
+        return Operator { shared, deadline }.operate(operation).await;
+    };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
+    match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
+        Ok(RpcResponse::OperationResult(result)) => result,
+        Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
+        Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
     }
-    Err(OperateError::NoLeader)
 }
 
 /// Waits until `node` is no longer the leader in this node's metrics.

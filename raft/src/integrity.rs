@@ -24,7 +24,6 @@ use crate::shared::Shared;
 const QUARANTINE_FILE: &str = "quarantine";
 /// Interval at which a hash is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Timeout of one call to a member.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Consecutive failed calls after which a member counts as unreachable.
 const FAILURES_MAX: usize = 5;

@@ -108,10 +108,9 @@ impl Shared {
     pub(crate) fn push_stamp(&self) {
         let (stamp, _) = QueuedCommand::new(Command::background(Action::AdvanceClock));
         // A full queue needs no stamp command: its own commands carry one.
-        drop(self.queue().push(stamp));
+        self.queue().push(stamp);
     }
 
-    /// Waits until the queue is not empty.
     pub(crate) async fn wait_queued(&self) {
         if self.queue().len() == 0 {
             self.queued.notified().await;
@@ -187,7 +186,7 @@ impl Shared {
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();
-        if self.queue().push(queued).is_err() {
+        if !self.queue().push(queued) {
             self.totals().busy += 1;
             return Err(SubmitError::Busy);
         }

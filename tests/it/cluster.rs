@@ -232,8 +232,7 @@ async fn node_with_different_state_is_quarantined_for_good() {
     let (status, text) = odd.readyz().await.unwrap();
     assert!(status == 503 && text.contains(REASON), "{text}");
     rest.create(&json!({"label": "the others continue"})).await;
-    let verify = rest.ops_request(Method::POST, "/cluster/verify").json(&json!({}));
-    let verified = verify.send().await.ok();
+    let verified = verify(rest).await;
     assert_eq!(verified["quarantined"], json!([]), "{verified}");
     assert_eq!(verified["nodes"][odd.id() as usize - 1]["sha256"], Value::Null);
 }

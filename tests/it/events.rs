@@ -64,21 +64,15 @@ fn beginning(id: &str) -> String {
 async fn invalid_stream_requests_are_rejected() {
     let cluster = options().start();
     let ready = Stream::ready(&cluster, "", None).await.1.id;
-    let rejection = async |query: &str, last: Option<&str>| -> (StatusCode, Value) {
-        match Stream::open(&cluster, query, last).await {
-            Err(Some(rejection)) => rejection,
-            Err(None) => panic!("no response"),
-            Ok(_) => panic!("a stream"),
-        }
-    };
+    let from =
+        |last: &str| cluster.request(Method::GET, "/events").header("Last-Event-ID", last).send();
     for last in ["x", "1.2.3", &format!("{ready}.4"), &ready.replace('.', ":")] {
-        let (status, body) = rejection("", Some(last)).await;
-        assert_eq!((status.as_u16(), &body["field"]), (400, &json!("Last-Event-ID")), "{last}");
+        from(last).await.assert_invalid("Last-Event-ID");
     }
-    let (status, body) = rejection("", Some(&format!("{}.0.1.1", "0".repeat(32)))).await;
-    assert_eq!((status, &body["error"]), (StatusCode::CONFLICT, &json!("other_cluster")));
-    let (status, body) = rejection("?kind=created,born", None).await;
-    assert_eq!((status, &body["field"]), (StatusCode::BAD_REQUEST, &json!("kind")));
+    let other_cluster = format!("{}.0.1.1", "0".repeat(32));
+    from(&other_cluster).await.assert_error(409, "other_cluster");
+    let unknown_kind = cluster.request(Method::GET, "/events?kind=created,born");
+    unknown_kind.send().await.assert_invalid("kind");
     let response = cluster.bare_request(Method::GET, "/api/v1/events").send().await;
     assert_eq!(response.status, StatusCode::UNAUTHORIZED);
 }

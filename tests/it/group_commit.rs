@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Creates memories with `clients` clients.
 async fn creates(cluster: &Arc<Cluster>, clients: usize, seconds: u64) -> Load {
     let client = |client| {
         let (cluster, mut count) = (Arc::clone(cluster), 0);

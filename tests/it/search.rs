@@ -3,13 +3,9 @@
 
 use super::*;
 
+/// The results of a search, a bare array.
 async fn search(cluster: &Cluster, body: Value) -> Vec<Value> {
-    let found = cluster.post("/agent/search", &body).await;
-    found.as_array().expect("a bare array").clone()
-}
-
-fn labels(hits: &[Value]) -> Vec<&str> {
-    hits.iter().map(|hit| string(&hit["label"])).collect()
+    array(&cluster.post("/agent/search", &body).await).clone()
 }
 
 #[tokio::test]

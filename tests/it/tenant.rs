@@ -110,10 +110,8 @@ async fn activity_lists_writes_and_accepts_notes() {
     assert_eq!(items[1]["metadata"], json!({"ip": "::1"}));
     // An empty cursor starts at the first page.
     assert_eq!(page("&cursor=").await["items"][0], items[0]);
-    let bad = cluster.request(Method::GET, "/activity?cursor=x").send().await;
-    bad.assert_invalid("cursor");
-    let empty = cluster.request(Method::POST, "/activity").send().await;
-    assert_eq!(empty.body["field"], "action");
+    cluster.request(Method::GET, "/activity?cursor=x").send().await.assert_invalid("cursor");
+    cluster.request(Method::POST, "/activity").send().await.assert_invalid("action");
 }
 
 #[tokio::test]

@@ -50,33 +50,13 @@ async fn trigger_reads_as_created_and_updated() {
 #[tokio::test]
 async fn invalid_trigger_is_rejected_by_its_field() {
     let cluster = options().start();
-    let with = |name: &str, value: Value| {
-        let mut body = json!({"event": "on_store", "action": "notify"});
-        body[name] = value;
-        body
-    };
+    // Invalid values beside those that `bad_fields.rs` derives from docs/openapi.json.
+    let too_hot = json!({"event": "on_store", "action": "notify", "filter_heat_below": 1.5});
+    cluster.assert_rejected("/triggers", &too_hot, "filter_heat_below").await;
     let long = "x".repeat(100 << 10);
-    for (field, body) in [
-        ("event", json!({"action": "notify"})),
-        ("action", json!({"event": "on_store"})),
-        ("event", with("event", json!("on_full_moon"))),
-        ("action", with("action", json!("explode"))),
-        ("action_config", with("action_config", json!("message"))),
-        ("action_config.message", with("action_config", json!({"message": long}))),
-        ("filter_label_pattern", with("filter_label_pattern", json!(long))),
-        ("filter_memory_type", with("filter_memory_type", json!("thought"))),
-        ("filter_heat_below", with("filter_heat_below", json!(1.5))),
-        ("filter_heat_above", with("filter_heat_above", json!("hot"))),
-        ("max_fires", with("max_fires", json!(0))),
-        ("cooldown_seconds", with("cooldown_seconds", json!(-1))),
-        ("cooldown_seconds", with("cooldown_seconds", json!(0.5))),
-        ("enabled", with("enabled", json!("yes"))),
-        ("name", with("name", json!(long))),
-    ] {
-        cluster.assert_rejected("/triggers", &body, field).await;
-    }
     let short = json!({"url": "https://hooks.example/", "webhook_secret": "short"});
     for (field, action, config) in [
+        ("action_config.message", "notify", json!({"message": long})),
         ("action_config.strength", "boost", json!({"strength": 0})),
         ("action_config.strength", "boost", json!({"strength": 2})),
         ("action_config.label", "tag", json!({"label": "#"})),

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use ::node::embed::{Manifest, OnnxRuntime};
+use ::node::embed::{self, Manifest, OnnxRuntime};
 use futures::future::join_all;
 
-use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json};
+use crate::{Cluster, Method, Node, StatusCode, Value, array, eventually, json, string};
 
 /// Waits until all nodes have applied the same index.
 pub async fn converged(cluster: &Cluster) {
@@ -18,10 +18,14 @@ pub async fn converged(cluster: &Cluster) {
     eventually("the nodes converge", indexes, equal).await;
 }
 
+/// Compares the states of all nodes, and returns the result.
+pub async fn verify(node: &Node) -> Value {
+    node.ops_request(Method::POST, "/cluster/verify").json(&json!({})).send().await.ok()
+}
+
 /// Asserts that all nodes hash the same state.
 pub async fn assert_equal_states(node: &Node) {
-    let verified = node.ops_request(Method::POST, "/cluster/verify").json(&json!({}));
-    assert_fields(&verified.send().await.ok(), json!({"equal": true}));
+    assert_fields(&verify(node).await, json!({"equal": true}));
 }
 
 /// Asserts that an object has these fields. It may have others.
@@ -30,6 +34,11 @@ pub fn assert_fields(found: &Value, expected: Value) {
     for (name, value) in expected.as_object().expect("an object") {
         assert_eq!(&found[name], value, "{name} of {found}");
     }
+}
+
+/// The labels of memories.
+pub fn labels<'a>(memories: impl IntoIterator<Item = &'a Value>) -> Vec<&'a str> {
+    memories.into_iter().map(|memory| string(&memory["label"])).collect()
 }
 
 /// Asserts that a JSON number is within 1e-5 of another one.
@@ -89,11 +98,7 @@ pub async fn denied_key(node: &Node) -> Value {
 
 /// The folder into which `make setup` installs.
 pub fn cache() -> PathBuf {
-    let from = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    from("HEARTH_CACHE")
-        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
-        .or_else(|| from("HOME").map(|home| home.join(".cache/hearth")))
-        .expect("a cache folder")
+    embed::cache().expect("a cache folder")
 }
 
 /// A program that `deploy/setup/clients.sh` installs.
@@ -103,7 +108,7 @@ pub fn installed(program: &str) -> PathBuf {
 
 /// The installed embedding model and its runtime.
 pub fn installed_model() -> (Manifest, OnnxRuntime) {
-    let manifest = Manifest::load(&cache().join("models/all-MiniLM-L6-v2")).expect("the model");
-    let library = cache().join("onnxruntime/libonnxruntime.so.1.31.1");
-    (manifest, OnnxRuntime::load(&library).expect("the library"))
+    let manifest = Manifest::load(&cache().join(embed::CACHED_MODEL)).expect("the model");
+    let library = OnnxRuntime::load(&cache().join(embed::CACHED_LIBRARY)).expect("the library");
+    (manifest, library)
 }

@@ -40,11 +40,11 @@ impl Response {
         assert_eq!(found, (status, Some(code)), "{}", self.body);
     }
 
-    /// Asserts a 400 that names `field`.
+    /// Asserts a 400 because of `field`.
     #[track_caller]
     pub fn assert_invalid(&self, field: &str) {
-        let found = (self.status.as_u16(), self.body["field"].as_str());
-        assert_eq!(found, (400, Some(field)), "{}", self.body);
+        self.assert_error(400, "invalid_field");
+        assert_eq!(self.body["field"], field, "{}", self.body);
     }
 }
 

@@ -96,10 +96,7 @@ impl Node {
 
     /// Sends a POST that must be rejected (400) because of `field`.
     pub async fn assert_rejected(&self, path: &str, body: &Value, field: &str) {
-        let response = self.send(Method::POST, path, body).await;
-        let found = (response.status.as_u16(), &response.body["error"], &response.body["field"]);
-        let expected = (400, &json!("invalid_field"), &json!(field));
-        assert_eq!(found, expected, "{body}: {}", response.body);
+        self.send(Method::POST, path, body).await.assert_invalid(field);
     }
 
     /// The body of a successful GET with the admin key.

@@ -13,7 +13,6 @@ use crate::error::text;
 
 /// Time limit of a response. The time limit of the node itself is shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
-/// Interval at which the progress of a new node is checked.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which progress is shown. The node continues afterwards.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -91,7 +90,6 @@ struct Operator {
 }
 
 impl Operator {
-    /// Sends a request and returns the JSON of its response.
     async fn request(
         &self,
         method: Method,

@@ -20,8 +20,6 @@ const STORE_CLIENTS: usize = 8;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of a label on one line.
 const LABEL_CHARS: usize = 88;
-
-/// Nodes of the demo's cluster.
 const NODES: u64 = 3;
 /// Time limit of the first write after the leader was killed.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);

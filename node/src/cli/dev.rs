@@ -18,7 +18,6 @@ use crate::error::{cannot, text};
 use crate::identity::create_private_folder;
 use crate::process::signals;
 
-/// Most nodes of a development cluster.
 const NODES_MAX: i64 = 7;
 
 /// Arguments of `hearth dev`.

@@ -9,18 +9,16 @@ use serde_json::json;
 
 use crate::certificates::Certificates;
 use crate::config::Config;
+use crate::embed::{CACHED_LIBRARY, CACHED_MODEL, cache};
 use crate::error::text;
 
 /// Name of a node's configuration file, in its data folder.
 pub(crate) const CONFIG_FILE: &str = "hearth.toml";
-/// Names and addresses of loopback.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Range of free ports. It excludes the range from which the system assigns ports to outgoing
 /// connections, which could take a port before its node binds it.
 const FREE_PORTS: Range<u16> = 10_240..32_768;
-/// Tries to find a free port.
 const FREE_TRIES: usize = 100;
-/// Ports per node.
 const PORTS_PER_NODE: u16 = 3;
 
 /// The ports of a node on loopback.
@@ -89,7 +87,7 @@ pub(crate) fn write_config(
     let listen = |port: u16| format!("127.0.0.1:{port}");
     let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
     let (certificate, key) = (file(&files.certificate)?, file(&files.key)?);
-    let (model, library) = cached_model()?;
+    let cache = cache().ok_or("no cache folder: set HEARTH_CACHE")?;
     let config = json!({
         "node": { "id": id, "data": file(data)? },
         "public": { "listen": listen(ports.public), "certificate": certificate, "key": key },
@@ -105,7 +103,7 @@ pub(crate) fn write_config(
             "key": file(&certificates.cluster_key())?,
             "allow": "127.0.0.0/8, ::1/128",
         },
-        "embedder": { "kind": embedder, "model": file(&model)?, "library": file(&library)? },
+        "embedder": { "kind": embedder, "model": file(&cache.join(CACHED_MODEL))?, "library": file(&cache.join(CACHED_LIBRARY))? },
     });
     let path = data.join(CONFIG_FILE);
     let config = format!(
@@ -115,15 +113,4 @@ pub(crate) fn write_config(
         toml::to_string(&config).map_err(text)?
     );
     storage::file::replace(&path, config.as_bytes()).map_err(text)
-}
-
-/// Where `make setup` stores the model and ONNX Runtime.
-fn cached_model() -> Result<(PathBuf, PathBuf), String> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let cache = folder("HEARTH_CACHE")
-        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
-        .or_else(|| folder("HOME").map(|home| home.join(".cache/hearth")))
-        .ok_or("no cache folder: set HEARTH_CACHE")?;
-    let library = cache.join("onnxruntime/libonnxruntime.so.1.31.1");
-    Ok((cache.join("models/all-MiniLM-L6-v2"), library))
 }

@@ -12,11 +12,8 @@ use tokio::task::JoinHandle;
 use crate::cli::dev_config::{CONFIG_FILE, Ports};
 use crate::error::{cannot, text};
 
-/// Time limit until a node is ready.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Interval of readiness checks.
 pub(crate) const READY_INTERVAL: Duration = Duration::from_millis(50);
-/// Time limit of an orderly stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Lines of the log in an error.
 const LOG_LINES: usize = 5;

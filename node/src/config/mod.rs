@@ -23,7 +23,6 @@ use crate::error::text;
 /// An election needs this many missed heartbeats at least.
 const HEARTBEATS_PER_ELECTION: u64 = 3;
 
-/// All sections.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {

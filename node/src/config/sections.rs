@@ -108,7 +108,6 @@ impl Peer {
     }
 }
 
-/// Timing of Raft.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raft {
@@ -122,7 +121,6 @@ pub struct Raft {
     pub verify_seconds: u64,
 }
 
-/// Compaction of the Raft log.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogCompaction {
@@ -136,7 +134,6 @@ pub struct LogCompaction {
     pub follower_timeout_seconds: u64,
 }
 
-/// Implementations of the embedder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EmbedderKind {
@@ -151,7 +148,6 @@ pub enum EmbedderKind {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedder {
-    /// The implementation.
     #[serde(default)]
     pub kind: EmbedderKind,
     /// Folder with `manifest.json`, the model and its tokenizer.
@@ -169,7 +165,6 @@ pub(super) fn default_threads() -> usize {
     2
 }
 
-/// Vector search.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
@@ -177,7 +172,6 @@ pub struct Search {
     pub exact_max: usize,
 }
 
-/// Delivery of webhooks.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Webhooks {
@@ -195,17 +189,14 @@ pub struct Webhooks {
     pub retry_seconds: Vec<Duration>,
 }
 
-/// Log output.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Log {
     /// Levels per module, as `info,raft=debug`.
     pub filter: String,
-    /// The format of log lines.
     pub format: LogFormat,
 }
 
-/// Formats of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {

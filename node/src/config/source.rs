@@ -17,7 +17,6 @@ use serde::{Deserialize, Deserializer};
 const PREFIX: &str = "HEARTH__";
 /// Separates the section from the key in the name of a variable.
 const SEPARATOR: &str = "__";
-/// Longest pause before a retry.
 const RETRY_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Keys with their values, and the source of both.

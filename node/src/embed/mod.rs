@@ -6,6 +6,7 @@ mod manifest;
 mod onnx;
 mod pool;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::config::{self, EmbedderKind};
@@ -14,6 +15,19 @@ pub use manifest::{Manifest, Pooling};
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
 pub use pool::Pool;
+
+/// The model in the [`cache`] folder.
+pub const CACHED_MODEL: &str = "models/all-MiniLM-L6-v2";
+/// ONNX Runtime in the [`cache`] folder.
+pub const CACHED_LIBRARY: &str = "onnxruntime/libonnxruntime.so.1.31.1";
+
+/// The folder into which `make setup` installs; `None` if no variable names one.
+pub fn cache() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    folder("HEARTH_CACHE")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/hearth")))
+}
 
 /// Starts the threads of the configured embedder.
 ///

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 /// Texts in the queue. Further ones are rejected.
 pub const QUEUE_MAX: usize = 512;
-/// Vectors in the cache.
 const CACHE_ENTRIES: u64 = 2_048;
 /// Longest cached text. Queries are short, and queries repeat.
 const CACHE_TEXT_BYTES: usize = 512;
@@ -44,11 +43,8 @@ pub struct Pool {
 /// Numbers of a pool since its start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Texts embedded.
     pub(crate) texts: AtomicU64,
-    /// Texts found in the cache.
     pub(crate) cached: AtomicU64,
-    /// Texts rejected because the queue was full.
     pub(crate) busy: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,

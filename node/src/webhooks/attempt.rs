@@ -19,7 +19,6 @@ use super::message::{self, Message};
 use super::sealing::SecretSealer;
 use crate::config;
 
-/// Time limit of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which an idle connection is kept for the next request to the same receiver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,7 +64,6 @@ impl Webhooks {
         Ok(Self { policy, sealer, client, plain_client, retries })
     }
 
-    /// Makes an attempt and returns its outcome.
     pub(super) async fn attempt(
         &self,
         id: DeliveryId,

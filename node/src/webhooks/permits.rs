@@ -17,7 +17,6 @@ const TENANT_MAX: usize = 32;
 /// Concurrent requests per host.
 const HOST_MAX: usize = 8;
 
-/// All permits of a node.
 #[derive(Default)]
 pub(super) struct HostPermits {
     taken: Mutex<Taken>,

@@ -12,7 +12,6 @@ use ring::hmac;
 use storage::model::id::TriggerId;
 use storage::model::trigger::SealedSecret;
 
-/// Length of the cluster key.
 const KEY_BYTES: usize = 32;
 /// Authenticated with each secret: a ciphertext of another purpose cannot be opened as a secret.
 const PURPOSE: &[u8] = b"hearth webhook secret 1";

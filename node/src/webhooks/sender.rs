@@ -18,7 +18,6 @@ use tokio::time::Instant;
 use super::attempt::{Target, Webhooks};
 use super::permits::{HostPermits, Permit};
 
-/// Interval of scans for due deliveries.
 const SCAN_INTERVAL: Duration = Duration::from_millis(50);
 /// Shortest pause between scans, when permits are freed.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -33,7 +32,6 @@ const CONFIRMATION_MAX: Duration = Duration::from_secs(1);
 const SCAN_MAX: usize = 10_000;
 /// Time limit of recording an outcome, per try.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between tries to record an outcome.
 const RECORD_PAUSE: Duration = Duration::from_millis(200);
 
 /// Sends deliveries; cheap to clone.
@@ -49,9 +47,7 @@ pub(crate) struct Sender {
 /// Numbers of attempts of this node since its start.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// Attempts that the receiver accepted.
     pub(crate) delivered: AtomicU64,
-    /// Attempts that failed.
     pub(crate) failed: AtomicU64,
 }
 

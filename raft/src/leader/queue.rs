@@ -90,20 +90,20 @@ impl Queue {
         self.count
     }
 
-    /// Adds a command; returns it when the queue is full.
-    pub(crate) fn push(&mut self, queued: QueuedCommand) -> Result<(), Box<QueuedCommand>> {
+    /// Adds a command. Returns whether the queue had room for it.
+    pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
         let bytes = queued.command.size_bytes();
-        if self.count >= COMMANDS_MAX || self.bytes + bytes > BYTES_MAX {
-            return Err(Box::new(queued));
-        }
         let queue = match queued.command.priority() {
             Priority::Client => &mut self.clients,
             Priority::Background => &mut self.background,
         };
-        queue.push(queued, bytes)?;
-        self.count += 1;
-        self.bytes += bytes;
-        Ok(())
+        let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
+        let is_added = has_room && queue.push(queued, bytes);
+        if is_added {
+            self.count += 1;
+            self.bytes += bytes;
+        }
+        is_added
     }
 
     pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
@@ -122,18 +122,18 @@ impl Queue {
 }
 
 impl FairQueue {
-    fn push(&mut self, queued: QueuedCommand, bytes: usize) -> Result<(), Box<QueuedCommand>> {
+    fn push(&mut self, queued: QueuedCommand, bytes: usize) -> bool {
         let tenant = queued.command.tenant;
         let queue = self.tenants.entry(tenant).or_default();
         if queue.commands.len() >= TENANT_COMMANDS_MAX || queue.bytes + bytes > TENANT_BYTES_MAX {
-            return Err(Box::new(queued));
+            return false;
         }
         if queue.commands.is_empty() {
             self.turns.push_back(tenant);
         }
         queue.commands.push_back(queued);
         queue.bytes += bytes;
-        Ok(())
+        true
     }
 
     /// Deficit round robin: a tenant sends what its credit covers. Then it receives a quantum
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn fill(queue: &mut Queue, count: usize, tenant: u32) {
-        (0..count).for_each(|_| assert!(queue.push(client(tenant)).is_ok()));
+        (0..count).for_each(|_| assert!(queue.push(client(tenant))));
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn clients_go_before_background_tasks() {
         let mut queue = Queue::default();
-        assert!(queue.push(background()).is_ok());
-        assert!(queue.push(client(1)).is_ok());
+        assert!(queue.push(background()));
+        assert!(queue.push(client(1)));
         assert_eq!(order(&mut queue), [1, 0]);
         assert_eq!((queue.len(), queue.bytes), (0, 0));
     }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn background_commands_do_not_starve() {
         let mut queue = Queue::default();
-        assert!(queue.push(background()).is_ok());
+        assert!(queue.push(background()));
         fill(&mut queue, 2 * CLIENTS_PER_BACKGROUND, 1);
         let order = order(&mut queue);
         assert_eq!(order.iter().position(|tenant| *tenant == 0), Some(CLIENTS_PER_BACKGROUND));
@@ -209,19 +209,19 @@ mod tests {
     fn busy_tenant_does_not_starve_others() {
         let mut queue = Queue::default();
         fill(&mut queue, TENANT_COMMANDS_MAX, 1);
-        assert!(queue.push(client(2)).is_ok());
+        assert!(queue.push(client(2)));
         let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
         assert!(position <= QUANTUM_BYTES / 128, "the quiet tenant is at position {position}");
     }
 
     #[test]
-    fn full_queue_returns_the_command() {
+    fn full_queue_takes_no_command() {
         let mut queue = Queue::default();
         for tenant in 0..(COMMANDS_MAX / TENANT_COMMANDS_MAX) as u32 {
             fill(&mut queue, TENANT_COMMANDS_MAX, tenant);
-            assert!(queue.push(client(tenant)).is_err(), "the tenant's limit is reached");
+            assert!(!queue.push(client(tenant)), "the tenant's limit is reached");
         }
-        assert!(queue.push(client(99)).is_err(), "the total limit is reached");
+        assert!(!queue.push(client(99)), "the total limit is reached");
         assert_eq!(queue.len(), COMMANDS_MAX);
     }
 }

@@ -39,7 +39,7 @@ impl LogStore {
     /// Opens the log of the data folder `data`, after a check against its high-water mark.
     pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
-        let found = HighWaterMark { vote: named(&log, LogField::Vote)?, last: last(&log)? };
+        let found = HighWaterMark { vote: field(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
             Ok(bytes) => compare(&found, &codec::decode(&bytes)?)?,
             // The mark is written before the first entry, so only an empty log may lack it.
@@ -59,6 +59,10 @@ impl LogStore {
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
         Ok(Self { log, writer, fault })
+    }
+
+    fn field<R: Record>(&self, name: LogField) -> io::Result<Option<R>> {
+        field(&self.log, name).map_err(self.fault.fail())
     }
 
     async fn send(
@@ -82,13 +86,13 @@ fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), StartError
     Ok(())
 }
 
-fn named<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
+fn field<R: Record>(log: &Log, name: LogField) -> storage::Result<Option<R>> {
     log.get(name)?.map(|bytes| codec::decode(&bytes)).transpose()
 }
 
 fn last(log: &Log) -> storage::Result<Option<LogIdRecord>> {
     let last = log.last()?.map(|(_, bytes)| codec::decode::<EntryRecord>(&bytes)).transpose()?;
-    let purged = named::<LogIdRecord>(log, LogField::Purged)?;
+    let purged = field::<LogIdRecord>(log, LogField::Purged)?;
     Ok(last.map(|entry| entry.id).or(purged))
 }
 
@@ -171,8 +175,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        let vote = named::<VoteRecord>(&self.log, LogField::Vote).map_err(self.fault.fail())?;
-        Ok(vote.map(Vote::from))
+        Ok(self.field::<VoteRecord>(LogField::Vote)?.map(Vote::from))
     }
 }
 
@@ -180,13 +183,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let purged =
-            named::<LogIdRecord>(&self.log, LogField::Purged).map_err(self.fault.fail())?;
+        let purged = self.field::<LogIdRecord>(LogField::Purged)?.map(LogId::from);
         let last = last(&self.log).map_err(self.fault.fail())?;
-        Ok(LogState {
-            last_purged_log_id: purged.map(LogId::from),
-            last_log_id: last.map(LogId::from),
-        })
+        Ok(LogState { last_purged_log_id: purged, last_log_id: last.map(LogId::from) })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -210,8 +209,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
-        let committed = named::<LogIdRecord>(&self.log, LogField::Committed);
-        Ok(committed.map_err(self.fault.fail())?.map(LogId::from))
+        Ok(self.field::<LogIdRecord>(LogField::Committed)?.map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>

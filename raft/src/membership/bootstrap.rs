@@ -11,7 +11,6 @@ use crate::handle::Handle;
 use crate::network::client::{Peers, RpcError};
 use crate::types::NodeId;
 
-/// Timeout of one request for a node's identity.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before the request is repeated to a node that is not up yet.
 const IDENTIFY_PAUSE: Duration = Duration::from_millis(100);

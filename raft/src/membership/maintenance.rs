@@ -15,10 +15,9 @@ use crate::types::{LogId, NodeId, TypeConfig};
 
 /// Log size up to which a slow follower postpones compaction.
 const LOG_BYTES_MAX: u64 = 1 << 30;
-/// Interval of the maintenance.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// Age of the last response up to which a learner may become a voter.
-const CONTACT_AGE_MAX: Duration = Duration::from_secs(1);
+/// Age of the last response up to which a node counts as responsive.
+pub(crate) const CONTACT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Wait for a membership change. A later run detects one that takes longer.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum lag of a learner that becomes a voter, in entries.

@@ -11,7 +11,7 @@ use storage::{Action, Command, Reply};
 use tokio::time::Instant;
 
 use crate::error::SubmitError;
-use crate::membership::maintenance::Followers;
+use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::operation::{
     ClusterStatus, MemberStatus, Operate, OperateError, Operation, OperationResult,
 };
@@ -20,13 +20,11 @@ use crate::types::{Address, NodeId, TypeConfig};
 
 /// Timeout of the request for the identity of a node that is to be added.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Age of the last response, in milliseconds, up to which a member counts as responsive.
-const CONTACT_AGE_MAX_MS: u64 = 1_000;
 /// Wait for a new leader.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn is_responsive(member: &MemberStatus) -> bool {
-    member.last_contact_ms.is_some_and(|ms| ms <= CONTACT_AGE_MAX_MS)
+    member.last_contact_ms.is_some_and(|ms| Duration::from_millis(ms) <= CONTACT_AGE_MAX)
 }
 
 fn rejected<T>(reason: impl Into<String>) -> Operate<T> {

@@ -15,9 +15,7 @@ use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
 use crate::network::message::{PeerIdentity, PeerRejection, Request, Response, Rpc, RpcResponse};
 use crate::types::NodeId;
 
-/// Timeout of a connection attempt.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
-/// Interval of HTTP/2 keep-alive pings.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// Time without a response to a ping after which a connection is closed.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -71,7 +69,6 @@ pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
     /// One client per [`Channel`].
     clients: [Client; 3],
-    /// The last problem with each peer.
     log_throttle: LogThrottle,
 }
 

@@ -5,9 +5,7 @@
 //! because its format is newer, responds with HTTP status 400 and a plain text that names the
 //! format. Every version can read a plain text.
 
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
-};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::{Deserialize, Serialize};
 use storage::Command;
 use storage::model::cluster::{GroupId, Incarnation};
@@ -254,16 +252,6 @@ impl From<VoteResponse<TypeConfig>> for RpcResponse {
             vote: (&response.vote).into(),
             granted: response.vote_granted,
             last: response.last_log_id.map(LogIdRecord::from),
-        }
-    }
-}
-
-impl From<&TransferLeaderRequest<TypeConfig>> for Rpc {
-    fn from(request: &TransferLeaderRequest<TypeConfig>) -> Self {
-        Self::Transfer {
-            vote: request.from_leader().into(),
-            to: *request.to_node_id(),
-            last: request.last_log_id().copied().map(LogIdRecord::from),
         }
     }
 }

@@ -21,7 +21,7 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
-use crate::log::record::VoteRecord;
+use crate::log::record::{LogIdRecord, VoteRecord};
 use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
 use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
@@ -179,12 +179,14 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
-        match self.call((&request).into(), option.soft_ttl()).await? {
+        let last = request.last_log_id().copied();
+        let (vote, to) = (request.from_leader().into(), *request.to_node_id());
+        let call = Rpc::Transfer { vote, to, last: last.map(LogIdRecord::from) };
+        match self.call(call, option.soft_ttl()).await? {
             RpcResponse::Transferred(true) => Ok(Ok(())),
-            RpcResponse::Transferred(false) => Ok(Err(TransferLeaderError::LogNotFlushed {
-                expected: request.last_log_id().copied(),
-                actual: None,
-            })),
+            RpcResponse::Transferred(false) => {
+                Ok(Err(TransferLeaderError::LogNotFlushed { expected: last, actual: None }))
+            }
             _ => Err(unexpected()),
         }
     }

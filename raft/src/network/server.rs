@@ -42,7 +42,6 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) snapshots: Snapshots,
-    /// The last problem with each peer.
     pub(crate) log_throttle: LogThrottle,
 }
 

@@ -23,7 +23,6 @@ use crate::types::NodeId;
 
 /// Capacity of the pipe between the thread that reads files and the connection, in bytes.
 const PIPE_BYTES: usize = 1 << 20;
-/// Size of the copy buffer, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Sends a snapshot, and waits until the peer has installed it.

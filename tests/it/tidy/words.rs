@@ -1,43 +1,25 @@
-//! Retired words stay retired, and test names stay short. The words are the first column of the
-//! table "Retired words" in docs/glossary.md.
+//! Retired words and names stay retired, and test names stay short. The words and names are in
+//! the tables "Retired …" of docs/glossary.md.
 
 use std::fs;
 
 use super::sizes::functions;
 use super::{Source, assert_none, files, root, rust_files};
 
-/// Files that list retired words.
-const EXEMPT: [&str; 2] = ["docs/glossary.md", "tests/it/tidy/words.rs"];
-
-/// Types whose names are ordinary English in prose, and were replaced in code.
-const RETIRED_TYPES: [&str; 24] = [
-    "Admit", "Asked", "Course", "Cuts", "Dismiss", "Duties", "Duty", "Finding", "Glance", "Lane",
-    "Lives", "Me", "Owed", "Raised", "Refusal", "Seen", "Speaker", "Standing", "Told", "Troubles",
-    "Vault", "Verdict", "Watching", "WhyNot",
-];
-
-/// JSON names that were replaced in the interface.
-const RETIRED_NAMES: [&str; 3] = ["because_of", "left", "place"];
+/// The page that lists them.
+const GLOSSARY: &str = "docs/glossary.md";
 
 const WORDS_PER_TEST_NAME_MAX: usize = 8;
 
-fn is_checked(file: &Source) -> bool {
-    !EXEMPT.contains(&file.path.as_str())
-}
-
-fn checked_rust_files() -> impl Iterator<Item = Source> {
-    rust_files().into_iter().filter(is_checked)
-}
-
-/// The retired words and phrases, in lower case.
-fn retired() -> Vec<String> {
-    let glossary = fs::read_to_string(root().join("docs/glossary.md")).unwrap_or_default();
-    let section = glossary.split("\n## Retired words\n").nth(1).unwrap_or_default();
+/// The first column of the table in a section of the glossary.
+fn retired(section: &str) -> Vec<String> {
+    let glossary = fs::read_to_string(root().join(GLOSSARY)).unwrap();
+    let section = glossary.split(&format!("\n## {section}\n")).nth(1).unwrap_or_default();
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let words: Vec<_> =
-        rows.flat_map(|cell| cell.split('`').step_by(2).map(str::to_lowercase)).collect();
-    assert!(words.len() > 10, "docs/glossary.md has no table \"Retired words\": {words:?}");
+        rows.flat_map(|cell| cell.split('`').step_by(2).map(str::to_owned)).collect();
+    assert!(words.len() > 2, "{GLOSSARY} has no such table: {words:?}");
     words
 }
 
@@ -99,48 +81,44 @@ pub fn documents() -> Vec<Source> {
 
 #[test]
 fn retired_words_are_gone() {
-    let words = retired();
-    let all = rust_files().into_iter().chain(documents()).filter(is_checked);
+    let words: Vec<_> = retired("Retired words").iter().map(|word| word.to_lowercase()).collect();
+    let all = rust_files().into_iter().chain(documents()).filter(|file| file.path != GLOSSARY);
     let violations: Vec<_> = all.flat_map(|file| find(&file, &words)).collect();
     assert_none("words that docs/glossary.md retires", &violations);
 }
 
-/// `path:line` of each line that has one of these names.
-fn find_names(file: &Source, names: &[&str], names_of: fn(&str) -> Vec<&str>) -> Vec<String> {
-    let lines = file.text.lines().zip(1..);
-    let find = |(line, number): (&str, usize)| {
-        let name = names_of(line).into_iter().find(|name| names.contains(name))?;
-        Some(format!("{}:{number}: {name}", file.path))
-    };
-    lines.filter_map(find).collect()
+/// `path:line` of each line of files that has one of these names. `names_of` returns the names of
+/// a line.
+fn find_names(files: &[Source], names: &[String], names_of: fn(&str) -> Vec<&str>) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files {
+        for (line, number) in file.text.lines().zip(1..) {
+            let name = names_of(line).into_iter().find(|name| names.iter().any(|of| of == name));
+            found.extend(name.map(|name| format!("{}:{number}: {name}", file.path)));
+        }
+    }
+    found
 }
 
 /// The names in the code of a line.
-fn names(line: &str) -> Vec<&str> {
+fn code_names(line: &str) -> Vec<&str> {
     let code = line.split("//").next().unwrap_or_default();
     code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect()
 }
 
-fn quoted(line: &str) -> Vec<&str> {
-    line.split('"').collect()
-}
-
 #[test]
 fn retired_names_are_gone() {
-    let mut violations = Vec::new();
-    for file in checked_rust_files() {
-        violations.extend(find_names(&file, &RETIRED_TYPES, names));
-    }
-    for file in files(&["docs"], "json") {
-        violations.extend(find_names(&file, &RETIRED_NAMES, quoted));
-    }
+    let mut violations = find_names(&rust_files(), &retired("Retired types"), code_names);
+    let names = retired("Retired JSON names");
+    violations
+        .extend(find_names(&files(&["docs"], "json"), &names, |line| line.split('"').collect()));
     assert_none("names that were replaced", &violations);
 }
 
 #[test]
 fn test_names_have_at_most_eight_words() {
     let mut violations = Vec::new();
-    for file in checked_rust_files() {
+    for file in rust_files() {
         let is_long = |name: &str| name.split('_').count() > WORDS_PER_TEST_NAME_MAX;
         for test in functions(&file).iter().filter(|it| it.is_test && is_long(&it.name)) {
             violations.push(format!("{}:{}: {}", file.path, test.line, test.name));

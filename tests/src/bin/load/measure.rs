@@ -11,7 +11,6 @@ use crate::work::Work;
 /// Numbers texts across all measurements: a repeated text comes from the embedder's cache.
 static NEXT: AtomicU64 = AtomicU64::new(1_000_000_000);
 
-/// Prints the header of the table.
 pub fn print_header() {
     println!(
         "| operation | clients | per s | p50 ms | p95 ms | p99 ms | in the server ms | CPU ms each | syncs each |"

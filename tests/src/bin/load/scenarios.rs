@@ -12,9 +12,7 @@ use crate::work::Work;
 
 /// Share of a processor that a node uses once its graph is finished, checked and served.
 const IDLE: f64 = 0.05;
-/// Longest time for a graph.
 const GRAPH_MAX: Duration = Duration::from_secs(1_800);
-/// Event streams per connection.
 const STREAMS_PER_AGENT: usize = 64;
 
 /// Waits until the graphs of all nodes are complete and the nodes are idle.

@@ -27,7 +27,6 @@ impl Work {
         }
     }
 
-    /// A memory to create.
     pub fn memory(&self, number: u64) -> Value {
         let heat = (number.wrapping_mul(GOLDEN_GAMMA) >> 11) as f64 / (1_u64 << 53) as f64;
         match &self.texts {
@@ -36,7 +35,6 @@ impl Work {
         }
     }
 
-    /// A query to search for.
     pub fn query(&self, number: u64) -> String {
         match &self.texts {
             Some(texts) => {
@@ -65,7 +63,6 @@ impl Work {
     }
 }
 
-/// The text of a number.
 pub fn label(number: u64) -> String {
     let topic = number.wrapping_mul(GOLDEN_GAMMA) >> 32;
     format!("memory {number} speaks of topic{} and of group{}", topic % TOPICS, number % 50)
