@@ -89,7 +89,6 @@ pub(super) struct MemoryUpdate {
     pub(super) fields: Vec<MemoryField>,
 }
 
-/// Writes an update of `present`.
 pub(super) fn commit_update(
     context: &mut Context<'_>,
     present: &MemoryRecord,
@@ -114,14 +113,15 @@ pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> 
     let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
     reject_if(memory.is_locked, Rejection::Locked)?;
     context.check_access(&memory.namespace)?;
-    edge::delete_all(context, id)?;
+    for edge in context.edges(id)? {
+        edge::remove(context, &edge);
+    }
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
     context.append(id, &memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))
 }
 
-/// Deletes a memory if it matches `filter`.
 pub(super) fn delete_matching(
     context: &mut Context<'_>,
     id: MemoryId,

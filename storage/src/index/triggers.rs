@@ -17,7 +17,6 @@ pub struct CompiledTrigger {
     pub(crate) pattern: Option<LabelPattern>,
 }
 
-/// The triggers of one tenant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Triggers {
     /// By event, in order of their numbers.
@@ -27,7 +26,6 @@ pub(crate) struct Triggers {
 }
 
 impl Triggers {
-    /// Triggers for `event`, in order of their numbers.
     pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<CompiledTrigger>] {
         &self.events[event as usize]
     }
@@ -43,13 +41,11 @@ impl Triggers {
         self.events.iter().map(Vec::len).sum()
     }
 
-    /// Number of the next trigger to be created.
     pub(crate) fn next_number(&self) -> u64 {
         let last = self.events.iter().filter_map(|triggers| triggers.last());
         last.map(|compiled| compiled.trigger.number).max().unwrap_or(0) + 1
     }
 
-    /// Sorted thresholds, see [`Trigger::thresholds`].
     pub(crate) fn thresholds(&self) -> &[f64] {
         &self.thresholds
     }
@@ -59,7 +55,6 @@ impl Triggers {
         self.on(event).iter().any(|compiled| compiled.trigger.enabled)
     }
 
-    /// Compiles all triggers of a tenant.
     pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
         let mut triggers = Self::default();
         for (id, trigger) in all {
