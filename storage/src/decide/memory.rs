@@ -63,19 +63,16 @@ pub(super) fn update(
     if let Some((_, vector)) = &patch.label {
         check_model(context, vector)?;
     }
-    let after = patched(&present.memory, patch);
-    let fields = changed_fields(&present.memory, &after, patch);
+    let memory = patched(&present.memory, patch);
+    let fields = changed_fields(&present.memory, &memory, patch);
     if fields.is_empty() {
         return Ok(Reply::Memories(vec![present]));
     }
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
         context.emit(TriggerEvent::Boost, id);
     }
-    commit_update(
-        context,
-        &present,
-        MemoryUpdate { memory: after, heat: patch.current_heat, fields },
-    )?;
+    let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
+    commit_update(context, &present, update)?;
     if let Some((_, vector)) = &patch.label {
         context.push(Change::VectorPut(context.tenant, id, vector.clone()));
     }
