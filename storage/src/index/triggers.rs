@@ -58,11 +58,7 @@ impl Triggers {
     pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
         let mut triggers = Self::default();
         for (id, trigger) in all {
-            let event = trigger.event as usize;
-            triggers.events[event].push(compile(id, trigger));
-        }
-        for of_event in &mut triggers.events {
-            of_event.sort_by_key(|compiled| compiled.trigger.number);
+            triggers.insert(id, trigger);
         }
         triggers.collect_thresholds();
         triggers
@@ -71,12 +67,17 @@ impl Triggers {
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
         let is_tick_event = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
         self.take(id);
-        let of_event = &mut self.events[trigger.event as usize];
-        let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
-        of_event.insert(at, compile(id, trigger));
+        self.insert(id, trigger);
         if is_tick_event {
             self.collect_thresholds();
         }
+    }
+
+    fn insert(&mut self, id: TriggerId, trigger: Trigger) {
+        let of_event = &mut self.events[trigger.event as usize];
+        let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
+        let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
+        of_event.insert(at, Arc::new(CompiledTrigger { id, trigger, pattern }));
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
@@ -97,9 +98,4 @@ impl Triggers {
         thresholds.dedup();
         self.thresholds = thresholds;
     }
-}
-
-fn compile(id: TriggerId, trigger: Trigger) -> Arc<CompiledTrigger> {
-    let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
-    Arc::new(CompiledTrigger { id, trigger, pattern })
 }
