@@ -119,7 +119,7 @@ impl Writer {
 
     /// A handle that makes applied entries durable, for use beside the writer.
     pub fn flusher(&self) -> Flusher {
-        Flusher { reader: self.reader.clone() }
+        Flusher(self.reader.clone())
     }
 
     /// Makes the present state durable, and copies it to the new folder `target` by hard links.
@@ -157,9 +157,7 @@ impl Writer {
 }
 
 /// Makes applied entries durable.
-pub struct Flusher {
-    reader: Reader,
-}
+pub struct Flusher(Reader);
 
 impl Flusher {
     /// Makes all applied entries durable. Returns a position that is durable.
@@ -167,7 +165,7 @@ impl Flusher {
     /// # Errors
     /// If the engine fails.
     pub fn flush(&self) -> Result<Position> {
-        let engine = self.reader.engine();
+        let engine = self.0.engine();
         // Read before the flush: entries that are applied meanwhile may not be durable.
         let position = engine.position.read().clone();
         engine.state.flush()?;
@@ -177,7 +175,7 @@ impl Flusher {
     /// Stops the engine's background threads. At the end of the process they must not access
     /// memory that is already freed. No write may follow.
     pub fn close(self) {
-        self.reader.engine().state.close();
+        self.0.engine().state.close();
     }
 }
 

@@ -85,14 +85,12 @@ impl Folder {
         Ok(next)
     }
 
-    /// Makes `next` the current folder.
     pub(crate) fn switch(&self, next: &Path) -> Result<()> {
         let name = next.file_name().unwrap_or_default().as_encoded_bytes();
         file::replace(&self.root.join(CURRENT), &[name, b"\n"].concat())
     }
 }
 
-/// The number in a folder's name.
 fn number(folder: &Path) -> Option<u32> {
     folder.file_name()?.to_str()?.parse().ok()
 }

@@ -67,9 +67,16 @@ mod tests {
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Pair(u32, String);
-    impl Record for Pair {
-        const FORMAT: u8 = 7;
-        const NAME: &'static str = "pair";
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Known {
+        One,
+        Two(u8),
+    }
+
+    crate::records! {
+        Pair: 7, "pair";
+        Known: 1, "known";
     }
 
     #[test]
@@ -82,23 +89,10 @@ mod tests {
     #[test]
     fn damaged_record_is_an_error() {
         let good = encode(&Pair(1, "x".into()));
-        let mut longer = good.clone();
-        longer.push(0);
-        let mut older = good.clone();
-        older[0] = 6;
+        let (longer, older) = ([&good[..], &[0]].concat(), [&[6], &good[1..]].concat());
         for bad in [&[][..], &good[..2], &longer, &older, &[7, 1, 255, 255, 255]] {
             assert!(matches!(decode::<Pair>(bad), Err(Error::Corrupt { what: "pair", .. })));
         }
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    enum Known {
-        One,
-        Two(u8),
-    }
-    impl Record for Known {
-        const FORMAT: u8 = 1;
-        const NAME: &'static str = "known";
     }
 
     #[test]

@@ -33,7 +33,6 @@ impl Default for Options {
     }
 }
 
-/// An opened state with its registry.
 pub(crate) struct Engine {
     pub(crate) state: Arc<State>,
     pub(crate) registry: Registry,

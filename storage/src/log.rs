@@ -182,7 +182,6 @@ fn field_key(group: GroupId, field: LogField) -> [u8; 6] {
     [NAMED, a, b, c, d, field as u8]
 }
 
-/// The entry of a row, with its index.
 fn entry(row: std::result::Result<Row, rocksdb::Error>) -> Result<(u64, Vec<u8>)> {
     let (key, value) = row.map_err(Error::engine("read log"))?;
     let [ENTRY, _, _, _, _, index @ ..] = &key[..] else {

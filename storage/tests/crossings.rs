@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use storage::model::score::rounded;
 use storage::model::trigger_match::Subject;
 
 use crate::common::world::{Random, World};
@@ -12,12 +13,12 @@ const DAY: i64 = Timestamp::DAY_MICROS;
 
 /// Triggers with random bounds. Bounds and heats are hundredths, so some are equal.
 fn triggers(random: &mut Random) -> Vec<Command> {
-    let bound = |random: &mut Random| random.chance(60).then(|| f64::from(random.heat()));
+    let bound = |random: &mut Random| random.chance(60).then(|| rounded(random.heat().into()));
     let mut all = Vec::new();
     for number in 0..12_u8 {
         let filter = TriggerFilter {
-            heat_below: bound(random).map(storage::model::score::rounded),
-            heat_above: bound(random).map(storage::model::score::rounded),
+            heat_below: bound(random),
+            heat_above: bound(random),
             ..TriggerFilter::default()
         };
         let event = random.pick(&[TriggerEvent::Decay, TriggerEvent::Threshold]);
@@ -66,10 +67,9 @@ fn run(seed: u64) -> usize {
     for _ in 0..25 {
         for _ in 0..1 + random.below(6) {
             now += random.below(DAY as usize) as i64;
-            let commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
+            let mut commands: Vec<_> = (0..8).map(|_| world.command(&mut random)).collect();
             // Complete ticks run below, at their time.
-            let is_tick = |command: &Command| matches!(command.action, Action::AdvanceTick);
-            let commands: Vec<_> = commands.into_iter().filter(|next| !is_tick(next)).collect();
+            commands.retain(|next| next.action != Action::AdvanceTick);
             for next in &commands {
                 world.expect(next, Timestamp(now));
             }

@@ -134,7 +134,7 @@ impl Script {
 
     /// Prints the evaluation of each trigger, or the number of triggers per evaluation.
     fn evaluate(&mut self, engine: &Engine, line: &Line) {
-        let event = by_name(TriggerEvent::ALL, TriggerEvent::name, &line.words[1]);
+        let event = by_name(&TriggerEvent::NAMED, &line.words[1]);
         let id = MemoryId([line.words[2].as_bytes()[0]; 16]);
         let evaluations = storage::evaluate(&engine.reader, TENANT, event, id).unwrap();
         let Some(evaluations) = evaluations else { return self.print("not found") };

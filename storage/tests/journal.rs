@@ -36,8 +36,10 @@ impl Fixture {
         self.engine.reader.journal_after(TENANT, after, limit, |_| Ok(true)).unwrap()
     }
 
-    fn backward(&self) -> Vec<(Cursor, Event)> {
-        self.engine.reader.journal(TENANT, None, 1_000, |_| Ok(true)).unwrap().events
+    /// All events, earliest first, by a backward read.
+    fn all(&self) -> Vec<(Cursor, Event)> {
+        let page = self.engine.reader.journal(TENANT, None, 1_000, |_| Ok(true)).unwrap();
+        page.events.into_iter().rev().collect()
     }
 }
 
@@ -57,8 +59,7 @@ fn forward_and_backward_reads_are_equal() {
     for number in 0..30 {
         fixture.store(if number % 3 == 0 { "red fox" } else { "blue sea" });
     }
-    let mut all = fixture.backward();
-    all.reverse();
+    let all = fixture.all();
     assert_eq!(all.len(), 40);
     for limit in [1, 7, 40, 100] {
         let (mut read, mut cursor) = (Vec::new(), Cursor::default());
@@ -93,8 +94,7 @@ fn trimmed_range_is_reported_as_gap() {
     for _ in 0..10 {
         fixture.store("red fox");
     }
-    let mut all = fixture.backward();
-    all.reverse();
+    let all = fixture.all();
     // The trim ends in the middle of an entry. The firing of the entry remains.
     let first = all[9].0;
     let (_, mut batch) = fixture.engine.decide(fixture.now + 1, &[]);

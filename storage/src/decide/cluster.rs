@@ -11,7 +11,6 @@ use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Number of the first tenant.
 const FIRST_TENANT: TenantId = TenantId(1);
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;

@@ -28,10 +28,8 @@ pub enum DecideError {
     Fault(#[from] Error),
 }
 
-/// Result of a rule.
 pub(super) type Decided<T> = std::result::Result<T, DecideError>;
 
-/// Rejects the command if `condition` holds.
 pub(super) fn reject_if(condition: bool, rejection: Rejection) -> Decided<()> {
     if condition { Err(rejection.into()) } else { Ok(()) }
 }
@@ -49,7 +47,6 @@ impl Context<'_> {
         self.draft.now
     }
 
-    /// Adds a change to the draft.
     pub(super) fn push(&mut self, change: Change) {
         self.draft.push(change);
     }
@@ -88,7 +85,6 @@ impl Context<'_> {
         Ok(allowed)
     }
 
-    /// Rejects the command if the acting key may not access `namespace`.
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {
         if self.has_access(namespace)? {
             return Ok(());

@@ -58,7 +58,6 @@ pub struct Draft {
     /// Cached settings and tick of the tenant read last: they are read for each memory.
     thermo: Cache<Thermo>,
     last_tick: Cache<Tick>,
-    /// State of the present command.
     pub(super) command: CommandState,
 }
 
@@ -71,14 +70,12 @@ pub(super) struct CommandState {
     pub(super) access: Option<Access>,
     /// What owners of triggers may access, once that was read.
     pub(super) owners: BTreeMap<KeyId, Access>,
-    /// Triggers that were evaluated.
     pub(super) evaluations: usize,
     /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
     /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
-    /// Notifications of the triggers that fired.
     pub(super) notifications: Vec<Notification>,
     /// Firings per tenant that exceeded the command's limits.
     pub(super) skipped: BTreeMap<TenantId, u64>,
@@ -91,7 +88,6 @@ pub(super) struct MemoryEvent {
     pub(super) tenant: TenantId,
     pub(super) event: TriggerEvent,
     pub(super) id: MemoryId,
-    /// How often it happened.
     pub(super) times: u32,
     /// How the heat moved, for events of ticks.
     pub(super) transition: Option<HeatTransition>,
@@ -144,12 +140,10 @@ impl Draft {
         Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
     }
 
-    /// Number of changes so far for which `matches` returns true.
     pub(super) fn count(&self, matches: impl Fn(&Change) -> bool) -> u64 {
         self.changes.iter().filter(|change| matches(change)).count() as u64
     }
 
-    /// Adds a change.
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is known when its entry is applied. No rule reads events, so the
         // placeholder is never read. Only expiry drops ranges, and it reads none of them.
@@ -165,7 +159,6 @@ impl Draft {
         self.changes.push(change);
     }
 
-    /// Applies a change to the drafted triggers.
     fn update_triggers(&mut self, change: &Change) {
         let (tenant, id, trigger) = match change {
             Change::TriggerPut(tenant, id, trigger) => (*tenant, *id, Some(trigger)),
@@ -189,7 +182,6 @@ impl Draft {
         self.undo.push((key, before));
     }
 
-    /// Begins the next command.
     pub(super) fn begin(&mut self) -> Mark {
         let mark = self.mark();
         self.command = CommandState { mark, ..CommandState::default() };

@@ -5,15 +5,11 @@ use crate::command::{EdgeRef, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::error::Result;
 use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, Suggestion, relation_key};
-use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
-
-/// Weight of an edge that a caller created.
-const EXPLICIT_WEIGHT: f32 = 1.0;
 
 /// Creates an edge; one that exists already is returned as it is.
 pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
@@ -27,8 +23,8 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
     for id in [new.source, new.target] {
         reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
     }
-    let (EdgeRef { source, target, relation }, weight) = (new.clone(), EXPLICIT_WEIGHT);
-    let edge = Edge { source, target, relation, weight, created_at: context.now() };
+    let EdgeRef { source, target, relation } = new.clone();
+    let edge = Edge { source, target, relation, weight: 1.0, created_at: context.now() };
     put(context, &edge)?;
     Ok(Reply::Edge { edge, is_new: true })
 }
@@ -69,14 +65,6 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
     Ok(())
 }
 
-/// Deletes all edges of a memory that is being deleted.
-pub(super) fn delete_all(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
-    for edge in context.edges(id)? {
-        remove(context, &edge);
-    }
-    Ok(())
-}
-
 fn existing(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
@@ -92,7 +80,7 @@ fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     Ok(())
 }
 
-fn remove(context: &mut Context<'_>, edge: &Edge) {
+pub(super) fn remove(context: &mut Context<'_>, edge: &Edge) {
     let relation = relation_key(&edge.relation);
     context.push(Change::EdgeRemoved(context.tenant, edge.source, edge.target, relation));
 }

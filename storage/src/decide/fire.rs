@@ -49,13 +49,6 @@ pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
     Ok(fired)
 }
 
-/// Records the firings that exceeded the limits of the command in the journal.
-pub(super) fn record_skipped(draft: &mut Draft) {
-    for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
-        draft.append(tenant, None, None, EventKind::FiringsSkipped(count));
-    }
-}
-
 fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     let triggers = draft.triggers(event.tenant);
     let waiting = triggers.on(event.event);
@@ -248,7 +241,6 @@ fn tagged(label: &str, tag: Option<&str>) -> std::result::Result<(String, String
     Ok((format!("{} {tag}", label.trim_end()), tag))
 }
 
-/// A tag derived from the first words of a label.
 fn derived_tag(label: &str) -> String {
     let word = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     let words = label.split_whitespace().map(word).filter(|word| !word.is_empty());

@@ -63,19 +63,16 @@ pub(super) fn update(
     if let Some((_, vector)) = &patch.label {
         check_model(context, vector)?;
     }
-    let after = patched(&present.memory, patch);
-    let fields = changed_fields(&present.memory, &after, patch);
+    let memory = patched(&present.memory, patch);
+    let fields = changed_fields(&present.memory, &memory, patch);
     if fields.is_empty() {
         return Ok(Reply::Memories(vec![present]));
     }
     if patch.current_heat.is_some_and(|heat| rounded(heat.into()) > rounded(present.heat)) {
         context.emit(TriggerEvent::Boost, id);
     }
-    commit_update(
-        context,
-        &present,
-        MemoryUpdate { memory: after, heat: patch.current_heat, fields },
-    )?;
+    let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
+    commit_update(context, &present, update)?;
     if let Some((_, vector)) = &patch.label {
         context.push(Change::VectorPut(context.tenant, id, vector.clone()));
     }
@@ -89,7 +86,6 @@ pub(super) struct MemoryUpdate {
     pub(super) fields: Vec<MemoryField>,
 }
 
-/// Writes an update of `present`.
 pub(super) fn commit_update(
     context: &mut Context<'_>,
     present: &MemoryRecord,
@@ -114,14 +110,15 @@ pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> 
     let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
     reject_if(memory.is_locked, Rejection::Locked)?;
     context.check_access(&memory.namespace)?;
-    edge::delete_all(context, id)?;
+    for edge in context.edges(id)? {
+        edge::remove(context, &edge);
+    }
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
     context.append(id, &memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))
 }
 
-/// Deletes a memory if it matches `filter`.
 pub(super) fn delete_matching(
     context: &mut Context<'_>,
     id: MemoryId,

@@ -23,6 +23,7 @@ pub use fire::{TriggerEvaluation, evaluate};
 
 use crate::command::{Action, BULK_MAX, Command, Priority};
 use crate::model::id::MemoryId;
+use crate::model::journal::EventKind;
 use crate::reply::{Rejection, Reply};
 use context::{Context, Decided, reject_if};
 
@@ -69,7 +70,9 @@ fn act_and_fire(draft: &mut Draft, command: &Command) -> Decided<Reply> {
             }
         }
     }
-    fire::record_skipped(draft);
+    for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
+        draft.append(tenant, None, None, EventKind::FiringsSkipped(count));
+    }
     Ok(reply)
 }
 
@@ -122,7 +125,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::PutRule { agent, namespace, policy } => {
             tenant::put_rule(context, agent, namespace, *policy)
         }
-        Action::DeleteRule(number) => tenant::delete_rule(context, *number),
+        Action::DeleteRule(number) => tenant::delete_rule(context, |rule| rule.number == *number),
         Action::AdvanceTick => tick::advance(context),
         Action::CreateTrigger(id, new) => trigger::create(context, *id, new),
         Action::UpdateTrigger(id, patch) => trigger::update(context, *id, patch),

@@ -15,7 +15,7 @@ use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
 use crate::model::trigger::{Trigger, TriggerEvent};
 use crate::reply::{Rejection, Reply};
-use crate::table::key::{Kind, delivery_of, due_of, prefix};
+use crate::table::key::{Kind, prefix, timed_delivery_of};
 use crate::table::view::View;
 
 /// Dead letters that one command replays.
@@ -122,7 +122,7 @@ pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()
     // 64 bytes each: one command holds the removal of all that may be pending.
     const { assert!(64 * PENDING_MAX as usize <= COMMAND_BYTES_MAX / 2) };
     for (key, _) in context.draft.rows(&prefix(Kind::Due, tenant), PENDING_MAX as usize)? {
-        let (at, id) = due_of(&key)?;
+        let (at, id) = timed_delivery_of(&key)?;
         if id.trigger == trigger {
             context.push(Change::DeliveryRemoved(tenant, id, DeliveryStage::Pending(at)));
             outbox.pending -= 1;
@@ -164,10 +164,11 @@ fn put(
         None => Change::DeliveryRemoved(tenant, id, before),
     });
     if outbox.dead_letters > DEAD_LETTERS_MAX
-        && let Some((oldest, stage)) = oldest_dead_letter(context)?
+        && let Some((key, _)) = context.draft.rows(&prefix(Kind::DeadLetter, tenant), 1)?.first()
     {
+        let (at, oldest) = timed_delivery_of(key)?;
         outbox.dead_letters -= 1;
-        context.push(Change::DeliveryRemoved(tenant, oldest, stage));
+        context.push(Change::DeliveryRemoved(tenant, oldest, DeliveryStage::DeadLettered(at)));
     }
     if outbox != counted {
         context.push(Change::OutboxPut(tenant, outbox));
@@ -182,13 +183,6 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     }
 }
 
-fn oldest_dead_letter(context: &Context<'_>) -> Result<Option<(DeliveryId, DeliveryStage)>> {
-    let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), 1)?;
-    let Some((key, _)) = rows.first() else { return Ok(None) };
-    let id = delivery_of(key)?;
-    Ok(context.draft.delivery(context.tenant, id)?.map(|delivery| (id, delivery.stage)))
-}
-
 /// Makes dead letters pending again: one, or as many of all as one command may. Dead letters of
 /// deleted triggers have no receiver and are removed.
 pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decided<Reply> {
@@ -199,10 +193,12 @@ pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decid
     let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), REPLAYED_MAX + 1)?;
     let (mut count, mut has_more) = (0, rows.len() > REPLAYED_MAX);
     for (key, _) in rows.iter().take(REPLAYED_MAX) {
-        let id = delivery_of(key)?;
+        let (at, id) = timed_delivery_of(key)?;
         match replay_one(context, id) {
             Ok(()) => count += 1,
-            Err(DecideError::Rejected(Rejection::NoSuch(_))) => remove_dead_letter(context, id)?,
+            Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
+                put(context, id, DeliveryStage::DeadLettered(at), None)?;
+            }
             Err(DecideError::Rejected(Rejection::TooMany { .. })) if count > 0 => {
                 has_more = true;
                 break;
@@ -228,11 +224,4 @@ fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     let stage = DeliveryStage::Pending(context.now());
     put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
     Ok(())
-}
-
-fn remove_dead_letter(context: &mut Context<'_>, id: DeliveryId) -> Result<()> {
-    match context.draft.delivery(context.tenant, id)? {
-        Some(dead) => put(context, id, dead.stage, None),
-        None => Ok(()),
-    }
 }

@@ -157,7 +157,7 @@ fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
 fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f64) -> Result<()> {
     let resonance = &thermo.resonance;
     let mut increment = gained * resonance.spread_factor;
-    // Each memory once, over the shortest path.
+    // Each memory once, over the shortest path. The recalled memory counts in addition.
     let mut visited = BTreeSet::from([id]);
     let mut frontier = vec![id];
     for _ in 0..resonance.depth {
@@ -166,7 +166,10 @@ fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f6
         }
         let mut next = Vec::new();
         for from in frontier {
-            for other in unvisited_neighbours(context, from, &mut visited)? {
+            // The strongest edges come first.
+            let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
+            let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
+            for other in others.filter(|other| visited.insert(*other)).take(room) {
                 if warm(context, other, increment, resonance.thermal_gate)? {
                     next.push(other);
                 }
@@ -176,25 +179,6 @@ fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f6
         increment *= resonance.damping;
     }
     Ok(())
-}
-
-/// The neighbours of a memory that were not visited, the strongest edges first; marks them.
-fn unvisited_neighbours(
-    context: &Context<'_>,
-    from: MemoryId,
-    visited: &mut BTreeSet<MemoryId>,
-) -> Result<Vec<MemoryId>> {
-    let mut neighbours = Vec::new();
-    for edge in context.edges(from)? {
-        if visited.len() > RESONANCE_MAX || neighbours.len() == NEIGHBOURS_MAX {
-            break;
-        }
-        let other = edge.other(from);
-        if visited.insert(other) {
-            neighbours.push(other);
-        }
-    }
-    Ok(neighbours)
 }
 
 /// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither

@@ -8,6 +8,7 @@ use crate::model::journal::{AgentActivity, EventKind};
 use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Role, Tenant};
 use crate::model::thermo::SettingValue;
 use crate::reply::{Rejection, Reply};
+use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Changes settings, all or none. Anchors stay: from here on the new settings apply to them.
@@ -73,11 +74,8 @@ pub(super) fn set_key_namespace(
     id: KeyId,
     namespace: Option<&str>,
 ) -> Decided<Reply> {
-    let keys = context.draft.api_keys(context.tenant)?;
-    let (_, key) = keys
-        .into_iter()
-        .find(|(known, _)| *known == id)
-        .ok_or_else(|| Rejection::no_such("key"))?;
+    let key: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
+    let key = key.ok_or_else(|| Rejection::no_such("key"))?;
     let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))
@@ -91,7 +89,7 @@ pub(super) fn put_rule(
     policy: Option<Policy>,
 ) -> Decided<Reply> {
     let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
-    let Some(policy) = policy else { return remove_rule(context, is_same) };
+    let Some(policy) = policy else { return delete_rule(context, is_same) };
     let mut rules = context.draft.access_rules(context.tenant)?;
     rules.rules.retain(|rule| !is_same(rule));
     reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
@@ -108,12 +106,10 @@ pub(super) fn put_rule(
     Ok(Reply::Rule(rule))
 }
 
-/// Deletes a rule by its number.
-pub(super) fn delete_rule(context: &mut Context<'_>, number: u64) -> Decided<Reply> {
-    remove_rule(context, |rule| rule.number == number)
-}
-
-fn remove_rule(context: &mut Context<'_>, is_it: impl Fn(&Rule) -> bool) -> Decided<Reply> {
+pub(super) fn delete_rule(
+    context: &mut Context<'_>,
+    is_it: impl Fn(&Rule) -> bool,
+) -> Decided<Reply> {
     let mut rules = context.draft.access_rules(context.tenant)?;
     let at = rules.rules.iter().position(is_it).ok_or_else(|| Rejection::no_such("rule"))?;
     let rule = rules.rules.remove(at);

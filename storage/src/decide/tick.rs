@@ -83,8 +83,7 @@ fn evaluate_step(
 /// The heats at which triggers may begin or cease to hold, in order.
 fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
     let triggers = context.draft.triggers(context.tenant);
-    let is_waited_for = |event: &TriggerEvent| triggers.has_event(*event);
-    if ![TriggerEvent::Decay, TriggerEvent::Threshold].iter().any(is_waited_for) {
+    if !triggers.has_event(TriggerEvent::Decay) && !triggers.has_event(TriggerEvent::Threshold) {
         return Vec::new();
     }
     let mut thresholds = triggers.thresholds().to_vec();

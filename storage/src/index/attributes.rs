@@ -22,16 +22,15 @@ impl Attributes {
     /// A row without a memory.
     pub(crate) const EMPTY: Self = Self(0);
 
-    /// Attributes of a memory in the namespace with this number.
     pub(crate) fn of(memory: &Memory, namespace: u32) -> Self {
         Self(
             u64::from(namespace) << NAMESPACE_SHIFT
                 | (memory.memory_type as u64) << TYPE_SHIFT
                 | (memory.decay_class as u64) << CLASS_SHIFT
                 | LIVE
-                | flag(memory.is_pinned, PINNED)
-                | flag(memory.is_flagged, FLAGGED)
-                | flag(memory.archived_at.is_some(), ARCHIVED),
+                | (u64::from(memory.is_pinned) * PINNED)
+                | (u64::from(memory.is_flagged) * FLAGGED)
+                | (u64::from(memory.archived_at.is_some()) * ARCHIVED),
         )
     }
 
@@ -108,8 +107,4 @@ impl AttributeMask {
     pub(crate) fn matches(self, attributes: Attributes) -> bool {
         attributes.0 & self.mask == self.value
     }
-}
-
-fn flag(is_set: bool, flag: u64) -> u64 {
-    if is_set { flag } else { 0 }
 }

@@ -33,7 +33,6 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Starts the thread.
     pub(crate) fn start(current: Current) -> Result<Self> {
         let (wake_sender, wake_receiver) = sync_channel(1);
         let thread = thread::Builder::new()
@@ -98,9 +97,8 @@ impl Worker {
         let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
-            let Some(mut task) = index.next_task(exact_max) else { return };
-            task.run();
-            let retired = index.finish_task(&task);
+            let Some(task) = index.next_task(exact_max) else { return };
+            let retired = index.finish_task(&task, task.run());
             let own = (task.kind == TaskKind::Retire).then_some(task.graph);
             own.into_iter().chain(retired).for_each(retire);
             if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {

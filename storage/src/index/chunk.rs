@@ -19,13 +19,6 @@ use crate::model::memory::{Memory, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
 
-/// Upper bounds over all rows of a chunk (its block max).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ChunkMax {
-    pub(crate) heat: f64,
-    pub(crate) updated_at: Timestamp,
-}
-
 /// The columns. A row without a memory has [`Attributes::EMPTY`].
 #[derive(Default)]
 pub(crate) struct Chunk {
@@ -99,7 +92,6 @@ impl Chunk {
         }
     }
 
-    /// Number of matching rows.
     pub(crate) fn count(&self, mask: AttributeMask) -> usize {
         self.attributes.iter().filter(|attributes| mask.matches(**attributes)).count()
     }
@@ -108,10 +100,11 @@ impl Chunk {
         RowRef { chunk: self, row }
     }
 
-    /// Upper bounds over all rows at `now`. `None` until [`Chunk::refresh_max_heat`] ran.
-    pub(crate) fn max(&self, now: Timestamp) -> Option<ChunkMax> {
+    /// Upper bounds of heat and last update over all rows at `now` (the block max). `None` until
+    /// [`Chunk::refresh_max_heat`] ran.
+    pub(crate) fn max(&self, now: Timestamp) -> Option<(f64, Timestamp)> {
         let max_heat = (*self.max_heat.lock()).filter(|max| max.is_valid_at(now))?;
-        Some(ChunkMax { heat: max_heat.heat(now), updated_at: self.updated_max })
+        Some((max_heat.heat(now), self.updated_max))
     }
 
     /// Recomputes the upper bound of all heats from all of them, unless it is recent.
@@ -211,7 +204,6 @@ impl Chunk {
     }
 }
 
-/// A row of a chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct RowRef<'a> {
     chunk: &'a Chunk,
@@ -256,23 +248,19 @@ impl<'a> RowRef<'a> {
         u64::from(self.chunk.label_bytes[self.row]) + (self.chunk.dimension * F16_BYTES) as u64
     }
 
-    /// Time of the anchor.
     pub(crate) fn anchored_at(&self) -> Timestamp {
         self.chunk.heats[self.row].at
     }
 
-    /// See [`Anchor::tick_heat`].
     pub(crate) fn tick_heat(&self) -> f32 {
         self.chunk.tick_heats[self.row]
     }
 
-    /// Unit vector.
     #[inline]
     pub(crate) fn vector(&self) -> &'a [f32] {
         &self.chunk.vectors[self.chunk.components(self.row)]
     }
 
-    /// Quantised vector.
     pub(crate) fn code(&self) -> Code {
         let (scale, error) = self.chunk.code_scales[self.row];
         Code { values: self.chunk.codes[self.chunk.components(self.row)].to_vec(), scale, error }

@@ -88,10 +88,8 @@ impl GraphCoverage {
             if live > exact_max && !self.disabled {
                 self.building = Some(CoveredGraph::new(slots()));
             } else {
-                let graph = self.serving.take()?.graph;
-                let (rows, unreachable) = (Vec::new(), Vec::new());
-                let kind = TaskKind::Retire;
-                return Some(GraphTask { graph, kind, checks_rows: false, rows, unreachable });
+                let (graph, kind, rows) = (self.serving.take()?.graph, TaskKind::Retire, vec![]);
+                return Some(GraphTask { graph, kind, checks_rows: false, rows });
             }
         }
         // The graphs take turns, so that the serving one also gets new vectors.
@@ -106,15 +104,19 @@ impl GraphCoverage {
         let checks_rows = kind == TaskKind::Check || graph.is_checked;
         let rows = slots.iter().map(|slot| (slot, code(slot))).collect();
         let graph = Arc::clone(&graph.graph);
-        Some(GraphTask { graph, kind, checks_rows, rows, unreachable: Vec::new() })
+        Some(GraphTask { graph, kind, checks_rows, rows })
     }
 
-    /// Records a finished task. Returns a graph that was replaced. Drop it and the task
-    /// outside the lock of the tenant: dropping a graph takes time.
-    pub(crate) fn finish(&mut self, task: &GraphTask) -> Option<Arc<Graph>> {
+    /// Records a finished task with the slots that it did not find. Returns a graph that was
+    /// replaced. Drop it and the task outside the lock of the tenant: dropping a graph takes time.
+    pub(crate) fn finish(
+        &mut self,
+        task: &GraphTask,
+        unreachable: RoaringBitmap,
+    ) -> Option<Arc<Graph>> {
         let is_of_task = |graph: &&mut CoveredGraph| Arc::ptr_eq(&graph.graph, &task.graph);
         let graph = self.graphs_mut().find(is_of_task)?;
-        graph.finish(task);
+        graph.finish(task, unreachable);
         let complete = self.building.take_if(|building| building.is_checked)?;
         self.serving.replace(complete).map(|replaced| replaced.graph)
     }
@@ -137,9 +139,8 @@ mod tests {
 
     /// Runs tasks until none is left, with the first `live` slots in use.
     fn run_all(coverage: &mut GraphCoverage, live: Slot) {
-        while let Some(mut task) = next(coverage, live) {
-            task.run();
-            coverage.finish(&task);
+        while let Some(task) = next(coverage, live) {
+            coverage.finish(&task, task.run());
         }
     }
 
@@ -159,11 +160,10 @@ mod tests {
         assert!(!coverage.is_stale(100, EXACT_MAX) && next(&mut coverage, 100).is_none());
         assert!(coverage.is_stale(150, EXACT_MAX));
         let mut kinds = Vec::new();
-        while let Some(mut task) = next(&mut coverage, 150) {
+        while let Some(task) = next(&mut coverage, 150) {
             assert!(coverage.graph().is_none());
             kinds.push((task.kind, task.rows.len()));
-            task.run();
-            coverage.finish(&task);
+            coverage.finish(&task, task.run());
         }
         let (insert, check) = (TaskKind::Insert, TaskKind::Check);
         let expected = [64, 64, 22].map(|rows| (insert, rows)).into_iter();
@@ -179,11 +179,10 @@ mod tests {
         coverage.set(150);
         coverage.set(7);
         assert_eq!(uncovered(&coverage), [7, 150]);
-        let mut task = next(&mut coverage, 151).unwrap();
+        let task = next(&mut coverage, 151).unwrap();
         coverage.set(7);
         coverage.remove(150);
-        task.run();
-        coverage.finish(&task);
+        coverage.finish(&task, task.run());
         assert_eq!(uncovered(&coverage), [7]);
         run_all(&mut coverage, 150);
         assert!(uncovered(&coverage).is_empty());
@@ -194,13 +193,13 @@ mod tests {
     #[test]
     fn unreachable_slots_stay_uncovered() {
         let mut coverage = GraphCoverage::default();
-        while let Some(mut task) = next(&mut coverage, 150) {
-            task.run();
+        while let Some(task) = next(&mut coverage, 150) {
+            let mut unreachable = task.run();
             if task.kind == TaskKind::Check && task.rows.iter().any(|(slot, _)| *slot == 7) {
-                task.unreachable = vec![7, 8];
+                unreachable = [7, 8].into();
                 coverage.set(8);
             }
-            coverage.finish(&task);
+            coverage.finish(&task, unreachable);
         }
         assert_eq!(uncovered(&coverage), [7], "slot 8 changed and was inserted again");
         coverage.set(7);
@@ -216,10 +215,9 @@ mod tests {
         let old = coverage.graph().unwrap().0;
         (30..37).for_each(|slot| coverage.set(slot));
         let mut dropped = None;
-        while let Some(mut task) = next(&mut coverage, 150) {
+        while let Some(task) = next(&mut coverage, 150) {
             assert!(Arc::ptr_eq(&old, &coverage.graph().unwrap().0));
-            task.run();
-            dropped = coverage.finish(&task);
+            dropped = coverage.finish(&task, task.run());
             // Changed slots are inserted into the old graph meanwhile.
             assert!(dropped.is_some() || uncovered(&coverage).len() <= 7);
         }

@@ -117,7 +117,6 @@ impl CoveredGraph {
         self.in_progress.remove(slot);
     }
 
-    /// The next task: its kind and its slots.
     pub(super) fn next(&mut self) -> Option<(TaskKind, RoaringBitmap)> {
         let is_first_check = !self.is_checked && self.missing.is_empty();
         let check_is_due = self.points >= self.next_check_points || is_first_check;
@@ -140,7 +139,7 @@ impl CoveredGraph {
 
     /// Records a finished task. Slots that changed while it ran are no longer in
     /// `in_progress`: their new points are stale.
-    pub(super) fn finish(&mut self, task: &GraphTask) {
+    pub(super) fn finish(&mut self, task: &GraphTask, unreachable: RoaringBitmap) {
         match task.kind {
             TaskKind::Insert => {
                 self.points += task.rows.len();
@@ -157,7 +156,6 @@ impl CoveredGraph {
             }
             TaskKind::Retire => {}
         }
-        let unreachable: RoaringBitmap = task.unreachable.iter().copied().collect();
         let unreachable = unreachable & &self.in_progress;
         self.covered -= &unreachable;
         self.unreachable |= unreachable;

@@ -113,7 +113,6 @@ impl IndexData {
         (row.id(), row.vector())
     }
 
-    /// The next piece of graph work, see [`GraphCoverage::next`].
     pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
         let Self { slots, free, chunks, coverage, .. } = self;
         let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();

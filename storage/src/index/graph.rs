@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hnsw_rs::anndists::dist::Distance;
 use hnsw_rs::hnsw::Hnsw;
+use roaring::RoaringBitmap;
 
 use crate::index::Slot;
 use crate::model::sq8::{self, Code};
@@ -93,11 +94,8 @@ pub(crate) struct GraphTask {
     /// Whether to search for the rows after inserting them.
     pub(super) checks_rows: bool,
     pub(super) rows: Vec<(Slot, Code)>,
-    /// Slots that the check did not find.
-    pub(super) unreachable: Vec<Slot>,
 }
 
-/// The kind of a [`GraphTask`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskKind {
     Insert,
@@ -107,17 +105,15 @@ pub(super) enum TaskKind {
 }
 
 impl GraphTask {
-    /// Runs the task. Takes no lock of a tenant.
-    pub(crate) fn run(&mut self) {
+    /// Runs the task without a lock of a tenant. Returns the slots that the check did not find.
+    pub(crate) fn run(&self) -> RoaringBitmap {
         if self.kind == TaskKind::Insert {
             self.rows.iter().for_each(|(slot, code)| self.graph.insert(*slot, code));
         }
         // Inserted rows are checked too: a point may be unreachable from the start.
-        if self.checks_rows {
-            let unreachable =
-                self.rows.iter().filter(|(slot, code)| !self.graph.finds(*slot, code));
-            self.unreachable = unreachable.map(|(slot, _)| *slot).collect();
-        }
+        let checked = self.rows.iter().filter(|_| self.checks_rows);
+        let unreachable = checked.filter(|(slot, code)| !self.graph.finds(*slot, code));
+        unreachable.map(|(slot, _)| *slot).collect()
     }
 }
 

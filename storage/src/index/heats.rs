@@ -122,7 +122,6 @@ impl MaxHeat {
         }
     }
 
-    /// Whether the bound was computed recently.
     pub(crate) fn is_fresh(&self, now: Timestamp) -> bool {
         now.since(self.computed_at) < MAX_HEAT_AGE_MICROS
     }

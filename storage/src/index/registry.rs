@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::index::data::IndexChange;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
-use crate::model::access::{Access, Caller, Rules};
+use crate::model::access::{Caller, Rules};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
 use crate::model::memory::Memory;
@@ -49,29 +49,20 @@ impl Registry {
     pub(crate) fn rebuild(state: &State, exact_max: usize) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
         let dimension = dimension(state)?;
-        for_each(state, Kind::Tenant, |tenant, _, row| {
+        for_each(state, Kind::Tenant, |tenant, [], row| {
             registry.put_tenant(tenant, row, dimension);
-            Ok(())
         })?;
-        for_each(state, Kind::ApiKey, |tenant, rest, row| {
-            registry.put_key(tenant, KeyId(fixed(rest)?), row);
-            Ok(())
-        })?;
-        for_each(state, Kind::Rules, |tenant, _, row| {
-            registry.put_rules(tenant, row);
-            Ok(())
-        })?;
+        for_each(state, Kind::ApiKey, |tenant, id, row| registry.put_key(tenant, KeyId(id), row))?;
+        for_each(state, Kind::Rules, |tenant, [], row| registry.put_rules(tenant, row))?;
         let mut triggers: HashMap<TenantId, Vec<_>> = HashMap::new();
-        for_each(state, Kind::Trigger, |tenant, rest, row| {
-            triggers.entry(tenant).or_default().push((TriggerId(fixed(rest)?), row));
-            Ok(())
+        for_each(state, Kind::Trigger, |tenant, id, row| {
+            triggers.entry(tenant).or_default().push((TriggerId(id), row));
         })?;
         for (tenant, all) in triggers {
             registry.change_triggers(tenant, |of_tenant| *of_tenant = Triggers::of(all));
         }
-        for_each(state, Kind::Firings, |tenant, rest, row| {
-            registry.put_firings(tenant, TriggerId(fixed(rest)?), row);
-            Ok(())
+        for_each(state, Kind::Firings, |tenant, id, row| {
+            registry.put_firings(tenant, TriggerId(id), row);
         })?;
         for (tenant, index) in registry.all() {
             rebuild_memories(state, tenant, &index)?;
@@ -149,12 +140,10 @@ impl Registry {
         self.firings.write().insert((tenant, id), firings);
     }
 
-    /// Firing counts of a trigger.
     pub(crate) fn firings(&self, tenant: TenantId, id: TriggerId) -> Firings {
         self.firings.read().get(&(tenant, id)).copied().unwrap_or_default()
     }
 
-    /// The triggers of a tenant.
     pub(crate) fn triggers(&self, tenant: TenantId) -> Arc<Triggers> {
         self.triggers.read().get(&tenant).cloned().unwrap_or_default()
     }
@@ -163,21 +152,17 @@ impl Registry {
     pub(crate) fn authenticate(&self, text: &str) -> Option<Caller> {
         let id = KeyText::id_of(text)?;
         let keys = self.keys.read();
-        let (tenant, key) = keys.get(&id)?;
-        key.matches(text).then(|| Caller {
+        let (tenant, key) = keys.get(&id).filter(|(_, key)| key.matches(text))?;
+        let rules = self.rules.read();
+        let access = rules.get(tenant).map(|rules| rules.access_of(id, &key.name, key.role));
+        Some(Caller {
             tenant: *tenant,
             key: id,
             role: key.role,
             name: key.name.clone(),
             namespace: key.namespace.clone(),
-            access: self.access(*tenant, id, key),
+            access: access.unwrap_or_default(),
         })
-    }
-
-    /// Access of a key.
-    fn access(&self, tenant: TenantId, id: KeyId, key: &ApiKey) -> Access {
-        let rules = self.rules.read();
-        rules.get(&tenant).map(|rules| rules.access_of(id, &key.name, key.role)).unwrap_or_default()
     }
 }
 
@@ -187,26 +172,32 @@ pub(crate) fn dimension(state: &State) -> Result<usize> {
 }
 
 /// Calls `put` with each record of a kind: its tenant, the rest of its key, and its value.
-fn for_each<R: Record>(
+fn for_each<R: Record, const N: usize>(
     state: &State,
     kind: Kind,
-    mut put: impl FnMut(TenantId, &[u8], R) -> Result<()>,
+    mut put: impl FnMut(TenantId, [u8; N], R),
 ) -> Result<()> {
     for row in state.range(&[kind as u8], &[kind as u8 + 1]) {
         let (key, value) = row?;
         let (tenant, rest) = split(&key)?;
-        put(tenant, rest, codec::decode(&value)?)?;
+        put(tenant, fixed(rest)?, codec::decode(&value)?);
     }
     Ok(())
+}
+
+fn rows_of(
+    state: &State,
+    kind: Kind,
+    tenant: TenantId,
+) -> impl Iterator<Item = Result<Row>> + use<'_> {
+    let (start, end) = all_of(kind, tenant);
+    state.range(&start, &end)
 }
 
 /// Indexes all memories of a tenant. Text, anchor and vector rows are three key ranges in
 /// the same order of ids, so this is one merge pass over all three.
 fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    let range = |kind| {
-        let (start, end) = all_of(kind, tenant);
-        state.range(&start, &end)
-    };
+    let range = |kind| rows_of(state, kind, tenant);
     let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
     let mut changes = Vec::new();
     for row in range(Kind::Memory) {
@@ -241,18 +232,16 @@ fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
 
 /// Counts the receipts, edges and events of a tenant.
 fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    let range = |kind| {
-        let (start, end) = all_of(kind, tenant);
-        state.range(&start, &end)
-    };
-    for row in range(Kind::Receipt) {
+    for row in rows_of(state, Kind::Receipt, tenant) {
         let (key, _) = row?;
         let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
         index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
     }
     // Each edge has two rows.
-    index.apply((0..count(range(Kind::Edge))? / 2).map(|_| IndexChange::EdgeAppended));
-    for row in range(Kind::Event) {
+    index.apply(
+        (0..count(rows_of(state, Kind::Edge, tenant))? / 2).map(|_| IndexChange::EdgeAppended),
+    );
+    for row in rows_of(state, Kind::Event, tenant) {
         let (key, _) = row?;
         index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);
     }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
+use roaring::RoaringBitmap;
 
 use crate::index::Slot;
 use crate::index::chunk::Chunk;
@@ -14,7 +15,6 @@ use crate::index::graph::{Graph, GraphTask};
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 
-/// The index of one tenant.
 pub(crate) struct TenantIndex {
     data: RwLock<IndexData>,
 }
@@ -43,10 +43,13 @@ impl TenantIndex {
         self.data.write().next_graph_task(exact_max)
     }
 
-    /// Records a finished task. Drop the task and the returned graph after this call, outside
-    /// the lock: dropping a graph takes time.
-    pub(crate) fn finish_task(&self, task: &GraphTask) -> Option<Arc<Graph>> {
-        self.data.write().coverage.finish(task)
+    /// As [`GraphCoverage::finish`].
+    pub(crate) fn finish_task(
+        &self,
+        task: &GraphTask,
+        unreachable: RoaringBitmap,
+    ) -> Option<Arc<Graph>> {
+        self.data.write().coverage.finish(task, unreachable)
     }
 
     /// Removes the graph and disables graphs for the lifetime of this index. Drop the

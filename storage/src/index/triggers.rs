@@ -17,7 +17,6 @@ pub struct CompiledTrigger {
     pub(crate) pattern: Option<LabelPattern>,
 }
 
-/// The triggers of one tenant.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Triggers {
     /// By event, in order of their numbers.
@@ -27,7 +26,6 @@ pub(crate) struct Triggers {
 }
 
 impl Triggers {
-    /// Triggers for `event`, in order of their numbers.
     pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<CompiledTrigger>] {
         &self.events[event as usize]
     }
@@ -43,13 +41,11 @@ impl Triggers {
         self.events.iter().map(Vec::len).sum()
     }
 
-    /// Number of the next trigger to be created.
     pub(crate) fn next_number(&self) -> u64 {
         let last = self.events.iter().filter_map(|triggers| triggers.last());
         last.map(|compiled| compiled.trigger.number).max().unwrap_or(0) + 1
     }
 
-    /// Sorted thresholds, see [`Trigger::thresholds`].
     pub(crate) fn thresholds(&self) -> &[f64] {
         &self.thresholds
     }
@@ -59,15 +55,10 @@ impl Triggers {
         self.on(event).iter().any(|compiled| compiled.trigger.enabled)
     }
 
-    /// Compiles all triggers of a tenant.
     pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
         let mut triggers = Self::default();
         for (id, trigger) in all {
-            let event = trigger.event as usize;
-            triggers.events[event].push(compile(id, trigger));
-        }
-        for of_event in &mut triggers.events {
-            of_event.sort_by_key(|compiled| compiled.trigger.number);
+            triggers.insert(id, trigger);
         }
         triggers.collect_thresholds();
         triggers
@@ -76,12 +67,17 @@ impl Triggers {
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
         let is_tick_event = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
         self.take(id);
-        let of_event = &mut self.events[trigger.event as usize];
-        let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
-        of_event.insert(at, compile(id, trigger));
+        self.insert(id, trigger);
         if is_tick_event {
             self.collect_thresholds();
         }
+    }
+
+    fn insert(&mut self, id: TriggerId, trigger: Trigger) {
+        let of_event = &mut self.events[trigger.event as usize];
+        let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
+        let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
+        of_event.insert(at, Arc::new(CompiledTrigger { id, trigger, pattern }));
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
@@ -102,9 +98,4 @@ impl Triggers {
         thresholds.dedup();
         self.thresholds = thresholds;
     }
-}
-
-fn compile(id: TriggerId, trigger: Trigger) -> Arc<CompiledTrigger> {
-    let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
-    Arc::new(CompiledTrigger { id, trigger, pattern })
 }

@@ -19,7 +19,6 @@ use crate::model::score::KEYWORD_OVERLAP_MAX;
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
 
-/// Term → postings.
 #[derive(Default)]
 pub(crate) struct InvertedIndex {
     postings: HashMap<Box<str>, RoaringBitmap>,
@@ -34,14 +33,10 @@ pub(crate) struct QueryTerms {
 impl InvertedIndex {
     pub(crate) fn insert(&mut self, slot: Slot, words: &[String]) {
         for word in words {
-            match self.postings.get_mut(word.as_str()) {
-                Some(slots) => {
-                    slots.insert(slot);
-                }
-                None => {
-                    let slots = RoaringBitmap::from_iter([slot]);
-                    self.postings.insert(word.as_str().into(), slots);
-                }
+            if let Some(slots) = self.postings.get_mut(word.as_str()) {
+                slots.insert(slot);
+            } else {
+                self.postings.insert(word.as_str().into(), RoaringBitmap::from_iter([slot]));
             }
         }
     }

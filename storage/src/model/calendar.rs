@@ -9,7 +9,6 @@ pub(super) type DayRange = (Date, Date);
 /// Largest count in "N days ago".
 const COUNT_MAX: i64 = 1_000;
 
-/// A calendar unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unit {
     Day,
@@ -29,7 +28,6 @@ pub(super) fn parse_unit(word: &str) -> Option<Unit> {
     })
 }
 
-/// The date `count` units before `date`.
 pub(super) fn units_before(date: Date, count: i64, unit: Unit) -> Option<Date> {
     let span = match unit {
         Unit::Day => count.days(),
@@ -51,7 +49,6 @@ pub(super) fn unit_containing(date: Date, unit: Unit) -> Option<DayRange> {
     Some((first, first.checked_add(length).ok()?))
 }
 
-/// The range of one day.
 pub(super) fn single_day(date: Date) -> Option<DayRange> {
     unit_containing(date, Unit::Day)
 }

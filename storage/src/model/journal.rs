@@ -43,19 +43,15 @@ impl Cursor {
     /// The next cursor in order.
     #[must_use]
     pub fn next(self) -> Self {
-        match self.ordinal.checked_add(1) {
-            Some(ordinal) => Self { ordinal, ..self },
-            None => Self { index: self.index.saturating_add(1), ordinal: 0, ..self },
-        }
+        let (ordinal, carry) = self.ordinal.overflowing_add(1);
+        Self { index: self.index.saturating_add(carry.into()), ordinal, ..self }
     }
 
     /// The previous cursor in order.
     #[must_use]
     pub fn previous(self) -> Self {
-        match self.ordinal.checked_sub(1) {
-            Some(ordinal) => Self { ordinal, ..self },
-            None => Self { index: self.index.saturating_sub(1), ordinal: u32::MAX, ..self },
-        }
+        let (ordinal, borrow) = self.ordinal.overflowing_sub(1);
+        Self { index: self.index.saturating_sub(borrow.into()), ordinal, ..self }
     }
 }
 
@@ -208,7 +204,6 @@ pub struct AgentActivity {
 }
 
 impl AgentActivity {
-    /// Bytes of its texts.
     pub(crate) fn size_bytes(&self) -> usize {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.action.len()

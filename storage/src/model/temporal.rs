@@ -74,24 +74,11 @@ pub fn window(query: &str, now: Timestamp) -> Option<Window> {
 
 /// The first words of `query` with their byte offsets. A numeric date is one word.
 fn words(query: &str) -> Vec<(usize, &str)> {
-    let mut words = Vec::new();
-    let mut start = None;
-    let ends = query.char_indices().chain([(query.len(), ' ')]);
-    for (at, c) in ends {
-        let inside = c.is_alphanumeric() || c == '-' && start.is_some();
-        match (inside, start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                words.push((from, query[from..at].trim_end_matches('-')));
-                start = None;
-            }
-            _ => {}
-        }
-        if words.len() == WORDS_MAX {
-            break;
-        }
-    }
-    words
+    let parts = query.split(|c: char| !c.is_alphanumeric() && c != '-');
+    let words = parts.map(|part| part.trim_matches('-')).filter(|word| !word.is_empty());
+    // Words are slices of `query`, so the distance of their addresses is the offset.
+    let offset = |word: &str| word.as_ptr().addr() - query.as_ptr().addr();
+    words.take(WORDS_MAX).map(|word| (offset(word), word)).collect()
 }
 
 /// The expression at the start of `rest`: its number of words, and its days. `before` are

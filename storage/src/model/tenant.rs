@@ -24,11 +24,6 @@ pub struct Tenant {
     pub thermo: Box<Thermo>,
 }
 
-impl Role {
-    /// The roles that keys of a tenant may have.
-    pub const OF_KEYS: [Self; 3] = [Self::Reader, Self::Agent, Self::Admin];
-}
-
 named_enum! {
     /// The rights of a key. Each role includes those before it.
     #[derive(PartialOrd, Ord)]

@@ -229,30 +229,30 @@ impl Setting<'_> {
 
     fn set(self, value: SettingValue) -> Result<(), String> {
         let (min, max) = (self.range.start(), self.range.end());
+        let fits = |value: f64| self.range.contains(&value);
         match (self.target, value) {
             (target, SettingValue::Default) => {
                 let mut defaults = Thermo::default();
                 let defaults = defaults.settings();
                 let default = defaults.into_iter().find(|setting| setting.name == self.name);
                 let default = default.expect("the default configuration has the same settings");
-                Setting { name: self.name, target, range: self.range }.set(default.value())
+                return Setting { target, ..self }.set(default.value());
             }
-            (Target::Number(number), SettingValue::Number(value)) => {
-                let fits = self.range.contains(&value);
-                fits.then(|| *number = value).ok_or(format!("must be a number from {min} to {max}"))
+            (Target::Switch(on), SettingValue::Switch(value)) => *on = value,
+            (Target::Switch(_), _) => return Err("must be true or false".into()),
+            (_, SettingValue::Switch(_)) => return Err("must be a number".into()),
+            (Target::Number(number), SettingValue::Number(value)) if fits(value) => *number = value,
+            (Target::Number(_), _) => return Err(format!("must be a number from {min} to {max}")),
+            (Target::Whole(number), SettingValue::Number(value))
+                if fits(value) && value.fract() == 0.0 =>
+            {
+                *number = value as u32;
             }
-            (Target::Whole(number), SettingValue::Number(value)) => {
-                let fits = self.range.contains(&value) && value.fract() == 0.0;
-                let message = format!("must be a whole number from {min} to {max}");
-                fits.then(|| *number = value as u32).ok_or(message)
+            (Target::Whole(_), _) => {
+                return Err(format!("must be a whole number from {min} to {max}"));
             }
-            (Target::Switch(on), SettingValue::Switch(value)) => {
-                *on = value;
-                Ok(())
-            }
-            (Target::Switch(_), SettingValue::Number(_)) => Err("must be true or false".into()),
-            (_, SettingValue::Switch(_)) => Err("must be a number".into()),
         }
+        Ok(())
     }
 }
 

@@ -142,7 +142,6 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// Approximate size in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         const FIXED: usize = 256;
         let action = match &self.action {

@@ -128,24 +128,20 @@ impl Trigger {
         let is_below = |heat: f64| heat_below.is_none_or(|bound| rounded(heat) < bound);
         let is_above = |heat: f64| heat_above.is_none_or(|bound| rounded(heat) > bound);
         match (self.event, transition) {
-            (
-                TriggerEvent::Decay,
-                Some(HeatTransition { before, start, now, cold_threshold, .. }),
-            ) => {
-                let bound = heat_below.unwrap_or(cold_threshold);
-                let was_at_or_above = [before, start].iter().all(|heat| rounded(*heat) >= bound);
-                if !was_at_or_above || rounded(now) >= bound {
+            (TriggerEvent::Decay, Some(transition)) => {
+                let bound = heat_below.unwrap_or(transition.cold_threshold);
+                let is_reached = |heat| rounded(heat) >= bound;
+                let was_reached = is_reached(transition.before) && is_reached(transition.start);
+                if !was_reached || is_reached(transition.now) {
                     return Err(SkipReason::NotCrossed);
                 }
-                if is_above(now) { Ok(()) } else { Err(SkipReason::HeatAbove) }
+                if is_above(transition.now) { Ok(()) } else { Err(SkipReason::HeatAbove) }
             }
-            (
-                TriggerEvent::Threshold,
-                Some(HeatTransition { before, now, was_cold, is_cold, .. }),
-            ) => {
+            (TriggerEvent::Threshold, Some(transition)) => {
+                let passes = |heat| is_below(heat) && is_above(heat);
                 let has_crossed = match (heat_below, heat_above) {
-                    (None, None) => was_cold != is_cold,
-                    _ => is_below(now) && is_above(now) && !(is_below(before) && is_above(before)),
+                    (None, None) => transition.was_cold != transition.is_cold,
+                    _ => passes(transition.now) && !passes(transition.before),
                 };
                 if has_crossed { Ok(()) } else { Err(SkipReason::NotCrossed) }
             }

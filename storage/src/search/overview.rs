@@ -93,12 +93,9 @@ impl Reader {
             overview.average_heat = heat_sum / overview.hot as f64;
         }
         let data = index.read();
-        for (number, count) in namespaces {
-            // A namespace that lost its last memory since the scan has no name.
-            if let Some(name) = data.namespaces.name(number) {
-                overview.namespaces.insert(name.to_owned(), count);
-            }
-        }
+        // A namespace that lost its last memory since the scan has no name.
+        let named = |(number, count)| Some((data.namespaces.name(number)?.to_owned(), count));
+        overview.namespaces = namespaces.into_iter().filter_map(named).collect();
         overview
     }
 

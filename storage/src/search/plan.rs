@@ -153,12 +153,8 @@ impl<'a> SearchPlan<'a> {
                 candidates.rows.retain(|row| !done.contains(slot(*row)));
             }
             if let Some(code) = &self.code {
-                candidates.chunk.similarity_upper_bounds(
-                    code,
-                    candidates.rows,
-                    &mut dots,
-                    &mut similarities,
-                );
+                let ChunkCandidates { chunk, rows, .. } = &candidates;
+                chunk.similarity_upper_bounds(code, rows, &mut dots, &mut similarities);
             } else {
                 similarities.fill(similarity_max);
             }

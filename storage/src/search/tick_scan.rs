@@ -7,9 +7,10 @@
 
 use crate::index::CHUNK_ROWS;
 use crate::index::chunk::RowRef;
-use crate::model::id::{MemoryId, TenantId};
+use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::score::rounded;
+use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::reader::Reader;
 use crate::search::filter::Filter;
@@ -63,20 +64,29 @@ impl Reader {
             let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
             let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
             for (at, row) in candidates.iter() {
-                let before = use_from.then_some(bounds_from[at]);
-                let now = use_until.then_some(candidates.heat_upper_bounds[at]);
-                let sides = ThresholdSides { tick, thresholds, row, before, now };
+                let stored = (row.anchored_at() > tick.from).then(|| row.tick_heat());
+                let upper_bound = (use_from && stored.is_none()).then_some(bounds_from[at]);
+                let (thermo, from) = (&*tick.thermo_from, tick.from);
+                let before = TickHeat { row, thermo, at: from, stored, upper_bound };
+                let upper_bound = use_until.then_some(candidates.heat_upper_bounds[at]);
+                let (thermo, until) = (&*tick.thermo, tick.until);
+                let now = TickHeat { row, thermo, at: until, stored: None, upper_bound };
+                let has_crossed = || {
+                    before.is_cold() != now.is_cold()
+                        || !thresholds.is_empty()
+                            && before.count_reached(thresholds) != now.count_reached(thresholds)
+                };
                 // A later anchor means that the memory was evaluated when it was written.
                 let id = row.id();
                 let is_pending =
                     row.anchored_at() <= tick.until && is_ahead(id) && crossed.accepts(RANK, id);
-                if is_pending && sides.have_changed() {
+                if is_pending && has_crossed() {
                     crossed.push(RANK, id, || ());
                 }
                 let attributes = row.attributes();
                 if !attributes.is_pinned()
                     && attributes.memory_type() != MemoryType::Procedural
-                    && sides.is_cold()
+                    && now.is_cold()
                 {
                     cold_count += 1;
                     if is_ahead(id) {
@@ -90,62 +100,40 @@ impl Reader {
     }
 }
 
-/// On which side of each threshold a memory's heat was at the previous tick, and is at this
-/// one. Uses upper bounds of the two heats if given, else exact heats.
-struct ThresholdSides<'a> {
-    tick: &'a Tick,
-    thresholds: &'a [f64],
+/// The heat of a memory at the previous tick or at this one. Exact heats are costly, so a tight
+/// upper bound usually decides on which side of a threshold the heat lies.
+struct TickHeat<'a> {
     row: RowRef<'a>,
-    before: Option<f32>,
-    now: Option<f32>,
+    thermo: &'a Thermo,
+    at: Timestamp,
+    /// The heat, if the anchor is younger than the tick and stores it.
+    stored: Option<f32>,
+    upper_bound: Option<f32>,
 }
 
-impl ThresholdSides<'_> {
-    #[inline]
-    fn have_changed(&self) -> bool {
-        self.was_cold() != self.is_cold() || !self.thresholds.is_empty() && self.crossed_threshold()
-    }
-
-    fn crossed_threshold(&self) -> bool {
-        let Self { tick, thresholds, row, .. } = self;
-        let before = match row.anchored_at() > tick.from {
-            true => Some(count_reached(thresholds, row.tick_heat().into())),
-            false => self.before.and_then(|bound| count_reached_by_bound(thresholds, bound)),
-        };
-        let before = before.unwrap_or_else(|| {
-            count_reached(thresholds, row.heat_under(&tick.thermo_from, tick.from))
-        });
-        let now = self.now.and_then(|bound| count_reached_by_bound(thresholds, bound));
-        let now = now
-            .unwrap_or_else(|| count_reached(thresholds, row.heat_under(&tick.thermo, tick.until)));
-        before != now
-    }
-
-    #[inline]
-    fn was_cold(&self) -> bool {
-        let (thermo, from) = (&self.tick.thermo_from, self.tick.from);
-        if self.row.anchored_at() > from {
-            return thermo.is_cold(self.row.tick_heat().into());
-        }
-        is_below_by_bound(self.before, thermo.consolidation.cold_threshold)
-            .unwrap_or_else(|| thermo.is_cold(self.row.heat_under(thermo, from)))
+impl TickHeat<'_> {
+    fn exact(&self) -> f64 {
+        self.stored.map_or_else(|| self.row.heat_under(self.thermo, self.at), f64::from)
     }
 
     #[inline]
     fn is_cold(&self) -> bool {
-        let (thermo, until) = (&self.tick.thermo, self.tick.until);
-        is_below_by_bound(self.now, thermo.consolidation.cold_threshold)
-            .unwrap_or_else(|| thermo.is_cold(self.row.heat_under(thermo, until)))
+        is_below_by_bound(self.upper_bound, self.thermo.consolidation.cold_threshold)
+            .unwrap_or_else(|| self.thermo.is_cold(self.exact()))
+    }
+
+    /// Number of thresholds that the heat reaches.
+    fn count_reached(&self, thresholds: &[f64]) -> usize {
+        let by_bound = self.upper_bound.and_then(|bound| count_reached_by_bound(thresholds, bound));
+        by_bound.unwrap_or_else(|| {
+            let heat = rounded(self.exact());
+            thresholds.partition_point(|threshold| heat >= *threshold)
+        })
     }
 }
 
-/// Number of thresholds that a heat reaches.
-fn count_reached(thresholds: &[f64], heat: f64) -> usize {
-    let heat = rounded(heat);
-    thresholds.partition_point(|threshold| heat >= *threshold)
-}
-
-/// The same for a heat with this tight upper bound. `None` if the bound does not decide it.
+/// Number of thresholds that a heat with this tight upper bound reaches. `None` if the bound does
+/// not decide it.
 fn count_reached_by_bound(thresholds: &[f64], upper_bound: f32) -> Option<usize> {
     let upper_bound = f64::from(upper_bound);
     let max = thresholds.partition_point(|threshold| upper_bound >= threshold - RESOLUTION);

@@ -163,8 +163,8 @@ pub fn delivery_of(key: &[u8]) -> Result<DeliveryId> {
     })
 }
 
-/// Decodes due time and delivery id from a key of [`Kind::Due`].
-pub fn due_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
+/// Decodes time and delivery id from a key of [`Kind::Due`] or [`Kind::DeadLetter`].
+pub fn timed_delivery_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     let (_, rest) = split(key)?;
     let at = rest.first_chunk().ok_or_else(|| malformed(key))?;
     Ok((Timestamp(i64::from_be_bytes(*at)), delivery_of(key)?))
@@ -255,7 +255,7 @@ mod tests {
         }
         assert_eq!(cursor_of(&Key::TriggerEvent(tenant, cursor).bytes()[5..]).unwrap(), cursor);
         let due = Key::Due(tenant, at, delivery).bytes();
-        assert_eq!(due_of(&due).unwrap(), (at, delivery));
+        assert_eq!(timed_delivery_of(&due).unwrap(), (at, delivery));
         assert_eq!(delivery_of(&due).unwrap(), delivery);
     }
 

@@ -21,7 +21,6 @@ use crate::table::view::{Row, View};
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
 
-/// An open state store.
 pub(crate) struct State {
     db: DB,
     // Dropped after the database is closed.
@@ -54,7 +53,6 @@ impl State {
         Ok(Self { db, folder })
     }
 
-    /// The folder of this state.
     pub(crate) fn path(&self) -> &Path {
         &self.folder.path
     }
@@ -102,7 +100,8 @@ impl State {
         start: &[u8],
         end: &[u8],
     ) -> impl Iterator<Item = Result<Row>> + use<'a> {
-        self.db.iterator_opt(forward_from(start), upper_bounded(end)).map(read)
+        let from_start = IteratorMode::From(start, Direction::Forward);
+        self.db.iterator_opt(from_start, upper_bounded(end)).map(read)
     }
 
     /// The same rows in reverse order.
@@ -130,7 +129,6 @@ impl State {
     }
 }
 
-/// A consistent snapshot of a state.
 pub(crate) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
 
 impl View for Snapshot<'_> {
@@ -139,13 +137,10 @@ impl View for Snapshot<'_> {
     }
 
     fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>> {
-        let end = upper_bounded(&prefix_end(prefix));
-        self.0.iterator_opt(forward_from(prefix), end).take(limit).map(read).collect()
+        let from_prefix = IteratorMode::From(prefix, Direction::Forward);
+        let rows = self.0.iterator_opt(from_prefix, upper_bounded(&prefix_end(prefix)));
+        rows.take(limit).map(read).collect()
     }
-}
-
-fn forward_from(start: &[u8]) -> IteratorMode<'_> {
-    IteratorMode::From(start, Direction::Forward)
 }
 
 /// Options of an iterator that ends before `end`. An empty `end` is no bound.
@@ -171,12 +166,10 @@ impl View for State {
     }
 }
 
-/// Number of `rows`.
 pub(crate) fn count(mut rows: impl Iterator<Item = Result<Row>>) -> Result<u64> {
     rows.try_fold(0, |count, row| row.map(|_| count + 1))
 }
 
-/// Adds `write` to `batch`.
 pub(crate) fn stage(batch: &mut WriteBatch, write: RowWrite) {
     match write {
         RowWrite::Put(key, value) => batch.put(key.bytes(), value),

@@ -69,16 +69,13 @@ impl BruteForce {
             let matched = query_words.iter().filter(|(word, _)| candidate.words.contains(word));
             let matched: f64 = matched.map(|(_, idf)| idf).sum();
             let at_home = request.home_namespace.as_ref() == Some(&candidate.memory.namespace);
+            let overlap = KEYWORD_OVERLAP_MAX * matched / total;
             let similarity =
                 request.vector.as_ref().map_or(0.0, |query| dot(query, &candidate.vector));
             let factors = Factors {
                 similarity: f64::from(similarity.clamp(-1.0, 1.0)),
                 heat: heat(&candidate.anchor, Decay::of(&candidate.memory, thermo), now),
-                keyword_overlap: if total > 0.0 {
-                    KEYWORD_OVERLAP_MAX * matched / total
-                } else {
-                    0.0
-                },
+                keyword_overlap: if total > 0.0 { overlap } else { 0.0 },
                 temporal_boost: window.as_ref().map_or(0.0, |window| {
                     let days = window.days_outside(candidate.memory.created_at);
                     weights.temporal_max_boost * libm::exp2(-days / weights.temporal_decay_days)

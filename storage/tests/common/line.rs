@@ -9,12 +9,8 @@ use storage::model::tenant::{KeyId, Role};
 use crate::common::*;
 
 /// The value of an enum that has a name.
-pub fn by_name<T: Copy>(
-    all: impl IntoIterator<Item = T>,
-    name: fn(T) -> &'static str,
-    text: &str,
-) -> T {
-    all.into_iter().find(|one| name(*one) == text).unwrap_or_else(|| panic!("no {text}"))
+pub fn by_name<T: Copy>(named: &[(&str, T)], text: &str) -> T {
+    named.iter().find(|(name, _)| *name == text).unwrap_or_else(|| panic!("no {text}")).1
 }
 
 /// The words and the settings `name=value` of a line. Double quotes enclose spaces.
@@ -54,11 +50,11 @@ impl Line {
     }
 
     fn memory_type(&self) -> Option<MemoryType> {
-        Some(by_name(MemoryType::ALL, MemoryType::name, self.settings.get("type")?))
+        Some(by_name(&MemoryType::NAMED, self.settings.get("type")?))
     }
 
     fn decay_class(&self) -> Option<DecayClass> {
-        Some(by_name(DecayClass::ALL, DecayClass::name, self.settings.get("class")?))
+        Some(by_name(&DecayClass::NAMED, self.settings.get("class")?))
     }
 
     pub fn command(&self) -> Command {
@@ -79,7 +75,7 @@ impl Line {
                 Action::DeleteMemories(self.ids(), BulkFilter { memory_type, namespace })
             }
             "update-each" => Action::UpdateMemories(self.ids(), self.patch()),
-            "feedback" => Action::GiveFeedback(self.id(), self.signal()),
+            "feedback" => Action::GiveFeedback(self.id(), by_name(&Signal::NAMED, &self.words[2])),
             "relate" => Action::CreateEdge(self.edge()),
             "unrelate" => Action::DeleteEdge(self.edge()),
             "configure" => Action::UpdateSettings(self.changes()),
@@ -142,7 +138,7 @@ impl Line {
     }
 
     fn trigger(&self) -> Trigger {
-        let event = by_name(TriggerEvent::ALL, TriggerEvent::name, &self.words[2]);
+        let event = by_name(&TriggerEvent::NAMED, &self.words[2]);
         Trigger {
             name: self.get("name").unwrap_or_else(|| format!("trigger {}", self.words[1])),
             namespace: self.get("namespace"),
@@ -219,10 +215,6 @@ impl Line {
     fn edge(&self) -> EdgeRef {
         let ids = self.ids();
         EdgeRef { source: ids[0], target: ids[1], relation: self.words[3].clone() }
-    }
-
-    fn signal(&self) -> Signal {
-        by_name(Signal::ALL, Signal::name, &self.words[2])
     }
 
     fn report(&self) -> Command {
