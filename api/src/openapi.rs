@@ -8,7 +8,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi};
 
-use crate::error::Error;
+use crate::responses::Error;
 
 /// How the names of nullable schemas begin (see `responses::Nullable`).
 const NULLABLE: &str = "Option_";

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use storage::model::access::Access;
 use storage::model::id::{TenantId, TriggerId};
-use storage::model::journal::{AgentActivity, Cursor, Event, EventKind};
+use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, KeyId};
-use storage::{Action, EventPage, Reader, View};
+use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::WriteResult;
 use crate::service::{Service, Session};
 use crate::words::HistoryKind;
 
@@ -34,13 +33,6 @@ pub(crate) struct EventViews {
 }
 
 impl Session {
-    pub(crate) async fn record_activity(
-        &self,
-        activity: AgentActivity,
-    ) -> ApiResult<WriteResult<()>> {
-        self.submit(Action::RecordActivity(activity)).await
-    }
-
     /// Events before `before`, the latest first.
     pub(crate) async fn recent_events(
         &self,

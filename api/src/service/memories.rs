@@ -2,15 +2,13 @@
 
 use futures::{StreamExt, TryStreamExt, stream};
 use storage::model::id::MemoryId;
-use storage::model::memory::{MemoryRecord, Signal};
+use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
-    Action, FeedbackReply, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, SearchRequest,
-    SearchResults,
+    Action, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, SearchRequest, SearchResults,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
-use crate::service::access::check_access;
 use crate::service::error::ApiResult;
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -46,20 +44,9 @@ impl Session {
         self.submit_once(receipt, Action::DeleteMemory(id)).await
     }
 
-    pub(crate) async fn give_feedback(
-        &self,
-        id: MemoryId,
-        signal: Signal,
-    ) -> ApiResult<WriteResult<FeedbackReply>> {
-        self.submit(Action::GiveFeedback(id, signal)).await
-    }
-
     /// Reads a memory.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
-        let found = self.find(move |reader, caller| reader.get(caller.tenant, id)).await?;
-        let (record, access) = found.ok_or(storage::Rejection::NotFound)?;
-        check_access(&access, &record.memory.namespace)?;
-        Ok(record)
+        Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
     }
 
     /// Searches, and counts each result as a recall. A query without words returns the hottest

@@ -12,29 +12,15 @@ use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
 use storage::{
-    Action, CompiledTrigger, Deliveries, Rejection, Reply, TriggerEvaluation, TriggerPatch, View,
-    evaluate,
+    Action, CompiledTrigger, Deliveries, Rejection, TriggerEvaluation, TriggerPatch, View, evaluate,
 };
 use uuid::Uuid;
 
 use crate::service::access::check_access;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::{FromReply, WriteResult};
+use crate::service::writes::{CreatedTrigger, WriteResult};
 use crate::service::{Service, Session};
 use crate::words::DeliveryStatus;
-
-/// A trigger that was created; `None` if it was deleted since an earlier request created it.
-pub(crate) struct CreatedTrigger(pub(crate) TriggerId, pub(crate) Option<(Trigger, Firings)>);
-
-impl FromReply for CreatedTrigger {
-    fn from_reply(reply: Reply) -> Option<Self> {
-        match reply {
-            Reply::Trigger(id, trigger, firings) => Some(Self(id, Some((*trigger, firings)))),
-            Reply::ReplayedTriggerGone(id) => Some(Self(id, None)),
-            _ => None,
-        }
-    }
-}
 
 /// A page of triggers, and the number after which the next one begins.
 pub(crate) struct TriggerPage {
@@ -166,10 +152,6 @@ impl Session {
         self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
     }
 
-    pub(crate) async fn delete_trigger(&self, id: TriggerId) -> ApiResult<WriteResult<()>> {
-        self.submit(Action::DeleteTrigger(id)).await
-    }
-
     /// Deliveries that the caller may see, after `after`; with a status, if named.
     pub(crate) async fn deliveries(
         &self,
@@ -217,14 +199,9 @@ impl Session {
         event: TriggerEvent,
         id: MemoryId,
     ) -> ApiResult<Vec<TriggerEvaluation>> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
-            let evaluations = evaluate(reader, caller.tenant, event, id)?;
-            Ok(evaluations.map(|evaluations| (record.memory.namespace, evaluations)))
-        });
-        let found = found.await?.ok_or(Rejection::NotFound)?;
-        let ((namespace, mut evaluations), access) = found;
-        check_access(&access, &namespace)?;
+        let found = self
+            .find_memory(id, move |reader, caller, _| evaluate(reader, caller.tenant, event, id));
+        let (mut evaluations, access) = found.await?;
         evaluations.retain(|(_, trigger, _)| self.is_visible(&access, trigger));
         Ok(evaluations)
     }
