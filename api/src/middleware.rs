@@ -43,7 +43,8 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     let took = started.elapsed();
     app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
     if let Some((tenant, key)) = current.caller.get() {
-        app.service.count_request(*tenant, *key, took, current.created.load(Ordering::Relaxed));
+        let created = current.created.load(Ordering::Relaxed);
+        app.service.recalls().count_request(*tenant, *key, took, created);
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&current.id) {

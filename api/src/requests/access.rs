@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use storage::model::access::ANY;
-use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
 use crate::requests::fields::*;
@@ -20,7 +19,7 @@ pub(crate) struct NewKey {
     #[schema(ignore)]
     label: Option<KeyName>,
     #[schema(default = "agent")]
-    role: Option<RoleWord>,
+    pub(crate) role: Option<RoleWord>,
     /// Its own namespace, which its searches boost.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
@@ -32,10 +31,6 @@ impl NewKey {
         let names = [&self.name, &self.label].into_iter().flatten().map(|text| text.0.as_str());
         let first = names.into_iter().find(|name| !name.trim().is_empty());
         first.unwrap_or(UNNAMED).to_owned()
-    }
-
-    pub(crate) fn role(&self) -> Role {
-        self.role.map_or(Role::Agent, |role| role.0)
     }
 }
 

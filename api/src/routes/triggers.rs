@@ -55,7 +55,7 @@ pub(crate) async fn trigger_list(
     let event = query.event.map(|event| event.0);
     let after = query.cursor.map_or(0, |cursor| cursor.0);
     let page = session.triggers(event, after, query.limit.get()).await?;
-    let items = page.triggers.iter().map(|(compiled, firings)| {
+    let items = page.items.iter().map(|(compiled, firings)| {
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
     let (items, next_cursor) = (items.collect(), page.next.map(|number| number.to_string()));
