@@ -1,7 +1,6 @@
 //! Requests about API keys, access rules, and the caller's own namespace.
 
 use serde::Deserialize;
-use storage::model::access::ANY;
 use utoipa::ToSchema;
 
 use crate::requests::fields::*;
@@ -39,16 +38,10 @@ impl NewKey {
 pub(crate) struct NewRule {
     /// Id or name of a key, or `*`.
     #[schema(default = "*")]
-    agent_id: Option<AgentName>,
+    pub(crate) agent_id: Option<AgentName>,
     /// A namespace, or `*`.
     pub(crate) namespace: RuleNamespace,
     pub(crate) policy: PolicyWord,
-}
-
-impl NewRule {
-    pub(crate) fn agent(&self) -> String {
-        self.agent_id.as_ref().map_or_else(|| ANY.to_owned(), |agent| agent.0.clone())
-    }
 }
 
 /// The caller's own namespace; absent clears it.

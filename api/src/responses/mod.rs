@@ -1,4 +1,5 @@
-//! Responses as types, and the responder that puts freshness and status around them.
+//! Responses as types, the responder that puts freshness and status around them, and errors: the
+//! status of each kind, and the body that all of them share.
 
 pub(crate) mod event;
 pub(crate) mod memory;

@@ -1,14 +1,17 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls.
 
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::model::access::{Access, Caller};
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
-    Action, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, SearchRequest, SearchResults,
+    Action, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, Reader, Rejection,
+    SearchRequest, SearchResults,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
+use crate::service::access::check_access;
 use crate::service::error::ApiResult;
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -49,6 +52,24 @@ impl Session {
         Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
     }
 
+    /// Reads what belongs to a memory that the caller may access.
+    pub(super) async fn find_memory<T: Send + 'static>(
+        &self,
+        id: MemoryId,
+        find: impl Fn(&Reader, &Caller, MemoryRecord) -> storage::Result<Option<T>>
+        + Clone
+        + Send
+        + 'static,
+    ) -> ApiResult<(T, Access)> {
+        let found = self.find(move |reader, caller| {
+            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
+            let namespace = record.memory.namespace.clone();
+            Ok(find(reader, caller, record)?.map(|found| (namespace, found)))
+        });
+        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
+        check_access(&access, &namespace)?;
+        Ok((found, access))
+    }
     /// Searches, and counts each result as a recall. A query without words returns the hottest
     /// memories. Sets the vector of the request.
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {

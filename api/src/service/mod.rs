@@ -20,14 +20,11 @@ use std::sync::Arc;
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
-use storage::model::id::MemoryId;
-use storage::model::memory::MemoryRecord;
 use storage::model::vector::Vector;
-use storage::{Reader, Rejection, View};
+use storage::{Reader, View};
 use tokio::sync::Semaphore;
 
 use crate::limits::{READS_MAX, STREAM_READS_MAX};
-use access::check_access;
 use error::{ApiError, ApiResult};
 use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -140,25 +137,6 @@ impl Session {
             Ok(found.map(|found| (found, access)))
         })
         .await
-    }
-
-    /// Reads what belongs to a memory that the caller may access: see [`Self::find`].
-    async fn find_memory<T: Send + 'static>(
-        &self,
-        id: MemoryId,
-        find: impl Fn(&Reader, &Caller, MemoryRecord) -> storage::Result<Option<T>>
-        + Clone
-        + Send
-        + 'static,
-    ) -> ApiResult<(T, Access)> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
-            let namespace = record.memory.namespace.clone();
-            Ok(find(reader, caller, record)?.map(|found| (namespace, found)))
-        });
-        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
-        check_access(&access, &namespace)?;
-        Ok((found, access))
     }
 }
 
