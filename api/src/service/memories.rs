@@ -70,6 +70,7 @@ impl Session {
         check_access(&access, &namespace)?;
         Ok((found, access))
     }
+
     /// Searches, and counts each result as a recall. A query without words returns the hottest
     /// memories. Sets the vector of the request.
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
