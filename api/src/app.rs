@@ -67,7 +67,7 @@ impl App {
 
     /// Recalls that were dropped at the limit of the buffer.
     pub fn recalls_dropped(&self) -> u64 {
-        self.service.recalls_dropped()
+        self.service.recalls().dropped()
     }
 
     /// Event streams that are open.

@@ -54,22 +54,21 @@ macro_rules! extract {
 extract! {
     Agent: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Agent)?);
     Admin: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Admin)?);
-    ReaderRead: |parts, app| {
-        let (session, freshness) = read(parts, app, Role::Reader).await?;
-        Self(session, freshness)
-    };
-    AdminRead: |parts, app| {
-        let (session, freshness) = read(parts, app, Role::Admin).await?;
-        Self(session, freshness)
-    };
+    ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
+    AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
 }
 
-/// A caller and how fresh its read is. Only a valid key may wait. The wait may bring changes of
-/// keys and rules, so both are read again after it.
-async fn read(parts: &mut Parts, app: &App, role: Role) -> ApiResult<(Session, Freshness)> {
+/// A read, from its caller and how fresh it is. Only a valid key may wait. The wait may bring
+/// changes of keys and rules, so both are read again after it.
+async fn read<T>(
+    parts: &mut Parts,
+    app: &App,
+    role: Role,
+    read: fn(Session, Freshness) -> T,
+) -> ApiResult<T> {
     authenticate(&parts.headers, &app.service, role)?;
     let freshness = await_freshness(parts, app).await?;
-    Ok((authenticate(&parts.headers, &app.service, role)?, freshness))
+    Ok(read(authenticate(&parts.headers, &app.service, role)?, freshness))
 }
 
 #[derive(Deserialize)]

@@ -1,43 +1,29 @@
 //! The request that is being handled: its id, its caller, and the memories that it created. A
 //! task-local value, so that errors and counters need no parameter for it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use storage::model::access::Caller;
 use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
 
 tokio::task_local! {
-    static CURRENT: Current;
+    static CURRENT: Arc<Current>;
 }
 
-struct Current {
-    id: String,
+#[derive(Default)]
+pub(crate) struct Current {
+    pub(crate) id: String,
     /// Tenant and key, once the request is authenticated.
-    caller: OnceLock<(TenantId, KeyId)>,
-    created: AtomicU64,
+    pub(crate) caller: OnceLock<(TenantId, KeyId)>,
+    pub(crate) created: AtomicU64,
 }
 
-/// What a handled request leaves for the counters.
-pub(crate) struct Handled<T> {
-    pub(crate) response: T,
-    pub(crate) caller: Option<(TenantId, KeyId)>,
-    pub(crate) created: u64,
-}
-
-/// Runs a handler as the request `id`.
-pub(crate) async fn handle<T>(id: String, handler: impl Future<Output = T>) -> Handled<T> {
-    let current = Current { id, caller: OnceLock::new(), created: AtomicU64::new(0) };
-    let handled = async {
-        let response = handler.await;
-        CURRENT.with(|current| Handled {
-            response,
-            caller: current.caller.get().copied(),
-            created: current.created.load(Ordering::Relaxed),
-        })
-    };
-    CURRENT.scope(current, handled).await
+/// Runs a handler as the request `id`, and returns its response with what it left here.
+pub(crate) async fn handle<T>(id: String, handler: impl Future<Output = T>) -> (T, Arc<Current>) {
+    let current = Arc::new(Current { id, ..Current::default() });
+    (CURRENT.scope(Arc::clone(&current), handler).await, current)
 }
 
 /// Id of the present request; empty outside of one.
@@ -51,6 +37,6 @@ pub(crate) fn set_caller(caller: &Caller) {
 }
 
 pub(crate) fn set_created(memories: usize) {
-    let set = |current: &Current| current.created.store(memories as u64, Ordering::Relaxed);
+    let set = |current: &Arc<Current>| current.created.store(memories as u64, Ordering::Relaxed);
     let _: Result<(), _> = CURRENT.try_with(set);
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::app::App;
 use crate::cursors::EventId;
 use crate::limits::{STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT};
-use crate::responses::event::{StreamItem, names};
+use crate::responses::event::{KINDS, StreamItem, names};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::EventView;
 
@@ -142,28 +142,10 @@ fn frame(cluster: &str, view: &EventView) -> Frame {
     Frame::default().id(id).event(names(&view.event.kind).0).data(data)
 }
 
-/// All kinds of events, in the order of the documentation.
-const KINDS: [&str; 14] = [
-    "created",
-    "updated",
-    "feedback",
-    "warmed",
-    "cooled",
-    "archived",
-    "restored",
-    "related",
-    "unrelated",
-    "deleted",
-    "fired",
-    "delivered",
-    "delivery_failed",
-    "firings_skipped",
-];
-
 /// The kinds of a comma-separated list; absent is all.
 pub(crate) fn parse_kinds(text: Option<&str>) -> ApiResult<BTreeSet<&'static str>> {
-    let Some(text) = text else { return Ok(KINDS.into()) };
-    let known = |name: &str| KINDS.into_iter().find(|kind| *kind == name.trim());
+    let Some(text) = text else { return Ok(KINDS.iter().copied().collect()) };
+    let known = |name: &str| KINDS.iter().copied().find(|kind| *kind == name.trim());
     let kinds: Option<BTreeSet<_>> = text.split(',').map(known).collect();
     kinds.ok_or_else(|| {
         let message = format!("must be some of {}, comma-separated", KINDS.join(", "));

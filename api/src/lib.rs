@@ -9,7 +9,6 @@ mod app;
 mod auth;
 mod current;
 mod cursors;
-mod error;
 mod event_follower;
 mod limits;
 mod metrics;

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::body::Body;
@@ -15,7 +16,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::current::{Handled, handle, request_id};
+use crate::current::{handle, request_id};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::service::error::ApiError;
 
@@ -38,15 +39,15 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         .map_or_else(|| "unmatched".to_owned(), |path| path.as_str().to_owned());
     let method = request.method().clone();
     let started = Instant::now();
-    let handled = handle(id.clone(), run(&app, request, next)).await;
-    let Handled { mut response, caller, created } = handled;
+    let (mut response, current) = handle(id, run(&app, request, next)).await;
     let took = started.elapsed();
     app.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
-    if let Some((tenant, key)) = caller {
-        app.service.count_request(tenant, key, took, created);
+    if let Some((tenant, key)) = current.caller.get() {
+        let created = current.created.load(Ordering::Relaxed);
+        app.service.recalls().count_request(*tenant, *key, took, created);
     }
     let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&id) {
+    if let Ok(id) = HeaderValue::from_str(&current.id) {
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(NODE, app.identity.node.into());

@@ -8,7 +8,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi};
 
-use crate::error::Error;
+use crate::responses::Error;
 
 /// How the names of nullable schemas begin (see `responses::Nullable`).
 const NULLABLE: &str = "Option_";
@@ -89,7 +89,7 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     document.components.get_or_insert_default().add_security_scheme("key", bearer);
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
-            fill(operation);
+            operation.responses.responses.iter_mut().for_each(describe);
         }
     }
     for (path, alias) in aliases {
@@ -110,15 +110,13 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     document
 }
 
-/// Adds what the attributes of handlers leave out.
-fn fill(operation: &mut Operation) {
-    for (status, response) in &mut operation.responses.responses {
-        let RefOr::T(response) = response else { continue };
-        if response.description.is_empty() {
-            let status = status.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
-            let reason = status.and_then(|status| status.canonical_reason());
-            response.description = reason.unwrap_or_default().to_owned();
-        }
+/// Describes a response, if the attributes of its handler do not.
+fn describe((status, response): (&String, &mut RefOr<Response>)) {
+    let RefOr::T(response) = response else { return };
+    if response.description.is_empty() {
+        let status = status.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
+        let reason = status.and_then(|status| status.canonical_reason());
+        response.description = reason.unwrap_or_default().to_owned();
     }
 }
 

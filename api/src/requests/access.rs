@@ -1,8 +1,6 @@
 //! Requests about API keys, access rules, and the caller's own namespace.
 
 use serde::Deserialize;
-use storage::model::access::ANY;
-use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
 use crate::requests::fields::*;
@@ -20,7 +18,7 @@ pub(crate) struct NewKey {
     #[schema(ignore)]
     label: Option<KeyName>,
     #[schema(default = "agent")]
-    role: Option<RoleWord>,
+    pub(crate) role: Option<RoleWord>,
     /// Its own namespace, which its searches boost.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
@@ -33,10 +31,6 @@ impl NewKey {
         let first = names.into_iter().find(|name| !name.trim().is_empty());
         first.unwrap_or(UNNAMED).to_owned()
     }
-
-    pub(crate) fn role(&self) -> Role {
-        self.role.map_or(Role::Agent, |role| role.0)
-    }
 }
 
 /// A rule. It replaces the one for the same agent and namespace; policy `default` deletes it.
@@ -44,16 +38,10 @@ impl NewKey {
 pub(crate) struct NewRule {
     /// Id or name of a key, or `*`.
     #[schema(default = "*")]
-    agent_id: Option<AgentName>,
+    pub(crate) agent_id: Option<AgentName>,
     /// A namespace, or `*`.
     pub(crate) namespace: RuleNamespace,
     pub(crate) policy: PolicyWord,
-}
-
-impl NewRule {
-    pub(crate) fn agent(&self) -> String {
-        self.agent_id.as_ref().map_or_else(|| ANY.to_owned(), |agent| agent.0.clone())
-    }
 }
 
 /// The caller's own namespace; absent clears it.

@@ -9,35 +9,15 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Id of a memory.
-#[derive(IntoParams)]
-#[into_params(names("id"), parameter_in = Path)]
-pub(crate) struct MemoryPath(#[param(value_type = uuid::Uuid)] pub(crate) MemoryId);
+/// Defines and extracts an id of a path, or names what it must be.
+macro_rules! paths {
+    ($($(#[$doc:meta])* $type:ident($(#[$schema:meta])? $id:ty): $what:literal;)+) => {
+        $($(#[$doc])*
+        #[derive(IntoParams)]
+        #[into_params(names("id"), parameter_in = Path)]
+        pub(crate) struct $type($(#[$schema])? pub(crate) $id);
 
-/// Id of a trigger.
-#[derive(IntoParams)]
-#[into_params(names("id"), parameter_in = Path)]
-pub(crate) struct TriggerPath(#[param(value_type = uuid::Uuid)] pub(crate) TriggerId);
-
-/// Id of a key.
-#[derive(IntoParams)]
-#[into_params(names("id"), parameter_in = Path)]
-pub(crate) struct KeyPath(
-    #[param(value_type = String, pattern = "^[0-9a-f]{16}$")] pub(crate) KeyId,
-);
-
-/// Number of an access rule.
-#[derive(IntoParams)]
-#[into_params(names("id"), parameter_in = Path)]
-pub(crate) struct RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] pub(crate) u64);
-
-/// Id of a node of the cluster.
-pub(crate) struct NodePath(pub(crate) u64);
-
-/// Extracts an id, or names what it must be.
-macro_rules! extract {
-    ($($type:ident: $what:literal),+) => {
-        $(impl FromRequestParts<App> for $type {
+        impl FromRequestParts<App> for $type {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
@@ -49,10 +29,15 @@ macro_rules! extract {
     };
 }
 
-extract!(
-    MemoryPath: "the id of a memory, a UUID",
-    TriggerPath: "the id of a trigger, a UUID",
-    KeyPath: "the id of a key",
-    RulePath: "the id of a rule",
-    NodePath: "the id of a node"
-);
+paths! {
+    /// Id of a memory.
+    MemoryPath(#[param(value_type = uuid::Uuid)] MemoryId): "the id of a memory, a UUID";
+    /// Id of a trigger.
+    TriggerPath(#[param(value_type = uuid::Uuid)] TriggerId): "the id of a trigger, a UUID";
+    /// Id of a key.
+    KeyPath(#[param(value_type = String, pattern = "^[0-9a-f]{16}$")] KeyId): "the id of a key";
+    /// Number of an access rule.
+    RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] u64): "the id of a rule";
+    /// Id of a node of the cluster.
+    NodePath(u64): "the id of a node";
+}

@@ -46,6 +46,9 @@ impl From<&EventView> for ActivityItem {
             created_at: Time(event.at),
         };
         let mut item = match &event.kind {
+            EventKind::Updated(fields) if fields[..] == [MemoryField::IsPinned] => {
+                Self { action: "memory.pin".to_owned(), ..item }
+            }
             EventKind::Deleted(label) => Self { target_label: non_empty(label), ..item },
             EventKind::TriggerFired(fired) => {
                 Self { target_label: non_empty(&fired.label).or(item.target_label), ..item }
@@ -101,29 +104,38 @@ fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The names of an event in the stream and in the activity list; empty for an agent's own
-/// activity, which the stream does not send.
-pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
-    match kind {
-        EventKind::Created => ("created", "memory.add"),
-        EventKind::Updated(fields) if fields[..] == [MemoryField::IsPinned] => {
-            ("updated", "memory.pin")
+/// Defines [`KINDS`] and [`names`] from one table.
+macro_rules! kinds {
+    ($($event:pat => $kind:literal, $action:literal;)+) => {
+        /// All kinds of events of the stream, in the order of the documentation.
+        pub(crate) const KINDS: &[&str] = &[$($kind),+];
+
+        /// The names of an event in the stream and in the activity list; empty for an agent's
+        /// own activity, which the stream does not send.
+        pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
+            match kind {
+                $($event => ($kind, $action),)+
+                EventKind::Activity(_) => ("", ""),
+            }
         }
-        EventKind::Updated(_) => ("updated", "memory.patch"),
-        EventKind::Deleted(_) => ("deleted", "memory.delete"),
-        EventKind::Archived => ("archived", "memory.archive"),
-        EventKind::Restored => ("restored", "memory.restore"),
-        EventKind::Cooled => ("cooled", "memory.cool"),
-        EventKind::Warmed => ("warmed", "memory.warm"),
-        EventKind::Feedback(_) => ("feedback", "memory.feedback"),
-        EventKind::EdgeCreated { .. } => ("related", "edge.add"),
-        EventKind::EdgeDeleted { .. } => ("unrelated", "edge.delete"),
-        EventKind::TriggerFired(_) => ("fired", "trigger.fire"),
-        EventKind::FiringsSkipped(_) => ("firings_skipped", "trigger.skip"),
-        EventKind::Delivered { .. } => ("delivered", "webhook.deliver"),
-        EventKind::DeliveryFailed { .. } => ("delivery_failed", "webhook.fail"),
-        EventKind::Activity(_) => ("", ""),
-    }
+    };
+}
+
+kinds! {
+    EventKind::Created => "created", "memory.add";
+    EventKind::Updated(_) => "updated", "memory.patch";
+    EventKind::Feedback(_) => "feedback", "memory.feedback";
+    EventKind::Warmed => "warmed", "memory.warm";
+    EventKind::Cooled => "cooled", "memory.cool";
+    EventKind::Archived => "archived", "memory.archive";
+    EventKind::Restored => "restored", "memory.restore";
+    EventKind::EdgeCreated { .. } => "related", "edge.add";
+    EventKind::EdgeDeleted { .. } => "unrelated", "edge.delete";
+    EventKind::Deleted(_) => "deleted", "memory.delete";
+    EventKind::TriggerFired(_) => "fired", "trigger.fire";
+    EventKind::Delivered { .. } => "delivered", "webhook.deliver";
+    EventKind::DeliveryFailed { .. } => "delivery_failed", "webhook.fail";
+    EventKind::FiringsSkipped(_) => "firings_skipped", "trigger.skip";
 }
 
 fn metadata(namespace: &str, kind: &EventKind) -> Value {

@@ -1,4 +1,5 @@
-//! Responses as types, and the responder that puts freshness and status around them.
+//! Responses as types, the responder that puts freshness and status around them, and errors: the
+//! status of each kind, and the body that all of them share.
 
 pub(crate) mod event;
 pub(crate) mod memory;
@@ -6,7 +7,7 @@ pub(crate) mod settings;
 pub(crate) mod trigger;
 
 use axum::Json;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
 use storage::Overview;
@@ -15,9 +16,10 @@ use storage::model::memory::MemoryType;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
+use crate::current::request_id;
 use crate::requests::fields::MemoryTypeWord;
 use crate::requests::values::{OneOf, object, schema};
-use crate::service::error::ApiResult;
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::words::Word;
 
@@ -67,6 +69,44 @@ pub(crate) fn freshness_headers(freshness: &Freshness) -> HeaderMap {
     let millis = u64::try_from(freshness.staleness.as_millis()).unwrap_or(u64::MAX);
     headers.insert("x-hearth-staleness-ms", millis.into());
     headers
+}
+
+/// The body of an error response.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Error {
+    /// A stable code.
+    error: &'static str,
+    /// A text for people.
+    message: String,
+    request_id: String,
+    /// The field at fault, for `invalid_field`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    /// The id after which an event stream may resume, for `events_gone`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest: Option<String>,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Error {
+            error: self.code,
+            message: self.message,
+            request_id: request_id(),
+            field: self.field,
+            oldest: self.oldest,
+        };
+        let status = StatusCode::from_u16(self.kind as u16).expect("each kind is a status");
+        let mut response = (status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.kind == ErrorKind::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
 }
 
 /// A text or a number that may be null, but is never absent. utoipa takes each `Option` for a

@@ -29,7 +29,7 @@ pub(crate) async fn activity_list(
 ) -> ApiResponse<ActivityPage> {
     let before = query.cursor.map(|cursor| cursor.0.0);
     let page = session.recent_events(before, query.limit.get()).await?;
-    let items = page.events.iter().map(ActivityItem::from).collect();
+    let items = page.items.iter().map(ActivityItem::from).collect();
     let next_cursor = page.next.map(|cursor| PageCursor(cursor).to_string());
     Ok(Success::ok(freshness, ActivityPage { items, next_cursor }))
 }

@@ -116,7 +116,7 @@ pub(crate) async fn dashboard_get(
         sync_requests: usage.requests,
         avg_latency_ms: average_ms(&usage),
         tick: tick.map(|tick| LastTick { number: tick.number, until: Time(tick.until) }),
-        recent_activity: recent.events.iter().map(ActivityItem::from).collect(),
+        recent_activity: recent.items.iter().map(ActivityItem::from).collect(),
     };
     Ok(Success::ok(freshness, body))
 }

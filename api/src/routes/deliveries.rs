@@ -67,9 +67,9 @@ pub(crate) async fn delivery_replay(
     Agent(session): Agent,
     ValidJson(request): ValidJson<Replay>,
 ) -> ApiResponse<Replayed> {
-    let result = session.replay_deliveries(request.id.map(|id| id.0)).await?;
-    let body = Replayed { replayed: result.replayed, has_more: result.has_more };
-    Ok(Success::ok(result.freshness, body))
+    let done = session.replay_deliveries(request.id.map(|id| id.0)).await?;
+    let (replayed, has_more) = done.value;
+    Ok(Success::ok(done.freshness, Replayed { replayed, has_more }))
 }
 
 impl From<(DeliveryId, Delivery)> for DeliveryView {

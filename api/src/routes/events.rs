@@ -26,8 +26,8 @@ use crate::service::error::ErrorKind;
 /// node. 409 if the id belongs to another cluster, 410 if the events after it were trimmed.
 #[utoipa::path(get, path = "/api/v1/events", tag = "activity", params(StreamQuery, ResumeHeader, FreshnessHeaders),
     responses((status = OK, body = StreamItem, content_type = "text/event-stream"),
-        (status = CONFLICT, body = crate::error::Error),
-        (status = GONE, body = crate::error::Error), ReadErrors))]
+        (status = CONFLICT, body = crate::responses::Error),
+        (status = GONE, body = crate::responses::Error), ReadErrors))]
 pub(crate) async fn event_stream(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,

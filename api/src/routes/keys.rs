@@ -1,6 +1,6 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
-use storage::model::tenant::{ApiKey, KeyId};
+use storage::model::tenant::{ApiKey, KeyId, Role};
 
 use crate::prelude::*;
 use crate::requests::access::NewKey;
@@ -58,7 +58,7 @@ pub(crate) async fn key_create(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewKey>,
 ) -> ApiResponse<CreatedKeyView> {
-    let (name, role) = (request.name(), request.role());
+    let (name, role) = (request.name(), request.role.map_or(Role::Agent, |role| role.0));
     let namespace = named_namespace(request.namespace)?;
     let (done, text) = session.create_key(name, role, namespace).await?;
     let body = CreatedKeyView { view: done.value.into(), key: text.as_str().to_owned() };

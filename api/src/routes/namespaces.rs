@@ -1,6 +1,6 @@
 //! Access rules for namespaces, and the caller's own namespace.
 
-use storage::model::access::Rule;
+use storage::model::access::{ANY, Rule};
 
 use crate::prelude::*;
 use crate::requests::access::{NewRule, OwnNamespace};
@@ -62,8 +62,9 @@ pub(crate) async fn rule_create(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewRule>,
 ) -> ApiResponse<RuleView> {
-    let (agent, namespace, policy) = (request.agent(), request.namespace.0, request.policy.0);
-    let done = session.put_rule(agent, namespace, policy).await?;
+    let agent = request.agent_id.map_or_else(|| ANY.to_owned(), |agent| agent.0);
+    let policy = request.policy.0;
+    let done = session.put_rule(agent, request.namespace.0, policy).await?;
     let status = if policy.is_some() { StatusCode::CREATED } else { StatusCode::OK };
     let body = RuleView::new(policy, done.value);
     Ok(Success { status, freshness: done.freshness, body })

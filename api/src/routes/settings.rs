@@ -88,17 +88,18 @@ pub(crate) async fn thermo_preview(
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<ForecastView> {
     let ThermoChanges { changes, ignored } = request.into_changes()?;
-    let (proposed, types) = session.forecast(changes).await?;
-    let types = types.into_iter().map(|forecast| TypeForecast {
-        memory_type: OneOf(forecast.memory_type),
-        total: forecast.proposed.total,
-        cold: forecast.proposed.cold,
-        cold_as_configured: forecast.present.cold,
+    let (thermo, types) = session.forecast(changes).await?;
+    let types = MemoryType::ALL.into_iter().zip(types);
+    let types = types.map(|(memory_type, (present, proposed))| TypeForecast {
+        memory_type: OneOf(memory_type),
+        total: proposed.total,
+        cold: proposed.cold,
+        cold_as_configured: present.cold,
     });
     let body = ForecastView {
         days: FORECAST_DAYS,
         types: types.collect(),
-        config: config(proposed),
+        config: config(thermo),
         ignored,
     };
     Ok(Success::ok(freshness, body))

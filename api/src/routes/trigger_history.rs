@@ -62,45 +62,46 @@ pub(crate) async fn trigger_history(
 impl HistoryItem {
     /// `None` for events that are no part of the history.
     fn new((cursor, event): (Cursor, Event)) -> Option<Self> {
-        let of_attempt = |delivery: DeliveryId, attempt, result| Self {
+        let trigger = event.kind.trigger()?;
+        let item = Self {
             id: PageCursor(cursor).to_string(),
             kind: "attempt",
-            trigger_id: Id(delivery.trigger),
+            trigger_id: Id(trigger),
             trigger_name: None,
             event: None,
             action: TriggerActionKind::Webhook.name(),
             action_taken: TriggerActionKind::Webhook.name(),
             node_id: event.subject.map(Id),
             node_label: None,
-            result,
-            delivery_id: Some(delivery.to_string()),
-            attempt: Some(attempt),
+            result: String::new(),
+            delivery_id: None,
+            attempt: None,
             fired_at: Time(event.at),
+        };
+        let of_attempt = |item, delivery: DeliveryId, attempt, result| {
+            let (delivery_id, attempt) = (Some(delivery.to_string()), Some(attempt));
+            Self { result, delivery_id, attempt, ..item }
         };
         Some(match event.kind {
             EventKind::TriggerFired(fired) => Self {
-                id: PageCursor(cursor).to_string(),
                 kind: "firing",
-                trigger_id: Id(fired.trigger),
                 trigger_name: Some(fired.trigger_name),
                 event: Some(fired.event.name()),
                 action: fired.action.name(),
                 action_taken: fired.action.name(),
-                node_id: event.subject.map(Id),
                 node_label: Some(fired.label),
                 result: result_text(&fired.result),
                 delivery_id: match fired.result {
                     FiringResult::Enqueued(delivery) => Some(delivery.to_string()),
                     _ => None,
                 },
-                attempt: None,
-                fired_at: Time(event.at),
+                ..item
             },
             EventKind::Delivered { delivery, attempt, status } => {
-                of_attempt(delivery, attempt, format!("{status}, delivered"))
+                of_attempt(item, delivery, attempt, format!("{status}, delivered"))
             }
             EventKind::DeliveryFailed { delivery, attempt, reason, next } => {
-                of_attempt(delivery, attempt, format!("{reason}, {}", next_text(next)))
+                of_attempt(item, delivery, attempt, format!("{reason}, {}", next_text(next)))
             }
             _ => return None,
         })

@@ -5,7 +5,6 @@ use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQue
 use crate::responses::NoContent;
 use crate::responses::memory::Deleted;
 use crate::responses::trigger::TriggerView;
-use crate::service::triggers::CreatedTrigger;
 
 /// A page of triggers.
 #[derive(Serialize, ToSchema)]
@@ -56,7 +55,7 @@ pub(crate) async fn trigger_list(
     let event = query.event.map(|event| event.0);
     let after = query.cursor.map_or(0, |cursor| cursor.0);
     let page = session.triggers(event, after, query.limit.get()).await?;
-    let items = page.triggers.iter().map(|(compiled, firings)| {
+    let items = page.items.iter().map(|(compiled, firings)| {
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
     let (items, next_cursor) = (items.collect(), page.next.map(|number| number.to_string()));
@@ -74,12 +73,13 @@ pub(crate) async fn trigger_create(
     let (kind, settings) = (write.body.action.0, write.body.action_settings()?);
     let build = |action| write.body.into_trigger(action);
     let done = session.create_trigger(write.receipt, kind, settings, build).await?;
-    let body = match done.value {
-        CreatedTrigger(id, Some((trigger, firings))) => TriggerOrDeleted::Trigger(Box::new(
-            TriggerView::new(&session.caller, id, &trigger, &firings),
-        )),
-        CreatedTrigger(id, None) => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
-    };
+    let body =
+        match done.value {
+            (id, Some((trigger, firings))) => TriggerOrDeleted::Trigger(Box::new(
+                TriggerView::new(&session.caller, id, &trigger, &firings),
+            )),
+            (id, None) => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
+        };
     Ok(Success::created(done.freshness, body))
 }
 

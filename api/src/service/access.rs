@@ -1,7 +1,7 @@
 //! Callers: authentication by API key, keys, access rules, and the caller's own namespace.
 
 use raft::SubmitError;
-use storage::model::access::{Access, Policy, Rule};
+use storage::model::access::{Access, Rule};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
 use storage::{Action, Filter, Rejection, View};
@@ -69,10 +69,6 @@ impl Session {
         Ok((self.submit(Action::CreateKey(id, key)).await?, text))
     }
 
-    pub(crate) async fn delete_key(&self, id: KeyId) -> ApiResult<WriteResult<(KeyId, ApiKey)>> {
-        self.submit(Action::DeleteKey(id)).await
-    }
-
     /// Sets the caller's own namespace, which its searches boost.
     pub(crate) async fn set_own_namespace(
         &self,
@@ -83,20 +79,6 @@ impl Session {
 
     pub(crate) async fn rules(&self) -> ApiResult<Vec<Rule>> {
         Ok(self.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules)
-    }
-
-    /// Creates or replaces the rule for an agent and a namespace. No policy deletes it.
-    pub(crate) async fn put_rule(
-        &self,
-        agent: String,
-        namespace: String,
-        policy: Option<Policy>,
-    ) -> ApiResult<WriteResult<Rule>> {
-        self.submit(Action::PutRule { agent, namespace, policy }).await
-    }
-
-    pub(crate) async fn delete_rule(&self, number: u64) -> ApiResult<WriteResult<Rule>> {
-        self.submit(Action::DeleteRule(number)).await
     }
 }
 

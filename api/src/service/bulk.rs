@@ -14,6 +14,7 @@ use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
+use crate::service::writes::WriteResult;
 
 /// The memories of a bulk write.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,7 @@ pub(crate) struct BulkTargets {
     pub(crate) unknown: Vec<String>,
 }
 
+#[derive(Default)]
 pub(crate) struct BulkResult {
     pub(crate) freshness: Freshness,
     pub(crate) done: usize,
@@ -34,13 +36,6 @@ pub(crate) struct BulkResult {
     pub(crate) remaining: usize,
     /// The first notifications of the triggers that fired.
     pub(crate) notifications: Vec<Notification>,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct ReplayResult {
-    pub(crate) freshness: Freshness,
-    pub(crate) replayed: usize,
-    pub(crate) has_more: bool,
 }
 
 impl Session {
@@ -62,14 +57,14 @@ impl Session {
         mut filter: BulkFilter,
         home: Option<String>,
     ) -> ApiResult<BulkResult> {
-        if targets.is_none() && filter == BulkFilter::default() {
-            let message = "is required, unless memory_type or namespace selects the memories";
-            return Err(ApiError::invalid("ids", message));
-        }
         let targets = match targets {
             Some(targets) => {
                 filter.namespace = filter.namespace.filter(|name| name != "*");
                 targets
+            }
+            None if filter == BulkFilter::default() => {
+                let message = "is required, unless memory_type or namespace selects the memories";
+                return Err(ApiError::invalid("ids", message));
             }
             None => {
                 filter.namespace = self.read_namespace(filter.namespace, home)?;
@@ -105,7 +100,7 @@ impl Session {
     ) -> ApiResult<BulkResult> {
         let deadline = Instant::now() + BULK_DEADLINE;
         let BulkTargets { ids: mut remaining, unknown } = targets;
-        let mut result = BulkResult::new(self.service.present());
+        let mut result = BulkResult { freshness: self.service.present(), ..BulkResult::default() };
         unknown.iter().for_each(|text| result.reject(text, &Rejection::NotFound));
         while !remaining.is_empty() && Instant::now() < deadline {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
@@ -120,7 +115,8 @@ impl Session {
                 return Err(ApiError::internal());
             }
             result.freshness = done.freshness;
-            result.notify(done.notifications);
+            let room = NOTIFICATIONS_MAX - result.notifications.len();
+            result.notifications.extend(done.notifications.into_iter().take(room));
             for (id, outcome) in remaining.drain(..outcomes.len()).zip(outcomes) {
                 match outcome {
                     Ok(()) => result.done += 1,
@@ -132,43 +128,27 @@ impl Session {
         Ok(result)
     }
 
-    /// Makes dead letters pending again: one, or all.
+    /// Makes dead letters pending again: one, or all. Returns their number, and whether more
+    /// remain.
     pub(crate) async fn replay_deliveries(
         &self,
         id: Option<DeliveryId>,
-    ) -> ApiResult<ReplayResult> {
+    ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
-        let mut before: Option<ReplayResult> = None;
-        loop {
-            let done =
-                match (self.submit::<(usize, bool)>(Action::ReplayDeliveries(id)).await, before) {
-                    (Ok(done), _) => done,
-                    // What is done is reported; the caller repeats the request for the rest.
-                    (Err(_), Some(before)) => return Ok(ReplayResult { has_more: true, ..before }),
-                    (Err(error), None) => return Err(error),
-                };
-            let (count, has_more) = done.value;
-            let replayed = before.map_or(0, |before| before.replayed) + count;
-            let result = ReplayResult { freshness: done.freshness, replayed, has_more };
-            if !has_more || count == 0 || Instant::now() >= deadline {
-                return Ok(result);
-            }
-            before = Some(result);
+        let mut done: WriteResult<(usize, bool)> =
+            self.submit(Action::ReplayDeliveries(id)).await?;
+        let (mut count, mut has_more) = done.value;
+        while has_more && count > 0 && Instant::now() < deadline {
+            // What is done is reported; the caller repeats the request for the rest.
+            let Ok(next) = self.submit(Action::ReplayDeliveries(id)).await else { break };
+            (count, has_more) = next.value;
+            done = WriteResult { value: (done.value.0 + count, has_more), ..next };
         }
+        Ok(done)
     }
 }
 
 impl BulkResult {
-    fn new(freshness: Freshness) -> Self {
-        let (errors, notifications) = (Vec::new(), Vec::new());
-        Self { freshness, done: 0, errors, rejected: 0, remaining: 0, notifications }
-    }
-
-    fn notify(&mut self, notifications: Vec<Notification>) {
-        let room = NOTIFICATIONS_MAX.saturating_sub(self.notifications.len());
-        self.notifications.extend(notifications.into_iter().take(room));
-    }
-
     fn reject(&mut self, id: &str, rejection: &Rejection) {
         self.rejected += 1;
         if self.errors.len() < BULK_ERRORS_MAX {

@@ -1,15 +1,12 @@
-//! Edges between memories, neighbours, and the graph view.
+//! Neighbours of memories, the graph view, and the check of edges.
 
 use std::collections::HashSet;
 
-use storage::model::edge::Edge;
 use storage::model::id::MemoryId;
-use storage::{Action, EdgeRef, GraphView, HotRequest, Neighbour, Rejection, View};
+use storage::{GraphView, HotRequest, Neighbour, View};
 
 use crate::service::Session;
-use crate::service::access::check_access;
 use crate::service::error::ApiResult;
-use crate::service::writes::WriteResult;
 
 /// Whether all edges of a memory lead to existing memories.
 pub(crate) struct EdgeCheck {
@@ -19,15 +16,6 @@ pub(crate) struct EdgeCheck {
 }
 
 impl Session {
-    /// Creates an edge. The result says whether it is new.
-    pub(crate) async fn create_edge(&self, edge: EdgeRef) -> ApiResult<WriteResult<(Edge, bool)>> {
-        self.submit(Action::CreateEdge(edge)).await
-    }
-
-    pub(crate) async fn delete_edge(&self, edge: EdgeRef) -> ApiResult<WriteResult<(Edge, bool)>> {
-        self.submit(Action::DeleteEdge(edge)).await
-    }
-
     /// The neighbours of a memory over at most `depth` edges, the nearest first.
     pub(crate) async fn neighbours(
         &self,
@@ -35,14 +23,10 @@ impl Session {
         depth: u32,
         limit: usize,
     ) -> ApiResult<Vec<Neighbour>> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
-            let found = reader.neighbours(caller.tenant, id, &caller.access, depth, limit)?;
-            Ok(found.map(|found| (record.memory.namespace, found)))
+        let found = self.find_memory(id, move |reader, caller, _| {
+            reader.neighbours(caller.tenant, id, &caller.access, depth, limit)
         });
-        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
-        check_access(&access, &namespace)?;
-        Ok(found)
+        Ok(found.await?.0)
     }
 
     /// The hottest memories and the edges between them.
@@ -53,8 +37,7 @@ impl Session {
     /// Checks that all edges of a memory lead to existing memories. Edges to inaccessible
     /// memories do not exist for the caller.
     pub(crate) async fn check_edges(&self, id: MemoryId) -> ApiResult<EdgeCheck> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
+        let check = self.find_memory(id, move |reader, caller, _| {
             let (mut edges, mut verified, mut others) = (0, true, HashSet::new());
             for edge in reader.edges(caller.tenant, id)? {
                 let other = edge.other(id);
@@ -65,11 +48,8 @@ impl Session {
                 }
                 edges += 1;
             }
-            let check = EdgeCheck { edges, neighbours: others.len(), verified };
-            Ok(Some((record.memory.namespace, check)))
+            Ok(Some(EdgeCheck { edges, neighbours: others.len(), verified }))
         });
-        let ((namespace, check), access) = found.await?.ok_or(Rejection::NotFound)?;
-        check_access(&access, &namespace)?;
-        Ok(check)
+        Ok(check.await?.0)
     }
 }

@@ -11,7 +11,7 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::words::Consistency;
 
 /// How fresh a response is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Freshness {
     /// Log index that the response reflects at least.
     pub(crate) index: u64,

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use storage::model::access::Access;
 use storage::model::id::{TenantId, TriggerId};
-use storage::model::journal::{AgentActivity, Cursor, Event, EventKind};
+use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
 use storage::model::tenant::{ApiKey, KeyId};
-use storage::{Action, EventPage, Reader, View};
+use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::WriteResult;
-use crate::service::{Service, Session};
+use crate::service::{PageOf, Service, Session};
 use crate::words::HistoryKind;
 
 /// An event with what a response shows beside it.
@@ -27,31 +26,18 @@ pub(crate) struct EventView {
     pub(crate) memory: Option<Memory>,
 }
 
-/// A page of events, and where the next one begins.
-pub(crate) struct EventViews {
-    pub(crate) events: Vec<EventView>,
-    pub(crate) next: Option<Cursor>,
-}
-
 impl Session {
-    pub(crate) async fn record_activity(
-        &self,
-        activity: AgentActivity,
-    ) -> ApiResult<WriteResult<()>> {
-        self.submit(Action::RecordActivity(activity)).await
-    }
-
     /// Events before `before`, the latest first.
     pub(crate) async fn recent_events(
         &self,
         before: Option<Cursor>,
         limit: usize,
-    ) -> ApiResult<EventViews> {
+    ) -> ApiResult<PageOf<EventView, Cursor>> {
         self.read(move |reader, caller| {
             let (tenant, access) = (caller.tenant, &caller.access);
             let is_visible = |event: &Event| is_visible(reader, tenant, access, event);
             let EventPage { events, next } = reader.journal(tenant, before, limit, is_visible)?;
-            Ok(EventViews { events: views(reader, tenant, access, events)?, next })
+            Ok(PageOf { items: views(reader, tenant, access, events)?, next })
         })
         .await
     }

@@ -1,12 +1,13 @@
 //! Memories: creation, changes, reads by id, search and hot context. A search counts recalls.
 
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::model::access::{Access, Caller};
 use storage::model::id::MemoryId;
-use storage::model::memory::{MemoryRecord, Signal};
+use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
-    Action, FeedbackReply, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, SearchRequest,
-    SearchResults,
+    Action, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, Reader, Rejection,
+    SearchRequest, SearchResults,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
@@ -46,20 +47,28 @@ impl Session {
         self.submit_once(receipt, Action::DeleteMemory(id)).await
     }
 
-    pub(crate) async fn give_feedback(
-        &self,
-        id: MemoryId,
-        signal: Signal,
-    ) -> ApiResult<WriteResult<FeedbackReply>> {
-        self.submit(Action::GiveFeedback(id, signal)).await
-    }
-
     /// Reads a memory.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
-        let found = self.find(move |reader, caller| reader.get(caller.tenant, id)).await?;
-        let (record, access) = found.ok_or(storage::Rejection::NotFound)?;
-        check_access(&access, &record.memory.namespace)?;
-        Ok(record)
+        Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
+    }
+
+    /// Reads what belongs to a memory that the caller may access.
+    pub(super) async fn find_memory<T: Send + 'static>(
+        &self,
+        id: MemoryId,
+        find: impl Fn(&Reader, &Caller, MemoryRecord) -> storage::Result<Option<T>>
+        + Clone
+        + Send
+        + 'static,
+    ) -> ApiResult<(T, Access)> {
+        let found = self.find(move |reader, caller| {
+            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
+            let namespace = record.memory.namespace.clone();
+            Ok(find(reader, caller, record)?.map(|found| (namespace, found)))
+        });
+        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
+        check_access(&access, &namespace)?;
+        Ok((found, access))
     }
 
     /// Searches, and counts each result as a recall. A query without words returns the hottest

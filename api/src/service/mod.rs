@@ -49,6 +49,12 @@ pub(crate) struct Session {
     pub(crate) caller: Caller,
 }
 
+/// A page of a list, and the cursor at which the next one begins.
+pub(crate) struct PageOf<T, C> {
+    pub(crate) items: Vec<T>,
+    pub(crate) next: Option<C>,
+}
+
 impl Service {
     pub(crate) fn new(
         reader: Reader,

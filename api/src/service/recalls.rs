@@ -6,6 +6,7 @@
 //! neither writes without bound nor keeps a memory hot for ever.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -35,22 +36,17 @@ struct Contents {
 
 #[derive(Default)]
 struct TenantContents {
-    recalls: HashMap<MemoryId, Recalls>,
+    recalls: HashMap<MemoryId, Uses>,
     searches: u64,
     searches_with_results: u64,
     usage: Usage,
-    keys: HashMap<KeyId, KeyUse>,
+    keys: HashMap<KeyId, Uses>,
 }
 
+/// Uses of a memory or a key.
 #[derive(Default)]
-struct Recalls {
+struct Uses {
     unreported: u32,
-    reported: Option<Instant>,
-}
-
-#[derive(Default)]
-struct KeyUse {
-    used: bool,
     reported: Option<Instant>,
 }
 
@@ -74,7 +70,7 @@ impl RecallBuffer {
                 Some(known) => known.unreported = known.unreported.saturating_add(1),
                 None if *recalls < RECALLS_MAX => {
                     *recalls += 1;
-                    of_tenant.recalls.insert(id, Recalls { unreported: 1, reported: None });
+                    of_tenant.recalls.insert(id, Uses { unreported: 1, reported: None });
                 }
                 None => *dropped += 1,
             }
@@ -92,7 +88,7 @@ impl RecallBuffer {
             latency_micros: micros,
             latency_max_micros: micros,
         });
-        of_tenant.keys.entry(key).or_default().used = true;
+        of_tenant.keys.entry(key).or_default().unreported = 1;
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -140,25 +136,10 @@ impl TenantContents {
         interval: Duration,
         room: &mut usize,
     ) -> Option<TenantReport> {
-        let due = |at: Option<Instant>, interval| at.is_none_or(|at| now - at >= interval);
-        let mut recalls = Vec::new();
-        for (id, known) in &mut self.recalls {
-            if known.unreported > 0 && due(known.reported, interval) && *room > 0 {
-                recalls.push((*id, std::mem::take(&mut known.unreported)));
-                known.reported = Some(now);
-                *room -= 1;
-            }
-        }
-        // Entries whose next recall is reported at once need not be kept.
-        self.recalls.retain(|_, known| known.unreported > 0 || !due(known.reported, interval));
-        let mut keys = Vec::new();
-        for (key, known) in &mut self.keys {
-            if known.used && due(known.reported, KEY_INTERVAL) {
-                keys.push((*key, clock));
-                *known = KeyUse { used: false, reported: Some(now) };
-            }
-        }
-        self.keys.retain(|_, known| known.used || !due(known.reported, KEY_INTERVAL));
+        let mut recalls = take_due(&mut self.recalls, now, interval, *room);
+        *room -= recalls.len();
+        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, usize::MAX);
+        let keys: Vec<_> = keys.into_iter().map(|(key, _)| (key, clock)).collect();
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
         let searches_with_results = std::mem::take(&mut self.searches_with_results);
@@ -175,6 +156,26 @@ impl TenantContents {
             keys,
         })
     }
+}
+
+/// Takes at most `most` uses that are due: their last report is `interval` ago.
+fn take_due<K: Copy + Eq + Hash>(
+    all: &mut HashMap<K, Uses>,
+    now: Instant,
+    interval: Duration,
+    most: usize,
+) -> Vec<(K, u32)> {
+    let is_due = |uses: &Uses| uses.reported.is_none_or(|at| now - at >= interval);
+    let mut taken = Vec::new();
+    for (id, uses) in &mut *all {
+        if uses.unreported > 0 && is_due(uses) && taken.len() < most {
+            taken.push((*id, uses.unreported));
+            *uses = Uses { unreported: 0, reported: Some(now) };
+        }
+    }
+    // Entries whose next use is reported at once need not be kept.
+    all.retain(|_, uses| uses.unreported > 0 || !is_due(uses));
+    taken
 }
 
 #[cfg(test)]

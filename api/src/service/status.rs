@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use raft::{Operation, OperationResult, Status};
 use storage::View;
 use storage::model::analytics::TenantReport;
-use storage::model::id::TenantId;
-use storage::model::tenant::KeyId;
 use storage::model::trigger::TriggerEvent;
 
 use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
 use crate::service::Service;
 use crate::service::error::ApiResult;
+use crate::service::recalls::RecallBuffer;
 
 /// The health of a node.
 pub(crate) struct Health {
@@ -60,14 +59,9 @@ impl Service {
         Ok(self.raft.operate(operation, tokio::time::Instant::now() + OPERATION_DEADLINE).await?)
     }
 
-    /// Counts a request for the reports.
-    pub(crate) fn count_request(&self, tenant: TenantId, key: KeyId, took: Duration, added: u64) {
-        self.recalls.count_request(tenant, key, took, added);
-    }
-
-    /// Recalls that were dropped at the limit of the buffer.
-    pub(crate) fn recalls_dropped(&self) -> u64 {
-        self.recalls.dropped()
+    /// What this node has not reported yet.
+    pub(crate) fn recalls(&self) -> &RecallBuffer {
+        &self.recalls
     }
 
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.

@@ -1,7 +1,7 @@
 //! A tenant: its name, settings, counts and analytics.
 
 use storage::model::analytics::{RecallStats, Usage};
-use storage::model::memory::{MemoryRecord, MemoryType};
+use storage::model::memory::MemoryRecord;
 use storage::model::tenant::Tenant;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
@@ -11,7 +11,6 @@ use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::WriteResult;
 
 /// Counts of a tenant as a dashboard shows them, from one read.
 pub(crate) struct Summary {
@@ -23,13 +22,6 @@ pub(crate) struct Summary {
     pub(crate) usage: Usage,
     /// The last tick.
     pub(crate) tick: Option<Tick>,
-}
-
-/// What settings would do to the memories of a type.
-pub(crate) struct TypeForecast {
-    pub(crate) memory_type: MemoryType,
-    pub(crate) present: ColdForecast,
-    pub(crate) proposed: ColdForecast,
 }
 
 impl Session {
@@ -50,33 +42,21 @@ impl Session {
         self.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await
     }
 
-    pub(crate) async fn update_settings(
-        &self,
-        changes: Vec<(String, SettingValue)>,
-    ) -> ApiResult<WriteResult<Thermo>> {
-        self.submit(Action::UpdateSettings(changes)).await
-    }
-
     /// Counts the memories of each type that would be cold after [`FORECAST_DAYS`] under the
-    /// present settings, and under changed ones, which are returned too.
+    /// present settings, and under changed ones. Returns the changed settings, then these two
+    /// counts of each type in the order of `MemoryType::ALL`.
     pub(crate) async fn forecast(
         &self,
         changes: Vec<(String, SettingValue)>,
-    ) -> ApiResult<(Thermo, Vec<TypeForecast>)> {
+    ) -> ApiResult<(Thermo, Vec<(ColdForecast, ColdForecast)>)> {
         let read = self.read(move |reader, caller| {
             let present = reader.thermo(caller.tenant);
             let Ok(proposed) = present.with(&changes) else { return Ok(None) };
             let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
-            let counts = MemoryType::ALL.into_iter().zip(cold(&present)).zip(cold(&proposed));
-            let types = counts.map(|((memory_type, present), proposed)| TypeForecast {
-                memory_type,
-                present,
-                proposed,
-            });
-            Ok(Some((types.collect(), proposed)))
+            let types = cold(&present).into_iter().zip(cold(&proposed)).collect();
+            Ok(Some((proposed, types)))
         });
-        let (types, proposed) = read.await?.ok_or_else(ApiError::internal)?;
-        Ok((proposed, types))
+        read.await?.ok_or_else(ApiError::internal)
     }
 
     /// Counts of the memories that pass each filter, from one read.

@@ -12,35 +12,15 @@ use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
 use storage::{
-    Action, CompiledTrigger, Deliveries, Rejection, Reply, TriggerEvaluation, TriggerPatch, View,
-    evaluate,
+    Action, CompiledTrigger, Deliveries, Rejection, TriggerEvaluation, TriggerPatch, View, evaluate,
 };
 use uuid::Uuid;
 
 use crate::service::access::check_access;
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::writes::{FromReply, WriteResult};
-use crate::service::{Service, Session};
+use crate::service::writes::{CreatedTrigger, WriteResult};
+use crate::service::{PageOf, Service, Session};
 use crate::words::DeliveryStatus;
-
-/// A trigger that was created; `None` if it was deleted since an earlier request created it.
-pub(crate) struct CreatedTrigger(pub(crate) TriggerId, pub(crate) Option<(Trigger, Firings)>);
-
-impl FromReply for CreatedTrigger {
-    fn from_reply(reply: Reply) -> Option<Self> {
-        match reply {
-            Reply::Trigger(id, trigger, firings) => Some(Self(id, Some((*trigger, firings)))),
-            Reply::ReplayedTriggerGone(id) => Some(Self(id, None)),
-            _ => None,
-        }
-    }
-}
-
-/// A page of triggers, and the number after which the next one begins.
-pub(crate) struct TriggerPage {
-    pub(crate) triggers: Vec<(Arc<CompiledTrigger>, Firings)>,
-    pub(crate) next: Option<u64>,
-}
 
 /// Settings of an action; each action uses its own.
 #[derive(Default)]
@@ -127,7 +107,8 @@ impl Session {
             let trigger = reader.trigger(caller.tenant, id)?;
             Ok(trigger.map(|trigger| (trigger, reader.firings(caller.tenant, id))))
         });
-        let found = found.await?.filter(|((trigger, _), access)| self.is_visible(access, trigger));
+        let key = self.caller.key;
+        let found = found.await?.filter(|((trigger, _), access)| is_visible(access, key, trigger));
         Ok(found.ok_or_else(no_trigger)?.0)
     }
 
@@ -135,7 +116,7 @@ impl Session {
     pub(crate) async fn modifiable_trigger(&self, id: TriggerId) -> ApiResult<Trigger> {
         let found = self.find(move |reader, caller| reader.trigger(caller.tenant, id)).await?;
         let (trigger, access) = found.ok_or_else(no_trigger)?;
-        match self.is_visible(&access, &trigger) {
+        match is_visible(&access, self.caller.key, &trigger) {
             true => Ok(trigger),
             false => Err(Rejection::NotOwner.into()),
         }
@@ -166,10 +147,6 @@ impl Session {
         self.submit(Action::UpdateTrigger(id, Box::new(patch))).await
     }
 
-    pub(crate) async fn delete_trigger(&self, id: TriggerId) -> ApiResult<WriteResult<()>> {
-        self.submit(Action::DeleteTrigger(id)).await
-    }
-
     /// Deliveries that the caller may see, after `after`; with a status, if named.
     pub(crate) async fn deliveries(
         &self,
@@ -187,13 +164,14 @@ impl Session {
         .await
     }
 
-    /// Triggers that the caller may see, in the order of their creation, after `after`.
+    /// Triggers that the caller may see, in the order of their creation, after the number
+    /// `after`.
     pub(crate) async fn triggers(
         &self,
         event: Option<TriggerEvent>,
         after: u64,
         limit: usize,
-    ) -> ApiResult<TriggerPage> {
+    ) -> ApiResult<PageOf<(Arc<CompiledTrigger>, Firings), u64>> {
         self.read(move |reader, caller| {
             let mut all = reader.triggers(caller.tenant);
             all.retain(|(compiled, _)| {
@@ -206,7 +184,7 @@ impl Session {
             let has_more = all.len() > limit;
             all.truncate(limit);
             let last = all.last().map(|(compiled, _)| compiled.trigger.number);
-            Ok(TriggerPage { triggers: all, next: last.filter(|_| has_more) })
+            Ok(PageOf { items: all, next: last.filter(|_| has_more) })
         })
         .await
     }
@@ -217,20 +195,11 @@ impl Session {
         event: TriggerEvent,
         id: MemoryId,
     ) -> ApiResult<Vec<TriggerEvaluation>> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
-            let evaluations = evaluate(reader, caller.tenant, event, id)?;
-            Ok(evaluations.map(|evaluations| (record.memory.namespace, evaluations)))
-        });
-        let found = found.await?.ok_or(Rejection::NotFound)?;
-        let ((namespace, mut evaluations), access) = found;
-        check_access(&access, &namespace)?;
-        evaluations.retain(|(_, trigger, _)| self.is_visible(&access, trigger));
+        let found = self
+            .find_memory(id, move |reader, caller, _| evaluate(reader, caller.tenant, event, id));
+        let (mut evaluations, access) = found.await?;
+        evaluations.retain(|(_, trigger, _)| is_visible(&access, self.caller.key, trigger));
         Ok(evaluations)
-    }
-
-    fn is_visible(&self, access: &Access, trigger: &Trigger) -> bool {
-        is_visible(access, self.caller.key, trigger)
     }
 }
 

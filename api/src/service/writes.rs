@@ -1,15 +1,16 @@
 //! Writes: an action becomes a command of the caller, with a receipt if requested; the response
 //! waits until this node reflects it.
 
-use storage::model::access::Rule;
+use storage::model::access::{Policy, Rule};
 use storage::model::edge::Edge;
-use storage::model::id::MemoryId;
-use storage::model::memory::MemoryRecord;
+use storage::model::id::{MemoryId, TriggerId};
+use storage::model::journal::AgentActivity;
+use storage::model::memory::{MemoryRecord, Signal};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{ApiKey, KeyId};
-use storage::model::thermo::Thermo;
+use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Notification, Trigger};
-use storage::{Action, Command, FeedbackReply, Rejection, Reply};
+use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply};
 use tokio::time::Instant;
 
 use crate::limits::{APPLY_WAIT, DEADLINE};
@@ -30,37 +31,6 @@ pub(crate) trait FromReply: Sized {
     fn from_reply(reply: Reply) -> Option<Self>;
 }
 
-/// Implements [`FromReply`] for the values of single variants.
-macro_rules! values {
-    ($($type:ty: $reply:pat => $value:expr;)+) => {
-        $(impl FromReply for $type {
-            fn from_reply(reply: Reply) -> Option<Self> {
-                match reply {
-                    $reply => Some($value),
-                    _ => None,
-                }
-            }
-        })+
-    };
-}
-
-values! {
-    (KeyId, ApiKey): Reply::ApiKey(id, key) => (id, key);
-    Rule: Reply::Rule(rule) => rule;
-    (Edge, bool): Reply::Edge { edge, is_new } => (edge, is_new);
-    Thermo: Reply::Settings(thermo) => *thermo;
-    FeedbackReply: Reply::Feedback(effect) => effect;
-    Vec<Result<(), Rejection>>: Reply::Bulk(outcomes) => outcomes;
-    (usize, bool): Reply::ReplayedDeliveries { count, has_more } => (count, has_more);
-    (Trigger, Firings): Reply::Trigger(_, trigger, firings) => (*trigger, firings);
-}
-
-impl FromReply for () {
-    fn from_reply(_: Reply) -> Option<Self> {
-        Some(())
-    }
-}
-
 /// Memories that a write touched. A repeated request finds some of them deleted.
 pub(crate) struct TouchedMemories {
     /// Whether the request is a repetition: nothing changed.
@@ -69,18 +39,71 @@ pub(crate) struct TouchedMemories {
     pub(crate) memories: Vec<(MemoryId, Option<MemoryRecord>)>,
 }
 
-impl FromReply for TouchedMemories {
-    fn from_reply(reply: Reply) -> Option<Self> {
-        let (is_replay, memories) = match reply {
-            Reply::Memories(records) => {
-                (false, records.into_iter().map(|record| (record.id, Some(record))).collect())
+/// A trigger that was created; `None` if it was deleted since an earlier request created it.
+pub(crate) type CreatedTrigger = (TriggerId, Option<(Trigger, Firings)>);
+
+/// Implements [`FromReply`]: the replies that carry a value of a type.
+macro_rules! values {
+    ($($type:ty: $($reply:pat => $value:expr),+;)+) => {
+        $(impl FromReply for $type {
+            fn from_reply(reply: Reply) -> Option<Self> {
+                match reply {
+                    $($reply => Some($value),)+
+                    _ => None,
+                }
             }
-            Reply::Deleted(id) => (false, vec![(id, None)]),
-            Reply::Replayed(memories) => (true, memories),
-            _ => return None,
-        };
-        Some(Self { is_replay, memories })
-    }
+        })+
+    };
+}
+
+values! {
+    (): Reply::Done => ();
+    TouchedMemories:
+        Reply::Memories(records) => Self {
+            is_replay: false,
+            memories: records.into_iter().map(|record| (record.id, Some(record))).collect(),
+        },
+        Reply::Deleted(id) => Self { is_replay: false, memories: vec![(id, None)] },
+        Reply::Replayed(memories) => Self { is_replay: true, memories };
+    (KeyId, ApiKey): Reply::ApiKey(id, key) => (id, key);
+    Rule: Reply::Rule(rule) => rule;
+    (Edge, bool): Reply::Edge { edge, is_new } => (edge, is_new);
+    Thermo: Reply::Settings(thermo) => *thermo;
+    FeedbackReply: Reply::Feedback(effect) => effect;
+    Vec<Result<(), Rejection>>: Reply::Bulk(outcomes) => outcomes;
+    (usize, bool): Reply::ReplayedDeliveries { count, has_more } => (count, has_more);
+    (Trigger, Firings): Reply::Trigger(_, trigger, firings) => (*trigger, firings);
+    CreatedTrigger:
+        Reply::Trigger(id, trigger, firings) => (id, Some((*trigger, firings))),
+        Reply::ReplayedTriggerGone(id) => (id, None);
+}
+
+/// Defines writes that are one action each, as methods of [`Session`].
+macro_rules! writes {
+    ($($(#[$doc:meta])* $name:ident($($part:ident: $type:ty),+) -> $value:ty: $action:expr;)+) => {
+        impl Session {
+            $($(#[$doc])*
+            pub(crate) async fn $name(&self, $($part: $type),+) -> ApiResult<WriteResult<$value>> {
+                self.submit($action).await
+            })+
+        }
+    };
+}
+
+writes! {
+    give_feedback(id: MemoryId, signal: Signal) -> FeedbackReply: Action::GiveFeedback(id, signal);
+    /// Creates an edge. The result says whether it is new.
+    create_edge(edge: EdgeRef) -> (Edge, bool): Action::CreateEdge(edge);
+    delete_edge(edge: EdgeRef) -> (Edge, bool): Action::DeleteEdge(edge);
+    record_activity(activity: AgentActivity) -> (): Action::RecordActivity(activity);
+    delete_trigger(id: TriggerId) -> (): Action::DeleteTrigger(id);
+    delete_key(id: KeyId) -> (KeyId, ApiKey): Action::DeleteKey(id);
+    /// Creates or replaces the rule for an agent and a namespace. No policy deletes it.
+    put_rule(agent: String, namespace: String, policy: Option<Policy>) -> Rule:
+        Action::PutRule { agent, namespace, policy };
+    delete_rule(number: u64) -> Rule: Action::DeleteRule(number);
+    update_settings(changes: Vec<(String, SettingValue)>) -> Thermo:
+        Action::UpdateSettings(changes);
 }
 
 impl Session {
