@@ -20,7 +20,7 @@ use crate::current::set_caller;
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
-use crate::requests::headers::FreshnessHeaders;
+use crate::requests::headers::ReadHeaders;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::service::{Service, Session};
@@ -77,7 +77,7 @@ struct ConsistencyQuery {
 }
 
 async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
-    let headers = FreshnessHeaders::from_request_parts(parts, app).await?;
+    let headers = ReadHeaders::from_request_parts(parts, app).await?;
     let query = ValidQuery::<ConsistencyQuery>::from_request_parts(parts, app).await?;
     let consistency = headers.consistency.or(query.0.consistency);
     let consistency = consistency.map_or_else(Consistency::default, |word| word.0);

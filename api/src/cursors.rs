@@ -16,7 +16,7 @@ impl FromStr for PageCursor {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (index, ordinal) = text.split_once('.').ok_or(())?;
-        Ok(Self(Cursor::new(number(index)?, number(ordinal)?)))
+        Ok(Self(Cursor::new(index.parse().map_err(drop)?, ordinal.parse().map_err(drop)?)))
     }
 }
 
@@ -42,8 +42,12 @@ impl FromStr for EventId {
     fn from_str(text: &str) -> Result<Self, ()> {
         let parts: Vec<_> = text.trim().split('.').collect();
         let [cluster, group, index, ordinal] = parts[..] else { return Err(()) };
-        let group = GroupId(number(group)?);
-        let cursor = Cursor { group, index: number(index)?, ordinal: number(ordinal)? };
+        let group = GroupId(group.parse().map_err(drop)?);
+        let cursor = Cursor {
+            group,
+            index: index.parse().map_err(drop)?,
+            ordinal: ordinal.parse().map_err(drop)?,
+        };
         let is_ours = cluster.len() == CLUSTER_DIGITS && group == GROUP;
         is_ours.then(|| Self { cluster: cluster.to_owned(), cursor }).ok_or(())
     }
@@ -54,8 +58,4 @@ impl fmt::Display for EventId {
         let Cursor { group, index, ordinal } = self.cursor;
         write!(out, "{}.{}.{index}.{ordinal}", self.cluster, group.0)
     }
-}
-
-fn number<T: FromStr>(text: &str) -> Result<T, ()> {
-    text.parse().map_err(|_| ())
 }

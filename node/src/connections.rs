@@ -4,13 +4,14 @@
 use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum_server::accept::Accept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -99,7 +100,7 @@ where
 }
 
 fn log_failure(failures: &LoggedFailures, error: &io::Error) {
-    let mut failures = failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut failures = failures.lock();
     if failures.len() < FAILURES_MAX && failures.insert(error.to_string()) {
         tracing::error!(%error, "handshake with another node failed");
     }

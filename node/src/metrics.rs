@@ -161,7 +161,7 @@ const METRICS: [Metric<u64>; 35] = [
     ("searches_graph_total", "Vector searches through an HNSW graph.", |s| {
         s.node.reader.searches().by_graph()
     }),
-    ("graph_held", "Memories in HNSW graphs.", |s| s.graphs.held),
+    ("graph_memories", "Memories in HNSW graphs.", |s| s.graphs.covered),
     ("graph_missing", "Memories not yet in an HNSW graph.", |s| s.graphs.missing),
     ("graph_lost", "Memories in an HNSW graph that searches do not reach.", |s| s.graphs.lost),
     ("embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts.load(Relaxed)),

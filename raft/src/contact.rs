@@ -26,9 +26,9 @@
 //! delay that is part of the minimum.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 
@@ -80,10 +80,6 @@ impl Contact {
         Self { started_at: Instant::now(), boot, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds this lock")
-    }
-
     /// The clocks of this node, for a message that is sent now.
     pub(crate) fn clocks(&self, wall_clock: Timestamp) -> Clocks {
         let since_boot_micros = micros(self.started_at.elapsed());
@@ -102,7 +98,7 @@ impl Contact {
         let offset_micros = clocks.wall_clock.0.saturating_sub(own_wall_clock.0);
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == clocks.boot);
         let mut delay = last.map_or_else(|| DelayFilter::new(clocks.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
@@ -118,7 +114,7 @@ impl Contact {
         voters: &[NodeId],
         own_wall_clock: Timestamp,
     ) -> Option<Timestamp> {
-        let state = self.state();
+        let state = self.state.lock();
         let fresh = |peer: &&PeerClock| peer.sampled_at.elapsed() <= SAMPLE_AGE_MAX;
         let offset = |voter: &NodeId| match *voter == local {
             true => Some(0),
@@ -136,7 +132,7 @@ impl Contact {
     /// Records that a leader, acknowledged by a quorum at `as_of`, had the commit index
     /// `commit`. This node has applied the log up to `applied`.
     pub(crate) fn record_commit(&self, commit: u64, as_of: Instant, applied: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.freshness.as_of(applied);
         state.freshness.record_commit(commit, as_of);
     }
@@ -144,7 +140,7 @@ impl Contact {
     /// Time since the state, applied up to `applied`, was last confirmed as the newest; `None`
     /// if it never was in this process.
     pub(crate) fn staleness(&self, applied: u64) -> Option<Duration> {
-        self.state().freshness.as_of(applied).map(|as_of| as_of.elapsed())
+        self.state.lock().freshness.as_of(applied).map(|as_of| as_of.elapsed())
     }
 }
 

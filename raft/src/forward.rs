@@ -27,7 +27,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::membership::operations::Operator;
 use crate::network::client::{Channel, RpcError};
 use crate::network::message::{Rpc, RpcResponse};
-use crate::operation::{Operate, OperateError, Operation, OperationResult};
+use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::Shared;
 use crate::types::NodeId;
 
@@ -95,7 +95,7 @@ async fn submit_to(
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
     let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
-    shared.totals().forwarded += 1;
+    shared.totals.lock().forwarded += 1;
     let leader_changed = async {
         leader_changed(shared, node).await;
         tokio::time::sleep(LEADER_CHANGE_GRACE).await;
@@ -137,7 +137,7 @@ pub(crate) async fn operate(
     shared: &Shared,
     operation: Operation,
     deadline: Instant,
-) -> Operate<OperationResult> {
+) -> OperateResult<OperationResult> {
     let attempt = |leader| operate_on(leader, shared, operation.clone(), deadline);
     on_leader(shared, deadline, OperateError::NoLeader, attempt).await
 }
@@ -147,12 +147,12 @@ async fn operate_on(
     shared: &Shared,
     operation: Operation,
     deadline: Instant,
-) -> Operate<OperationResult> {
+) -> OperateResult<OperationResult> {
     let Leader::Peer(node, address) = leader else {
         return Operator { shared, deadline }.operate(operation).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
+    let call = Rpc::OperateResult { operation, timeout_micros: remote_timeout_micros(timeout) };
     match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
         Ok(RpcResponse::OperationResult(result)) => result,
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),

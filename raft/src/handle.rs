@@ -1,10 +1,11 @@
 //! The handle: the rest of the node uses raft through it. It submits commands, gives read
 //! guarantees and returns the status, whether this node leads or another one does.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
+use parking_lot::Mutex;
 use storage::Command;
 use tokio::time::{Instant, timeout_at};
 
@@ -12,7 +13,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::membership::operations::Operator;
-use crate::operation::{Operate, OperateError, Operation, OperationResult};
+use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::types::NodeId;
 
@@ -42,7 +43,7 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // A drop may run on another runtime, where waiting for this one would panic.
-        if let Ok(Some(runtime)) = self.runtime.get_mut().map(Option::take) {
+        if let Some(runtime) = self.runtime.get_mut().take() {
             runtime.shutdown_background();
         }
     }
@@ -116,7 +117,7 @@ impl Handle {
         &self,
         operation: Operation,
         deadline: Instant,
-    ) -> Operate<OperationResult> {
+    ) -> OperateResult<OperationResult> {
         let quarantined = "this node is quarantined: use another node";
         let shared = self.shared().ok_or(OperateError::Rejected(quarantined.into()))?;
         forward::operate(shared, operation, deadline).await
@@ -175,7 +176,7 @@ impl Handle {
             applied_index: *shared.applied.borrow(),
             snapshot_index: metrics.snapshot.map_or(0, |id| id.index()),
             purged_index: metrics.purged.map_or(0, |id| id.index()),
-            queued: shared.queue().len(),
+            queued: shared.queue.lock().len(),
             quarantine: None,
         }
     }
@@ -184,7 +185,7 @@ impl Handle {
     pub fn totals(&self) -> Totals {
         let Some(shared) = self.shared() else { return Totals::default() };
         let (wal_syncs, log_bytes) = (shared.log.syncs(), shared.log.size_bytes());
-        Totals { wal_syncs, log_bytes, ..*shared.totals() }
+        Totals { wal_syncs, log_bytes, ..*shared.totals.lock() }
     }
 
     /// The fault latch, which closes when this node must stop.
@@ -212,7 +213,7 @@ impl Handle {
         if let Err(error) = running.shared.raft.shutdown().await {
             tracing::warn!(%error, "raft shutdown failed");
         }
-        let runtime = running.runtime.lock().ok().and_then(|mut runtime| runtime.take());
+        let runtime = running.runtime.lock().take();
         if let Some(runtime) = runtime {
             // Blocks until the threads end, so it must not run on a thread of an async runtime.
             let stopped = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));

@@ -17,7 +17,7 @@ use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::identity::LocalNode;
 use crate::network::message::{Rpc, RpcResponse};
-use crate::operation::{Hash, HashStatus, MemberStatus, Operate, OperateError, Verification};
+use crate::operation::{Hash, HashStatus, MemberStatus, OperateError, OperateResult, Verification};
 use crate::shared::Shared;
 
 /// Name of the quarantine file in the data folder.
@@ -42,7 +42,7 @@ fn majority_hash(voters: &[Option<Hash>]) -> Option<Hash> {
 }
 
 impl Operator<'_> {
-    pub(crate) async fn verify(&self) -> Operate<Verification> {
+    pub(crate) async fn verify(&self) -> OperateResult<Verification> {
         let (index, reply) = self.submit(Action::Verify).await?;
         let Reply::VerifyMark(mark) = reply else { return Err(OperateError::Unknown) };
         let status = self.status();

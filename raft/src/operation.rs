@@ -83,7 +83,7 @@ pub enum OperateError {
 }
 
 /// Result of running an operation.
-pub(crate) type Operate<T> = Result<T, OperateError>;
+pub(crate) type OperateResult<T> = Result<T, OperateError>;
 
 /// SHA-256 of a state.
 pub(crate) type Hash = [u8; 32];

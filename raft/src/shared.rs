@@ -2,8 +2,8 @@
 //! counters. The handle and the peer listener put commands into the queue; the executor takes
 //! them out.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use openraft::Instant as _;
@@ -11,6 +11,7 @@ use openraft::ReadPolicy;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
+use parking_lot::Mutex;
 use storage::{Action, Command, Log};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -32,8 +33,9 @@ pub(crate) struct Shared {
     pub(crate) applied: watch::Receiver<u64>,
     /// Maximum age of the last quorum acknowledgement at which commands are accepted.
     lease: Duration,
-    totals: Mutex<Totals>,
-    queue: Mutex<Queue>,
+    /// The counters. Those of the log are 0 here.
+    pub(crate) totals: Mutex<Totals>,
+    pub(crate) queue: Mutex<Queue>,
     queued: Notify,
     /// The term that the executor has opened; 0 for none.
     open_term: AtomicU64,
@@ -84,18 +86,9 @@ impl Shared {
         }
     }
 
-    pub(crate) fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("no code panics while it holds this lock")
-    }
-
-    /// The counters. Those of the log are 0 here.
-    pub(crate) fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().expect("no code panics while it holds this lock")
-    }
-
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
     pub(crate) fn claim_next(&self) -> Option<QueuedCommand> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         loop {
             let queued = queue.pop()?;
             if queued.claim.take() {
@@ -108,11 +101,11 @@ impl Shared {
     pub(crate) fn push_stamp(&self) {
         let (stamp, _) = QueuedCommand::new(Command::background(Action::AdvanceClock));
         // A full queue needs no stamp command: its own commands carry one.
-        self.queue().push(stamp);
+        self.queue.lock().push(stamp);
     }
 
     pub(crate) async fn wait_queued(&self) {
-        if self.queue().len() == 0 {
+        if self.queue.lock().len() == 0 {
             self.queued.notified().await;
         }
     }
@@ -186,8 +179,8 @@ impl Shared {
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();
-        if !self.queue().push(queued) {
-            self.totals().busy += 1;
+        if !self.queue.lock().push(queued) {
+            self.totals.lock().busy += 1;
             return Err(SubmitError::Busy);
         }
         self.queued.notify_one();

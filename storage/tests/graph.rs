@@ -78,7 +78,7 @@ fn graph_search_reaches_98_percent_recall() {
     });
     let recall = found.sum::<usize>() as f64 / (10 * queries.len()) as f64;
     let counts = engine.reader.graph_counts(TENANT);
-    assert_eq!(counts.held + counts.lost, MEMORIES as u64);
+    assert_eq!(counts.covered + counts.lost, MEMORIES as u64);
     assert!(counts.lost < MEMORIES as u64 / 100, "{counts:?}");
     assert!(recall >= 0.98, "recall at 10 is {recall}");
 }

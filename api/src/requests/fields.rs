@@ -18,11 +18,10 @@ use storage::{BULK_MAX, TierFilter};
 
 use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
-    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, ADDRESS_BYTES_MAX, COOLDOWN_SECONDS_MAX,
-    EVENT_KINDS_BYTES_MAX, GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX,
-    HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX,
-    NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT,
-    SECRET_BYTES_MAX, TRIGGERS_PAGE,
+    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX,
+    GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX, HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT,
+    IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT,
+    PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 pub(crate) use crate::requests::values::AnyWord;
@@ -100,9 +99,3 @@ pub(crate) type Url = NonBlank<URL_BYTES_MAX>;
 pub(crate) type Secret = SecretText<SECRET_BYTES_MAX>;
 pub(crate) type HistoryWord = OneOf<HistoryKind>;
 pub(crate) type DeliveryWord = OneOf<DeliveryStatus>;
-
-// Of the cluster.
-/// Host and port of a peer listener.
-pub(crate) type Address = NonBlank<ADDRESS_BYTES_MAX>;
-/// Id of a node, from 1.
-pub(crate) type NodeNumber = Whole<1, { u64::MAX }>;

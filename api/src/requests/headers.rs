@@ -22,7 +22,7 @@ use crate::service::error::{ApiError, ApiResult};
 /// How fresh a response must be.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct FreshnessHeaders {
+pub(crate) struct ReadHeaders {
     #[serde(rename = "X-Hearth-Consistency")]
     pub(crate) consistency: Option<ConsistencyWord>,
     /// The response reflects this log index at least; 503 after 10 s.
@@ -88,7 +88,7 @@ macro_rules! headers {
 }
 
 headers! {
-    FreshnessHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
+    ReadHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
     NamespaceHeader: "X-Namespace";
     IdempotencyHeader: "Idempotency-Key";
     ResumeHeader: "Last-Event-ID";

@@ -14,7 +14,7 @@ use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::requests::fields::*;
 use crate::requests::numbers::{Heat, Strength};
 use crate::requests::values::{
-    JsonObject, SecretText, TextOrEmpty, first_text, non_empty, nullable, object,
+    JsonObject, SecretText, Text, TextOrEmpty, first_text, non_empty, nullable, object,
 };
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::triggers::ActionSettings;
@@ -304,7 +304,7 @@ impl ActionConfig {
     fn secret(&self) -> ApiResult<Option<String>> {
         let mut found = None;
         for (name, secret) in [("webhook_secret", &self.webhook_secret), ("secret", &self.secret)] {
-            let Some(Some(SecretText(secret))) = secret else { continue };
+            let Some(Some(SecretText(Text(secret)))) = secret else { continue };
             // An empty secret is an absent one, as published clients send it.
             if !secret.is_empty() && secret.len() < SECRET_BYTES_MIN {
                 let message = format!("must have at least {SECRET_BYTES_MIN} bytes");

@@ -230,18 +230,12 @@ impl<T: Display> Serialize for Id<T> {
 }
 
 /// A secret of at most `MAX` bytes. Its debug form hides it.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct SecretText<const MAX: usize>(pub(crate) String);
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct SecretText<const MAX: usize>(pub(crate) Text<MAX>);
 
 impl<const MAX: usize> fmt::Debug for SecretText<MAX> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("SecretText")
-    }
-}
-
-impl<'de, const MAX: usize> Deserialize<'de> for SecretText<MAX> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Text::<MAX>::deserialize(deserializer).map(|text| Self(text.0))
     }
 }
 

@@ -51,15 +51,6 @@ impl<T: Serialize> IntoResponse for Success<T> {
     }
 }
 
-/// 204: a successful response without a body.
-pub(crate) struct NoContent(pub(crate) Freshness);
-
-impl IntoResponse for NoContent {
-    fn into_response(self) -> Response {
-        (StatusCode::NO_CONTENT, freshness_headers(&self.0)).into_response()
-    }
-}
-
 /// The headers that report how fresh a response is.
 pub(crate) fn freshness_headers(freshness: &Freshness) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(3);

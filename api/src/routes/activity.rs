@@ -21,7 +21,7 @@ pub(crate) struct Recorded {
 }
 
 /// List events, the latest first.
-#[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/activity", tag = "activity", params(ActivityQuery, ReadHeaders),
     responses((status = OK, body = ActivityPage), ReadErrors))]
 pub(crate) async fn activity_list(
     ReaderRead(session, freshness): ReaderRead,

@@ -39,7 +39,7 @@ struct TypeRecalls {
 }
 
 /// Get recall patterns, hit rates and suggestions for tuning.
-#[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/admin/recall-analytics", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn recall_analytics_get(
     AdminRead(session, freshness): AdminRead,
@@ -48,7 +48,7 @@ pub(crate) async fn recall_analytics_get(
 }
 
 /// Get recall patterns, at the path of published clients.
-#[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/analytics/recall", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = RecallAnalytics), ReadErrors))]
 pub(crate) async fn analytics_recall_get(
     ReaderRead(session, freshness): ReaderRead,

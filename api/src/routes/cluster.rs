@@ -10,23 +10,25 @@ use raft::{ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
+use crate::limits::ADDRESS_BYTES_MAX;
 use crate::requests::ValidJson;
-use crate::requests::fields::{Address, NodeNumber};
+use crate::requests::numbers::Whole;
 use crate::requests::path::NodePath;
+use crate::requests::values::NonBlank;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 /// A node to add.
 #[derive(Debug, Deserialize)]
 struct NewMember {
-    id: NodeNumber,
+    id: Whole<1, { u64::MAX }>,
     /// Host and port of its peer listener.
-    address: Address,
+    address: NonBlank<ADDRESS_BYTES_MAX>,
 }
 
 /// A voter that should lead.
 #[derive(Debug, Deserialize)]
 struct Transfer {
-    to: NodeNumber,
+    to: Whole<1, { u64::MAX }>,
 }
 
 /// The state hash of a member.

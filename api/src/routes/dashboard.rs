@@ -83,7 +83,7 @@ pub(crate) struct UsageView {
 }
 
 /// Get counts, distributions and recent activity.
-#[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/admin/dashboard", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = Dashboard), ReadErrors))]
 pub(crate) async fn dashboard_get(
     AdminRead(session, freshness): AdminRead,
@@ -122,7 +122,7 @@ pub(crate) async fn dashboard_get(
 }
 
 /// Get the usage of the present calendar month.
-#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/admin/usage", tag = "analytics", params(ReadHeaders),
     responses((status = OK, body = UsageView), ReadErrors))]
 pub(crate) async fn usage_get(AdminRead(session, freshness): AdminRead) -> ApiResponse<UsageView> {
     let (usage, month) = session.usage().await?;

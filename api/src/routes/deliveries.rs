@@ -48,7 +48,7 @@ pub(crate) struct Replayed {
 
 /// List pending deliveries and dead letters.
 #[utoipa::path(get, path = "/api/v1/triggers/deliveries", tag = "triggers",
-    params(DeliveryQuery, FreshnessHeaders), responses((status = OK, body = DeliveryPage), ReadErrors))]
+    params(DeliveryQuery, ReadHeaders), responses((status = OK, body = DeliveryPage), ReadErrors))]
 pub(crate) async fn delivery_list(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<DeliveryQuery>,

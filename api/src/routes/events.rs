@@ -24,7 +24,8 @@ use crate::service::error::ErrorKind;
 
 /// Follow new events, as server-sent events. `Last-Event-ID` resumes after an event, on any
 /// node. 409 if the id belongs to another cluster, 410 if the events after it were trimmed.
-#[utoipa::path(get, path = "/api/v1/events", tag = "activity", params(StreamQuery, ResumeHeader, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/events", tag = "activity",
+    params(StreamQuery, ResumeHeader, ReadHeaders),
     responses((status = OK, body = StreamItem, content_type = "text/event-stream"),
         (status = CONFLICT, body = crate::responses::Error),
         (status = GONE, body = crate::responses::Error), ReadErrors))]

@@ -113,7 +113,7 @@ pub(crate) async fn edge_delete(
 
 /// List the neighbours of a memory, the nearest first.
 #[utoipa::path(get, path = "/api/v1/agent/graph/neighbors/{id}", tag = "graph",
-    params(MemoryPath, NeighbourQuery, FreshnessHeaders),
+    params(MemoryPath, NeighbourQuery, ReadHeaders),
     responses((status = OK, body = Neighbours), ReadErrors, NotFound))]
 pub(crate) async fn neighbours_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -134,7 +134,8 @@ pub(crate) async fn neighbours_get(
 
 /// Get the hottest memories and the edges between them.
 #[utoipa::path(get, path = "/api/v1/admin/visualize/graph", tag = "graph",
-    params(GraphQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = Graph), ReadErrors))]
+    params(GraphQuery, NamespaceHeader, ReadHeaders),
+    responses((status = OK, body = Graph), ReadErrors))]
 pub(crate) async fn graph_get(
     AdminRead(session, freshness): AdminRead,
     home: NamespaceHeader,
@@ -160,7 +161,7 @@ pub(crate) async fn graph_get(
 }
 
 /// Get the size of the graph of edges.
-#[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/agent/graph/status", tag = "graph", params(ReadHeaders),
     responses((status = OK, body = GraphStatus), ReadErrors))]
 pub(crate) async fn graph_status(
     ReaderRead(session, freshness): ReaderRead,
@@ -172,13 +173,13 @@ pub(crate) async fn graph_status(
 
 /// Check that all edges of a memory lead to existing memories.
 #[utoipa::path(get, path = "/api/v1/agent/graph/verify/{id}", tag = "graph",
-    params(MemoryPath, FreshnessHeaders), responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
+    params(MemoryPath, ReadHeaders),
+    responses((status = OK, body = EdgeCheckView), ReadErrors, NotFound))]
 pub(crate) async fn graph_verify(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
 ) -> ApiResponse<EdgeCheckView> {
-    let check = session.check_edges(id).await?;
-    let EdgeCheck { edges, neighbours: neighbors, verified } = check;
+    let EdgeCheck { edges, neighbours: neighbors, verified } = session.check_edges(id).await?;
     Ok(Success::ok(freshness, EdgeCheckView { node_id: Id(id), edges, neighbors, verified }))
 }
 

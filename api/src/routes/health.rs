@@ -12,10 +12,6 @@ use crate::service::status::Health;
 /// Release of the interface that this server implements.
 const INTERFACE_VERSION: &str = "2.9.0";
 
-fn health(app: &App) -> Health {
-    app.service.health(app.is_draining())
-}
-
 pub(crate) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(status_get))
 }
@@ -25,7 +21,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
     responses((status = OK, description = "It is.", body = String),
         (status = SERVICE_UNAVAILABLE, description = "Restart it.", body = String)))]
 async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
-    match health(&app).live {
+    match app.service.health(app.is_draining()).live {
         true => (StatusCode::OK, "ok\n"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
     }
@@ -36,7 +32,7 @@ async fn livez(State(app): State<App>) -> (StatusCode, &'static str) {
     responses((status = OK, description = "It is.", body = String),
         (status = SERVICE_UNAVAILABLE, description = "It is not.", body = String)))]
 async fn readyz(State(app): State<App>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    let health = health(&app);
+    let health = app.service.health(app.is_draining());
     let status = if health.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let verbose = query.is_some_and(|query| query.split('&').any(|part| part == "verbose"));
     let shown = health.checks.iter().filter(|(_, reason)| verbose || reason.is_some());
@@ -71,7 +67,7 @@ pub(crate) struct ServiceStatus {
 #[utoipa::path(get, path = "/api/v1/status", tag = "tenant", security(()),
     responses((status = OK, body = ServiceStatus)))]
 async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
-    let status = match health(&app) {
+    let status = match app.service.health(app.is_draining()) {
         Health { live: false, .. } => "down",
         Health { ready: false, .. } => "degraded",
         Health { .. } => "ok",

@@ -44,7 +44,7 @@ pub(crate) struct KeyList {
 }
 
 /// List the keys.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(ReadHeaders),
     responses((status = OK, body = KeyList), ReadErrors))]
 pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
     let keys = session.api_keys().await?;

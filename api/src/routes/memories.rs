@@ -38,8 +38,8 @@ pub(crate) struct FeedbackEffect {
 }
 
 /// Create a memory.
-#[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories", params(NamespaceHeader, IdempotencyHeader),
-    request_body = NewMemory,
+#[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories",
+    params(NamespaceHeader, IdempotencyHeader), request_body = NewMemory,
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors))]
 pub(crate) async fn memory_create(
     Agent(session): Agent,
@@ -55,8 +55,8 @@ pub(crate) async fn memory_create(
 }
 
 /// Get a memory.
-#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, FreshnessHeaders),
-    responses((status = OK, body = Memory), ReadErrors, NotFound))]
+#[utoipa::path(get, path = "/api/v1/agent/nodes/{id}", tag = "memories",
+    params(MemoryPath, ReadHeaders), responses((status = OK, body = Memory), ReadErrors, NotFound))]
 pub(crate) async fn memory_get(
     ReaderRead(session, freshness): ReaderRead,
     MemoryPath(id): MemoryPath,
@@ -66,8 +66,8 @@ pub(crate) async fn memory_get(
 }
 
 /// Update a memory.
-#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories", params(MemoryPath, IdempotencyHeader),
-    request_body = MemoryChanges,
+#[utoipa::path(patch, path = "/api/v1/agent/nodes/{id}", tag = "memories",
+    params(MemoryPath, IdempotencyHeader), request_body = MemoryChanges,
     responses((status = OK, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors,
         NotFound))]
 pub(crate) async fn memory_update(
@@ -93,7 +93,8 @@ pub(crate) async fn memory_delete(
 }
 
 /// List memories of the hot tier, the hottest first by default.
-#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories", params(ListQuery, NamespaceHeader, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
+    params(ListQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn memory_list(
     ReaderRead(session, freshness): ReaderRead,
@@ -105,7 +106,8 @@ pub(crate) async fn memory_list(
 
 /// List archived memories: the cold tier.
 #[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
-    params(ListQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = MemoryPage), ReadErrors))]
+    params(ListQuery, NamespaceHeader, ReadHeaders),
+    responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn archive_list(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,

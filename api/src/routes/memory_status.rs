@@ -68,7 +68,8 @@ pub(crate) struct Numbers {
 
 /// Get counts of memories: of one namespace, if named, and in total.
 #[utoipa::path(get, path = "/api/v1/agent/memory/status", tag = "tenant",
-    params(NamespaceQuery, NamespaceHeader, FreshnessHeaders), responses((status = OK, body = MemoryStatus), ReadErrors))]
+    params(NamespaceQuery, NamespaceHeader, ReadHeaders),
+    responses((status = OK, body = MemoryStatus), ReadErrors))]
 pub(crate) async fn memory_status(
     State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
@@ -105,7 +106,7 @@ pub(crate) async fn memory_status(
 }
 
 /// Get the storage that memories take.
-#[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/agent/storage", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = StorageUse), ReadErrors))]
 pub(crate) async fn storage_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -123,7 +124,7 @@ pub(crate) async fn storage_get(
 }
 
 /// Get numbers of this node and of the tenant. Operators use the Prometheus endpoint instead.
-#[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/metrics", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Numbers), ReadErrors))]
 pub(crate) async fn metrics_json(
     State(app): State<App>,

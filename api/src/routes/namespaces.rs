@@ -46,7 +46,7 @@ pub(crate) async fn namespace_default(
 }
 
 /// List the access rules.
-#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/namespaces/acl", tag = "access", params(ReadHeaders),
     responses((status = OK, body = RuleList), ReadErrors))]
 pub(crate) async fn rule_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<RuleList> {
     let rules = session.rules().await?;

@@ -57,7 +57,7 @@ pub(crate) struct Org {
 }
 
 /// Get the identity of the key.
-#[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/auth/verify", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Identity), ReadErrors))]
 pub(crate) async fn auth_verify(
     ReaderRead(session, freshness): ReaderRead,
@@ -83,7 +83,7 @@ pub(crate) async fn auth_verify(
 }
 
 /// Get the tenant.
-#[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/org", tag = "tenant", params(ReadHeaders),
     responses((status = OK, body = Org), ReadErrors))]
 pub(crate) async fn org_get(ReaderRead(session, freshness): ReaderRead) -> ApiResponse<Org> {
     Ok(Success::ok(freshness, org(&session).await?))

@@ -10,8 +10,9 @@ use crate::responses::memory::{Scored, SearchResult};
 
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
-#[utoipa::path(post, path = "/api/v1/agent/search", tag = "search", params(NamespaceHeader, FreshnessHeaders),
-    request_body = Search, responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
+#[utoipa::path(post, path = "/api/v1/agent/search", tag = "search",
+    params(NamespaceHeader, ReadHeaders), request_body = Search,
+    responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
 pub(crate) async fn memory_search(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
@@ -34,8 +35,9 @@ pub(crate) async fn memory_search(
 
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most
 /// recently updated.
-#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search", params(NamespaceHeader, FreshnessHeaders),
-    request_body = HotContext, responses((status = OK, body = Vec<Scored>), BodyErrors))]
+#[utoipa::path(post, path = "/api/v1/agent/hot-context", tag = "search",
+    params(NamespaceHeader, ReadHeaders), request_body = HotContext,
+    responses((status = OK, body = Vec<Scored>), BodyErrors))]
 pub(crate) async fn hot_context(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
@@ -50,7 +52,8 @@ pub(crate) async fn hot_context(
 }
 
 /// List the hottest memories.
-#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search", params(HotQuery, NamespaceHeader, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/agent/hot_nodes", tag = "search",
+    params(HotQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = Vec<Scored>), ReadErrors))]
 pub(crate) async fn hot_nodes(
     ReaderRead(session, freshness): ReaderRead,

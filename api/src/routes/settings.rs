@@ -55,7 +55,7 @@ struct TypeForecast {
 }
 
 /// Get the settings, beside the defaults.
-#[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/settings/thermo", tag = "settings", params(ReadHeaders),
     responses((status = OK, body = SettingsView), ReadErrors))]
 pub(crate) async fn thermo_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -81,8 +81,9 @@ pub(crate) async fn thermo_update(
 }
 
 /// Count the memories of each type that would be cold after some days under changed settings.
-#[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings", params(FreshnessHeaders),
-    request_body = Settings, responses((status = OK, body = ForecastView), BodyErrors))]
+#[utoipa::path(post, path = "/api/v1/settings/thermo/preview", tag = "settings",
+    params(ReadHeaders), request_body = Settings,
+    responses((status = OK, body = ForecastView), BodyErrors))]
 pub(crate) async fn thermo_preview(
     ReaderRead(session, freshness): ReaderRead,
     ValidJson(request): ValidJson<Settings>,

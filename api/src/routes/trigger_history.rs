@@ -46,7 +46,7 @@ struct HistoryItem {
 
 /// List firings and delivery attempts, the latest first.
 #[utoipa::path(get, path = "/api/v1/triggers/history", tag = "triggers",
-    params(HistoryQuery, FreshnessHeaders), responses((status = OK, body = History), ReadErrors))]
+    params(HistoryQuery, ReadHeaders), responses((status = OK, body = History), ReadErrors))]
 pub(crate) async fn trigger_history(
     ReaderRead(session, freshness): ReaderRead,
     ValidQuery(query): ValidQuery<HistoryQuery>,

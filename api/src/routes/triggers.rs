@@ -1,8 +1,10 @@
 //! Triggers: rules that fire on memory events.
 
+use axum::http::HeaderMap;
+
 use crate::prelude::*;
 use crate::requests::triggers::{Evaluate, NewTrigger, TriggerChanges, TriggerQuery};
-use crate::responses::NoContent;
+use crate::responses::freshness_headers;
 use crate::responses::memory::Deleted;
 use crate::responses::trigger::TriggerView;
 
@@ -46,7 +48,7 @@ pub(crate) enum TriggerOrDeleted {
 }
 
 /// List the triggers. Keys with restricted access see their own.
-#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(TriggerQuery, ReadHeaders),
     responses((status = OK, body = TriggerList), ReadErrors))]
 pub(crate) async fn trigger_list(
     ReaderRead(session, freshness): ReaderRead,
@@ -73,18 +75,20 @@ pub(crate) async fn trigger_create(
     let (kind, settings) = (write.body.action.0, write.body.action_settings()?);
     let build = |action| write.body.into_trigger(action);
     let done = session.create_trigger(write.receipt, kind, settings, build).await?;
-    let body =
-        match done.value {
-            (id, Some((trigger, firings))) => TriggerOrDeleted::Trigger(Box::new(
-                TriggerView::new(&session.caller, id, &trigger, &firings),
-            )),
-            (id, None) => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
-        };
+    let (id, created) = done.value;
+    let body = match created {
+        Some((trigger, firings)) => {
+            let view = TriggerView::new(&session.caller, id, &trigger, &firings);
+            TriggerOrDeleted::Trigger(Box::new(view))
+        }
+        None => TriggerOrDeleted::Deleted(Deleted::new(id.0)),
+    };
     Ok(Success::created(done.freshness, body))
 }
 
 /// Get a trigger.
-#[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers", params(TriggerPath, FreshnessHeaders),
+#[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers",
+    params(TriggerPath, ReadHeaders),
     responses((status = OK, body = TriggerView), ReadErrors, NotFound))]
 pub(crate) async fn trigger_get(
     ReaderRead(session, freshness): ReaderRead,
@@ -117,13 +121,14 @@ pub(crate) async fn trigger_update(
 pub(crate) async fn trigger_delete(
     Agent(session): Agent,
     TriggerPath(id): TriggerPath,
-) -> ApiResult<NoContent> {
-    Ok(NoContent(session.delete_trigger(id).await?.freshness))
+) -> ApiResult<(StatusCode, HeaderMap)> {
+    let done = session.delete_trigger(id).await?;
+    Ok((StatusCode::NO_CONTENT, freshness_headers(&done.freshness)))
 }
 
 /// Evaluate which triggers would fire if an event happened to a memory now, and why the others
 /// would not. For `on_decay` and `on_threshold`: if a tick came now. Nothing fires.
-#[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(FreshnessHeaders),
+#[utoipa::path(post, path = "/api/v1/triggers/evaluate", tag = "triggers", params(ReadHeaders),
     request_body = Evaluate, responses((status = OK, body = Evaluation), BodyErrors, NotFound))]
 pub(crate) async fn trigger_evaluate(
     ReaderRead(session, freshness): ReaderRead,

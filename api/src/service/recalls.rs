@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::tenant::KeyId;
@@ -51,13 +51,9 @@ struct Uses {
 }
 
 impl RecallBuffer {
-    fn contents(&self) -> std::sync::MutexGuard<'_, Contents> {
-        self.0.lock().expect("no code panics while it holds the lock")
-    }
-
     /// Counts a search that returned these memories.
     pub(crate) fn count(&self, tenant: TenantId, ids: impl ExactSizeIterator<Item = MemoryId>) {
-        let mut contents = self.contents();
+        let mut contents = self.0.lock();
         if contents.recalls + ids.len() > RECALLS_MAX && !contents.swept {
             contents.sweep();
         }
@@ -79,7 +75,7 @@ impl RecallBuffer {
 
     /// Counts a request of a key, the time that it took, and the memories that it created.
     pub(crate) fn count_request(&self, tenant: TenantId, key: KeyId, took: Duration, added: u64) {
-        let mut contents = self.contents();
+        let mut contents = self.0.lock();
         let of_tenant = contents.tenants.entry(tenant).or_default();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         of_tenant.usage.add(&Usage {
@@ -92,7 +88,7 @@ impl RecallBuffer {
     }
 
     pub(crate) fn dropped(&self) -> u64 {
-        self.contents().dropped
+        self.0.lock().dropped
     }
 
     /// Takes what is due for a report at `now`. `interval` returns a tenant's
@@ -103,7 +99,7 @@ impl RecallBuffer {
         clock: Timestamp,
         interval: impl Fn(TenantId) -> Duration,
     ) -> Vec<TenantReport> {
-        let mut contents = self.contents();
+        let mut contents = self.0.lock();
         let mut room = REPORT_RECALLS_MAX;
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
@@ -209,7 +205,7 @@ mod tests {
         assert_eq!(recalls(&buffer, start + 30 * SECOND), []);
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
         assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
-        assert_eq!(buffer.contents().recalls, 0, "nothing is kept for ever");
+        assert_eq!(buffer.0.lock().recalls, 0, "nothing is kept for ever");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! A pool of embedder threads, with a bounded queue and a cache of vectors of short texts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use api::{EmbedError, Embedder, Embedding};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use storage::model::cluster::Model;
 use tokio::sync::oneshot;
 
@@ -70,7 +71,7 @@ impl Pool {
 /// Embeds texts of the queue until the pool is dropped.
 fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counters: &Counters) {
     loop {
-        let next = tasks.lock().expect("no code panics while it holds the lock").recv();
+        let next = tasks.lock().recv();
         let Ok(task) = next else { return };
         if task.reply.is_closed() {
             continue;

@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::TenantId;
 use tokio::sync::Notify;
@@ -47,13 +48,9 @@ impl Taken {
 }
 
 impl HostPermits {
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().expect("no code panics while it holds the lock")
-    }
-
     /// Whether a tenant may start another request.
     pub(super) fn has_room(&self, tenant: TenantId) -> bool {
-        self.taken().has_room(tenant)
+        self.taken.lock().has_room(tenant)
     }
 
     /// Takes a permit. `None` if a limit is reached or the delivery is already in progress. The
@@ -64,7 +61,7 @@ impl HostPermits {
         id: DeliveryId,
         host: &str,
     ) -> Option<Permit> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let of_host = taken.hosts.get(host).copied().unwrap_or(0);
         let is_crowded = of_host >= HOST_MAX && !host.is_empty();
         if !taken.has_room(tenant) || is_crowded || !taken.deliveries.insert((tenant, id)) {
@@ -78,7 +75,7 @@ impl HostPermits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.permits.taken();
+        let mut taken = self.permits.taken.lock();
         taken.deliveries.remove(&(self.tenant, self.id));
         decrement(&mut taken.tenants, &self.tenant);
         decrement(&mut taken.hosts, &self.host);
@@ -112,7 +109,7 @@ mod tests {
         assert!(permits.take(TenantId(1), id(1), "a").is_none());
         drop(permit);
         assert!(permits.take(TenantId(1), id(1), "a").is_some());
-        assert!(permits.taken().tenants.is_empty() && permits.taken().hosts.is_empty());
+        assert!(permits.taken.lock().tenants.is_empty() && permits.taken.lock().hosts.is_empty());
     }
 
     #[test]

@@ -73,7 +73,7 @@ struct Term {
 /// Outcome of a batch that was proposed or confirmed; `NoLeader` or `Unknown` if it has none.
 type WriteOutcome = Result<ApplyOutcome, SubmitError>;
 
-type Decided = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
+type Decisions = Vec<(QueuedCommand, Result<Reply, Rejection>)>;
 
 impl Executor {
     /// Runs until raft stops.
@@ -165,7 +165,7 @@ impl Executor {
 
     /// Decides commands until the batch is full: first `stale`, then the queue. A storage
     /// error stops the node.
-    fn decide_queued(&self, draft: &mut Draft, stale: Vec<QueuedCommand>) -> Result<Decided, ()> {
+    fn decide_queued(&self, draft: &mut Draft, stale: Vec<QueuedCommand>) -> Result<Decisions, ()> {
         let mut stale = stale.into_iter();
         let mut decided = Vec::new();
         while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() {
@@ -192,7 +192,7 @@ impl Executor {
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));
         {
-            let mut totals = self.shared.totals();
+            let mut totals = self.shared.totals.lock();
             totals.batches += 1;
             totals.batch_bytes += bytes.len() as u64;
             totals.batch_commands += commands as u64;
@@ -223,9 +223,9 @@ impl Executor {
         }
     }
 
-    fn complete(&self, decided: Decided, index: u64) {
+    fn complete(&self, decided: Decisions, index: u64) {
         let accepted = decided.iter().filter(|(_, reply)| reply.is_ok()).count();
-        let mut totals = self.shared.totals();
+        let mut totals = self.shared.totals.lock();
         totals.accepted += accepted as u64;
         totals.rejected += (decided.len() - accepted) as u64;
         drop(totals);
@@ -241,7 +241,7 @@ impl Executor {
     }
 }
 
-fn fail<T>(decided: Decided, error: SubmitError) -> Result<T, ()> {
+fn fail<T>(decided: Decisions, error: SubmitError) -> Result<T, ()> {
     decided.into_iter().for_each(|(queued, _)| queued.send(Err(error)));
     Err(())
 }

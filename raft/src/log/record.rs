@@ -149,7 +149,7 @@ impl EntryRecord {
     }
 }
 
-/// The durable high-water mark: vote and last entry that the log has held durably. Kept outside
+/// The durable high-water mark: vote and last entry that the log has contained durably. Kept outside
 /// the log, to detect a log that lost its tail. See `log/writer.rs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HighWaterMark {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::error::SubmitError;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::operation::{
-    ClusterStatus, MemberStatus, Operate, OperateError, Operation, OperationResult,
+    ClusterStatus, MemberStatus, OperateError, OperateResult, Operation, OperationResult,
 };
 use crate::shared::Shared;
 use crate::types::{Address, NodeId, TypeConfig};
@@ -27,7 +27,7 @@ fn is_responsive(member: &MemberStatus) -> bool {
     member.last_contact_ms.is_some_and(|ms| Duration::from_millis(ms) <= CONTACT_AGE_MAX)
 }
 
-fn rejected<T>(reason: impl Into<String>) -> Operate<T> {
+fn rejected<T>(reason: impl Into<String>) -> OperateResult<T> {
     Err(OperateError::Rejected(reason.into()))
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    pub(crate) async fn operate(&self, operation: Operation) -> Operate<OperationResult> {
+    pub(crate) async fn operate(&self, operation: Operation) -> OperateResult<OperationResult> {
         if !self.shared.is_serving() {
             return Err(OperateError::NoLeader);
         }
@@ -83,7 +83,7 @@ impl Operator<'_> {
 
     /// Adds a node to the replicated members, so that peers accept its messages, then to raft as
     /// a learner. `membership/maintenance.rs` promotes it once it has caught up.
-    async fn add(&self, node: NodeId, address: String) -> Operate<()> {
+    async fn add(&self, node: NodeId, address: String) -> OperateResult<()> {
         let peers = &self.shared.peers;
         let (from, is_pristine) = match peers.identify(&address, IDENTIFY_TIMEOUT).await {
             Ok(identity) => identity,
@@ -110,7 +110,7 @@ impl Operator<'_> {
         self.change(self.shared.raft.add_learner(node, address, false)).await
     }
 
-    async fn remove(&self, node: NodeId) -> Operate<()> {
+    async fn remove(&self, node: NodeId) -> OperateResult<()> {
         let members = self.status().members;
         let voters = members.iter().filter(|member| member.role != "learner");
         let others: Vec<&MemberStatus> = voters.filter(|member| member.node != node).collect();
@@ -146,7 +146,7 @@ impl Operator<'_> {
     async fn change<T>(
         &self,
         change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
-    ) -> Operate<()> {
+    ) -> OperateResult<()> {
         match tokio::time::timeout_at(self.deadline, change).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => {
@@ -159,7 +159,7 @@ impl Operator<'_> {
         }
     }
 
-    async fn transfer(&self, to: NodeId) -> Operate<()> {
+    async fn transfer(&self, to: NodeId) -> OperateResult<()> {
         if !self.shared.voters().contains(&to) {
             return rejected(format!("node {to} is not a voter"));
         }
@@ -187,7 +187,7 @@ impl Operator<'_> {
 
     /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None`
     /// if there is none, or this node does not lead.
-    pub(crate) async fn transfer_leadership(&self) -> Operate<Option<NodeId>> {
+    pub(crate) async fn transfer_leadership(&self) -> OperateResult<Option<NodeId>> {
         if !self.shared.is_serving() {
             return Ok(None);
         }
@@ -199,7 +199,7 @@ impl Operator<'_> {
     }
 
     /// Submits a command. Returns the index at which it is applied, and its reply.
-    pub(crate) async fn submit(&self, action: Action) -> Operate<(u64, Reply)> {
+    pub(crate) async fn submit(&self, action: Action) -> OperateResult<(u64, Reply)> {
         match self.shared.submit(Command::background(action), self.deadline).await {
             Ok(outcome) => match outcome.reply {
                 Ok(reply) => Ok((outcome.index, reply)),

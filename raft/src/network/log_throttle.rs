@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Mutex;
+
+use parking_lot::Mutex;
 
 use crate::types::NodeId;
 
@@ -18,7 +19,7 @@ impl LogThrottle {
     /// Records a problem of `node`. Returns whether it differs from the last one, and so must be
     /// logged.
     pub(crate) fn is_new(&self, node: NodeId, problem: &impl Display) -> bool {
-        let mut problems = self.0.lock().expect("no code panics while it holds this lock");
+        let mut problems = self.0.lock();
         let problem = problem.to_string();
         if problems.len() >= NODES_MAX && !problems.contains_key(&node) {
             return false;
@@ -28,7 +29,7 @@ impl LogThrottle {
 
     /// Records a successful call. Returns whether there was a problem before it.
     pub(crate) fn clear(&self, node: NodeId) -> bool {
-        self.0.lock().expect("no code panics while it holds this lock").remove(&node).is_some()
+        self.0.lock().remove(&node).is_some()
     }
 }
 

@@ -13,7 +13,7 @@ use storage::model::cluster::{GroupId, Incarnation};
 use crate::contact::Clocks;
 use crate::error::SubmitResult;
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
-use crate::operation::{Hash, HashStatus, Operate, Operation, OperationResult};
+use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 storage::records! {
@@ -73,7 +73,7 @@ pub(crate) enum Rpc {
     /// Announces a snapshot. Its files follow in the same stream.
     Snapshot(SnapshotRpc),
     /// Runs an operation on the receiver as the leader. It is never forwarded again.
-    Operate {
+    OperateResult {
         operation: Operation,
         timeout_micros: u64,
     },
@@ -147,7 +147,7 @@ pub(crate) enum RpcResponse {
     ReadIndex(Option<u64>),
     Submitted(SubmitResult),
     Installed(VoteRecord),
-    OperationResult(Operate<OperationResult>),
+    OperationResult(OperateResult<OperationResult>),
     StateHash(HashStatus),
     /// Whether the node is quarantined.
     Quarantined(bool),

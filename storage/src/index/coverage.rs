@@ -170,7 +170,7 @@ mod tests {
         let expected = expected.chain([64, 64, 22, 0].map(|rows| (check, rows)));
         assert_eq!(kinds, expected.collect::<Vec<_>>());
         assert!(uncovered(&coverage).is_empty() && !coverage.is_stale(150, EXACT_MAX));
-        assert_eq!(coverage.counts(), GraphCounts { held: 150, missing: 0, lost: 0 });
+        assert_eq!(coverage.counts(), GraphCounts { covered: 150, missing: 0, lost: 0 });
     }
 
     #[test]

@@ -18,7 +18,7 @@ const UNCHECKED_SHARE: usize = 5;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GraphCounts {
     /// Memories that the graph covers.
-    pub held: u64,
+    pub covered: u64,
     /// Memories not inserted yet. Searches scan them.
     pub missing: u64,
     /// Memories with an unreachable point. Searches scan them.
@@ -29,7 +29,7 @@ impl GraphCounts {
     /// The sum of both.
     pub fn plus(self, other: Self) -> Self {
         Self {
-            held: self.held + other.held,
+            covered: self.covered + other.covered,
             missing: self.missing + other.missing,
             lost: self.lost + other.lost,
         }
@@ -87,7 +87,7 @@ impl CoveredGraph {
 
     pub(super) fn counts(&self) -> GraphCounts {
         GraphCounts {
-            held: self.covered.len(),
+            covered: self.covered.len(),
             missing: self.missing.len(),
             lost: self.unreachable.len(),
         }

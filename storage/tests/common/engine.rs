@@ -254,7 +254,7 @@ impl Engine {
             let counts = self.reader.graph_counts(TENANT);
             assert!(started.elapsed() < GRAPH_MAX, "no graph: {counts:?}");
             std::thread::sleep(Duration::from_millis(500));
-            if counts.held > 0 && counts.missing == 0 {
+            if counts.covered > 0 && counts.missing == 0 {
                 self.reader.search(TENANT, &request).expect("it is read");
             }
         }

@@ -25,7 +25,7 @@ pub async fn wait_for_graphs(cluster: &Cluster) {
             let before = cpu_seconds(node.pid());
             tokio::time::sleep(Duration::from_secs(2)).await;
             idle = cpu_seconds(node.pid()) - before < 2.0 * IDLE;
-            built = node.metric("hearth_graph_held").await > 0.0
+            built = node.metric("hearth_graph_memories").await > 0.0
                 && node.metric("hearth_graph_missing").await == 0.0;
         }
     }
