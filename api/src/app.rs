@@ -1,5 +1,6 @@
 //! The state that all handlers share: the service, the metrics, and the limits of this node.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,14 +16,25 @@ use crate::service::node::{Embedder, Hooks};
 
 /// The state; cheap to clone.
 #[derive(Clone)]
-pub struct App {
-    pub(crate) service: Service,
+pub struct App(Arc<Shared>);
+
+/// What all clones of an [`App`] share.
+pub struct Shared {
+    pub(crate) service: Arc<Service>,
     pub(crate) identity: Identity,
     pub(crate) metrics: Metrics,
-    pub(crate) requests: Arc<Semaphore>,
-    pub(crate) drains: Arc<Semaphore>,
+    pub(crate) requests: Semaphore,
+    pub(crate) drains: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
-    draining: Arc<AtomicBool>,
+    draining: AtomicBool,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 /// What a node reports of itself.
@@ -44,15 +56,15 @@ impl App {
         identity: Identity,
         metrics: Metrics,
     ) -> Self {
-        Self {
-            service: Service::new(reader, raft, embedder, hooks),
+        Self(Arc::new(Shared {
+            service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             identity,
             metrics,
-            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
-            drains: Arc::new(Semaphore::new(DRAINS_MAX)),
+            requests: Semaphore::new(REQUESTS_MAX),
+            drains: Semaphore::new(DRAINS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            draining: Arc::default(),
-        }
+            draining: AtomicBool::new(false),
+        }))
     }
 
     /// Makes the node not ready from here on; requests under way go on.

@@ -95,7 +95,10 @@ headers! {
 }
 
 /// Parses the headers with these names.
-fn parse<T: DeserializeOwned>(headers: &HeaderMap, names: &[&str]) -> ApiResult<T> {
+fn parse<T: DeserializeOwned + Default>(headers: &HeaderMap, names: &[&str]) -> ApiResult<T> {
+    if !names.iter().any(|name| headers.contains_key(*name)) {
+        return Ok(T::default());
+    }
     let mut pairs = BTreeMap::new();
     for name in names.iter().copied() {
         let Some(value) = headers.get(name) else { continue };

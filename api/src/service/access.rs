@@ -1,5 +1,7 @@
 //! Callers: authentication by API key, keys, access rules, and the caller's own namespace.
 
+use std::sync::Arc;
+
 use raft::SubmitError;
 use storage::model::access::{Access, Rule};
 use storage::model::id::Timestamp;
@@ -13,9 +15,9 @@ use crate::service::{Service, Session};
 
 impl Service {
     /// The caller with this key.
-    pub(crate) fn authenticate(&self, key: &str) -> ApiResult<Session> {
+    pub(crate) fn authenticate(self: &Arc<Self>, key: &str) -> ApiResult<Session> {
         match self.reader.authenticate(key) {
-            Some(caller) => Ok(Session { service: self.clone(), caller }),
+            Some(caller) => Ok(Session { service: Arc::clone(self), caller }),
             // A node without contact to its cluster cannot distinguish a wrong key from a new one.
             None => Err(match self.raft.status().quarantine {
                 Some(_) => SubmitError::Quarantined.into(),

@@ -29,15 +29,14 @@ use error::{ApiError, ApiResult};
 use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
 
-/// The service of one node; cheap to clone.
-#[derive(Clone)]
+/// The service of one node.
 pub(crate) struct Service {
     /// For reads that block no thread: positions, caches.
     reader: Reader,
     raft: Handle,
     embedder: Arc<dyn Embedder>,
     hooks: Arc<dyn Hooks>,
-    recalls: Arc<RecallBuffer>,
+    recalls: RecallBuffer,
     reads: Arc<Semaphore>,
     stream_reads: Arc<Semaphore>,
 }
@@ -45,7 +44,7 @@ pub(crate) struct Service {
 /// A caller, and the service that it uses.
 #[derive(Clone)]
 pub(crate) struct Session {
-    service: Service,
+    service: Arc<Service>,
     pub(crate) caller: Caller,
 }
 
@@ -67,7 +66,7 @@ impl Service {
             raft,
             embedder,
             hooks,
-            recalls: Arc::default(),
+            recalls: RecallBuffer::default(),
             reads: Arc::new(Semaphore::new(READS_MAX)),
             stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
         }
