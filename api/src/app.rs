@@ -21,7 +21,8 @@ pub struct App(Arc<Shared>);
 /// What all clones of an [`App`] share.
 pub struct Shared {
     pub(crate) service: Arc<Service>,
-    pub(crate) identity: Identity,
+    /// Id of this node.
+    pub(crate) node: u64,
     pub(crate) metrics: Metrics,
     pub(crate) requests: Semaphore,
     pub(crate) drains: Semaphore,
@@ -37,14 +38,8 @@ impl Deref for App {
     }
 }
 
-/// What a node reports of itself.
-#[derive(Debug, Clone)]
-pub struct Identity {
-    /// This node's id.
-    pub node: u64,
-    /// Version of the product.
-    pub version: &'static str,
-}
+/// Version of the product.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl App {
     /// Assembles the state.
@@ -53,12 +48,12 @@ impl App {
         raft: Handle,
         embedder: Arc<dyn Embedder>,
         hooks: Arc<dyn Hooks>,
-        identity: Identity,
+        node: u64,
         metrics: Metrics,
     ) -> Self {
         Self(Arc::new(Shared {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
-            identity,
+            node,
             metrics,
             requests: Semaphore::new(REQUESTS_MAX),
             drains: Semaphore::new(DRAINS_MAX),

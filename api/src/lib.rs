@@ -23,7 +23,7 @@ mod service;
 mod words;
 mod write;
 
-pub use app::{App, Identity};
+pub use app::App;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use metrics::Metrics;
 pub use random::random_bytes;

@@ -50,7 +50,7 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     if let Ok(id) = HeaderValue::from_str(&current.id) {
         headers.insert(REQUEST_ID, id);
     }
-    headers.insert(NODE, app.identity.node.into());
+    headers.insert(NODE, app.node.into());
     response
 }
 

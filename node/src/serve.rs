@@ -62,7 +62,7 @@ pub(crate) async fn serve(
         raft.clone(),
         Arc::clone(&embedder) as Arc<dyn api::Embedder>,
         webhooks,
-        api::Identity { node: config.node.id, version: env!("CARGO_PKG_VERSION") },
+        config.node.id,
         Metrics::new(&registry),
     );
     let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::type_config::TypeConfigExt;
-use storage::Log;
 use tempfile::TempDir;
 
 use crate::fault::Fault;
@@ -15,28 +14,17 @@ use crate::types::TypeConfig;
 
 struct Builder;
 
-/// The folder of a store. Its log is closed with it: the log writer's thread ends later, and
-/// RocksDB aborts a process that exits while it closes.
-struct Folder {
-    log: Arc<Log>,
-    _folder: TempDir,
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        self.log.close();
-    }
-}
-
-impl StoreBuilder<TypeConfig, LogStore, StateMachine, Folder> for Builder {
-    async fn build(&self) -> Result<(Folder, LogStore, StateMachine), StorageError<TypeConfig>> {
+impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
+    async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
         let folder = TempDir::new().unwrap();
         let (writer, _, log) = storage::open(folder.path(), storage::Options::default()).unwrap();
         let log = Arc::new(log);
-        let store = LogStore::open(Arc::clone(&log), folder.path(), Fault::default()).unwrap();
+        // Never closed: RocksDB aborts a process that exits while a thread closes it.
+        std::mem::forget(Arc::clone(&log));
+        let store = LogStore::open(log, folder.path(), Fault::default()).unwrap();
         let snapshots = Snapshots::open(folder.path()).unwrap();
         let machine = StateMachine::new(writer, None, snapshots, Fault::default());
-        Ok((Folder { log, _folder: folder }, store, machine))
+        Ok((folder, store, machine))
     }
 }
 

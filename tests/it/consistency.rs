@@ -43,15 +43,14 @@ async fn reads_by_id_find_what_another_node_created() {
     let cluster = options().nodes(3).start();
     let [leader, other, _] = cluster.leader_first().await;
     for _ in 0..20 {
-        let memory = leader.store(&json!({"label": "x"})).await;
-        let (evaluate, event) = ("/triggers/evaluate", "on_recall");
-        other.post(evaluate, &json!({"event": event, "node_id": memory})).await;
         for path in ["nodes/", "graph/neighbors/", "graph/verify/"] {
-            let memory = leader.store(&json!({"label": "x"})).await;
+            let memory = leader.store(&labelled("x")).await;
             other.get(&format!("/agent/{path}{memory}")).await;
         }
+        let event = json!({"event": "on_recall", "node_id": leader.store(&labelled("x")).await});
+        other.post("/triggers/evaluate", &event).await;
         let trigger = json!({"event": "on_recall", "action": "pin"});
-        let trigger = id(&leader.post("/triggers", &trigger).await).to_owned();
-        other.get(&format!("/triggers/{trigger}")).await;
+        let created = leader.post("/triggers", &trigger).await;
+        other.get(&format!("/triggers/{}", id(&created))).await;
     }
 }

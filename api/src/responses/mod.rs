@@ -104,7 +104,6 @@ impl IntoResponse for ApiError {
 /// field that may be absent.
 pub(crate) type Nullable<T> = Option<T>;
 
-/// An instant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time(pub(crate) Timestamp);
 

@@ -6,6 +6,7 @@ use axum::extract::RawQuery;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::app::VERSION;
 use crate::prelude::*;
 use crate::service::status::Health;
 
@@ -76,7 +77,7 @@ async fn status_get(State(app): State<App>) -> Json<ServiceStatus> {
     Json(ServiceStatus {
         status,
         version: INTERFACE_VERSION,
-        hearth: app.identity.version,
+        hearth: VERSION,
         node: raft.node,
         role: raft.role,
         leader: raft.leader,

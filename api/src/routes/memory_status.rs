@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::app::VERSION;
 use crate::prelude::*;
 use crate::requests::activity::NamespaceQuery;
 use crate::responses::{TypeCount, type_counts};
@@ -71,7 +72,6 @@ pub(crate) struct Numbers {
     params(NamespaceQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = MemoryStatus), ReadErrors))]
 pub(crate) async fn memory_status(
-    State(app): State<App>,
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<NamespaceQuery>,
@@ -88,7 +88,7 @@ pub(crate) async fn memory_status(
     let total = all.hot + all.cold;
     let body = MemoryStatus {
         backend: "hearth",
-        version: app.identity.version,
+        version: VERSION,
         namespace: namespace.unwrap_or_else(|| "*".to_owned()),
         stats: MemoryCounts {
             namespace_memories: here.hot + here.cold,

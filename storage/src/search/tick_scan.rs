@@ -64,14 +64,14 @@ impl Reader {
             let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
             let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
             for (at, row) in candidates.iter() {
-                let stored = (row.anchored_at() > tick.from).then(|| row.tick_heat());
-                let upper_bound = (use_from && stored.is_none()).then_some(bounds_from[at]);
-                let (thermo, from) = (&*tick.thermo_from, tick.from);
-                let before = TickHeat { row, thermo, at: from, stored, upper_bound };
                 let upper_bound = use_until.then_some(candidates.heat_upper_bounds[at]);
                 let (thermo, until) = (&*tick.thermo, tick.until);
                 let now = TickHeat { row, thermo, at: until, stored: None, upper_bound };
                 let has_crossed = || {
+                    let stored = (row.anchored_at() > tick.from).then(|| row.tick_heat());
+                    let upper_bound = (use_from && stored.is_none()).then_some(bounds_from[at]);
+                    let (thermo, from) = (&*tick.thermo_from, tick.from);
+                    let before = TickHeat { row, thermo, at: from, stored, upper_bound };
                     before.is_cold() != now.is_cold()
                         || !thresholds.is_empty()
                             && before.count_reached(thresholds) != now.count_reached(thresholds)
@@ -112,6 +112,7 @@ struct TickHeat<'a> {
 }
 
 impl TickHeat<'_> {
+    #[inline]
     fn exact(&self) -> f64 {
         self.stored.map_or_else(|| self.row.heat_under(self.thermo, self.at), f64::from)
     }

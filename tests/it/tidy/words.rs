@@ -6,7 +6,6 @@ use std::fs;
 use super::sizes::functions;
 use super::{Source, assert_none, files, root, rust_files};
 
-/// The page that lists them.
 const GLOSSARY: &str = "docs/glossary.md";
 
 const WORDS_PER_TEST_NAME_MAX: usize = 8;
