@@ -38,7 +38,6 @@ impl Deref for App {
     }
 }
 
-/// Version of the product.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl App {

@@ -15,7 +15,9 @@ use tokio::time::Instant;
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Time limit of submitting a report or a tick.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which the leader checks for due ticks.
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval at which the leader removes expired data.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time limit of the last report of a node that stops.
 const LAST_REPORT_TIMEOUT: Duration = Duration::from_secs(2);

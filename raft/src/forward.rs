@@ -152,7 +152,7 @@ async fn operate_on(
         return Operator { shared, deadline }.operate(operation).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::OperateResult { operation, timeout_micros: remote_timeout_micros(timeout) };
+    let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
     match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
         Ok(RpcResponse::OperationResult(result)) => result,
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),

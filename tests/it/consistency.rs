@@ -50,7 +50,7 @@ async fn reads_by_id_find_what_another_node_created() {
         let event = json!({"event": "on_recall", "node_id": leader.store(&labelled("x")).await});
         other.post("/triggers/evaluate", &event).await;
         let trigger = json!({"event": "on_recall", "action": "pin"});
-        let created = leader.post("/triggers", &trigger).await;
-        other.get(&format!("/triggers/{}", id(&created))).await;
+        let trigger = leader.post("/triggers", &trigger).await;
+        other.get(&format!("/triggers/{}", id(&trigger))).await;
     }
 }

@@ -6,6 +6,10 @@ async fn list(cluster: &Cluster, query: &str) -> Value {
     cluster.get(&format!("/agent/nodes{query}")).await
 }
 
+fn item_labels(page: &Value) -> Vec<&str> {
+    labels(array(&page["items"]))
+}
+
 #[tokio::test]
 async fn created_memory_has_all_fields_and_defaults() {
     let cluster = options().start();
@@ -64,7 +68,7 @@ async fn update_changes_only_the_named_fields() {
     assert!(after["updated_at"].as_str() > before["updated_at"].as_str());
     assert_eq!(cluster.get(&path).await, after, "the response equals the stored memory");
     let found = list(&cluster, "?search=after").await;
-    assert_eq!(labels(array(&found["items"])), ["after"], "the new text is indexed");
+    assert_eq!(item_labels(&found), ["after"], "the new text is indexed");
     assert_eq!(list(&cluster, "?search=before").await["total"], 0, "the old text is not");
 }
 
@@ -96,22 +100,15 @@ async fn lists_filter_sort_and_page() {
     }
     let page = list(&cluster, "?page=2&page_size=10").await;
     assert_fields(&page, json!({"total": 25, "page": 2, "page_size": 10}));
-    assert_eq!(
-        labels(array(&page["items"]))[0],
-        "memory number14 shared",
-        "heat descending by default"
-    );
+    assert_eq!(item_labels(&page)[0], "memory number14 shared", "heat descending by default");
     for (number, count) in [(3, 5), (9, 0)] {
         let page = list(&cluster, &format!("?page={number}&page_size=10")).await;
         assert_eq!(array(&page["items"]).len(), count);
     }
     let ascending = list(&cluster, "?sort=heat&order=asc&page_size=2").await;
-    assert_eq!(
-        labels(array(&ascending["items"])),
-        ["memory number0 shared", "memory number1 shared"]
-    );
+    assert_eq!(item_labels(&ascending), ["memory number0 shared", "memory number1 shared"]);
     let newest = list(&cluster, "?sort=updated_at&page_size=1").await;
-    assert_eq!(labels(array(&newest["items"])), ["memory number24 shared"]);
+    assert_eq!(item_labels(&newest), ["memory number24 shared"]);
     let by_type = list(&cluster, "?sort=memory_type&order=asc&page_size=100").await;
     let types: Vec<_> =
         array(&by_type["items"]).iter().map(|item| item["memory_type"].as_str()).collect();

@@ -135,8 +135,7 @@ impl Session {
         id: Option<DeliveryId>,
     ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
-        let mut done: WriteResult<(usize, bool)> =
-            self.submit(Action::ReplayDeliveries(id)).await?;
+        let mut done = self.submit::<(usize, bool)>(Action::ReplayDeliveries(id)).await?;
         let (mut count, mut has_more) = done.value;
         while has_more && count > 0 && Instant::now() < deadline {
             // What is done is reported; the caller repeats the request for the rest.

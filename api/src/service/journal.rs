@@ -42,7 +42,6 @@ impl Session {
         .await
     }
 
-    /// Id of the cluster.
     pub(crate) async fn cluster_id(&self) -> ApiResult<[u8; 16]> {
         let identity = self.read(|reader, _| reader.cluster()).await?;
         Ok(identity.ok_or_else(ApiError::internal)?.id)

@@ -64,11 +64,13 @@ impl Session {
         let found = self.find(move |reader, caller| {
             let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
             let namespace = record.memory.namespace.clone();
-            Ok(find(reader, caller, record)?.map(|found| (namespace, found)))
+            // No work for a caller that is rejected below.
+            let found = caller.access.allows(&namespace).then(|| find(reader, caller, record));
+            Ok(Some((namespace, found.transpose()?.flatten())))
         });
         let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
         check_access(&access, &namespace)?;
-        Ok((found, access))
+        Ok((found.ok_or(Rejection::NotFound)?, access))
     }
 
     /// Searches, and counts each result as a recall. A query without words returns the hottest

@@ -20,7 +20,6 @@ pub(crate) struct Summary {
     pub(crate) coldest: Option<MemoryRecord>,
     /// Of the present calendar month.
     pub(crate) usage: Usage,
-    /// The last tick.
     pub(crate) tick: Option<Tick>,
 }
 

@@ -88,6 +88,7 @@ pub(crate) fn write_config(
     let files = certificates.of_node(id, &LOOPBACK.map(String::from))?;
     let (certificate, key) = (file(&files.certificate)?, file(&files.key)?);
     let cache = cache().ok_or("no cache folder: set HEARTH_CACHE")?;
+    let (model, library) = (file(&cache.join(CACHED_MODEL))?, file(&cache.join(CACHED_LIBRARY))?);
     let config = json!({
         "node": { "id": id, "data": file(data)? },
         "public": { "listen": listen(ports.public), "certificate": certificate, "key": key },
@@ -103,7 +104,7 @@ pub(crate) fn write_config(
             "key": file(&certificates.cluster_key())?,
             "allow": "127.0.0.0/8, ::1/128",
         },
-        "embedder": { "kind": embedder, "model": file(&cache.join(CACHED_MODEL))?, "library": file(&cache.join(CACHED_LIBRARY))? },
+        "embedder": { "kind": embedder, "model": model, "library": library },
     });
     let path = data.join(CONFIG_FILE);
     let config = format!(

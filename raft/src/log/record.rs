@@ -149,8 +149,8 @@ impl EntryRecord {
     }
 }
 
-/// The durable high-water mark: vote and last entry that the log has contained durably. Kept outside
-/// the log, to detect a log that lost its tail. See `log/writer.rs`.
+/// The durable high-water mark: vote and last entry that the log has contained durably. Kept
+/// outside the log, to detect a log that lost its tail. See `log/writer.rs`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HighWaterMark {
     pub(crate) vote: Option<VoteRecord>,

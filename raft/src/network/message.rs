@@ -73,7 +73,7 @@ pub(crate) enum Rpc {
     /// Announces a snapshot. Its files follow in the same stream.
     Snapshot(SnapshotRpc),
     /// Runs an operation on the receiver as the leader. It is never forwarded again.
-    OperateResult {
+    Operate {
         operation: Operation,
         timeout_micros: u64,
     },

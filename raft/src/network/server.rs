@@ -189,7 +189,7 @@ impl Server {
                 Ok(RpcResponse::Submitted(self.shared.submit(command, deadline).await))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
-            Rpc::OperateResult { operation, timeout_micros } => {
+            Rpc::Operate { operation, timeout_micros } => {
                 let deadline = timing.deadline(timeout_micros);
                 let operator = Operator { shared: &self.shared, deadline };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))

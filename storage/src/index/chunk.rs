@@ -19,6 +19,13 @@ use crate::model::memory::{Memory, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
 
+/// Upper bounds over all rows of a chunk (its block max).
+#[derive(Clone, Copy)]
+pub(crate) struct ChunkMax {
+    pub(crate) heat: f64,
+    pub(crate) updated_at: Timestamp,
+}
+
 /// The columns. A row without a memory has [`Attributes::EMPTY`].
 #[derive(Default)]
 pub(crate) struct Chunk {
@@ -100,11 +107,10 @@ impl Chunk {
         RowRef { chunk: self, row }
     }
 
-    /// Upper bounds of heat and last update over all rows at `now` (the block max). `None` until
-    /// [`Chunk::refresh_max_heat`] ran.
-    pub(crate) fn max(&self, now: Timestamp) -> Option<(f64, Timestamp)> {
+    /// Upper bounds over all rows at `now`. `None` until [`Chunk::refresh_max_heat`] ran.
+    pub(crate) fn max(&self, now: Timestamp) -> Option<ChunkMax> {
         let max_heat = (*self.max_heat.lock()).filter(|max| max.is_valid_at(now))?;
-        Some((max_heat.heat(now), self.updated_max))
+        Some(ChunkMax { heat: max_heat.heat(now), updated_at: self.updated_max })
     }
 
     /// Recomputes the upper bound of all heats from all of them, unless it is recent.

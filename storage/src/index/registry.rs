@@ -238,9 +238,8 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
         index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
     }
     // Each edge has two rows.
-    index.apply(
-        (0..count(rows_of(state, Kind::Edge, tenant))? / 2).map(|_| IndexChange::EdgeAppended),
-    );
+    let edges = count(rows_of(state, Kind::Edge, tenant))? / 2;
+    index.apply((0..edges).map(|_| IndexChange::EdgeAppended));
     for row in rows_of(state, Kind::Event, tenant) {
         let (key, _) = row?;
         index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);

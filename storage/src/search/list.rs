@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::index::CHUNK_ROWS;
-use crate::index::chunk::{Chunk, RowRef};
+use crate::index::chunk::{Chunk, ChunkMax, RowRef};
 use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
@@ -253,9 +253,9 @@ fn retain_possible_rows<T>(
 }
 
 /// The highest possible rank of a row in a chunk with this maximum.
-fn highest_rank(is_pinned: bool, (heat, updated_at): (f64, Timestamp)) -> Rank {
+fn highest_rank(is_pinned: bool, max: ChunkMax) -> Rank {
     // Maximum and heats are computed differently and may differ in the last bits.
-    [u64::from(is_pinned), ordered_heat(heat + 1e-9), ordered_i64(updated_at.0)]
+    [u64::from(is_pinned), ordered_heat(max.heat + 1e-9), ordered_i64(max.updated_at.0)]
 }
 
 /// The heat bound below which `best` rejects all rows that are not pinned.

@@ -96,7 +96,7 @@ pub(crate) fn max_heat(index: &TenantIndex, now: Timestamp) -> f64 {
     let mut highest = 0.0_f64;
     index.visit_chunks(|_, _, chunk| {
         chunk.refresh_max_heat(now);
-        highest = highest.max(chunk.max(now).map_or(1.0, |(heat, _)| heat));
+        highest = highest.max(chunk.max(now).map_or(1.0, |max| max.heat));
         highest < 1.0
     });
     highest
