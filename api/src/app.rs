@@ -9,7 +9,12 @@ use storage::Reader;
 use storage::model::analytics::TenantReport;
 use tokio::sync::Semaphore;
 
-use crate::limits::{DRAINS_MAX, REQUESTS_MAX, STREAMS_MAX};
+use crate::budget::{Budget, BudgetUse};
+use crate::limits::{
+    BODIES_BYTES_MAX, DRAINS_MAX, KEY_BODIES_BYTES_MAX, KEY_REQUESTS_MAX, KEY_RESPONSES_BYTES_MAX,
+    KEY_STREAMS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
+};
+use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::service::node::{Embedder, Hooks};
@@ -24,9 +29,8 @@ pub struct Shared {
     /// Id of this node.
     pub(crate) node: u64,
     pub(crate) metrics: Metrics,
-    pub(crate) requests: Semaphore,
+    pub(crate) budgets: Budgets,
     pub(crate) drains: Semaphore,
-    pub(crate) streams: Arc<Semaphore>,
     draining: AtomicBool,
 }
 
@@ -36,6 +40,18 @@ impl Deref for App {
     fn deref(&self) -> &Shared {
         &self.0
     }
+}
+
+/// What the keys of a node share.
+pub(crate) struct Budgets {
+    /// Authenticated requests in progress, until their responses are sent.
+    pub(crate) requests: Arc<Budget>,
+    /// Bytes of the bodies of requests in progress.
+    pub(crate) bodies: Arc<Budget>,
+    /// Bytes of responses that are not sent yet.
+    pub(crate) responses: Arc<Budget>,
+    /// Event streams.
+    pub(crate) streams: Arc<Budget>,
 }
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -54,9 +70,13 @@ impl App {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             node,
             metrics,
-            requests: Semaphore::new(REQUESTS_MAX),
+            budgets: Budgets {
+                requests: Budget::new(REQUESTS_MAX, KEY_REQUESTS_MAX),
+                bodies: Budget::new(BODIES_BYTES_MAX, KEY_BODIES_BYTES_MAX),
+                responses: Budget::new(RESPONSES_BYTES_MAX, KEY_RESPONSES_BYTES_MAX),
+                streams: Budget::new(STREAMS_MAX, KEY_STREAMS_MAX),
+            },
             drains: Semaphore::new(DRAINS_MAX),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             draining: AtomicBool::new(false),
         }))
     }
@@ -76,9 +96,26 @@ impl App {
         self.service.recalls().dropped()
     }
 
-    /// Event streams that are open.
-    pub fn streams_open(&self) -> usize {
-        STREAMS_MAX - self.streams.available_permits()
+    /// Authenticated requests in progress, bytes of bodies of requests, bytes of responses, and
+    /// event streams.
+    pub fn budgets(&self) -> [BudgetUse; 4] {
+        let Budgets { requests, bodies, responses, streams } = &self.budgets;
+        [requests, bodies, responses, streams].map(|budget| budget.usage())
+    }
+
+    /// Reads, and texts to embed, that were rejected after too long a wait for others.
+    pub fn overdue(&self) -> [u64; 2] {
+        self.service.overdue()
+    }
+
+    /// Records the resident memory of the process and its limit, in bytes.
+    pub fn set_memory(&self, resident: u64, limit: u64) {
+        self.service.memory().set(resident, limit);
+    }
+
+    /// The memory use of the process.
+    pub fn memory(&self) -> MemoryUse {
+        self.service.memory().usage()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -7,7 +7,6 @@
 //! | `X-Hearth-Min-Index` | | 0 |
 //! | `X-Hearth-Max-Staleness-Ms` | | 10,000; for `local` reads |
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -17,14 +16,14 @@ use serde::Deserialize;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::set_caller;
+use crate::current::{has_place, set_caller, set_place};
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::ReadHeaders;
+use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
-use crate::service::{Service, Session};
 use crate::words::Consistency;
 
 /// A caller who may write.
@@ -53,8 +52,8 @@ macro_rules! extract {
 }
 
 extract! {
-    Agent: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Agent)?);
-    Admin: |parts, app| Self(authenticate(&parts.headers, &app.service, Role::Admin)?);
+    Agent: |parts, app| Self(authenticate(&parts.headers, app, Role::Agent)?);
+    Admin: |parts, app| Self(authenticate(&parts.headers, app, Role::Admin)?);
     ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
     AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
 }
@@ -67,11 +66,11 @@ async fn read<T>(
     role: Role,
     read: fn(Session, Freshness) -> T,
 ) -> ApiResult<T> {
-    let mut session = authenticate(&parts.headers, &app.service, role)?;
+    let mut session = authenticate(&parts.headers, app, role)?;
     let freshness = await_freshness(parts, app).await?;
     let is_local = freshness.consistency == Consistency::Local;
     if !is_local || parts.headers.contains_key("x-hearth-min-index") {
-        session = authenticate(&parts.headers, &app.service, role)?;
+        session = authenticate(&parts.headers, app, role)?;
     }
     Ok(read(session, freshness))
 }
@@ -93,7 +92,7 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
 }
 
 /// The caller, if its role is `role` or a higher one.
-fn authenticate(headers: &HeaderMap, service: &Arc<Service>, role: Role) -> ApiResult<Session> {
+fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session> {
     let key = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
@@ -101,8 +100,16 @@ fn authenticate(headers: &HeaderMap, service: &Arc<Service>, role: Role) -> ApiR
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
         .map(|(_, key)| key.trim())
         .ok_or_else(ApiError::unauthorized)?;
-    let session = service.authenticate(key)?;
+    let session = app.service.authenticate(key)?;
     set_caller(&session.caller);
+    if !has_place() {
+        let place = app.budgets.requests.take(Some(session.caller.key), 1);
+        set_place(
+            place.map_err(|full| {
+                ApiError::full(full, "too_many_requests", "requests in progress")
+            })?,
+        );
+    }
     if session.caller.role < role {
         let message = format!("this key may {} only", permission(session.caller.role));
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));

@@ -4,9 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use storage::model::access::Caller;
 use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
+
+use crate::budget::Share;
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;
@@ -18,6 +21,10 @@ pub(crate) struct Current {
     /// Tenant and key, once the request is authenticated.
     pub(crate) caller: OnceLock<(TenantId, KeyId)>,
     pub(crate) created: AtomicU64,
+    /// Its place among the requests in progress, until its response is sent.
+    place: Mutex<Option<Share>>,
+    /// The bytes of its body, until its response is ready.
+    body: Mutex<Option<Share>>,
 }
 
 /// Runs a handler as the request `id`, and returns its response with what it left here.
@@ -39,4 +46,28 @@ pub(crate) fn set_caller(caller: &Caller) {
 pub(crate) fn set_created(memories: usize) {
     let set = |current: &Arc<Current>| current.created.store(memories as u64, Ordering::Relaxed);
     let _: Result<(), _> = CURRENT.try_with(set);
+}
+
+/// Key of the present request, once it is authenticated.
+pub(crate) fn key() -> Option<KeyId> {
+    let key = |current: &Arc<Current>| current.caller.get().map(|(_, key)| *key);
+    CURRENT.try_with(key).ok().flatten()
+}
+
+/// Whether the present request has a place.
+pub(crate) fn has_place() -> bool {
+    CURRENT.try_with(|current| current.place.lock().is_some()).unwrap_or(false)
+}
+
+pub(crate) fn set_place(place: Share) {
+    let _: Result<_, _> = CURRENT.try_with(|current| current.place.lock().replace(place));
+}
+
+/// Takes the place of the present request, for its response.
+pub(crate) fn take_place() -> Option<Share> {
+    CURRENT.try_with(|current| current.place.lock().take()).ok().flatten()
+}
+
+pub(crate) fn set_body(bytes: Share) {
+    let _: Result<_, _> = CURRENT.try_with(|current| current.body.lock().replace(bytes));
 }

@@ -7,10 +7,13 @@
 
 mod app;
 mod auth;
+mod budget;
 mod current;
 mod cursors;
 mod event_follower;
+mod fair;
 mod limits;
+mod memory;
 mod metrics;
 mod middleware;
 mod openapi;
@@ -24,7 +27,9 @@ mod words;
 mod write;
 
 pub use app::App;
+pub use budget::BudgetUse;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
+pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use random::random_bytes;
 pub use routes::{openapi, operator, public};

@@ -4,10 +4,30 @@ use std::time::Duration;
 
 /// Largest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
-/// Most requests served at once; further ones get 503 immediately.
+/// Most authenticated requests served at once; further ones get 503 immediately.
 pub const REQUESTS_MAX: usize = 2_048;
-/// Most reads that run at once, each on its own thread; further ones wait.
+/// Most of them of one key; further ones get 429 immediately.
+pub(crate) const KEY_REQUESTS_MAX: usize = REQUESTS_MAX / 4;
+/// Most bytes of the bodies of requests in progress; further requests get 503.
+pub(crate) const BODIES_BYTES_MAX: usize = 128 << 20;
+/// Most of them of one key.
+pub(crate) const KEY_BODIES_BYTES_MAX: usize = 32 << 20;
+/// Most bytes of responses that are not sent yet; further requests get 503.
+pub(crate) const RESPONSES_BYTES_MAX: usize = 192 << 20;
+/// Most of them of one key.
+pub(crate) const KEY_RESPONSES_BYTES_MAX: usize = 48 << 20;
+/// Bytes that a response occupies beside its body.
+pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
+/// Most reads that run at once, each on its own thread, half of them of one key; further ones
+/// wait.
 pub(crate) const READS_MAX: usize = 4;
+/// How long a read may wait for others.
+pub(crate) const READ_WAIT: Duration = Duration::from_secs(2);
+/// Texts per thread of the embedder that are embedded or queued at once, half of them of one
+/// key; further ones wait.
+pub(crate) const EMBEDS_PER_THREAD: usize = 4;
+/// How long a text may wait for others.
+pub(crate) const EMBED_WAIT: Duration = Duration::from_secs(5);
 /// How long a request body may take to arrive.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// Most bytes that are read and discarded of the body of a rejected request, so that its client
@@ -74,6 +94,8 @@ pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
 pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);
 /// Most event streams per node; further ones get 503.
 pub(crate) const STREAMS_MAX: usize = 256;
+/// Most of them of one key; further ones get 429.
+pub(crate) const KEY_STREAMS_MAX: usize = STREAMS_MAX / 4;
 /// Most reads of event streams that run at once, beside [`READS_MAX`] others.
 pub(crate) const STREAM_READS_MAX: usize = 2;
 /// Interval at which a stream without matching events sends a checkpoint.

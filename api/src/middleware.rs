@@ -1,12 +1,12 @@
-//! Around every request: its id, its measurement, the rest of its body. Around requests of
-//! agents: the limit of concurrent requests.
+//! Around every request: its id, its measurement, the rest of its body, and the count of the
+//! bytes of its response until they are sent.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::Next;
@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::current::{handle, request_id};
-use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
+use crate::budget::Share;
+use crate::current::{self, handle, request_id};
+use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME, RESPONSE_OVERHEAD_BYTES};
 use crate::service::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -54,12 +55,42 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Limits the number of concurrent requests. Health and metrics are exempt: a busy node must not
-/// be restarted.
-pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
-    match app.requests.try_acquire() {
-        Ok(_permit) => next.run(request).await,
-        Err(_) => ApiError::unavailable("overloaded", "too many requests at once").into_response(),
+/// Counts the bytes of a response, and the place of its request, until they are sent. A client
+/// may delay that for as long as it likes.
+pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (parts, body) = next.run(request).await.into_parts();
+    // Event streams have no size and limits of their own.
+    let Some(size) = body.size_hint().exact().filter(|size| *size > 0) else {
+        return Response::from_parts(parts, body);
+    };
+    let size = size as usize + RESPONSE_OVERHEAD_BYTES;
+    let share = match app.budgets.responses.take(current::key(), size) {
+        Ok(share) => share,
+        Err(full) => {
+            let what = "bytes of responses that are not read yet";
+            return ApiError::full(full, "responses_full", what).into_response();
+        }
+    };
+    match to_bytes(body, usize::MAX).await {
+        Ok(bytes) => {
+            let unsent = Unsent { bytes, _share: share, _place: current::take_place() };
+            Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
+        }
+        Err(_) => ApiError::internal().into_response(),
+    }
+}
+
+/// The bytes of a response with their shares. Slices of the bytes keep it, so the shares end with
+/// the memory.
+struct Unsent {
+    bytes: Bytes,
+    _share: Share,
+    _place: Option<Share>,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

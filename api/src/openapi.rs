@@ -52,6 +52,7 @@ errors! {
         400 => "The request is invalid: `field` names the field at fault.",
         401 => "No valid key.",
         403 => "The key has no permission, or no access to this namespace.",
+        429 => "Too many requests of this key in progress, or too many `Idempotency-Key`s.",
         503 => "Nothing happened: retry after `Retry-After`.",
     /// Errors of operations that take a body as well.
     BodyErrors with ReadErrors:
@@ -64,7 +65,6 @@ errors! {
     /// Errors of writes that accept an `Idempotency-Key`.
     IdempotentErrors with WriteErrors:
         422 => "The `Idempotency-Key` belongs to another request.",
-        429 => "Too many `Idempotency-Key`s.",
     /// The error of operations on something that may not exist.
     NotFound:
         404 => "It does not exist, or this key has no access to it.",

@@ -1,11 +1,12 @@
-//! Bounds the connections of a listener: their number, and the silence after a handshake.
-//! Unbounded idle connections could use up the file descriptors that the storage needs.
+//! Bounds the connections of a listener: their number (see `places`), and their inactivity (see
+//! `activity`). Unbounded idle connections could use up the file descriptors that the storage
+//! needs.
 
 use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum_server::accept::Accept;
@@ -14,8 +15,11 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+
+use crate::activity::{Activity, IDLE_TIMEOUT, Watched};
+use crate::places::{Bounds, Places};
 
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
@@ -23,12 +27,10 @@ pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
 const FILES_RESERVED: u64 = 1_024;
 /// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
-/// Time limit of the first byte after a handshake.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Raises the process's limit of open files as far as useful. Returns the number of connections
 /// that fit under it.
-pub(crate) fn connections_max() -> u64 {
+pub(crate) fn connections_max() -> usize {
     let wanted = CONNECTIONS_MAX + FILES_RESERVED;
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
@@ -44,7 +46,7 @@ pub(crate) fn connections_max() -> u64 {
     if connections < CONNECTIONS_MAX {
         tracing::warn!(files, connections, "the limit of open files is low: raise it");
     }
-    connections
+    connections as usize
 }
 
 /// Reasons of failed handshakes that were logged.
@@ -54,49 +56,82 @@ type LoggedFailures = Arc<Mutex<HashSet<String>>>;
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
-    free: Arc<Semaphore>,
+    /// Places during the handshake, where strangers have others than authenticated connections.
+    handshakes: Option<Arc<Places>>,
+    connections: Arc<Places>,
+    idle_timeout: Duration,
     /// `None` logs no failures.
     failures: Option<LoggedFailures>,
 }
 
 impl<A> Bounded<A> {
-    /// `logs_failures` logs each reason of failed handshakes once.
-    pub(crate) fn new(inner: A, connections: u64, logs_failures: bool) -> Self {
-        let failures = logs_failures.then(Arc::default);
-        Self { inner, free: Arc::new(Semaphore::new(connections as usize)), failures }
+    /// Connections of clients.
+    pub(crate) fn of_clients(inner: A, bounds: Bounds) -> Self {
+        let connections = Places::new(bounds);
+        let idle_timeout = IDLE_TIMEOUT;
+        Self { inner, handshakes: None, connections, idle_timeout, failures: None }
+    }
+
+    /// Connections of other nodes, which may be idle for as long as the process lives. Strangers
+    /// have the places for `handshakes` only. Each reason of failed handshakes is logged once.
+    pub(crate) fn of_peers(inner: A, handshakes: Bounds, bounds: Bounds) -> Self {
+        const UNLIMITED: Duration = Duration::from_secs(100 * 365 * 86_400);
+        Self {
+            inner,
+            handshakes: Some(Places::new(handshakes)),
+            connections: Places::new(bounds),
+            idle_timeout: UNLIMITED,
+            failures: Some(Arc::default()),
+        }
     }
 }
 
-impl<I, S, A> Accept<I, S> for Bounded<A>
+impl<S, A> Accept<TcpStream, S> for Bounded<A>
 where
-    A: Accept<I, S>,
+    A: Accept<TcpStream, S>,
     A::Future: Send + 'static,
     A::Stream: Send + 'static,
     A::Service: Send + 'static,
 {
     type Stream = BoundedStream<A::Stream>;
-    type Service = A::Service;
+    type Service = Watched<A::Service>;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
-    fn accept(&self, stream: I, service: S) -> Self::Future {
-        let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() else {
-            // The stream is dropped and so closed at once; the client can retry elsewhere.
-            let error = io::Error::other("too many connections");
-            return std::future::ready(Err(error)).boxed();
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let address = stream.peer_addr().map(|address| address.ip().to_canonical());
+        let first = self.handshakes.as_ref().unwrap_or(&self.connections);
+        let Some(first) = address.ok().and_then(|address| first.take(address)) else {
+            return std::future::ready(Err(no_place())).boxed();
         };
         let accepted = self.inner.accept(stream, service);
-        let failures = self.failures.clone();
+        let this = (self.handshakes.clone(), Arc::clone(&self.connections));
+        let ((handshakes, connections), failures) = (this, self.failures.clone());
+        let idle_timeout = self.idle_timeout;
         async move {
             let (stream, service) = accepted.await.inspect_err(|error| {
                 if let Some(failures) = &failures {
                     log_failure(failures, error);
                 }
             })?;
-            let silence = Some(Box::pin(tokio::time::sleep(FIRST_BYTE_TIMEOUT)));
-            Ok((BoundedStream { stream, silence, _permit: permit }, service))
+            let place = match handshakes {
+                Some(handshakes) => {
+                    handshakes.reserve(first.address);
+                    connections.take(first.address).ok_or_else(no_place)?
+                }
+                None => first,
+            };
+            let activity = Activity::new(place, idle_timeout);
+            let timer = Box::pin(tokio::time::sleep_until(activity.deadline()));
+            let service = Watched::new(service, activity.clone());
+            Ok((BoundedStream { stream, activity, timer }, service))
         }
         .boxed()
     }
+}
+
+/// The stream is dropped and so closed at once; the client can retry elsewhere.
+fn no_place() -> io::Error {
+    io::Error::other("too many connections")
 }
 
 fn log_failure(failures: &LoggedFailures, error: &io::Error) {
@@ -106,12 +141,26 @@ fn log_failure(failures: &LoggedFailures, error: &io::Error) {
     }
 }
 
-/// A connection with its permit.
+/// A connection that ends when it is inactive.
 pub(crate) struct BoundedStream<S> {
     stream: S,
-    /// Runs until the first byte arrives.
-    silence: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
+    activity: Activity,
+    /// Runs until the deadline of the activity, as it was when the timer was set.
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<S> BoundedStream<S> {
+    /// An error once the connection must end for its inactivity.
+    fn poll_inactive(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            ready!(self.timer.poll_unpin(context));
+            let deadline = self.activity.deadline();
+            if deadline <= Instant::now() {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.timer.as_mut().reset(deadline);
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
@@ -120,16 +169,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let filled = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if buffer.filled().len() > filled {
-            self.silence = None;
+        if let Poll::Ready(error) = self.poll_inactive(context) {
+            return Poll::Ready(Err(error));
         }
-        let silence = self.silence.as_mut().filter(|_| read.is_pending());
-        if silence.is_some_and(|silence| silence.poll_unpin(context).is_ready()) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        read
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 

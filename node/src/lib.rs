@@ -1,6 +1,7 @@
 //! The parts of the `hearth` binary: command line, configuration, composition root, embedder,
 //! TLS, webhooks. Rules of the domain are in the `storage` crate.
 
+mod activity;
 mod background;
 mod bootstrap;
 mod certificates;
@@ -12,7 +13,9 @@ mod engine;
 mod error;
 mod identity;
 mod listeners;
+mod memory;
 mod metrics;
+mod places;
 mod process;
 mod serve;
 mod tls;

@@ -19,6 +19,7 @@ use rustix::net::sockopt::set_tcp_user_timeout;
 use rustls::ServerConfig;
 
 use crate::connections::{Bounded, connections_max};
+use crate::places::Bounds;
 
 /// Time limit of a TLS handshake, of a request's headers, and of a keep-alive response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,8 +29,19 @@ const STREAMS_MAX: u32 = 256;
 const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
 /// Header bytes per request.
 const HEADER_BYTES_MAX: u32 = 64 << 10;
-/// Connections from other nodes: three per node, and some short-lived ones.
-const PEER_CONNECTIONS_MAX: u64 = 256;
+/// Bytes of a body that HTTP/2 receives ahead of its handler.
+const CLIENT_WINDOW_BYTES: u32 = 128 << 10;
+/// Connections of other nodes: three per node, and some short-lived ones.
+const PEER_BOUNDS: Bounds =
+    Bounds { connections: 256, address_connections: 256, address_requests: usize::MAX };
+/// Connections to the peer listener that are not authenticated yet.
+const PEER_HANDSHAKES: Bounds =
+    Bounds { connections: 64, address_connections: 16, address_requests: 0 };
+/// Time limit of a TLS handshake of another node.
+const PEER_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Connections of operators: probes, scrapes and commands.
+const OPERATOR_BOUNDS: Bounds =
+    Bounds { connections: 128, address_connections: 32, address_requests: 128 };
 /// Time after which a connection ends whose other end accepts no data.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval of keep-alive checks on a silent connection.
@@ -58,7 +70,13 @@ pub(crate) fn serve_https(
     handle: Handle<SocketAddr>,
     fault: Fault,
 ) -> io::Result<()> {
-    let acceptor = Bounded::new(acceptor(tls), connections_max(), false);
+    let connections = connections_max();
+    let bounds = Bounds {
+        connections,
+        address_connections: connections.div_ceil(4),
+        address_requests: REQUESTS_MAX,
+    };
+    let acceptor = Bounded::of_clients(acceptor(tls, CLIENT_TIMEOUT), bounds);
     let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
     tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
@@ -71,7 +89,8 @@ pub(crate) fn serve_http(
     handle: Handle<SocketAddr>,
     fault: Fault,
 ) -> io::Result<()> {
-    let mut server = axum_server::from_tcp(listener)?.handle(handle);
+    let acceptor = Bounded::of_clients(NoDelayAcceptor::new(), OPERATOR_BOUNDS);
+    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
     tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
     Ok(())
@@ -81,7 +100,8 @@ pub(crate) fn serve_http(
 pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
     Box::new(move |router| {
         async move {
-            let acceptor = Bounded::new(acceptor(tls), PEER_CONNECTIONS_MAX, true);
+            let acceptor = acceptor(tls, PEER_HANDSHAKE_TIMEOUT);
+            let acceptor = Bounded::of_peers(acceptor, PEER_HANDSHAKES, PEER_BOUNDS);
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server
@@ -96,19 +116,26 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serv
     })
 }
 
-fn acceptor(tls: Arc<ServerConfig>) -> RustlsAcceptor<NoDelayAcceptor> {
+fn acceptor(tls: Arc<ServerConfig>, timeout: Duration) -> RustlsAcceptor<NoDelayAcceptor> {
     RustlsAcceptor::new(RustlsConfig::from_config(tls))
-        .handshake_timeout(CLIENT_TIMEOUT)
+        .handshake_timeout(timeout)
         .acceptor(NoDelayAcceptor::new())
 }
 
 fn limit(builder: &mut Builder<TokioExecutor>) {
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(CLIENT_TIMEOUT);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(CLIENT_TIMEOUT)
+        .max_buf_size(HEADER_BYTES_MAX as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_stream_window_size(CLIENT_WINDOW_BYTES)
+        // Bodies that wait for their handlers do not block other requests of the connection.
+        .initial_connection_window_size(STREAMS_MAX * CLIENT_WINDOW_BYTES)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(CLIENT_TIMEOUT);
 }

@@ -114,7 +114,7 @@ const SECONDS: [Metric<f64>; 2] = [
     }),
 ];
 
-const METRICS: [Metric<u64>; 35] = [
+const METRICS: [Metric<u64>; 43] = [
     ("has_leader", "1 if this node is or follows a leader, else 0.", |s| {
         u64::from(s.status.leader.is_some())
     }),
@@ -153,7 +153,29 @@ const METRICS: [Metric<u64>; 35] = [
         "Recalls lost because the buffer of unreported recalls was full.",
         |s| s.node.app.recalls_dropped(),
     ),
-    ("event_streams", "Open event streams.", |s| s.node.app.streams_open() as u64),
+    ("requests_in_progress", "Authenticated requests until their responses are sent.", |s| {
+        s.node.app.budgets()[0].taken
+    }),
+    ("request_bytes", "Bytes of bodies of requests in progress.", |s| {
+        s.node.app.budgets()[1].taken
+    }),
+    ("response_bytes", "Bytes of responses that are not sent yet.", |s| {
+        s.node.app.budgets()[2].taken
+    }),
+    ("event_streams", "Open event streams.", |s| s.node.app.budgets()[3].taken),
+    ("limited_requests_total", "Requests rejected at a limit of a key or of this node.", |s| {
+        s.node.app.budgets().iter().map(|budget| budget.rejected).sum()
+    }),
+    ("reads_busy_total", "Reads rejected after too long a wait for others.", |s| {
+        s.node.app.overdue()[0]
+    }),
+    ("memory_resident_bytes", "Resident memory of the process.", |s| s.node.app.memory().resident),
+    ("memory_limit_bytes", "Resident memory above which new work is rejected.", |s| {
+        s.node.app.memory().limit
+    }),
+    ("memory_rejected_total", "Requests rejected for the memory limit.", |s| {
+        s.node.app.memory().rejected
+    }),
     ("memories", "Memories of all tenants.", |s| s.memories),
     ("searches_exact_total", "Vector searches that scored all candidates.", |s| {
         s.node.reader.searches().exact()
@@ -168,8 +190,8 @@ const METRICS: [Metric<u64>; 35] = [
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
     }),
-    ("embedder_busy_total", "Texts rejected because the queue was full.", |s| {
-        s.node.embedder.busy.load(Relaxed)
+    ("embedder_busy_total", "Texts rejected after too long a wait for others.", |s| {
+        s.node.app.overdue()[1]
     }),
     ("webhooks_pending", "Pending deliveries.", |s| s.outbox.pending),
     ("webhooks_dead_letters", "Dead letters.", |s| s.outbox.dead_letters),

@@ -17,6 +17,7 @@ use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
 use crate::identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
+use crate::memory::{self, memory_task};
 use crate::metrics::NodeMetrics;
 use crate::process::{start_logging, stop_requested};
 use crate::tls;
@@ -78,6 +79,10 @@ pub(crate) async fn serve(
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
         // Once more: a replayed state names its model only after the replay.
         check_model(reader, &embedder)?;
+    }
+    match memory::limit(config.memory.max_bytes) {
+        Some(limit) => drop(tokio::spawn(memory_task(app.clone(), limit))),
+        None => tracing::warn!("the system names no memory limit: set memory.max_bytes"),
     }
     tokio::spawn(model_check_task(raft.clone(), reader.clone(), embedder));
     tokio::spawn(sender.webhook_task());

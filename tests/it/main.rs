@@ -18,6 +18,7 @@ mod failover;
 mod feedback;
 mod graph;
 mod group_commit;
+mod hostile;
 mod idempotency;
 mod membership;
 mod memories;

@@ -38,13 +38,21 @@ async fn stopping_node_ends_streams_and_another_resumes_them() {
 async fn node_serves_256_streams_and_rejects_more() {
     let cluster = options().start();
     let agents = [cluster.new_agent(), cluster.new_agent(), cluster.new_agent()];
+    let mut keys = Vec::new();
+    for at in 0..5 {
+        let key = json!({"name": format!("reader {at}"), "role": "reader"});
+        keys.push(cluster.post("/keys", &key).await);
+    }
+    let stream = |agent: usize, key: usize| agents[agent].get_as(&cluster, &keys[key], "/events");
     let mut streams = Vec::new();
     for at in 0..256 {
-        let request = agents[at % 2].request(&cluster, Method::GET, "/events");
-        streams.push(Stream::of(request).await.unwrap());
+        streams.push(Stream::of(stream(at % 2, at / 64)).await.unwrap());
+        if at == 63 {
+            stream(2, 0).send().await.assert_error(429, "too_many_streams");
+        }
     }
     assert_eq!(cluster.metric("hearth_event_streams").await, 256.0);
-    let one_more = || agents[2].request(&cluster, Method::GET, "/events");
+    let one_more = || stream(2, 4);
     one_more().send().await.assert_error(503, "too_many_streams");
     cluster.create(&json!({"label": "sent to all"})).await;
     for stream in &mut streams {

@@ -293,4 +293,10 @@ impl Agent {
         let request = self.0.request(method, format!("{}/api/v1{path}", node.url()));
         Request(request.bearer_auth(&node.key))
     }
+
+    /// A read with the key that `POST /keys` returned.
+    pub fn get_as(&self, node: &Node, key: &Value, path: &str) -> Request {
+        let request = self.0.get(format!("{}/api/v1{path}", node.url()));
+        Request(request.bearer_auth(string(&key["key"])))
+    }
 }

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use serde::de::value::{self, MapDeserializer};
@@ -31,6 +32,7 @@ use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
 use crate::app::App;
+use crate::current;
 use crate::limits::{BODY_BYTES_MAX, BODY_TIME};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
@@ -69,6 +71,13 @@ impl FromRequest<App> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
+        // A body of unknown length may be as large as any.
+        let length = request.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
+        let length = length.and_then(|text| text.parse().ok()).unwrap_or(BODY_BYTES_MAX);
+        let share = app.budgets.bodies.take(current::key(), length.min(BODY_BYTES_MAX));
+        current::set_body(share.map_err(|full| {
+            ApiError::full(full, "bodies_full", "bytes of requests in progress")
+        })?);
         let arrived = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, app)).await;
         let arrived = arrived.map_err(|_| {
             let message = "the request body took too long to arrive";

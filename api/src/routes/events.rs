@@ -3,7 +3,6 @@
 //! gap or repetition.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 
 use axum::http::header;
 use axum::response::sse::Event as Frame;
@@ -50,18 +49,15 @@ pub(crate) async fn event_stream(
         let oldest = EventId { cluster, cursor: first.previous() };
         return Err(ApiError::gone(oldest.to_string()));
     }
-    let permit = Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
-        ApiError::unavailable(
-            "too_many_streams",
-            "this node has reached its limit of event streams",
-        )
-    })?;
+    let share = app.budgets.streams.take(Some(session.caller.key), 1);
+    let share =
+        share.map_err(|full| ApiError::full(full, "too_many_streams", "open event streams"))?;
     let (sender, receiver) = channel(1);
     let (tenant, key) = (session.caller.tenant, session.caller.key);
     let options = FollowerOptions { tenant, key, kinds, namespace, cluster };
     let follower = Follower::new(app, options, after, sender);
     tokio::spawn(async move {
-        let _permit = permit;
+        let _share = share;
         follower.run().await;
     });
     let frames = Sse::new(stream::unfold(receiver, next)).keep_alive(KeepAlive::default());

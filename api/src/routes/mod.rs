@@ -21,6 +21,7 @@ mod trigger_history;
 mod triggers;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -36,7 +37,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
 use crate::limits::BODY_BYTES_MAX;
-use crate::middleware::{around, bounded, panicked};
+use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
 
@@ -52,12 +53,16 @@ pub fn public(app: &App) -> Router {
                 .delete(memories::memory_delete),
         );
     let (routes, _) = agents().split_for_parts();
-    let routes = routes.merge(aliases).layer(from_fn_with_state(app.clone(), bounded));
     let (open, _) = health::routes().split_for_parts();
     // No external validator is contacted.
-    let config = Config::default().validator_url("none");
-    let page = SwaggerUi::new("/docs").external_url_unchecked("/api/v1/openapi.json", document());
-    finish(routes.merge(open).merge(page.config(config)), app)
+    let config = Config::from("/api/v1/openapi.json").validator_url("none");
+    let page = Router::from(SwaggerUi::new("/docs").config(config));
+    // All responses share the bytes.
+    let document = Bytes::from(openapi());
+    let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
+    let routes = routes.merge(aliases).merge(page).route("/api/v1/openapi.json", document);
+    // Health is exempt: a busy node must not be restarted.
+    finish(routes.layer(from_fn_with_state(app.clone(), counted)).merge(open), app)
 }
 
 /// The public interface as OpenAPI 3.1, in JSON.

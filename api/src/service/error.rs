@@ -4,6 +4,7 @@
 use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 
+use crate::budget::Full;
 use crate::service::node::EmbedError;
 
 /// What an error means for the caller, with its status over HTTP.
@@ -68,6 +69,17 @@ impl ApiError {
     /// Nothing happened: retry after a second.
     pub(crate) fn unavailable(code: &'static str, message: impl Into<String>) -> Self {
         let error = Self::new(ErrorKind::Unavailable, code, message);
+        Self { retry_after_seconds: Some(1), ..error }
+    }
+
+    /// The key has its part of a budget, or all keys together have the whole: retry after a
+    /// second. `what` is shared.
+    pub(crate) fn full(full: Full, code: &'static str, what: &str) -> Self {
+        let (kind, holder) = match full {
+            Full::Key => (ErrorKind::TooMany, "key"),
+            Full::Node => (ErrorKind::Unavailable, "node"),
+        };
+        let error = Self::new(kind, code, format!("this {holder} has too many {what}"));
         Self { retry_after_seconds: Some(1), ..error }
     }
 
@@ -160,11 +172,8 @@ impl From<ReadError> for ApiError {
 }
 
 impl From<EmbedError> for ApiError {
-    fn from(error: EmbedError) -> Self {
-        match error {
-            EmbedError::Busy => Self::unavailable("embedder_busy", error.to_string()),
-            EmbedError::Failed => Self::internal(),
-        }
+    fn from(EmbedError: EmbedError) -> Self {
+        Self::internal()
     }
 }
 

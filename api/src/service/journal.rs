@@ -121,7 +121,7 @@ impl Service {
         after: Cursor,
         is_wanted: impl Fn(&Event) -> bool + Send + 'static,
     ) -> ApiResult<Option<NextEvents>> {
-        self.read(&self.stream_reads, move |reader| {
+        self.read(&self.stream_reads, key, move |reader| {
             let Some(access) = reader.access(tenant, key)? else { return Ok(None) };
             let is_wanted =
                 |event: &Event| Ok(is_wanted(event) && is_visible(reader, tenant, &access, event)?);

@@ -78,7 +78,7 @@ impl Session {
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
         request.vector = match request.query.trim() {
             "" => None,
-            text => Some(components(&self.service.embed(text).await?)?),
+            text => Some(components(&self.service.embed(self.caller.key, text).await?)?),
         };
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
@@ -108,14 +108,14 @@ impl Session {
     /// Sets the vector of a new label.
     pub(super) async fn embedded(&self, mut patch: MemoryPatch) -> ApiResult<MemoryPatch> {
         if let Some((label, vector)) = &mut patch.label {
-            *vector = self.service.embed(label).await?;
+            *vector = self.service.embed(self.caller.key, label).await?;
         }
         Ok(patch)
     }
 
     /// Sets the vector of a new memory and the edges to create with it.
     async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
-        new.vector = self.service.embed(&new.label).await?;
+        new.vector = self.service.embed(self.caller.key, &new.label).await?;
         let unit = components(&new.vector)?;
         self.read(move |reader, caller| {
             new.suggestions = reader.suggestions(caller.tenant, &new.label, &new.key_points, &unit);

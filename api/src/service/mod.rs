@@ -20,11 +20,15 @@ use std::sync::Arc;
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
+use storage::model::tenant::KeyId;
 use storage::model::vector::Vector;
 use storage::{Reader, View};
-use tokio::sync::Semaphore;
 
-use crate::limits::{READS_MAX, STREAM_READS_MAX};
+use crate::fair::FairPermits;
+use crate::limits::{
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, READS_MAX, STREAM_READS_MAX,
+};
+use crate::memory::MemoryGuard;
 use error::{ApiError, ApiResult};
 use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -37,8 +41,10 @@ pub(crate) struct Service {
     embedder: Arc<dyn Embedder>,
     hooks: Arc<dyn Hooks>,
     recalls: RecallBuffer,
-    reads: Arc<Semaphore>,
-    stream_reads: Arc<Semaphore>,
+    reads: FairPermits,
+    stream_reads: FairPermits,
+    embeds: FairPermits,
+    memory: MemoryGuard,
 }
 
 /// A caller, and the service that it uses.
@@ -61,35 +67,39 @@ impl Service {
         embedder: Arc<dyn Embedder>,
         hooks: Arc<dyn Hooks>,
     ) -> Self {
+        let embeds = EMBEDS_PER_THREAD * embedder.threads();
         Self {
             reader,
             raft,
             embedder,
             hooks,
             recalls: RecallBuffer::default(),
-            reads: Arc::new(Semaphore::new(READS_MAX)),
-            stream_reads: Arc::new(Semaphore::new(STREAM_READS_MAX)),
+            reads: FairPermits::new(READS_MAX, READ_WAIT),
+            stream_reads: FairPermits::new(STREAM_READS_MAX, DEADLINE),
+            embeds: FairPermits::new(embeds, EMBED_WAIT),
+            memory: MemoryGuard::default(),
         }
     }
 
-    /// Runs a read on a thread that may block, when one of `permits` is free. Event streams have
-    /// permits of their own, so they delay no other read. A storage fault stops the node; the
-    /// caller gets an internal error.
+    /// Runs a read of a key on a thread that may block, when one of `permits` is free. Event
+    /// streams have permits of their own, so they delay no other read. A storage fault stops the
+    /// node; the caller gets an internal error.
     async fn read<T: Send + 'static>(
         &self,
-        permits: &Arc<Semaphore>,
+        permits: &FairPermits,
+        key: KeyId,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        // The semaphore is never closed, and callers are bounded by `REQUESTS_MAX`.
-        let permit = Arc::clone(permits).acquire_owned().await;
+        self.memory.check_read()?;
+        let permit = permits.acquire(key).await.ok_or_else(|| {
+            ApiError::unavailable("reads_busy", "too many reads wait for their turn")
+        })?;
         let reader = self.reader.clone();
-        let result = tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            read(&reader)
-        });
-        match result.await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => {
+        // The permit stays with the result until it is picked up, so that results of large reads
+        // cannot pile up.
+        match tokio::task::spawn_blocking(move || (read(&reader), permit)).await {
+            Ok((Ok(value), _permit)) => Ok(value),
+            Ok((Err(error), _permit)) => {
                 self.raft.fault().report_storage(&error);
                 Err(ApiError::internal())
             }
@@ -100,8 +110,21 @@ impl Service {
         }
     }
 
-    /// The embedding of `text`, as it is stored.
-    async fn embed(&self, text: &str) -> ApiResult<Vector> {
+    pub(crate) fn memory(&self) -> &MemoryGuard {
+        &self.memory
+    }
+
+    /// Reads and texts that waited too long for their turn, since the start of the process.
+    pub(crate) fn overdue(&self) -> [u64; 2] {
+        let reads = self.reads.overdue() + self.stream_reads.overdue();
+        [reads, self.embeds.overdue()]
+    }
+
+    /// The embedding of `text` for a key, as it is stored.
+    async fn embed(&self, key: KeyId, text: &str) -> ApiResult<Vector> {
+        let _permit = self.embeds.acquire(key).await.ok_or_else(|| {
+            ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
+        })?;
         let embedder = &self.embedder;
         let embedding = embedder.embed(text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
@@ -116,7 +139,7 @@ impl Session {
     ) -> ApiResult<T> {
         let caller = self.caller.clone();
         let service = &self.service;
-        service.read(&service.reads, move |reader| read(reader, &caller)).await
+        service.read(&service.reads, caller.key, move |reader| read(reader, &caller)).await
     }
 
     /// Reads what may exist, and the access of the caller. What this node does not have yet is

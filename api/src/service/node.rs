@@ -9,21 +9,17 @@ use storage::model::trigger::SealedSecret;
 /// A unit vector for a text.
 pub type Embedding = Vec<f32>;
 
-/// Why a text has no vector.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EmbedError {
-    /// The queue of texts is full.
-    #[error("too many texts wait to be embedded")]
-    Busy,
-    /// The model failed; the cause is in the log.
-    #[error("the embedding model failed")]
-    Failed,
-}
+/// The model failed; the cause is in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbedError;
 
 /// Turns texts into vectors, on threads of its own.
 pub trait Embedder: Send + Sync {
     /// The vector of `text`. Any text has one, the empty one too.
     fn embed(&self, text: String) -> BoxFuture<'_, Result<Embedding, EmbedError>>;
+
+    /// Number of texts that are embedded at the same time: 1 or more.
+    fn threads(&self) -> usize;
 
     /// The model behind it.
     fn model(&self) -> &Model;

@@ -118,6 +118,7 @@ impl Session {
         receipt: Option<ReceiptRequest>,
         action: Action,
     ) -> ApiResult<WriteResult<T>> {
+        self.service.memory.check_write(&action)?;
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let command = Command { tenant, actor, receipt, action };
         let raft = &self.service.raft;

@@ -13,8 +13,8 @@ use figment::Figment;
 use serde::Deserialize;
 
 pub(crate) use sections::{
-    Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Node, Operator, Peer, Public,
-    Raft, Search, Webhooks,
+    Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator, Peer,
+    Public, Raft, Search, Webhooks,
 };
 use source::Source;
 
@@ -34,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) raft: Raft,
     pub(crate) log_compaction: LogCompaction,
     pub(crate) search: Search,
+    pub(crate) memory: Memory,
     pub(crate) embedder: Embedder,
     pub(crate) webhooks: Webhooks,
     pub(crate) log: Log,
@@ -73,7 +74,7 @@ impl Config {
 
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
-        let Self { node, peer, raft, .. } = self;
+        let Self { node, peer, raft, memory, .. } = self;
         let is_reachable = peer.address.is_some() || !peer.listen.ip().is_unspecified();
         let election_min_ms = raft.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION);
         let rules = [
@@ -84,6 +85,7 @@ impl Config {
                 "peer.address is required: peer.listen names no address that other nodes can \
                  connect to",
             ),
+            (memory.max_bytes != Some(0), "memory.max_bytes must be 1 or more"),
             (raft.verify_seconds > 0, "raft.verify_seconds must be 1 or more"),
             (
                 raft.election_min_ms >= election_min_ms,

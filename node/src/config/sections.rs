@@ -29,6 +29,7 @@ keep_entries = 1000
 follower_timeout_seconds = 300
 [search]
 exact_max = 50000
+[memory]
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -170,6 +171,14 @@ pub(super) fn default_threads() -> usize {
 pub struct Search {
     /// Candidates up to which a search scores all of them. Larger searches use the HNSW graph.
     pub exact_max: usize,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Resident memory in bytes above which new work is rejected. If absent, 80 % of the memory
+    /// of the control group or the machine.
+    pub max_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

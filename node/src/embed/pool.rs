@@ -1,8 +1,9 @@
-//! A pool of embedder threads, with a bounded queue and a cache of vectors of short texts.
+//! A pool of embedder threads, with a cache of vectors of short texts. The service bounds the texts
+//! in the queue by its permits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use api::{EmbedError, Embedder, Embedding};
@@ -13,8 +14,6 @@ use parking_lot::Mutex;
 use storage::model::cluster::Model;
 use tokio::sync::oneshot;
 
-/// Texts in the queue. Further ones are rejected.
-pub const QUEUE_MAX: usize = 512;
 const CACHE_ENTRIES: u64 = 2_048;
 /// Longest cached text. Queries are short, and queries repeat.
 const CACHE_TEXT_BYTES: usize = 512;
@@ -36,7 +35,8 @@ struct Task {
 /// A running embedder.
 pub struct Pool {
     model: Model,
-    queue: SyncSender<Task>,
+    threads: usize,
+    queue: Sender<Task>,
     cache: Cache<String, Arc<[f32]>>,
     pub(crate) counters: Arc<Counters>,
 }
@@ -46,7 +46,6 @@ pub struct Pool {
 pub(crate) struct Counters {
     pub(crate) texts: AtomicU64,
     pub(crate) cached: AtomicU64,
-    pub(crate) busy: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,
 }
@@ -54,9 +53,10 @@ pub(crate) struct Counters {
 impl Pool {
     /// Starts one thread per worker.
     pub fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
-        let (queue, tasks) = sync_channel(QUEUE_MAX);
+        let (queue, tasks) = channel();
         let tasks = Arc::new(Mutex::new(tasks));
         let counters = Arc::new(Counters::default());
+        let threads = workers.len();
         for worker in workers {
             let (tasks, counters) = (Arc::clone(&tasks), Arc::clone(&counters));
             std::thread::Builder::new()
@@ -64,7 +64,7 @@ impl Pool {
                 .spawn(move || run_worker(worker, &tasks, &counters))
                 .expect("the system starts a thread: without one, no node can run");
         }
-        Self { model, queue, cache: Cache::new(CACHE_ENTRIES), counters }
+        Self { model, threads, queue, cache: Cache::new(CACHE_ENTRIES), counters }
     }
 }
 
@@ -82,7 +82,7 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
         counters.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
         let embedded = embedded.map_err(|error| {
             tracing::error!(error, "embedding failed");
-            EmbedError::Failed
+            EmbedError
         });
         // An error means that the caller no longer waits.
         let _: Result<(), _> = task.reply.send(embedded);
@@ -99,20 +99,18 @@ impl Embedder for Pool {
             }
             let key = is_cacheable.then(|| text.clone());
             let (reply, embedded) = oneshot::channel();
-            self.queue.try_send(Task { text, reply }).map_err(|error| match error {
-                TrySendError::Full(_) => {
-                    self.counters.busy.fetch_add(1, Ordering::Relaxed);
-                    EmbedError::Busy
-                }
-                TrySendError::Disconnected(_) => EmbedError::Failed,
-            })?;
-            let vector = embedded.await.unwrap_or(Err(EmbedError::Failed))?;
+            self.queue.send(Task { text, reply }).map_err(|_| EmbedError)?;
+            let vector = embedded.await.unwrap_or(Err(EmbedError))?;
             if let Some(key) = key {
                 self.cache.insert(key, vector.as_slice().into());
             }
             Ok(vector)
         }
         .boxed()
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
     }
 
     fn model(&self) -> &Model {

@@ -50,6 +50,9 @@ use crate::types::{Payload, TypeConfig};
 
 /// Maximum commands per batch.
 pub const BATCH_COMMANDS_MAX: usize = 256;
+/// Longest time in which commands are added to a batch. It bounds how long the expensive commands
+/// of one key delay those of others, since the queue is fair between batches.
+const DECIDE_TIME_MAX: Duration = Duration::from_millis(10);
 /// Time without a stamp after which the leader writes a batch that holds only a stamp. Heat and
 /// expiry depend on it in an idle cluster.
 const STAMP_INTERVAL: Duration = Duration::from_secs(5);
@@ -163,12 +166,14 @@ impl Executor {
         }
     }
 
-    /// Decides commands until the batch is full: first `stale`, then the queue. A storage
-    /// error stops the node.
+    /// Decides commands until the batch is full or took [`DECIDE_TIME_MAX`]: first `stale`, then
+    /// the queue. A storage error stops the node.
     fn decide_queued(&self, draft: &mut Draft, stale: Vec<QueuedCommand>) -> Result<Decisions, ()> {
         let mut stale = stale.into_iter();
         let mut decided = Vec::new();
-        while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() {
+        let until = Instant::now() + DECIDE_TIME_MAX;
+        let in_time = |stale: usize| stale > 0 || Instant::now() < until;
+        while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() && in_time(stale.len()) {
             let Some(queued) = stale.next().or_else(|| self.shared.claim_next()) else { break };
             match decide(draft, &queued.command) {
                 Ok(reply) => decided.push((queued, Ok(reply))),

@@ -1,7 +1,8 @@
-//! The queue of commands in front of the executor. It is bounded in commands and bytes, per
-//! tenant and in total, and fair between tenants.
+//! The queue of commands in front of the executor. It is bounded in commands and bytes, per API
+//! key, per tenant and in total. It is fair between tenants, and between the keys of a tenant.
 //!
-//! Tenants take turns by bytes with deficit round robin (Shreedhar and Varghese, 1995).
+//! Keys take turns by bytes with deficit round robin (Shreedhar and Varghese, 1995). The keys of
+//! a tenant share the credit of the tenant.
 //! Commands of clients go before commands of background tasks. One in
 //! [`CLIENTS_PER_BACKGROUND`] slots goes to a background command, so none of them starves.
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use storage::model::id::TenantId;
+use storage::model::tenant::KeyId;
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
 
@@ -19,6 +21,10 @@ use crate::error::SubmitResult;
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
 /// Maximum queued bytes per tenant.
 pub const TENANT_BYTES_MAX: usize = 16 << 20;
+/// Maximum queued commands per API key.
+const KEY_COMMANDS_MAX: usize = TENANT_COMMANDS_MAX / 2;
+/// Maximum queued bytes per API key.
+const KEY_BYTES_MAX: usize = TENANT_BYTES_MAX / 2;
 /// Maximum queued commands in total.
 pub const COMMANDS_MAX: usize = 8_192;
 /// Maximum queued bytes in total.
@@ -70,19 +76,31 @@ pub(crate) struct Queue {
     bytes: usize,
 }
 
-/// Commands of one priority, fair between tenants.
+/// Commands of one priority, fair between tenants and their keys.
 #[derive(Default)]
 struct FairQueue {
-    /// Tenants in the order of their turns. Each has a queue that is not empty.
-    turns: VecDeque<Option<TenantId>>,
-    tenants: HashMap<Option<TenantId>, TenantQueue>,
+    /// Keys in the order of their turns. Each has a queue that is not empty.
+    turns: VecDeque<Actor>,
+    actors: HashMap<Actor, ActorQueue>,
+    tenants: HashMap<Option<TenantId>, TenantUse>,
 }
 
+/// The tenant and the key of a command.
+type Actor = (Option<TenantId>, Option<KeyId>);
+
 #[derive(Default)]
-struct TenantQueue {
+struct ActorQueue {
     commands: VecDeque<QueuedCommand>,
     bytes: usize,
     credit: usize,
+}
+
+/// What the queues of a tenant's keys hold together.
+#[derive(Default)]
+struct TenantUse {
+    actors: usize,
+    commands: usize,
+    bytes: usize,
 }
 
 impl Queue {
@@ -123,37 +141,56 @@ impl Queue {
 
 impl FairQueue {
     fn push(&mut self, queued: QueuedCommand, bytes: usize) -> bool {
-        let tenant = queued.command.tenant;
-        let queue = self.tenants.entry(tenant).or_default();
-        if queue.commands.len() >= TENANT_COMMANDS_MAX || queue.bytes + bytes > TENANT_BYTES_MAX {
+        let actor = (queued.command.tenant, queued.command.actor);
+        let of_tenant = self.tenants.get(&actor.0);
+        let tenant_is_full = of_tenant.is_some_and(|of_tenant| {
+            of_tenant.commands >= TENANT_COMMANDS_MAX || of_tenant.bytes + bytes > TENANT_BYTES_MAX
+        });
+        let of_actor = self.actors.get(&actor);
+        let actor_is_full = of_actor.is_some_and(|queue| {
+            queue.commands.len() >= KEY_COMMANDS_MAX || queue.bytes + bytes > KEY_BYTES_MAX
+        });
+        if tenant_is_full || actor_is_full {
             return false;
         }
+        let of_tenant = self.tenants.entry(actor.0).or_default();
+        let queue = self.actors.entry(actor).or_default();
         if queue.commands.is_empty() {
-            self.turns.push_back(tenant);
+            self.turns.push_back(actor);
+            of_tenant.actors += 1;
         }
         queue.commands.push_back(queued);
         queue.bytes += bytes;
+        of_tenant.commands += 1;
+        of_tenant.bytes += bytes;
         true
     }
 
-    /// Deficit round robin: a tenant sends what its credit covers. Then it receives a quantum
-    /// and goes to the end.
+    /// Deficit round robin: a key sends what its credit covers. Then it receives its part of the
+    /// tenant's quantum and goes to the end.
     fn pop(&mut self) -> Option<QueuedCommand> {
         loop {
-            let tenant = *self.turns.front()?;
-            let queue = self.tenants.get_mut(&tenant)?;
+            let actor = *self.turns.front()?;
+            let queue = self.actors.get_mut(&actor)?;
+            let of_tenant = self.tenants.get_mut(&actor.0)?;
             let bytes = queue.commands.front()?.command.size_bytes();
             if bytes > queue.credit {
-                queue.credit += QUANTUM_BYTES;
+                queue.credit += QUANTUM_BYTES / of_tenant.actors;
                 self.turns.rotate_left(1);
                 continue;
             }
             queue.credit -= bytes;
             queue.bytes -= bytes;
+            of_tenant.bytes -= bytes;
+            of_tenant.commands -= 1;
             let queued = queue.commands.pop_front();
             if queue.commands.is_empty() {
                 self.turns.pop_front();
-                self.tenants.remove(&tenant);
+                self.actors.remove(&actor);
+                of_tenant.actors -= 1;
+            }
+            if of_tenant.actors == 0 {
+                self.tenants.remove(&actor.0);
             }
             return queued;
         }
@@ -166,18 +203,19 @@ mod tests {
     use storage::Action;
     use storage::model::id::MemoryId;
 
-    fn client(tenant: u32) -> QueuedCommand {
+    fn client(tenant: u32, key: u8) -> QueuedCommand {
         let action = Action::DeleteMemory(MemoryId([0; 16]));
-        let tenant = Some(TenantId(tenant));
-        QueuedCommand::new(Command { tenant, actor: None, receipt: None, action }).0
+        let (tenant, actor) = (Some(TenantId(tenant)), Some(KeyId([key; 8])));
+        QueuedCommand::new(Command { tenant, actor, receipt: None, action }).0
     }
 
     fn background() -> QueuedCommand {
         QueuedCommand::new(Command::background(Action::AdvanceClock)).0
     }
 
+    /// Adds commands of two keys of a tenant.
     fn fill(queue: &mut Queue, count: usize, tenant: u32) {
-        (0..count).for_each(|_| assert!(queue.push(client(tenant))));
+        (0..count).for_each(|at| assert!(queue.push(client(tenant, (at % 2) as u8))));
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
@@ -190,7 +228,7 @@ mod tests {
     fn clients_go_before_background_tasks() {
         let mut queue = Queue::default();
         assert!(queue.push(background()));
-        assert!(queue.push(client(1)));
+        assert!(queue.push(client(1, 0)));
         assert_eq!(order(&mut queue), [1, 0]);
         assert_eq!((queue.len(), queue.bytes), (0, 0));
     }
@@ -209,9 +247,25 @@ mod tests {
     fn busy_tenant_does_not_starve_others() {
         let mut queue = Queue::default();
         fill(&mut queue, TENANT_COMMANDS_MAX, 1);
-        assert!(queue.push(client(2)));
+        assert!(queue.push(client(2, 0)));
         let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
         assert!(position <= QUANTUM_BYTES / 128, "the quiet tenant is at position {position}");
+    }
+
+    #[test]
+    fn busy_key_does_not_starve_others_of_its_tenant() {
+        let mut queue = Queue::default();
+        let mut count = 0;
+        while queue.push(client(1, 1)) {
+            count += 1;
+        }
+        assert_eq!(count, KEY_COMMANDS_MAX);
+        assert!(queue.push(client(1, 2)));
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let of_quiet = |queued: &QueuedCommand| queued.command.actor == Some(KeyId([2; 8]));
+        let position = commands.iter().position(of_quiet).unwrap();
+        assert!(position <= QUANTUM_BYTES / 128, "the quiet key is at position {position}");
+        assert!(queue.clients.actors.is_empty() && queue.clients.tenants.is_empty());
     }
 
     #[test]
@@ -219,9 +273,9 @@ mod tests {
         let mut queue = Queue::default();
         for tenant in 0..(COMMANDS_MAX / TENANT_COMMANDS_MAX) as u32 {
             fill(&mut queue, TENANT_COMMANDS_MAX, tenant);
-            assert!(!queue.push(client(tenant)), "the tenant's limit is reached");
+            assert!(!queue.push(client(tenant, 2)), "the tenant's limit is reached");
         }
-        assert!(!queue.push(client(99)), "the total limit is reached");
+        assert!(!queue.push(client(99, 0)), "the total limit is reached");
         assert_eq!(queue.len(), COMMANDS_MAX);
     }
 }

@@ -1,0 +1,224 @@
+//! What a connection is doing, and when it ends for doing nothing: no complete request in time, a
+//! response that the client does not read, or no request for a while. Pings of HTTP/2 are no
+//! activity.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Error;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::response::Response;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use crate::places::{OpenRequest, Place};
+
+/// Time limit from the handshake to the first complete request head.
+pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time without any request after which a connection of a client ends. Longer than clients keep
+/// unused connections, so that no request meets the end of its connection.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time after which a connection ends if the client reads nothing of one of its responses.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a response that are handed to HTTP at once. What HTTP has taken is no longer counted
+/// here.
+const FRAME_BYTES: usize = 16 << 10;
+
+/// The activity of one connection; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Activity(Arc<Connection>);
+
+struct Connection {
+    place: Place,
+    idle_timeout: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// When the connection ends without a first request, or without a next one.
+    silent_until: Instant,
+    /// Requests without a response.
+    handling: usize,
+    /// When HTTP last took bytes of each response that is being sent, by its number. `None` while
+    /// the response has no bytes to take.
+    sending: Vec<(u64, Option<Instant>)>,
+    next: u64,
+}
+
+impl Activity {
+    pub(crate) fn new(place: Place, idle_timeout: Duration) -> Self {
+        let silent_until = Instant::now() + FIRST_REQUEST_TIMEOUT;
+        let state = State { silent_until, handling: 0, sending: Vec::new(), next: 0 };
+        Self(Arc::new(Connection { place, idle_timeout, state: Mutex::new(state) }))
+    }
+
+    /// When the connection ends if nothing happens until then.
+    pub(crate) fn deadline(&self) -> Instant {
+        let state = self.0.state.lock();
+        let stalled = state.sending.iter().filter_map(|(_, at)| Some((*at)? + STALL_TIMEOUT));
+        match stalled.min() {
+            Some(stalled) => stalled,
+            // The response to a request takes as long as it takes.
+            None if state.handling + state.sending.len() > 0 => Instant::now() + STALL_TIMEOUT,
+            None => state.silent_until,
+        }
+    }
+
+    /// A request arrives. `None` if its source address has too many.
+    fn start(&self) -> Option<Handling> {
+        let open = self.0.place.open_request()?;
+        self.0.state.lock().handling += 1;
+        Some(Handling { activity: self.clone(), open: Some(open) })
+    }
+
+    fn silent_from_now(&self, state: &mut State) {
+        state.silent_until = Instant::now() + self.0.idle_timeout;
+    }
+}
+
+/// A request without a response.
+struct Handling {
+    activity: Activity,
+    open: Option<OpenRequest>,
+}
+
+impl Handling {
+    fn respond(mut self, body: Body) -> Sending {
+        let (activity, open) = (self.activity.clone(), self.open.take());
+        let mut state = activity.0.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.sending.push((number, Some(Instant::now())));
+        drop(state);
+        Sending { body, rest: Bytes::new(), number, activity, _open: open }
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        let mut state = self.activity.0.state.lock();
+        state.handling -= 1;
+        self.activity.silent_from_now(&mut state);
+    }
+}
+
+/// The body of a response while it is sent.
+struct Sending {
+    body: Body,
+    /// The rest of the last frame.
+    rest: Bytes,
+    number: u64,
+    activity: Activity,
+    _open: Option<OpenRequest>,
+}
+
+impl Sending {
+    fn record(&self, taken_at: Option<Instant>) {
+        let mut state = self.activity.0.state.lock();
+        let mut sending = state.sending.iter_mut();
+        if let Some((_, at)) = sending.find(|(number, _)| *number == self.number) {
+            *at = taken_at;
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let mut state = self.activity.0.state.lock();
+        state.sending.retain(|(number, _)| *number != self.number);
+        self.activity.silent_from_now(&mut state);
+    }
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.rest.is_empty() {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                self.record(None);
+                return Poll::Pending;
+            };
+            let frame = match frame {
+                Some(Ok(frame)) => frame,
+                end => return Poll::Ready(end),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        self.record(Some(Instant::now()));
+        let length = self.rest.len().min(FRAME_BYTES);
+        let bytes = self.rest.split_to(length);
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+/// A service whose requests and responses are activity of a connection.
+#[derive(Clone)]
+pub(crate) struct Watched<S> {
+    inner: S,
+    activity: Activity,
+}
+
+impl<S> Watched<S> {
+    pub(crate) fn new(inner: S, activity: Activity) -> Self {
+        Self { inner, activity }
+    }
+}
+
+impl<B, S> Service<Request<B>> for Watched<S>
+where
+    S: Service<Request<B>, Response = Response, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = Response;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Response>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner.poll_ready(context).map_err(|never| match never {})
+    }
+
+    /// An error resets the stream of HTTP/2, and ends the connection of HTTP/1.
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Some(handling) = self.activity.start() else {
+            let error = io::Error::other("too many open requests from one address");
+            return std::future::ready(Err(error)).boxed();
+        };
+        let response = self.inner.call(request);
+        async move {
+            let Ok(response) = response.await;
+            Ok(response.map(|body| Body::new(handling.respond(body))))
+        }
+        .boxed()
+    }
+}

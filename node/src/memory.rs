@@ -1,0 +1,75 @@
+//! The memory limit of a node. A task compares the resident memory of the process with the limit;
+//! above it `api` rejects new work, before the kernel ends the process.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::App;
+
+/// Interval of the samples. The budgets of `api` bound what requests can allocate in between.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Part of the memory of the machine or the cgroup that a node may use by default.
+const DEFAULT_PERCENT: u64 = 80;
+
+/// The limit in bytes: the configured one, or a part of what the process can have. `None` if the
+/// system names no limit.
+pub(crate) fn limit(configured: Option<u64>) -> Option<u64> {
+    configured.or_else(|| {
+        let available = machine().into_iter().chain(cgroup()).min()?;
+        Some(available / 100 * DEFAULT_PERCENT)
+    })
+}
+
+/// Keeps the memory use in `app` up to date.
+pub(crate) async fn memory_task(app: App, limit: u64) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Some(resident) = resident() {
+            app.set_memory(resident, limit);
+        }
+    }
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> Option<u64> {
+    let pages = read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Memory of the machine in bytes.
+fn machine() -> Option<u64> {
+    let text = read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// The smallest limit of this process's control groups (version 2) in bytes.
+fn cgroup() -> Option<u64> {
+    let text = read_to_string("/proc/self/cgroup").ok()?;
+    let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let folder = Path::new("/sys/fs/cgroup").join(group);
+    folder.ancestors().filter_map(|folder| max_of(folder.join("memory.max"))).min()
+}
+
+/// `None` if the file is absent or says `max`.
+fn max_of(file: PathBuf) -> Option<u64> {
+    read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_below_the_memory_of_the_machine() {
+        let machine = machine().unwrap();
+        let limit = limit(None).unwrap();
+        assert!(limit > 0 && limit <= machine / 100 * DEFAULT_PERCENT, "{limit} of {machine}");
+        assert!(resident().unwrap() < machine);
+        assert_eq!(super::limit(Some(7)), Some(7));
+    }
+}

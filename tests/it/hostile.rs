@@ -1,0 +1,8 @@
+//! Attacks on a node. None stops it, and honest clients are served meanwhile.
+
+mod attacker;
+mod connections;
+mod memory;
+mod shares;
+
+use super::*;

@@ -1,0 +1,111 @@
+//! Attacks on the memory of a node.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+
+use super::attacker::{connect_tls, memory_mb};
+use super::*;
+
+/// Memory that one attacker may take, in MB.
+const GROWTH_MAX: u64 = 256;
+
+/// A client that reads no body of its responses, while it answers pings.
+struct HeldBack {
+    connection: JoinHandle<Result<(), h2::Error>>,
+    requests: JoinHandle<()>,
+}
+
+impl HeldBack {
+    /// Sends `count` requests, and waits until all are served, rejected or reset.
+    async fn start(cluster: &Cluster, count: usize, path: &str, key: &str) -> Self {
+        let stream = connect_tls(cluster, cluster).await;
+        let mut client = h2::client::Builder::new();
+        client.initial_window_size(0);
+        let (mut sender, connection) = client.handshake::<_, &[u8]>(stream).await.unwrap();
+        let connection = tokio::spawn(connection);
+        let mut heads = Vec::new();
+        for _ in 0..count {
+            let request = http::Request::get(format!("{}/api/v1{path}", cluster.url()))
+                .header("authorization", format!("Bearer {key}"));
+            sender = sender.ready().await.unwrap();
+            heads.push(sender.send_request(request.body(()).unwrap(), true).unwrap().0);
+        }
+        let heads = join_all(heads).await;
+        let requests = tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            drop((heads, sender));
+        });
+        Self { connection, requests }
+    }
+
+    /// Waits until the node ends the connection.
+    async fn ended(self) {
+        let ended = tokio::time::timeout(Duration::from_secs(60), self.connection).await;
+        assert!(ended.is_ok(), "a stalled connection is still open");
+        self.requests.abort();
+    }
+}
+
+#[tokio::test]
+async fn held_back_responses_take_little_memory_and_end() {
+    let cluster = options().start();
+    let reader = cluster.post("/keys", &json!({"name": "hostile", "role": "reader"})).await;
+    let memories = (0..100).map(|at| labelled(format!("{at} {}", "x".repeat(64_000))));
+    cluster.store_each(memories).await;
+    let before = memory_mb(&cluster, "VmRSS");
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(HeldBack::start(&cluster, 250, "/openapi.json", "none").await);
+    }
+    for _ in 0..2 {
+        let pages = "/agent/nodes?page_size=100";
+        clients.push(HeldBack::start(&cluster, 250, pages, string(&reader["key"])).await);
+    }
+    cluster.create(&json!({"label": "meanwhile"})).await;
+    let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_MAX, "{growth} MB");
+    join_all(clients.into_iter().map(HeldBack::ended)).await;
+    let taken = async || cluster.metric("hearth_response_bytes").await;
+    eventually("all is given back", taken, |bytes| *bytes == 0.0).await;
+}
+
+/// Bodies of many small values under a field that does not exist.
+#[tokio::test]
+async fn unknown_fields_take_little_memory() {
+    let cluster = options().start();
+    let agents = [(); 6].map(|()| cluster.new_agent());
+    let before = memory_mb(&cluster, "VmRSS");
+    let junk = format!("{{\"label\":\"x\",\"junk\":{{{}\"\":0}}}}", "\"\":0,".repeat(390_000));
+    let waits = (0..60).map(|at| {
+        let request = agents[at % 6].request(&cluster, Method::POST, "/agent/search");
+        request.header("X-Hearth-Min-Index", "9999999999").raw(junk.clone()).try_send()
+    });
+    let creates = (0..60).map(|at| {
+        let request = agents[at % 6].request(&cluster, Method::POST, "/agent/nodes");
+        request.raw(junk.clone()).try_send()
+    });
+    let (_, created) = tokio::join!(join_all(waits), join_all(creates));
+    let created = created.into_iter().flatten().filter(|response| response.status == 201);
+    assert!(created.count() > 0, "none was created");
+    let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_MAX, "{growth} MB");
+}
+
+#[tokio::test]
+async fn full_memory_rejects_new_work_but_not_health() {
+    let cluster = options().env("HEARTH__MEMORY__MAX_BYTES", "1").start();
+    let memory = json!({"label": "one too many"});
+    let create = async || cluster.send(Method::POST, "/agent/nodes", &memory).await;
+    let is_full = |response: &Response| response.body["error"] == "memory_full";
+    let rejected = eventually("the limit holds", create, is_full).await;
+    rejected.assert_error(503, "memory_full");
+    assert_eq!(rejected.number("retry-after"), 1);
+    cluster.send(Method::GET, "/agent/nodes", &Value::Null).await.assert_error(503, "memory_full");
+    let unknown = "/agent/nodes/00000000-0000-7000-8000-000000000000";
+    cluster.send(Method::DELETE, unknown, &Value::Null).await.assert_error(404, "not_found");
+    let (ready, _) = cluster.readyz().await.expect("a response");
+    assert!(ready.is_success());
+    assert!(cluster.metric("hearth_memory_rejected_total").await >= 2.0);
+}
