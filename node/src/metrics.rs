@@ -105,16 +105,19 @@ fn family(options: Opts, value: f64) -> Vec<MetricFamily> {
     }
 }
 
-const SECONDS: [Metric<f64>; 2] = [
+const SECONDS: &[Metric<f64>] = &[
     ("staleness_seconds", "Upper bound of the age of the state that this node serves.", |s| {
         s.node.raft.staleness().map_or(f64::INFINITY, |staleness| staleness.as_secs_f64())
+    }),
+    ("cluster_clock_offset_seconds", "Cluster time minus the wall clock of this machine.", |s| {
+        s.node.raft.clock_offset_micros().map_or(f64::NAN, |micros| micros as f64 / 1e6)
     }),
     ("embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
         s.node.embedder.micros.load(Relaxed) as f64 / 1e6
     }),
 ];
 
-const METRICS: [Metric<u64>; 43] = [
+const METRICS: &[Metric<u64>] = &[
     ("has_leader", "1 if this node is or follows a leader, else 0.", |s| {
         u64::from(s.status.leader.is_some())
     }),
@@ -148,6 +151,7 @@ const METRICS: [Metric<u64>; 43] = [
     ("forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
     ("log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
     ("log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
+    ("clock_steps_total", "Steps of the wall clock of this machine.", |s| s.totals.clock_steps),
     (
         "recalls_dropped_total",
         "Recalls lost because the buffer of unreported recalls was full.",

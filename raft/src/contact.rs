@@ -1,11 +1,17 @@
-//! Peer contact: the wall-clock offsets of the other nodes, and the freshness of this node's
-//! state.
+//! Peer contact: the wall clocks of the other nodes, the cluster time that the leader stamps, and
+//! the freshness of this node's state.
 //!
-//! # Wall-clock offsets
-//! Every message carries the wall clock of its sender. The difference from the receiver's wall
-//! clock is a sample of the sender's offset. [`Contact::median`] computes the median of the
-//! voters' wall clocks from fresh samples of a quorum. The cluster clock (`leader/clock.rs`)
-//! follows this median, so a minority of bad clocks cannot move it.
+//! # Wall clocks
+//! Every message carries the wall clock of its sender. The receiver records it with its own boot
+//! time, which no step of its own wall clock moves. [`Contact::median`] computes the median of the
+//! voters' wall clocks from fresh samples of a quorum. The target of the cluster clock
+//! (`leader/clock.rs`) is near this median, so a minority of bad clocks cannot move it.
+//!
+//! # Cluster time
+//! The next leader limits the rate of the cluster clock since the last stamp. It needs the time of
+//! that stamp. A follower records each stamp that the present leader made when it has applied it.
+//! A stamp of an earlier term may be days old: it comes from a log that was written before a
+//! downtime. It is not recorded.
 //!
 //! # Freshness
 //! A follower serves local reads and reports their staleness. With each AppendEntries the
@@ -32,10 +38,14 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 
+use crate::leader::clock::AppliedStamp;
+use crate::system_clock::ClockReading;
 use crate::types::NodeId;
 
-/// Age after which a wall-clock sample is ignored.
-const SAMPLE_AGE_MAX: Duration = Duration::from_secs(2);
+/// Age after which a wall-clock sample is ignored. The clock of a node that is down counts for
+/// this time: without it, one bad clock of the two other nodes would decide. Two machines drift
+/// apart by less than 200 ms in an hour.
+const SAMPLE_AGE_MAX: Duration = Duration::from_secs(3_600);
 /// Maximum commit indexes that are kept until they are applied.
 const PENDING_MAX: usize = 64;
 /// Minimum distance between two of them.
@@ -63,15 +73,25 @@ pub(crate) struct Contact {
 #[derive(Default)]
 struct State {
     peers: BTreeMap<NodeId, PeerClock>,
+    /// The last stamp that a leader made during this process.
+    stamp: Option<AppliedStamp>,
     freshness: Freshness,
 }
 
 /// The last clock sample of one peer.
 struct PeerClock {
-    /// Its wall clock minus the local wall clock.
-    offset_micros: i64,
-    sampled_at: Instant,
+    wall_clock: Timestamp,
+    /// Local boot time of the sample.
+    sampled_at: Duration,
     delay: DelayFilter,
+}
+
+impl PeerClock {
+    /// Its wall clock at this boot time, if the sample is fresh.
+    fn at(&self, boottime: Duration) -> Option<Timestamp> {
+        let age = boottime.saturating_sub(self.sampled_at);
+        (age <= SAMPLE_AGE_MAX).then(|| self.wall_clock.plus(age))
+    }
 }
 
 impl Contact {
@@ -86,47 +106,71 @@ impl Contact {
         Clocks { wall_clock, boot: self.boot, since_boot_micros }
     }
 
-    /// Records the clocks of a message that arrives now from `node`. Returns the delay of the
-    /// message beyond the usual.
+    /// Records the clocks of a message that arrives at `boottime` from `node`. Returns the delay of
+    /// the message beyond the usual.
     pub(crate) fn record_clocks(
         &self,
         node: NodeId,
         clocks: Clocks,
-        own_wall_clock: Timestamp,
+        boottime: Duration,
     ) -> Duration {
         let now = Instant::now();
-        let offset_micros = clocks.wall_clock.0.saturating_sub(own_wall_clock.0);
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
         let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
         let mut state = self.state.lock();
         let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == clocks.boot);
         let mut delay = last.map_or_else(|| DelayFilter::new(clocks.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
-        state.peers.insert(node, PeerClock { offset_micros, sampled_at: now, delay });
+        let wall_clock = clocks.wall_clock;
+        state.peers.insert(node, PeerClock { wall_clock, sampled_at: boottime, delay });
         excess
+    }
+
+    /// The wall clock of each of these nodes; `None` without a fresh sample. `own` is that of the
+    /// node `local`.
+    pub(crate) fn wall_clocks(
+        &self,
+        nodes: &[NodeId],
+        local: NodeId,
+        own: ClockReading,
+    ) -> Vec<Option<Timestamp>> {
+        let state = self.state.lock();
+        let wall_clock = |node: &NodeId| match *node == local {
+            true => Some(own.wall_clock),
+            false => state.peers.get(node).and_then(|peer| peer.at(own.boottime)),
+        };
+        nodes.iter().map(wall_clock).collect()
     }
 
     /// Median of the voters' wall clocks, including this node's own; `None` without fresh
     /// samples of a quorum. With an even number of samples, the lower median.
     pub(crate) fn median(
         &self,
-        local: NodeId,
         voters: &[NodeId],
-        own_wall_clock: Timestamp,
+        local: NodeId,
+        own: ClockReading,
     ) -> Option<Timestamp> {
-        let state = self.state.lock();
-        let fresh = |peer: &&PeerClock| peer.sampled_at.elapsed() <= SAMPLE_AGE_MAX;
-        let offset = |voter: &NodeId| match *voter == local {
-            true => Some(0),
-            false => state.peers.get(voter).filter(fresh).map(|peer| peer.offset_micros),
-        };
-        let mut offsets: Vec<i64> = voters.iter().filter_map(offset).collect();
-        if offsets.len() <= voters.len() / 2 {
+        let samples = self.wall_clocks(voters, local, own);
+        let mut samples: Vec<Timestamp> = samples.into_iter().flatten().collect();
+        if samples.len() <= voters.len() / 2 {
             return None;
         }
-        offsets.sort_unstable();
-        let median = offsets[(offsets.len() - 1) / 2];
-        Some(Timestamp(own_wall_clock.0.saturating_add(median)))
+        samples.sort_unstable();
+        Some(samples[(samples.len() - 1) / 2])
+    }
+
+    /// Records a stamp that the present leader made, and that this node has applied.
+    pub(crate) fn record_stamp(&self, stamp: Timestamp, boottime: Duration) {
+        let last = &mut self.state.lock().stamp;
+        // A stamp is recorded when it is first seen: the rate counts from then.
+        if last.is_none_or(|last| last.stamp < stamp) {
+            *last = Some(AppliedStamp { stamp, boottime });
+        }
+    }
+
+    /// The last recorded stamp.
+    pub(crate) fn last_stamp(&self) -> Option<AppliedStamp> {
+        self.state.lock().stamp
     }
 
     /// Records that a leader, acknowledged by a quorum at `as_of`, had the commit index
@@ -222,14 +266,35 @@ mod tests {
     #[test]
     fn median_needs_fresh_samples_of_a_quorum() {
         let contact = Contact::new(7);
-        let own = Timestamp(100 * SECOND);
-        assert_eq!(contact.median(1, &[1], own), Some(own));
-        assert_eq!(contact.median(1, &[1, 2, 3], own), None);
-        contact.record_clocks(2, clocks(90 * SECOND), own);
-        assert_eq!(contact.median(1, &[1, 2, 3], own), Some(Timestamp(90 * SECOND)));
-        contact.record_clocks(3, clocks(500 * SECOND), own);
-        assert_eq!(contact.median(1, &[1, 2, 3], own), Some(own), "one bad clock has no effect");
-        assert_eq!(contact.median(1, &[1, 4, 5], own), None, "only voters count");
+        let at = |seconds, boottime| ClockReading {
+            wall_clock: Timestamp(seconds * SECOND),
+            boottime: Duration::from_secs(boottime),
+        };
+        let median =
+            |voters: &[NodeId], own| contact.median(voters, 1, own).map(|at| at.0 / SECOND);
+        let own = at(100, 10);
+        assert_eq!(median(&[1], own), Some(100));
+        assert_eq!(median(&[1, 2, 3], own), None);
+        contact.record_clocks(2, clocks(90 * SECOND), own.boottime);
+        assert_eq!(median(&[1, 2, 3], own), Some(90));
+        contact.record_clocks(3, clocks(500 * SECOND), own.boottime);
+        assert_eq!(median(&[1, 2, 3], own), Some(100), "one bad clock has no effect");
+        assert_eq!(median(&[1, 4, 5], own), None, "only voters count");
+        assert_eq!(median(&[1, 2, 3], at(864_101, 11)), Some(501), "own step: samples advance");
+        contact.record_clocks(3, clocks(102 * SECOND), Duration::from_secs(12));
+        assert_eq!(median(&[1, 2, 3], at(864_102, 12)), Some(102), "own step has no effect");
+        assert_eq!(median(&[1, 2, 3], at(9, 3_610)), Some(3_690), "a silent node still counts");
+        assert_eq!(median(&[1, 2, 3], at(3_593, 3_613)), None, "samples are too old");
+    }
+
+    #[test]
+    fn stamp_is_recorded_when_first_seen() {
+        let contact = Contact::new(7);
+        for (stamp, boottime) in [(5, 1), (5, 2), (9, 3), (7, 4)] {
+            contact.record_stamp(Timestamp(stamp), Duration::from_secs(boottime));
+        }
+        let expected = AppliedStamp { stamp: Timestamp(9), boottime: Duration::from_secs(3) };
+        assert_eq!(contact.last_stamp(), Some(expected));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use storage::Command;
+use storage::model::id::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
@@ -185,7 +186,17 @@ impl Handle {
     pub fn totals(&self) -> Totals {
         let Some(shared) = self.shared() else { return Totals::default() };
         let (wal_syncs, log_bytes) = (shared.log.syncs(), shared.log.size_bytes());
-        Totals { wal_syncs, log_bytes, ..*shared.totals.lock() }
+        let clock_steps = shared.local.clock.steps();
+        Totals { wal_syncs, log_bytes, clock_steps, ..*shared.totals.lock() }
+    }
+
+    /// Cluster time minus the wall clock of this machine, in microseconds; `None` on a quarantined
+    /// node, and without a cluster.
+    pub fn clock_offset_micros(&self) -> Option<i64> {
+        let local = &self.shared()?.local;
+        let own = local.clock.read();
+        let time = local.cluster_time(own.boottime);
+        (time != Timestamp::default()).then(|| time.0.saturating_sub(own.wall_clock.0))
     }
 
     /// The fault latch, which closes when this node must stop.

@@ -31,6 +31,7 @@ mod network;
 mod operation;
 mod shared;
 mod state_machine;
+mod system_clock;
 mod types;
 
 use std::io;
@@ -53,7 +54,8 @@ pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
 pub use network::message::WINDOW_BYTES;
 pub use operation::{
-    ClusterStatus, MemberStatus, OperateError, Operation, OperationResult, Verification,
+    ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
+    Verification,
 };
 pub use shared::Totals;
 pub use types::NodeId;
@@ -69,6 +71,7 @@ use network::log_throttle::LogThrottle;
 use network::server::{Server, router};
 use shared::Shared;
 use state_machine::{Raft, Snapshots, StateMachine};
+use system_clock::SystemClock;
 use tokio::runtime::Runtime;
 
 /// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
@@ -132,6 +135,7 @@ pub fn start(
         node: settings.node,
         incarnation: settings.incarnation,
         reader,
+        clock: SystemClock::default(),
         contact: Contact::new(settings.boot),
         fault,
         data: data.to_owned(),

@@ -2,6 +2,7 @@
 //! and by the code that runs the operations.
 
 use serde::{Deserialize, Serialize};
+use storage::model::id::Timestamp;
 
 use crate::types::NodeId;
 
@@ -24,6 +25,11 @@ pub enum Operation {
     Transfer(NodeId),
     /// Hash the state of every node at one index, and compare the hashes.
     Verify,
+    /// Return cluster time and the wall clocks of all members.
+    Clock,
+    /// Move cluster time forward to the median of the voters' wall clocks. Without this, it
+    /// approaches the median slowly.
+    SetClock,
 }
 
 /// Result of an [`Operation`].
@@ -35,6 +41,20 @@ pub enum OperationResult {
     Done,
     /// See [`Operation::Verify`].
     Verified(Verification),
+    /// See [`Operation::Clock`] and [`Operation::SetClock`].
+    Clock(ClockStatus),
+}
+
+/// Cluster time and wall clocks at one instant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// Cluster time.
+    pub cluster_time: Timestamp,
+    /// Median of the voters' wall clocks; `None` if those of a quorum are unknown.
+    pub median: Option<Timestamp>,
+    /// The wall clock of each member; `None` if it sent no message in the last
+    /// hour.
+    pub wall_clocks: Vec<(NodeId, Option<Timestamp>)>,
 }
 
 /// Status of the cluster, from the leader's metrics. Operators read it as JSON.

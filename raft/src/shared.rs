@@ -3,7 +3,7 @@
 //! them out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::Instant as _;
@@ -33,12 +33,14 @@ pub(crate) struct Shared {
     pub(crate) applied: watch::Receiver<u64>,
     /// Maximum age of the last quorum acknowledgement at which commands are accepted.
     lease: Duration,
-    /// The counters. Those of the log are 0 here.
+    /// The counters. Those of the log and the clock are 0 here.
     pub(crate) totals: Mutex<Totals>,
     pub(crate) queue: Mutex<Queue>,
     queued: Notify,
     /// The term that the executor has opened; 0 for none.
     open_term: AtomicU64,
+    /// Whether an operator requested that the next stamp moves cluster time to its target.
+    pub(crate) clock_jump: AtomicBool,
 }
 
 /// Counters of a node since the start of its process.
@@ -62,6 +64,8 @@ pub struct Totals {
     pub wal_syncs: u64,
     /// Approximate size of the log in bytes.
     pub log_bytes: u64,
+    /// Steps of this machine's wall clock.
+    pub clock_steps: u64,
 }
 
 impl Shared {
@@ -83,6 +87,7 @@ impl Shared {
             queue: Mutex::default(),
             queued: Notify::new(),
             open_term: AtomicU64::new(0),
+            clock_jump: AtomicBool::new(false),
         }
     }
 

@@ -4,5 +4,6 @@ mod attacker;
 mod connections;
 mod memory;
 mod shares;
+mod time;
 
 use super::*;

@@ -138,7 +138,7 @@ pub(crate) fn days_of(month: u32) -> (String, String) {
 
 /// An instant as ISO 8601 in UTC.
 pub(crate) fn timestamp(at: Timestamp) -> String {
-    jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+    at.to_string()
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use raft::{ClusterStatus, Operation, OperationResult};
+use raft::{ClockStatus, ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
+use storage::model::id::Timestamp;
 
 use crate::app::App;
 use crate::limits::ADDRESS_BYTES_MAX;
@@ -15,6 +16,7 @@ use crate::requests::ValidJson;
 use crate::requests::numbers::Whole;
 use crate::requests::path::NodePath;
 use crate::requests::values::NonBlank;
+use crate::responses::Time;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 /// A node to add.
@@ -38,6 +40,14 @@ struct HashView {
     sha256: Option<String>,
 }
 
+/// The wall clock of a member.
+#[derive(Serialize)]
+struct WallClockView {
+    id: u64,
+    /// Wall clock minus cluster time.
+    offset_ms: Option<i64>,
+}
+
 /// The result of an operation.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -52,6 +62,13 @@ enum OperationView {
         nodes: Vec<HashView>,
         quarantined: Vec<u64>,
     },
+    /// Cluster time and the wall clocks of all members.
+    Clock {
+        cluster_time: Time,
+        /// The median of the voters' wall clocks minus cluster time.
+        median_offset_ms: Option<i64>,
+        nodes: Vec<WallClockView>,
+    },
     /// An operation was carried out: always true.
     Done { done: bool },
 }
@@ -63,6 +80,7 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster/members/{id}", delete(member_remove))
         .route("/cluster/transfer", post(leader_transfer))
         .route("/cluster/verify", post(cluster_verify))
+        .route("/cluster/clock", get(clock_get).post(clock_set))
 }
 
 async fn cluster_get(State(app): State<App>) -> ApiResult<Json<OperationView>> {
@@ -97,6 +115,15 @@ async fn leader_transfer(
 
 async fn cluster_verify(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {
     operate(&app, Operation::Verify).await
+}
+
+async fn clock_get(State(app): State<App>) -> ApiResult<Json<OperationView>> {
+    operate(&app, Operation::Clock).await
+}
+
+/// Moves cluster time forward to the median of the voters' wall clocks.
+async fn clock_set(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {
+    operate(&app, Operation::SetClock).await
 }
 
 /// A request with a JSON content type. This listener requires no key, and a web page in a local
@@ -136,6 +163,18 @@ async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationVie
                 quarantined: result.quarantined,
             }
         }
+        OperationResult::Clock(clock) => clock_view(clock),
         OperationResult::Done => OperationView::Done { done: true },
     }))
+}
+
+fn clock_view(clock: ClockStatus) -> OperationView {
+    let offset_ms = |at: Timestamp| at.0.saturating_sub(clock.cluster_time.0) / 1_000;
+    let view =
+        |(id, at): (u64, Option<Timestamp>)| WallClockView { id, offset_ms: at.map(offset_ms) };
+    OperationView::Clock {
+        cluster_time: Time(clock.cluster_time),
+        median_offset_ms: clock.median.map(offset_ms),
+        nodes: clock.wall_clocks.into_iter().map(view).collect(),
+    }
 }

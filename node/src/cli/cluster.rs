@@ -54,6 +54,12 @@ enum Command {
     },
     /// Compare the states of all nodes at one log index
     Verify,
+    /// Show cluster time, and the wall clocks of all nodes
+    Clock {
+        /// Move cluster time forward to the median of the voters' wall clocks
+        #[arg(long)]
+        set_to_median: bool,
+    },
 }
 
 impl Cluster {
@@ -78,6 +84,14 @@ impl Cluster {
                 println!("Node {to} leads.");
             }
             Command::Verify => operator.verify().await?,
+            Command::Clock { set_to_median } => {
+                let (method, body) = match set_to_median {
+                    true => (Method::POST, Some(json!({}))),
+                    false => (Method::GET, None),
+                };
+                let clock = operator.request(method, "/cluster/clock", body).await?;
+                println!("{}", clock_text(&clock));
+            }
         }
         Ok(())
     }
@@ -184,6 +198,23 @@ fn status_text(status: &Value) -> String {
             or_unknown(&member["last_contact_ms"], " ms"),
             member["address"].as_str().unwrap_or_default(),
         );
+    }
+    table
+}
+
+/// Cluster time and all wall clocks.
+fn clock_text(clock: &Value) -> String {
+    let offset = |value: &Value| match value.as_i64() {
+        Some(ms) => format!("{:+.3} s", ms as f64 / 1e3),
+        None => "unknown".into(),
+    };
+    let cluster_time = clock["cluster_time"].as_str().unwrap_or_default();
+    let mut table = format!(
+        "Cluster time is {cluster_time}. Wall clocks, relative to it:\n  median  {}",
+        offset(&clock["median_offset_ms"])
+    );
+    for node in clock["nodes"].as_array().into_iter().flatten() {
+        table += &format!("\n  node {:<3}{}", node["id"], offset(&node["offset_ms"]));
     }
     table
 }

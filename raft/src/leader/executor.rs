@@ -32,6 +32,7 @@
 //! - A batch id is used once: the counter continues when the same term opens again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
@@ -39,11 +40,12 @@ use openraft::errors::ClientWriteError;
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
+use storage::model::id::Timestamp;
 use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
-use crate::leader::clock::{ClusterClock, wall_clock};
+use crate::leader::clock::{ClusterClock, target};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
@@ -56,6 +58,8 @@ const DECIDE_TIME_MAX: Duration = Duration::from_millis(10);
 /// Time without a stamp after which the leader writes a batch that holds only a stamp. Heat and
 /// expiry depend on it in an idle cluster.
 const STAMP_INTERVAL: Duration = Duration::from_secs(5);
+/// Distance of the cluster clock from its target that is logged.
+const CLOCK_ERROR_MAX: Duration = Duration::from_secs(10);
 /// Pause after a failed attempt to open a term.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
@@ -69,6 +73,8 @@ struct Term {
     /// Batches of this term so far.
     counter: u64,
     clock: ClusterClock,
+    /// Whether the clock is far from its target. This is logged once.
+    is_clock_wrong: bool,
     /// Time of the last batch, and so of the last stamp in the log.
     stamped_at: Instant,
 }
@@ -97,14 +103,46 @@ impl Executor {
             if counter.0 != term {
                 counter = (term, 0);
             }
-            let clock = ClusterClock::new(self.shared.local.reader.position().clock);
-            let mut open = Term { term, counter: counter.1, clock, stamped_at: Instant::now() };
+            let mut open = self.new_term(term, counter.1);
             self.lead(&mut open).await;
             counter.1 = open.counter;
             self.shared.open_term(0);
             self.fail_queued();
         }
         self.fail_queued();
+    }
+
+    fn new_term(&self, term: u64, counter: u64) -> Term {
+        let local = &self.shared.local;
+        let (last, applied) = (local.reader.position().clock, local.contact.last_stamp());
+        let clock = ClusterClock::new(last, applied, local.clock.read().boottime);
+        self.shared.clock_jump.store(false, Ordering::SeqCst);
+        Term { term, counter, clock, is_clock_wrong: false, stamped_at: Instant::now() }
+    }
+
+    /// The next stamp, and the boot time at which it is made.
+    fn stamp(&self, term: &mut Term) -> (Timestamp, Duration) {
+        let local = &self.shared.local;
+        let own = local.clock.read();
+        let median = local.contact.median(&self.shared.voters(), local.node, own);
+        let target = median.map(|median| target(own.wall_clock, median));
+        if target.is_some() && self.shared.clock_jump.swap(false, Ordering::SeqCst) {
+            term.clock.allow_jump();
+        }
+        let stamp = term.clock.stamp(own.boottime, target);
+        let ahead = stamp.0.saturating_sub(target.unwrap_or(stamp).0);
+        let is_wrong = u128::from(ahead.unsigned_abs()) > CLOCK_ERROR_MAX.as_micros();
+        let was_wrong = std::mem::replace(&mut term.is_clock_wrong, is_wrong);
+        if is_wrong && !was_wrong {
+            tracing::warn!(
+                cluster_time = %stamp,
+                seconds_ahead = ahead as f64 / 1e6,
+                "cluster time differs from the wall clocks of most voters. It approaches them at \
+                 0.9 to 1.1 times the normal rate. Check the wall clocks. If they are right and \
+                 cluster time is behind, run `hearth cluster clock --set-to-median`"
+            );
+        }
+        (stamp, own.boottime)
     }
 
     /// Runs rounds until this node no longer leads the term.
@@ -131,9 +169,7 @@ impl Executor {
         let local = &self.shared.local;
         let mut stale = Vec::new();
         loop {
-            let own = wall_clock();
-            let median = local.contact.median(local.node, &self.shared.voters(), own);
-            let now = term.clock.stamp(own, median);
+            let (now, boottime) = self.stamp(term);
             let started_at = std::time::Instant::now();
             let mut draft = Draft::new(&local.reader, now);
             let first = std::mem::take(&mut stale);
@@ -151,6 +187,7 @@ impl Executor {
                 Ok(ApplyOutcome::Done) => {
                     if is_logged {
                         term.stamped_at = Instant::now();
+                        local.contact.record_stamp(now, boottime);
                     }
                     // Since `started_at`, a quorum has confirmed this leader and its position.
                     let index = local.reader.position().index;

@@ -4,3 +4,6 @@
 pub(crate) mod clock;
 pub(crate) mod executor;
 pub(crate) mod queue;
+
+#[cfg(test)]
+mod clock_scenarios;

@@ -2,6 +2,7 @@
 //! leadership transfer. `integrity.rs` has the state comparison.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
@@ -13,7 +14,8 @@ use tokio::time::Instant;
 use crate::error::SubmitError;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::operation::{
-    ClusterStatus, MemberStatus, OperateError, OperateResult, Operation, OperationResult,
+    ClockStatus, ClusterStatus, MemberStatus, OperateError, OperateResult, Operation,
+    OperationResult,
 };
 use crate::shared::Shared;
 use crate::types::{Address, NodeId, TypeConfig};
@@ -48,6 +50,8 @@ impl Operator<'_> {
             Operation::Remove(node) => self.remove(node).await,
             Operation::Transfer(to) => self.transfer(to).await,
             Operation::Verify => return self.verify().await.map(OperationResult::Verified),
+            Operation::Clock => return Ok(OperationResult::Clock(self.clock())),
+            Operation::SetClock => return self.set_clock().await.map(OperationResult::Clock),
         }
         .map(|()| OperationResult::Done)
     }
@@ -79,6 +83,45 @@ impl Operator<'_> {
             changing: metrics.membership_config.membership().get_joint_config().len() > 1,
             members: metrics.membership_config.nodes().map(member).collect(),
         }
+    }
+
+    fn clock(&self) -> ClockStatus {
+        let local = &self.shared.local;
+        let own = local.clock.read();
+        let nodes: Vec<NodeId> = self.status().members.iter().map(|member| member.node).collect();
+        let wall_clocks = local.contact.wall_clocks(&nodes, local.node, own);
+        ClockStatus {
+            cluster_time: local.cluster_time(own.boottime),
+            median: local.contact.median(&self.shared.voters(), local.node, own),
+            wall_clocks: nodes.into_iter().zip(wall_clocks).collect(),
+        }
+    }
+
+    /// Lets the next stamp move forward to its target, and requests a stamp.
+    async fn set_clock(&self) -> OperateResult<ClockStatus> {
+        let before = self.clock();
+        match before.median {
+            None => return rejected("the wall clocks of a majority are unknown: try again"),
+            Some(median) if median <= before.cluster_time => {
+                return rejected(format!(
+                    "cluster time ({}) is not behind the median of the voters' wall clocks \
+                     ({median}): it moves forward only",
+                    before.cluster_time
+                ));
+            }
+            Some(_) => {}
+        }
+        self.shared.clock_jump.store(true, Ordering::SeqCst);
+        let stamped = self.submit(Action::AdvanceClock).await;
+        self.shared.clock_jump.store(false, Ordering::SeqCst);
+        stamped?;
+        let after = self.clock();
+        tracing::info!(
+            from = %before.cluster_time,
+            to = %after.cluster_time,
+            "an operator moved cluster time to the median of the voters' wall clocks"
+        );
+        Ok(after)
     }
 
     /// Adds a node to the replicated members, so that peers accept its messages, then to raft as

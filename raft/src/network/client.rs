@@ -8,7 +8,6 @@ use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, Sta
 use storage::codec;
 use storage::model::cluster::GROUP;
 
-use crate::leader::clock::wall_clock;
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
@@ -173,7 +172,8 @@ impl Peers {
         if self.log_throttle.clear(to) {
             tracing::info!(peer = to, "peer reachable again");
         }
-        self.local.contact.record_clocks(from.node, response.clocks, wall_clock());
+        let boottime = self.local.clock.read().boottime;
+        self.local.contact.record_clocks(from.node, response.clocks, boottime);
         Ok(result)
     }
 

@@ -2,14 +2,16 @@
 //! same cluster, with the incarnation of its data folder that the cluster has recorded.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use storage::model::cluster::{Cluster, Incarnation, Member};
+use storage::model::id::Timestamp;
 use storage::{Reader, View};
 
 use crate::contact::{Clocks, Contact};
 use crate::fault::Fault;
-use crate::leader::clock::wall_clock;
 use crate::network::message::{PeerIdentity, PeerRejection};
+use crate::system_clock::SystemClock;
 use crate::types::NodeId;
 
 /// This node: its identity and the parts that every peer call needs.
@@ -17,6 +19,7 @@ pub(crate) struct LocalNode {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) reader: Reader,
+    pub(crate) clock: SystemClock,
     pub(crate) contact: Contact,
     pub(crate) fault: Fault,
     /// Its data folder.
@@ -30,7 +33,15 @@ impl LocalNode {
     }
 
     pub(crate) fn clocks(&self) -> Clocks {
-        self.contact.clocks(wall_clock())
+        self.contact.clocks(self.clock.read().wall_clock)
+    }
+
+    /// Cluster time at this boot time: the last stamp, plus the time since then. Without a stamp
+    /// of a leader during this process, the last stamp in the state.
+    pub(crate) fn cluster_time(&self, boottime: Duration) -> Timestamp {
+        let last = self.contact.last_stamp();
+        let advanced = last.map(|last| last.advanced_to(boottime, 100));
+        advanced.unwrap_or_default().max(self.reader.position().clock)
     }
 
     /// The recorded incarnation of a member's data folder.

@@ -20,7 +20,6 @@ use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
-use crate::leader::clock::wall_clock;
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::log_throttle::LogThrottle;
@@ -165,7 +164,8 @@ impl Server {
         }
         local.check_peer(&request.from)?;
         local.check_incarnation(request.incarnation)?;
-        Ok(local.contact.record_clocks(request.from.node, request.clocks, wall_clock()))
+        let boottime = local.clock.read().boottime;
+        Ok(local.contact.record_clocks(request.from.node, request.clocks, boottime))
     }
 
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
@@ -207,7 +207,7 @@ impl Server {
     }
 
     async fn append(&self, call: AppendRpc, timing: Timing) -> RpcResult {
-        let quorum_status = call.quorum_status;
+        let (quorum_status, term) = (call.quorum_status, call.vote.term);
         let unreadable = |error: storage::Error| {
             tracing::warn!(%error, "unreadable entries from a peer");
             PeerRejection::Unavailable
@@ -215,14 +215,17 @@ impl Server {
         let request = call.into_raft().map_err(unreadable)?;
         let appended = self.shared.raft.append_entries(request).await;
         let appended = Appended::from(appended.map_err(unavailable)?);
+        let local = &self.shared.local;
+        let position = local.reader.position();
+        if position.batch.term == term {
+            local.contact.record_stamp(position.clock, local.clock.read().boottime);
+        }
         if let (Appended::All, Some(QuorumStatus { commit, quorum_age_micros })) =
             (appended, quorum_status)
         {
             let age = Duration::from_micros(quorum_age_micros).saturating_add(timing.delay);
             if let Some(as_of) = timing.received_at.checked_sub(age) {
-                let local = &self.shared.local;
-                let applied = local.reader.position().index;
-                local.contact.record_commit(commit, as_of, applied);
+                local.contact.record_commit(commit, as_of, position.index);
             }
         }
         Ok(RpcResponse::Appended(appended))

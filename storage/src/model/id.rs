@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,18 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0).max(0)
     }
 
+    /// The instant this much later.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(micros(duration)))
+    }
+
+    /// The instant this much earlier.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(duration)))
+    }
+
     /// Number of the calendar month in UTC: year · 12 + month − 1.
     pub fn month(self) -> u32 {
         let at = jiff::Timestamp::from_microsecond(self.0).unwrap_or_default();
@@ -77,4 +90,15 @@ impl Timestamp {
     pub fn day(self) -> u32 {
         u32::try_from(self.0.div_euclid(Self::DAY_MICROS).max(0)).unwrap_or(u32::MAX)
     }
+}
+
+/// ISO 8601 in UTC.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        jiff::Timestamp::from_microsecond(self.0).unwrap_or_default().fmt(out)
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

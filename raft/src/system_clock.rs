@@ -1,0 +1,134 @@
+//! The clocks of this machine: the wall clock and the boot time. NTP clients and operators may
+//! step the wall clock. No step moves the boot time (`CLOCK_BOOTTIME`), and it includes suspends.
+//! A step of the wall clock is therefore a change of the difference between them. It is logged
+//! and counted.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use storage::model::id::Timestamp;
+
+/// Change of the difference that counts as a step. An NTP client that adjusts the rate of the
+/// clock changes it by 500 µs per second at most.
+const STEP_MIN: Duration = Duration::from_millis(500);
+/// A thread may lose the processor between its readings of the two clocks. They are then read
+/// again.
+const READING_TIME_MAX: Duration = Duration::from_millis(20);
+const READINGS_MAX: usize = 5;
+
+/// Both clocks at one instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClockReading {
+    pub(crate) wall_clock: Timestamp,
+    /// Time since the machine started.
+    pub(crate) boottime: Duration,
+}
+
+/// Reads the clocks, and detects steps of the wall clock.
+#[derive(Default)]
+pub(crate) struct SystemClock(Mutex<StepDetector>);
+
+impl SystemClock {
+    pub(crate) fn read(&self) -> ClockReading {
+        // Locked during the reading, so that the detector gets readings in order.
+        let mut detector = self.0.lock();
+        let reading = read_clocks();
+        if let Some(step) = detector.record(reading) {
+            tracing::warn!(
+                seconds = step as f64 / 1e6,
+                now = %reading.wall_clock,
+                "the wall clock of this machine stepped"
+            );
+        }
+        reading
+    }
+
+    /// Steps since the start of the process.
+    pub(crate) fn steps(&self) -> u64 {
+        self.0.lock().total
+    }
+}
+
+#[derive(Default)]
+struct StepDetector {
+    last: Option<ClockReading>,
+    total: u64,
+}
+
+impl StepDetector {
+    /// The step between the last reading and this one, in microseconds; `None` without a step.
+    fn record(&mut self, reading: ClockReading) -> Option<i64> {
+        let last = self.last.replace(reading)?;
+        let expected = last.wall_clock.plus(reading.boottime.saturating_sub(last.boottime));
+        let step = reading.wall_clock.0.saturating_sub(expected.0);
+        let is_step = u128::from(step.unsigned_abs()) > STEP_MIN.as_micros();
+        self.total += u64::from(is_step);
+        is_step.then_some(step)
+    }
+}
+
+fn read_clocks() -> ClockReading {
+    let mut before = boottime();
+    for attempt in 1.. {
+        let (wall_clock, after) = (wall_clock(), boottime());
+        if after.saturating_sub(before) <= READING_TIME_MAX || attempt == READINGS_MAX {
+            return ClockReading { wall_clock, boottime: after };
+        }
+        before = after;
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn boottime() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+fn wall_clock() -> Timestamp {
+    let micros = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_micros() as i64,
+        Err(before) => -(before.duration().as_micros() as i64),
+    };
+    Timestamp(micros.saturating_add(injected_step_micros()))
+}
+
+/// The step of the wall clock that a test injects. The failpoint names a file with seconds.
+/// Always 0 without failpoints.
+fn injected_step_micros() -> i64 {
+    fail::fail_point!("wall-clock", |file| {
+        let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        text.trim().parse::<i64>().unwrap_or(0).saturating_mul(Timestamp::SECOND_MICROS)
+    });
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = Timestamp::SECOND_MICROS;
+
+    #[test]
+    fn each_step_is_detected_once() {
+        let mut detector = StepDetector::default();
+        let mut record = |wall_clock, boottime| {
+            let boottime = Duration::from_secs(boottime);
+            detector.record(ClockReading { wall_clock: Timestamp(wall_clock), boottime })
+        };
+        assert_eq!(record(100 * SECOND, 10), None, "the first reading");
+        assert_eq!(record(105 * SECOND + 400_000, 15), None, "adjusted, not stepped");
+        assert_eq!(record(86_506 * SECOND + 400_000, 16), Some(86_400 * SECOND));
+        assert_eq!(record(90_106 * SECOND + 400_000, 3_616), None, "a suspended machine");
+        assert_eq!(record(3_706 * SECOND + 400_000, 3_616), Some(-86_400 * SECOND));
+        assert_eq!(detector.total, 2);
+    }
+
+    #[test]
+    fn clocks_of_this_machine_advance() {
+        let clock = SystemClock::default();
+        let (first, second) = (clock.read(), clock.read());
+        assert!(first.boottime > Duration::ZERO && first.wall_clock > Timestamp(0));
+        assert!(second.boottime >= first.boottime);
+        assert_eq!(clock.steps(), 0);
+    }
+}
