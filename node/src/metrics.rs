@@ -29,6 +29,7 @@ struct Snapshot<'a> {
     status: Status,
     totals: Totals,
     memories: u64,
+    index_bytes: u64,
     graphs: GraphCounts,
     outbox: Outbox,
 }
@@ -54,11 +55,13 @@ impl NodeMetrics {
         let tenants = self.reader.tenants();
         let graphs = tenants.iter().map(|tenant| self.reader.graph_counts(*tenant));
         let outboxes = tenants.iter().filter_map(|tenant| self.reader.outbox(*tenant).ok());
+        let counts: Vec<_> = tenants.iter().map(|tenant| self.reader.counts(*tenant)).collect();
         Snapshot {
             node: self,
             status: self.raft.status(),
             totals: self.raft.totals(),
-            memories: tenants.iter().map(|tenant| self.reader.counts(*tenant).memories).sum(),
+            memories: counts.iter().map(|counts| counts.memories).sum(),
+            index_bytes: counts.iter().map(|counts| counts.index_bytes).sum(),
             graphs: graphs.fold(GraphCounts::default(), GraphCounts::plus),
             outbox: outboxes.fold(Outbox::default(), Outbox::plus),
         }
@@ -181,6 +184,7 @@ const METRICS: &[Metric<u64>] = &[
         s.node.app.memory().rejected
     }),
     ("memories", "Memories of all tenants.", |s| s.memories),
+    ("index_bytes", "Estimated bytes of the word indexes in RAM.", |s| s.index_bytes),
     ("searches_exact_total", "Vector searches that scored all candidates.", |s| {
         s.node.reader.searches().exact()
     }),

@@ -21,7 +21,7 @@ use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
-use crate::model::words::document_words;
+use crate::model::words::{WordHash, document_words};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::{count, stage};
@@ -308,6 +308,6 @@ fn show(
     Ok(is_graph_stale)
 }
 
-fn words_of(memory: Option<&Memory>) -> Vec<String> {
+fn words_of(memory: Option<&Memory>) -> Vec<WordHash> {
     memory.map(|memory| document_words(memory.texts())).unwrap_or_default()
 }

@@ -5,5 +5,6 @@ mod connections;
 mod memory;
 mod shares;
 mod time;
+mod words;
 
 use super::*;

@@ -19,6 +19,7 @@ use crate::model::memory::Memory;
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 use crate::model::vector::Vector;
+use crate::model::words::WordHash;
 
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Counts {
     pub events: u64,
     /// Edges between memories.
     pub edges: u64,
+    /// Estimated bytes of the inverted indexes in RAM. Equal on all nodes.
+    pub index_bytes: u64,
 }
 
 /// Everything that the index stores for one tenant. Readers share it; only
@@ -63,15 +66,15 @@ pub(crate) enum IndexChange {
     Memory {
         id: MemoryId,
         memory: Memory,
-        words_before: Vec<String>,
-        words: Vec<String>,
+        words_before: Vec<WordHash>,
+        words: Vec<WordHash>,
     },
     Anchor(MemoryId, Anchor),
     Vector(MemoryId, Vec<f32>, Code),
     Removed {
         id: MemoryId,
-        words_before: Vec<String>,
-        key_points_before: Vec<String>,
+        words_before: Vec<WordHash>,
+        key_points_before: Vec<WordHash>,
     },
     /// With the day of the receipt.
     ReceiptPut(u32),
@@ -129,7 +132,8 @@ impl IndexData {
 
     pub(crate) fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.values().sum());
-        Counts { memories, receipts, events: self.events, edges: self.edges }
+        let index_bytes = self.words.bytes() + self.key_points.bytes();
+        Counts { memories, receipts, events: self.events, edges: self.edges, index_bytes }
     }
 
     pub(super) fn apply(&mut self, change: IndexChange) {
@@ -172,8 +176,8 @@ impl IndexData {
         &mut self,
         id: MemoryId,
         memory: &Memory,
-        words_before: &[String],
-        words: &[String],
+        words_before: &[WordHash],
+        words: &[WordHash],
     ) {
         // Added before the old one is removed, so that a namespace in use keeps its number.
         let namespace = self.namespaces.add_memory(&memory.namespace);
@@ -193,8 +197,8 @@ impl IndexData {
     fn remove_memory(
         &mut self,
         id: MemoryId,
-        words_before: &[String],
-        key_points_before: &[String],
+        words_before: &[WordHash],
+        key_points_before: &[WordHash],
     ) {
         let Some(slot) = self.slots.remove(&id) else { return };
         self.words.remove(slot, words_before);

@@ -15,6 +15,7 @@ pub(crate) mod data;
 pub(crate) mod graph;
 pub(crate) mod heats;
 mod namespaces;
+mod postings;
 pub(crate) mod registry;
 pub(crate) mod tenant;
 pub(crate) mod triggers;

@@ -37,6 +37,7 @@ impl Namespaces {
         *memories -= 1;
         if *memories == 0 {
             self.numbers.remove(name);
+            *name = Box::default();
             self.free.push(number);
         }
     }

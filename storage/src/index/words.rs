@@ -1,4 +1,4 @@
-//! An inverted index: for each term, the slots that contain it, as a Roaring bitmap.
+//! An inverted index: for each word, the slots that contain it.
 //!
 //! It computes keyword overlaps from BM25's inverse document frequencies:
 //!
@@ -9,81 +9,87 @@
 //!
 //! `model::words` turns texts into terms.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
 use roaring::{MultiOps, RoaringBitmap};
 
+use crate::index::postings::Postings;
 use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
+use crate::model::words::WordHash;
 
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
 
 #[derive(Default)]
 pub(crate) struct InvertedIndex {
-    postings: HashMap<Box<str>, RoaringBitmap>,
+    postings: Postings,
 }
 
 /// The terms of a query with their weights.
 pub(crate) struct QueryTerms {
     /// Each indexed term after its share of [`KEYWORD_OVERLAP_MAX`], in the order of the query.
-    weights: Vec<(f64, String)>,
+    weights: Vec<(f64, WordHash)>,
 }
 
 impl InvertedIndex {
-    pub(crate) fn insert(&mut self, slot: Slot, words: &[String]) {
-        for word in words {
-            if let Some(slots) = self.postings.get_mut(word.as_str()) {
-                slots.insert(slot);
-            } else {
-                self.postings.insert(word.as_str().into(), RoaringBitmap::from_iter([slot]));
-            }
-        }
+    pub(crate) fn insert(&mut self, slot: Slot, words: &[WordHash]) {
+        words.iter().for_each(|word| self.postings.insert(*word, slot));
     }
 
-    pub(crate) fn remove(&mut self, slot: Slot, words: &[String]) {
-        for word in words {
-            let Some(slots) = self.postings.get_mut(word.as_str()) else { continue };
-            slots.remove(slot);
-            if slots.is_empty() {
-                self.postings.remove(word.as_str());
-            }
-        }
+    pub(crate) fn remove(&mut self, slot: Slot, words: &[WordHash]) {
+        words.iter().for_each(|word| self.postings.remove(*word, slot));
+        self.postings.shrink();
     }
 
-    /// Postings of a term with a document frequency of at most `max`.
-    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<&RoaringBitmap> {
-        self.postings.get(word).filter(|slots| slots.len() <= max)
+    /// Estimated bytes in RAM. Equal on all nodes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.postings.bytes()
+    }
+
+    /// Postings of a term with a document frequency of 1 to `max`.
+    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<Cow<'_, RoaringBitmap>> {
+        let slots = self.postings.slots(WordHash::of(word));
+        Some(slots).filter(|slots| (1..=max).contains(&slots.len()))
     }
 
     /// Slots that contain all of `words`.
     pub(crate) fn intersection(&self, words: &[String]) -> RoaringBitmap {
         let mut found: Option<RoaringBitmap> = None;
         for word in words {
-            let Some(slots) = self.postings.get(word.as_str()) else { return RoaringBitmap::new() };
-            found = Some(found.map_or_else(|| slots.clone(), |found| found & slots));
+            let slots = self.postings.slots(WordHash::of(word));
+            found = Some(match found {
+                Some(found) => found & &*slots,
+                None => slots.into_owned(),
+            });
+            if found.as_ref().is_some_and(RoaringBitmap::is_empty) {
+                break;
+            }
         }
         found.unwrap_or_default()
     }
 
     /// Slots that contain any term of a query.
     pub(crate) fn union(&self, query: &QueryTerms) -> RoaringBitmap {
-        let terms = query.weights.iter().filter_map(|(_, term)| self.postings.get(term.as_str()));
-        terms.union()
+        let terms: Vec<_> =
+            query.weights.iter().map(|(_, term)| self.postings.slots(*term)).collect();
+        terms.iter().map(|slots| &**slots).union()
     }
 
     /// Weights words by inverse document frequency. `live` is the number of memories.
     pub(crate) fn query_terms(&self, words: Vec<String>, live: usize) -> QueryTerms {
-        let idf = |word: &str| {
-            let frequency = self.postings.get(word).map_or(0, RoaringBitmap::len) as f64;
-            libm::log(1.0 + (live as f64 - frequency + 0.5).max(0.0) / (frequency + 0.5))
-        };
-        let words = words.into_iter().take(QUERY_WORDS_MAX);
-        let mut weights: Vec<_> = words.map(|word| (idf(&word), word)).collect();
-        let total: f64 = weights.iter().map(|(idf, _)| idf).sum();
+        let (mut total, mut weights) = (0.0, Vec::new());
+        for word in words.iter().take(QUERY_WORDS_MAX) {
+            let term = WordHash::of(word);
+            let frequency = self.postings.count(term) as f64;
+            let idf = libm::log(1.0 + (live as f64 - frequency + 0.5).max(0.0) / (frequency + 0.5));
+            total += idf;
+            // Words without postings count in the total, but need no lookup later.
+            if frequency > 0.0 {
+                weights.push((idf, term));
+            }
+        }
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
-        // Words without postings count in the total, but need no lookup later.
-        weights.retain(|(_, word)| self.postings.contains_key(word.as_str()));
         weights.iter_mut().for_each(|(weight, _)| *weight *= scale);
         QueryTerms { weights }
     }
@@ -94,10 +100,9 @@ impl InvertedIndex {
         let (first, last) = (slot_at(chunk, 0), slot_at(chunk, CHUNK_ROWS - 1));
         // Sums in the order of the query's terms have the same bits on every node.
         for (weight, term) in &query.weights {
-            let Some(slots) = self.postings.get(term.as_str()) else { continue };
-            for slot in slots.range(first..=last) {
+            self.postings.for_each(*term, first..=last, |slot| {
                 overlaps[(slot - first) as usize] += weight;
-            }
+            });
         }
     }
 }
@@ -110,10 +115,14 @@ mod tests {
         text.split(' ').map(str::to_owned).collect()
     }
 
+    fn hashes(text: &str) -> Vec<WordHash> {
+        text.split(' ').map(WordHash::of).collect()
+    }
+
     fn index(texts: &[&str]) -> InvertedIndex {
         let mut index = InvertedIndex::default();
         for (slot, text) in texts.iter().enumerate() {
-            index.insert(slot as Slot, &words(text));
+            index.insert(slot as Slot, &hashes(text));
         }
         index
     }
@@ -144,9 +153,9 @@ mod tests {
     #[test]
     fn removed_slots_are_not_found() {
         let mut index = index(&["red blue", "red"]);
-        index.remove(0, &words("red blue"));
+        index.remove(0, &hashes("red blue"));
         assert_eq!(index.intersection(&words("red")).iter().collect::<Vec<_>>(), [1]);
         assert!(index.intersection(&words("red blue")).is_empty());
-        assert!(!index.postings.contains_key("blue"), "empty postings are dropped");
+        assert!(index.rare_postings("blue", 1).is_none(), "empty postings are dropped");
     }
 }

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
+use crate::model::words::WordHash;
 
-/// Longest label in bytes. The embedding model reads 256 tokens, the word index all of it.
+/// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
+/// [`MEMORY_WORDS_MAX`](crate::model::words::MEMORY_WORDS_MAX) distinct words.
 pub const LABEL_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of key points per memory.
 pub const KEY_POINTS_MAX: usize = 32;
@@ -109,14 +111,17 @@ impl Memory {
         if self.archived_at.is_some() { Tier::Cold } else { Tier::Hot }
     }
 
-    /// All texts that the word index reads.
+    /// All texts that the word index reads. Key points come first: a long label does not
+    /// displace their words.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.label.as_str()).chain(self.key_points.iter().map(String::as_str))
+        let key_points = self.key_points.iter().map(String::as_str);
+        key_points.chain(std::iter::once(self.label.as_str()))
     }
 
     /// Key points in the normalised form of the key-point index.
-    pub fn shared_key_points(&self) -> Vec<String> {
-        self.key_points.iter().map(|key_point| shared_key_point(key_point)).collect()
+    pub fn shared_key_points(&self) -> Vec<WordHash> {
+        let key_points = self.key_points.iter();
+        key_points.map(|key_point| WordHash::of(&shared_key_point(key_point))).collect()
     }
 
     #[cfg(test)]

@@ -9,6 +9,7 @@
 //! - A UUID is one word, so an id matches only itself.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
@@ -16,6 +17,10 @@ use unicode_segmentation::UnicodeSegmentation;
 /// Longest word in bytes. Longer words are truncated, so a label without word boundaries
 /// does not become one huge term.
 pub const WORD_BYTES_MAX: usize = 64;
+
+/// Maximum number of distinct words under which a memory is indexed. English prose of 64 KiB
+/// has about 2,500, so only unusual texts have more.
+pub const MEMORY_WORDS_MAX: usize = 3_072;
 
 /// English stop words, sorted. They are indexed, so lists can filter by them, but they do
 /// not count towards keyword overlap.
@@ -33,25 +38,48 @@ thread_local! {
     static STEMMER: Stemmer = Stemmer::create(Algorithm::English);
 }
 
+/// A word as indexes store it: 64 bits of SipHash, so that a rare word needs no allocation. Of
+/// 10 million words, two are equal by chance with a probability of 3 in a million. Not for disk:
+/// the hash function may change with the compiler.
+// Halves: an alignment of 4 bytes saves 4 bytes per entry of an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct WordHash([u32; 2]);
+
+impl WordHash {
+    /// The hash of a word, the same on every node.
+    pub fn of(word: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        word.hash(&mut hasher);
+        let hash = hasher.finish();
+        Self([hash as u32, (hash >> 32) as u32])
+    }
+}
+
 /// Distinct query words of all `texts`, in order of first appearance.
 pub fn words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    distinct(texts, false)
-}
-
-/// Distinct words under which a document with all `texts` is indexed.
-pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    distinct(texts, true)
-}
-
-/// Distinct words in order of first appearance.
-fn distinct<'a>(texts: impl Iterator<Item = &'a str>, with_unigrams: bool) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut words = Vec::new();
     for text in texts {
-        for_each_word(text, with_unigrams, &mut |word| {
+        for_each_word(text, false, &mut |word| {
             if !seen.contains(word) {
                 seen.insert(word.to_owned());
                 words.push(word.to_owned());
+            }
+        });
+    }
+    words
+}
+
+/// Distinct words under which a document with all `texts` is indexed: the first
+/// [`MEMORY_WORDS_MAX`], in order of first appearance.
+pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
+    let mut seen = HashSet::new();
+    let mut words = Vec::new();
+    for text in texts {
+        for_each_word(text, true, &mut |word| {
+            let word = WordHash::of(word);
+            if words.len() < MEMORY_WORDS_MAX && seen.insert(word) {
+                words.push(word);
             }
         });
     }
@@ -192,16 +220,18 @@ mod tests {
     #[test]
     fn unspaced_scripts_are_indexed_as_bigrams_and_unigrams() {
         let indexed = |text: &str| document_words(std::iter::once(text));
+        let hashes =
+            |words: &[&str]| words.iter().map(|word| WordHash::of(word)).collect::<Vec<_>>();
         assert_eq!(of("東京都に住む"), ["東京", "京都", "都に", "に住", "住む"]);
         assert_eq!(of("使用 rust 编程"), ["使用", "rust", "编程"]);
         assert_eq!(of("黒い猫"), ["黒い", "い猫"]);
-        assert_eq!(indexed("黒い猫"), ["黒い", "い猫", "黒", "い", "猫"]);
+        assert_eq!(indexed("黒い猫"), hashes(&["黒い", "い猫", "黒", "い", "猫"]));
         assert_eq!(of("猫"), ["猫"]);
-        assert_eq!(indexed("5月に"), ["5", "月に", "月", "に"]);
+        assert_eq!(indexed("5月に"), hashes(&["5", "月に", "月", "に"]));
         assert_eq!(of("rust로 작성"), ["rust", "로", "작성"]);
-        assert!(indexed("ฉันรักแมว").contains(&"แม".to_owned()));
-        assert!(of("แมว").iter().all(|word| indexed("ฉันรักแมว").contains(word)));
-        assert!(!indexed("ฉันรักหมา").contains(&"แม".to_owned()));
+        assert!(indexed("ฉันรักแมว").contains(&WordHash::of("แม")));
+        assert!(of("แมว").iter().all(|word| indexed("ฉันรักแมว").contains(&WordHash::of(word))));
+        assert!(!indexed("ฉันรักหมา").contains(&WordHash::of("แม")));
     }
 
     #[test]
@@ -214,6 +244,15 @@ mod tests {
     fn words_of_other_scripts_are_not_stemmed() {
         assert_eq!(of("Größe und Übergröße"), ["größe", "und", "übergröße"]);
         assert_eq!(of("Привет, мир"), ["привет", "мир"]);
+    }
+
+    #[test]
+    fn memory_is_indexed_by_its_first_words() {
+        let text = |count: usize| (0..count).map(|word| format!("{word} ")).collect::<String>();
+        let indexed = |text: &str| document_words(["key", text].into_iter());
+        let (full, longer) = (text(MEMORY_WORDS_MAX - 1), text(2 * MEMORY_WORDS_MAX));
+        assert_eq!(indexed(&full).len(), MEMORY_WORDS_MAX);
+        assert_eq!(indexed(&longer), indexed(&full));
     }
 
     #[test]

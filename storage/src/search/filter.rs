@@ -12,7 +12,7 @@ use crate::index::data::IndexData;
 use crate::index::words::QUERY_WORDS_MAX;
 use crate::model::access::Access;
 use crate::model::memory::{Memory, MemoryType};
-use crate::model::words::document_words;
+use crate::model::words::{WordHash, document_words};
 
 /// Tiers that a filter includes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,8 +52,8 @@ pub struct Filter {
     pub flagged: Option<bool>,
     /// The memory is in this tier.
     pub tier: TierFilter,
-    /// The memory contains all of these words, as tokenized by `model::words`. Only the first
-    /// `QUERY_WORDS_MAX` are used.
+    /// The memory is indexed under all of these words, as tokenized by `model::words`. Only the
+    /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
 }
 
@@ -77,8 +77,8 @@ impl Filter {
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
             && self.words().is_none_or(|required| {
-                let words: HashSet<String> = document_words(memory.texts()).into_iter().collect();
-                required.iter().all(|word| words.contains(word))
+                let words: HashSet<_> = document_words(memory.texts()).into_iter().collect();
+                required.iter().all(|word| words.contains(&WordHash::of(word)))
             })
     }
 

@@ -140,8 +140,8 @@ impl Reader {
 
 /// Adds the newest memories with a key point, up to [`SUGGESTIONS_MAX`] in all.
 fn suggest_sharing(data: &IndexData, key_point: &str, suggestions: &mut Vec<Suggestion>) {
-    let slots = data.key_points.rare_postings(key_point, SHARING_MAX);
-    for slot in slots.into_iter().flat_map(|slots| slots.iter().rev()) {
+    let slots = data.key_points.rare_postings(key_point, SHARING_MAX).unwrap_or_default();
+    for slot in slots.iter().rev() {
         if suggestions.len() >= SUGGESTIONS_MAX {
             break;
         }
