@@ -4,9 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::RwLock;
 use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
+use storage::model::operator_key::OperatorKey;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, BudgetUse};
@@ -29,6 +31,7 @@ pub struct Shared {
     /// Id of this node.
     pub(crate) node: u64,
     pub(crate) metrics: Metrics,
+    operator_key: RwLock<Option<OperatorKey>>,
     pub(crate) budgets: Budgets,
     pub(crate) drains: Semaphore,
     draining: AtomicBool,
@@ -57,7 +60,7 @@ pub(crate) struct Budgets {
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 impl App {
-    /// Assembles the state.
+    /// Assembles the state, without an operator key.
     pub fn new(
         reader: Reader,
         raft: Handle,
@@ -70,6 +73,7 @@ impl App {
             service: Arc::new(Service::new(reader, raft, embedder, hooks)),
             node,
             metrics,
+            operator_key: RwLock::default(),
             budgets: Budgets {
                 requests: Budget::new(REQUESTS_MAX, KEY_REQUESTS_MAX),
                 bodies: Budget::new(BODIES_BYTES_MAX, KEY_BODIES_BYTES_MAX),
@@ -79,6 +83,15 @@ impl App {
             drains: Semaphore::new(DRAINS_MAX),
             draining: AtomicBool::new(false),
         }))
+    }
+
+    /// Sets the operator key from here on. Without one, all operations of operators are refused.
+    pub fn set_operator_key(&self, key: Option<OperatorKey>) {
+        *self.operator_key.write() = key;
+    }
+
+    pub(crate) fn operator_key(&self) -> Option<OperatorKey> {
+        *self.operator_key.read()
     }
 
     /// Makes the node not ready from here on; requests under way go on.

@@ -6,10 +6,14 @@
 //! | `X-Hearth-Consistency` | `consistency` | `local`; else `linearizable` |
 //! | `X-Hearth-Min-Index` | | 0 |
 //! | `X-Hearth-Max-Staleness-Ms` | | 10,000; for `local` reads |
+//!
+//! An operator has no tenant. Its key is that of the cluster.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use serde::Deserialize;
@@ -21,9 +25,9 @@ use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
 use crate::requests::headers::ReadHeaders;
-use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
+use crate::service::{Service, Session};
 use crate::words::Consistency;
 
 /// A caller who may write.
@@ -37,6 +41,13 @@ pub(crate) struct ReaderRead(pub(crate) Session, pub(crate) Freshness);
 
 /// A read of a caller who may administer its tenant.
 pub(crate) struct AdminRead(pub(crate) Session, pub(crate) Freshness);
+
+/// A caller with the operator key of the cluster.
+pub(crate) struct Operator {
+    pub(crate) service: Arc<Service>,
+    /// Address that the request came from; `None` if the listener does not provide it.
+    pub(crate) source: Option<SocketAddr>,
+}
 
 /// Extracts a caller with at least a role, and for a read how fresh it is.
 macro_rules! extract {
@@ -56,6 +67,7 @@ extract! {
     Admin: |parts, app| Self(authenticate(&parts.headers, app, Role::Admin)?);
     ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
     AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
+    Operator: |parts, app| operator(parts, app)?;
 }
 
 /// A read, from its caller and how fresh it is. Only a valid key may wait. The wait may bring
@@ -93,13 +105,7 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
 
 /// The caller, if its role is `role` or a higher one.
 fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session> {
-    let key = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .map(|(_, key)| key.trim())
-        .ok_or_else(ApiError::unauthorized)?;
+    let key = bearer(headers).ok_or_else(ApiError::unauthorized)?;
     let session = app.service.authenticate(key)?;
     set_caller(&session.caller);
     if !has_place() {
@@ -115,6 +121,29 @@ fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
     }
     Ok(session)
+}
+
+/// The key of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, key)| key.trim())
+}
+
+fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
+    let key = app.operator_key().ok_or_else(|| {
+        let message = "this node has no operator key: set operator.key_file";
+        ApiError::new(ErrorKind::Forbidden, "no_operator_key", message)
+    })?;
+    if !bearer(&parts.headers).is_some_and(|text| key.matches(text)) {
+        let message = "send the operator key: Authorization: Bearer op-hearth-…";
+        return Err(ApiError::new(ErrorKind::Unauthorized, "unauthorized", message));
+    }
+    let source = parts.extensions.get().map(|ConnectInfo(source)| *source);
+    Ok(Operator { service: Arc::clone(&app.service), source })
 }
 
 fn permission(role: Role) -> &'static str {

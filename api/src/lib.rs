@@ -12,6 +12,7 @@ mod current;
 mod cursors;
 mod event_follower;
 mod fair;
+mod host;
 mod limits;
 mod memory;
 mod metrics;
@@ -28,6 +29,7 @@ mod write;
 
 pub use app::App;
 pub use budget::BudgetUse;
+pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use memory::MemoryUse;
 pub use metrics::Metrics;

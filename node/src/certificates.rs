@@ -1,5 +1,5 @@
-//! Creates a certificate authority, certificates of nodes, and the cluster key, for
-//! `hearth certs` and `hearth dev`.
+//! Creates a certificate authority, certificates of nodes, the cluster key and the operator key,
+//! for `hearth certs` and `hearth dev`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use rcgen::{
 use storage::file::{replace, replace_secret};
 
 use crate::error::{cannot, unusable};
+use crate::operator_key::new_operator_key;
 use crate::webhooks::new_cluster_key;
 
 /// A folder with an authority and the certificates that it signed. It contains the authority's
@@ -24,7 +25,8 @@ pub(crate) struct NodeFiles {
 }
 
 impl Certificates {
-    /// Opens the authority in `folder`. Creates it, and the cluster key, if they are missing.
+    /// Opens the authority in `folder`. Creates it, and the keys of the cluster, if they are
+    /// missing.
     pub(crate) fn in_folder(folder: &Path) -> Result<Self, String> {
         let certificates = Self { folder: folder.to_owned() };
         let write_error = cannot("write certificates");
@@ -39,9 +41,13 @@ impl Certificates {
             replace_secret(&certificates.authority_key(), key.as_bytes()).map_err(&write_error)?;
             replace(&certificates.authority(), authority.as_bytes()).map_err(&write_error)?;
         }
-        if !certificates.cluster_key().exists() {
-            replace_secret(&certificates.cluster_key(), new_cluster_key().as_bytes())
-                .map_err(&write_error)?;
+        for (path, new_key) in [
+            (certificates.cluster_key(), new_cluster_key as fn() -> String),
+            (certificates.operator_key(), new_operator_key),
+        ] {
+            if !path.exists() {
+                replace_secret(&path, new_key().as_bytes()).map_err(&write_error)?;
+            }
         }
         Ok(certificates)
     }
@@ -49,6 +55,11 @@ impl Certificates {
     /// The key that seals webhook secrets, the same on all nodes.
     pub(crate) fn cluster_key(&self) -> PathBuf {
         self.folder.join("cluster.key")
+    }
+
+    /// The key of operators, the same on all nodes.
+    pub(crate) fn operator_key(&self) -> PathBuf {
+        self.folder.join("operator.key")
     }
 
     pub(crate) fn authority(&self) -> PathBuf {

@@ -3,11 +3,11 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use api::REQUESTS_MAX;
 use axum::Router;
+use axum::middleware::from_fn;
 use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
@@ -16,7 +16,6 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use raft::{Fault, Serve, WINDOW_BYTES};
 use rustix::net::sockopt::set_tcp_user_timeout;
-use rustls::ServerConfig;
 
 use crate::connections::{Bounded, connections_max};
 use crate::places::Bounds;
@@ -65,7 +64,7 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
 
 pub(crate) fn serve_https(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: RustlsConfig,
     router: Router,
     handle: Handle<SocketAddr>,
     fault: Fault,
@@ -92,12 +91,14 @@ pub(crate) fn serve_http(
     let acceptor = Bounded::of_clients(NoDelayAcceptor::new(), OPERATOR_BOUNDS);
     let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
     limit(server.http_builder());
-    tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
+    // An operator's request is logged with its source address.
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(listener_task(server.serve(service), fault));
     Ok(())
 }
 
 /// Serves other nodes, with the routes that Raft provides when it starts.
-pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serve {
+pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig) -> Serve {
     Box::new(move |router| {
         async move {
             let acceptor = acceptor(tls, PEER_HANDSHAKE_TIMEOUT);
@@ -110,16 +111,14 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: Arc<ServerConfig>) -> Serv
                 .max_concurrent_streams(PEER_STREAMS_MAX)
                 .initial_stream_window_size(WINDOW_BYTES)
                 .initial_connection_window_size(WINDOW_BYTES);
-            server.serve(router.into_make_service()).await
+            server.serve(router.layer(from_fn(api::one_host)).into_make_service()).await
         }
         .boxed()
     })
 }
 
-fn acceptor(tls: Arc<ServerConfig>, timeout: Duration) -> RustlsAcceptor<NoDelayAcceptor> {
-    RustlsAcceptor::new(RustlsConfig::from_config(tls))
-        .handshake_timeout(timeout)
-        .acceptor(NoDelayAcceptor::new())
+fn acceptor(tls: RustlsConfig, timeout: Duration) -> RustlsAcceptor<NoDelayAcceptor> {
+    RustlsAcceptor::new(tls).handshake_timeout(timeout).acceptor(NoDelayAcceptor::new())
 }
 
 fn limit(builder: &mut Builder<TokioExecutor>) {

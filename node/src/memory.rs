@@ -14,15 +14,19 @@ const DEFAULT_PERCENT: u64 = 80;
 
 /// The limit in bytes: the configured one, or a part of what the process can have. `None` if the
 /// system names no limit.
-pub(crate) fn limit(configured: Option<u64>) -> Option<u64> {
+fn limit(configured: Option<u64>) -> Option<u64> {
     configured.or_else(|| {
         let available = machine().into_iter().chain(cgroup()).min()?;
         Some(available / 100 * DEFAULT_PERCENT)
     })
 }
 
-/// Keeps the memory use in `app` up to date.
-pub(crate) async fn memory_task(app: App, limit: u64) {
+/// Keeps the memory use in `app` up to date. `configured` is the limit in bytes, if there is one.
+pub(crate) async fn memory_task(app: App, configured: Option<u64>) {
+    let Some(limit) = limit(configured) else {
+        tracing::warn!("the system names no memory limit: set memory.max_bytes");
+        return;
+    };
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         interval.tick().await;

@@ -1,5 +1,5 @@
-//! The process of a node: its log lines, to standard error as text or JSON, and the request to
-//! stop, a signal or the end of the parent process.
+//! The process of a node: its log lines, to standard error as text or JSON, the request to stop, a
+//! signal or the end of the parent process, and the request to reload, a signal.
 
 use std::io::IsTerminal;
 
@@ -7,7 +7,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
-use crate::error::text;
+use crate::error::{cannot, text};
 
 /// Configures logging of the whole process. It can be called once.
 pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
@@ -15,7 +15,9 @@ pub(crate) fn start_logging(log: &Log) -> Result<(), String> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(std::io::stderr().is_terminal())
+        // A node outlives its terminal. Its failed writes must not end a task.
+        .log_internal_errors(false);
     match log.format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().try_init(),
@@ -36,6 +38,11 @@ pub(crate) async fn stop_requested(while_stdin_open: bool) {
         _ = terminate.recv() => {}
         _ = tokio::io::copy(&mut stdin, &mut sink), if while_stdin_open => {}
     }
+}
+
+/// SIGHUP, which does not end the process from here on.
+pub(crate) fn hangups() -> Result<Signal, String> {
+    signal(SignalKind::hangup()).map_err(cannot("receive signals"))
 }
 
 /// SIGINT and SIGTERM.

@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use api::{App, Metrics, random_bytes};
 use axum_server::Handle as ServerHandle;
+use axum_server::tls_rustls::RustlsConfig;
 use prometheus::Registry;
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
+use crate::credentials::{Credentials, Reloader};
 use crate::embed;
 use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
 use crate::identity;
 use crate::listeners::{listen, serve_http, serve_https, serve_peers};
-use crate::memory::{self, memory_task};
+use crate::memory::memory_task;
 use crate::metrics::NodeMetrics;
-use crate::process::{start_logging, stop_requested};
-use crate::tls;
+use crate::process::{hangups, start_logging, stop_requested};
 use crate::webhooks::{Sender, Webhooks};
 
 /// Time limit of open requests once the node stops.
@@ -39,19 +40,21 @@ pub(crate) async fn serve(
     while_stdin_open: bool,
 ) -> Result<(), String> {
     start_logging(&config.log)?;
+    let hangups = hangups()?;
     // The first step, so that a second process with the same ports does not touch the data.
     let (public, operator, peer) =
         (config.public.listen, config.operator.listen, config.peer.listen);
     let public_listener = listen(public)?;
     let operator_listener = listen(operator)?;
     let peer_listener = listen(peer)?;
-    let public_tls = tls::public_server(&config.public)?;
-    let serve_peers = serve_peers(peer_listener, tls::peer_server(&config.peer)?);
-    let client_tls = tls::peer_client(&config.peer)?;
+    let credentials = Credentials::load(&config)?;
+    let public_tls = RustlsConfig::from_config(credentials.public);
+    let peer_tls = RustlsConfig::from_config(credentials.peer_server);
+    let serve_peers = serve_peers(peer_listener, peer_tls.clone());
     let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
-    let engine = engine::open(&config, &identity, &client_tls, serve_peers, boot)?;
+    let engine = engine::open(&config, &identity, &credentials.peer_client, serve_peers, boot)?;
     let Engine { raft, reader, .. } = &engine;
     check_model(reader, &embedder)?;
 
@@ -66,24 +69,31 @@ pub(crate) async fn serve(
         config.node.id,
         Metrics::new(&registry),
     );
+    app.set_operator_key(credentials.operator_key);
     let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender);
     registry.register(Box::new(metrics)).map_err(text)?;
     let (servers, fault) = (ServerHandle::new(), raft.fault());
-    let (client_routes, operator_routes) = (api::public(&app), api::operator(&app, registry));
-    serve_https(public_listener, public_tls, client_routes, servers.clone(), fault.clone())
+    let operator_routes = api::operator(&app, registry, config.known_hosts());
+    let client_routes = api::public(&app);
+    serve_https(public_listener, public_tls.clone(), client_routes, servers.clone(), fault.clone())
         .map_err(text)?;
     serve_http(operator_listener, operator_routes, servers.clone(), fault.clone()).map_err(text)?;
     tracing::info!(%public, %operator, %peer, "listening");
+    let reloader = Reloader {
+        config: config.clone(),
+        public: public_tls,
+        peers: peer_tls,
+        raft: raft.clone(),
+        app: app.clone(),
+    };
+    tokio::spawn(reloader.reload_task(hangups));
 
     if bootstrap && raft.status().quarantine.is_none() {
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
         // Once more: a replayed state names its model only after the replay.
         check_model(reader, &embedder)?;
     }
-    match memory::limit(config.memory.max_bytes) {
-        Some(limit) => drop(tokio::spawn(memory_task(app.clone(), limit))),
-        None => tracing::warn!("the system names no memory limit: set memory.max_bytes"),
-    }
+    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     tokio::spawn(model_check_task(raft.clone(), reader.clone(), embedder));
     tokio::spawn(sender.webhook_task());
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);

@@ -14,6 +14,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::membership::operations::Operator;
+use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::types::NodeId;
@@ -111,6 +112,15 @@ impl Handle {
     /// See [`SubmitError`]; `NoLeader` when another node leads.
     pub async fn submit_here(&self, command: Command, deadline: Instant) -> SubmitResult {
         self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
+    }
+
+    /// Uses other certificates for calls to peers from here on.
+    ///
+    /// # Errors
+    /// When the certificates are not usable. The previous ones stay in use.
+    pub fn reload_peer_tls(&self, tls: &PeerTls) -> Result<(), String> {
+        let Some(shared) = self.shared() else { return Ok(()) };
+        shared.peers.reload(tls).map_err(|error| causes(&error))
     }
 
     /// Runs an operation on the leader and waits for its result, until `deadline` at most.

@@ -3,6 +3,8 @@
 mod attacker;
 mod connections;
 mod memory;
+mod operator;
+mod reload;
 mod shares;
 mod time;
 mod words;

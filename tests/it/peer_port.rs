@@ -13,7 +13,7 @@ fn read(folder: &Path, name: &str) -> Vec<u8> {
 }
 
 /// A client that trusts the cluster's authority and presents the certificate in a folder.
-fn client(cluster: &Cluster, certificate: Option<&Path>) -> Client {
+pub(crate) fn client(cluster: &Cluster, certificate: Option<&Path>) -> Client {
     let authority = Certificate::from_pem(&read(cluster.folder(), "ca.pem")).unwrap();
     let builder = Client::builder().tls_certs_only([authority]).no_proxy();
     let mut builder = builder.timeout(Duration::from_secs(10));
@@ -25,7 +25,7 @@ fn client(cluster: &Cluster, certificate: Option<&Path>) -> Client {
 }
 
 /// URL of a channel of the second node's peer listener.
-fn url(cluster: &Cluster, channel: &str) -> String {
+pub(crate) fn url(cluster: &Cluster, channel: &str) -> String {
     format!("https://{}/peer/{channel}", cluster.at(1).peer_address())
 }
 

@@ -88,10 +88,12 @@ impl Options {
         let info: Value = serde_json::from_str(&line).expect("the line is JSON");
         let (client, options) = (client(Path::new(string(&info["ca"]))), Arc::new(self));
         let key = string(&info["key"]);
+        let operator_key = info["operator_key"].as_str().unwrap_or_default();
         let node = |(at, info): (usize, &Value)| Node {
             at,
             info: info.clone(),
             key: key.to_owned(),
+            operator_key: operator_key.to_owned(),
             client: client.clone(),
             options: Arc::clone(&options),
             ended: Default::default(),
@@ -154,10 +156,12 @@ impl Cluster {
         Agent(client(Path::new(string(&self.info["ca"]))))
     }
 
-    /// Runs `hearth` with these arguments; returns whether it succeeded, and its output.
+    /// Runs `hearth` with these arguments and the operator key; returns whether it succeeded, and
+    /// its output.
     pub async fn run(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = tokio::process::Command::new(&self.options.binary);
-        let ran = command.args(arguments).output().await.expect("the binary under test starts");
+        command.args(arguments).env("HEARTH_OPERATOR_KEY", &self.operator_key);
+        let ran = command.output().await.expect("the binary under test starts");
         let text = [ran.stdout, ran.stderr].concat();
         (ran.status.success(), String::from_utf8_lossy(&text).into_owned())
     }

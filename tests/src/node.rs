@@ -20,6 +20,8 @@ pub struct Node {
     pub(crate) info: Value,
     /// The admin key.
     pub key: String,
+    /// The operator key.
+    pub operator_key: String,
     /// The client that trusts its cluster.
     pub client: Client,
     pub(crate) options: Arc<Options>,
@@ -84,9 +86,10 @@ impl Node {
         Request(self.client.request(method, format!("{}{path}", self.url())))
     }
 
-    /// A request to the operator's listener.
+    /// A request to the operator's listener, with the operator key.
     pub fn ops_request(&self, method: Method, path: &str) -> Request {
-        Request(self.client.request(method, format!("{}{path}", self.ops())))
+        let request = self.client.request(method, format!("{}{path}", self.ops()));
+        Request(request.bearer_auth(&self.operator_key))
     }
 
     /// Sends a request with the admin key and a JSON body.

@@ -1,9 +1,7 @@
 //! The cluster, for its operator: status, members, leadership, verification. On the operator's
-//! listener only.
+//! listener only. Every route requires the operator key.
 
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use raft::{ClockStatus, ClusterStatus, Operation, OperationResult};
@@ -11,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
 
 use crate::app::App;
+use crate::auth::Operator;
+use crate::current::request_id;
 use crate::limits::ADDRESS_BYTES_MAX;
 use crate::requests::ValidJson;
 use crate::requests::numbers::Whole;
 use crate::requests::path::NodePath;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::error::{ApiError, ApiResult};
 
 /// A node to add.
 #[derive(Debug, Deserialize)]
@@ -83,89 +83,91 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster/clock", get(clock_get).post(clock_set))
 }
 
-async fn cluster_get(State(app): State<App>) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Status).await
+async fn cluster_get(operator: Operator) -> ApiResult<Json<OperationView>> {
+    operate(operator, Operation::Status).await
 }
 
 /// Adds a pristine node: `{"id": 4, "address": "host:port"}`.
 async fn member_add(
-    State(app): State<App>,
-    _: JsonOnly,
+    operator: Operator,
     ValidJson(request): ValidJson<NewMember>,
 ) -> ApiResult<(StatusCode, Json<OperationView>)> {
     let add = Operation::Add { node: request.id.0, address: request.address.0 };
-    Ok((StatusCode::ACCEPTED, operate(&app, add).await?))
+    Ok((StatusCode::ACCEPTED, operate(operator, add).await?))
 }
 
 async fn member_remove(
-    State(app): State<App>,
+    operator: Operator,
     NodePath(node): NodePath,
 ) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Remove(node)).await
+    operate(operator, Operation::Remove(node)).await
 }
 
 /// Transfers leadership to another voter: `{"to": 2}`.
 async fn leader_transfer(
-    State(app): State<App>,
-    _: JsonOnly,
+    operator: Operator,
     ValidJson(request): ValidJson<Transfer>,
 ) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Transfer(request.to.0)).await
+    operate(operator, Operation::Transfer(request.to.0)).await
 }
 
-async fn cluster_verify(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Verify).await
+async fn cluster_verify(operator: Operator) -> ApiResult<Json<OperationView>> {
+    operate(operator, Operation::Verify).await
 }
 
-async fn clock_get(State(app): State<App>) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::Clock).await
+async fn clock_get(operator: Operator) -> ApiResult<Json<OperationView>> {
+    operate(operator, Operation::Clock).await
 }
 
 /// Moves cluster time forward to the median of the voters' wall clocks.
-async fn clock_set(State(app): State<App>, _: JsonOnly) -> ApiResult<Json<OperationView>> {
-    operate(&app, Operation::SetClock).await
+async fn clock_set(operator: Operator) -> ApiResult<Json<OperationView>> {
+    operate(operator, Operation::SetClock).await
 }
 
-/// A request with a JSON content type. This listener requires no key, and a web page in a local
-/// browser must not change the cluster: browsers send JSON to other origins only with their
-/// consent.
-struct JsonOnly;
-
-impl FromRequestParts<App> for JsonOnly {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
-        let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        match sent.is_some_and(|sent| sent.starts_with("application/json")) {
-            true => Ok(Self),
-            false => Err(ApiError::new(
-                ErrorKind::UnsupportedType,
-                "json_only",
-                "send Content-Type: application/json",
-            )),
+/// Carries out an operation, also if the caller closes the connection. Logs a change with its
+/// result.
+async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<OperationView>> {
+    let Operator { service, source } = operator;
+    let request_id = request_id();
+    let task = tokio::spawn(async move {
+        let result = service.operate(operation.clone()).await;
+        if !matches!(operation, Operation::Status | Operation::Clock) {
+            let result = result.as_ref().map_or_else(|error| error.message.as_str(), |_| "done");
+            let source = source.map(tracing::field::display);
+            tracing::info!(?operation, source, request_id, result, "operator request");
+        }
+        result
+    });
+    match task.await {
+        Ok(result) => result.map(|result| Json(OperationView::from(result))),
+        Err(panic) => {
+            tracing::error!(%panic, "an operation panicked");
+            Err(ApiError::internal())
         }
     }
 }
 
-async fn operate(app: &App, operation: Operation) -> ApiResult<Json<OperationView>> {
-    Ok(Json(match app.service.operate(operation).await? {
-        OperationResult::Status(status) => OperationView::Cluster(status),
-        OperationResult::Verified(result) => {
-            let node = |(id, hash): &(_, Option<_>)| HashView {
-                id: *id,
-                sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
-            };
-            OperationView::Verification {
-                index: result.index,
-                equal: result.agrees(),
-                differ: result.differs(),
-                nodes: result.hashes.iter().map(node).collect(),
-                quarantined: result.quarantined,
+impl From<OperationResult> for OperationView {
+    fn from(result: OperationResult) -> Self {
+        match result {
+            OperationResult::Status(status) => Self::Cluster(status),
+            OperationResult::Verified(result) => {
+                let node = |(id, hash): &(_, Option<_>)| HashView {
+                    id: *id,
+                    sha256: hash.map(|hash: [u8; 32]| hex::encode(hash)),
+                };
+                Self::Verification {
+                    index: result.index,
+                    equal: result.agrees(),
+                    differ: result.differs(),
+                    nodes: result.hashes.iter().map(node).collect(),
+                    quarantined: result.quarantined,
+                }
             }
+            OperationResult::Clock(clock) => clock_view(clock),
+            OperationResult::Done => Self::Done { done: true },
         }
-        OperationResult::Clock(clock) => clock_view(clock),
-        OperationResult::Done => OperationView::Done { done: true },
-    }))
+    }
 }
 
 fn clock_view(clock: ClockStatus) -> OperationView {

@@ -20,12 +20,14 @@ mod settings;
 mod trigger_history;
 mod triggers;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
@@ -36,6 +38,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
+use crate::host::{known_host, one_host};
 use crate::limits::BODY_BYTES_MAX;
 use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
@@ -128,12 +131,14 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memory_status::metrics_json))
 }
 
-/// The router of the operator's listener: health, the cluster, and all metrics of `registry`.
-/// It requires no API key.
-pub fn operator(app: &App, registry: Registry) -> Router {
+/// The router of the operator's listener: health, all metrics of `registry`, and the cluster,
+/// which requires the operator key. Clients may use IP addresses, names without a dot, and `hosts`
+/// as names of this node.
+pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
     let routes = open.merge(cluster::routes()).route("/metrics", get(metrics));
+    let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))
 }
 
@@ -165,6 +170,7 @@ fn finish(routes: Router<App>, app: &App) -> Router {
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(one_host))
         .layer(from_fn_with_state(app.clone(), around))
         .with_state(app.clone())
 }

@@ -22,7 +22,6 @@ pub(crate) enum ErrorKind {
     Gone = 410,
     /// The request, or what it decides to, is too large.
     TooLarge = 413,
-    UnsupportedType = 415,
     /// The idempotency key belongs to another request.
     KeyReused = 422,
     /// Too many requests of a kind.

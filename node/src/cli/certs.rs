@@ -36,7 +36,11 @@ impl Certs {
         println!("certificate  {}", files.certificate.display());
         println!("key          {}", files.key.display());
         println!("cluster key  {}", certificates.cluster_key().display());
-        println!("\nAll nodes need the same cluster key. It seals the secrets of webhooks.");
+        println!("operator key {}", certificates.operator_key().display());
+        println!(
+            "\nAll nodes need the same cluster key and the same operator key. The cluster key"
+        );
+        println!("seals the secrets of webhooks. `hearth cluster` sends the operator key.");
         println!("Keep ca.key where only operators have access. Nodes do not need it.");
         Ok(())
     }

@@ -1,16 +1,23 @@
 //! `hearth cluster`: shows and changes a running cluster, through the operator's listener of any
-//! node.
+//! node, with the operator key.
 
 #![expect(clippy::print_stdout, reason = "the output of the command")]
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
+use crate::config::Config;
 use crate::error::text;
+use crate::operator_key::read_operator_key;
 
+/// Variable with the text of the operator key.
+const KEY_VARIABLE: &str = "HEARTH_OPERATOR_KEY";
+/// The operator's listener of a node with the default configuration.
+const OPS: &str = "http://127.0.0.1:4281";
 /// Time limit of a response. The time limit of the node itself is shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -20,9 +27,17 @@ const PROGRESS_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Arguments of `hearth cluster`.
 #[derive(Args)]
 pub(crate) struct Cluster {
-    /// Operator's listener of any node
-    #[arg(long, global = true, default_value = "http://127.0.0.1:4281")]
-    ops: String,
+    /// Operator's listener of any node; by default that in the configuration, or
+    /// http://127.0.0.1:4281
+    #[arg(long, global = true)]
+    ops: Option<String>,
+    /// File with the operator key; by default the variable HEARTH_OPERATOR_KEY holds the key, or
+    /// the configuration names the file
+    #[arg(long, global = true)]
+    key_file: Option<PathBuf>,
+    /// Configuration file of a node on this machine
+    #[arg(long, global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -63,9 +78,21 @@ enum Command {
 }
 
 impl Cluster {
-    pub(crate) async fn run(self) -> Result<(), String> {
+    /// `environment` overrides keys of the configuration.
+    pub(crate) async fn run(
+        self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), String> {
+        let config = self.config.as_deref().map(|path| Config::load(path, environment));
+        let config = config.transpose()?.map(|config| config.operator);
+        let listen = config.as_ref().map(|config| format!("http://{}", config.listen));
+        let configured = config.and_then(|config| config.key_file);
         let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
-        let operator = Operator { client: client.map_err(text)?, ops: self.ops };
+        let operator = Operator {
+            client: client.map_err(text)?,
+            ops: self.ops.or(listen).unwrap_or_else(|| OPS.into()),
+            key: operator_key(self.key_file, configured)?,
+        };
         match self.command {
             Command::Status => println!("{}", status_text(&operator.status().await?)),
             Command::Add { id, address } => {
@@ -97,10 +124,28 @@ impl Cluster {
     }
 }
 
+/// The text of the operator key: of the file `named` on the command line, else of the
+/// environment, else of the file that is `configured`.
+fn operator_key(named: Option<PathBuf>, configured: Option<PathBuf>) -> Result<String, String> {
+    let variable = std::env::var(KEY_VARIABLE).ok();
+    match (named, variable, configured) {
+        (None, Some(key), _) => Ok(key.trim().to_owned()),
+        (Some(path), ..) | (None, None, Some(path)) => {
+            read_operator_key(&path).map(|(_, text)| text)
+        }
+        (None, None, None) => Err(format!(
+            "no operator key: name its file with --key-file, or the configuration of a node with \
+             --config, or set {KEY_VARIABLE}"
+        )),
+    }
+}
+
 /// A client of the operator's listener.
 struct Operator {
     client: Client,
     ops: String,
+    /// The text of the operator key.
+    key: String,
 }
 
 impl Operator {
@@ -110,7 +155,8 @@ impl Operator {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, String> {
-        let mut request = self.client.request(method, format!("{}{path}", self.ops));
+        let url = format!("{}{path}", self.ops);
+        let mut request = self.client.request(method, url).bearer_auth(&self.key);
         if let Some(body) = body {
             request = request.json(&body);
         }

@@ -16,6 +16,7 @@ use crate::cli::dev_config::{CONFIG_FILE, choose_ports, write_config};
 use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
 use crate::error::{cannot, text};
 use crate::identity::create_private_folder;
+use crate::operator_key::read_operator_key;
 use crate::process::signals;
 
 const NODES_MAX: i64 = 7;
@@ -62,6 +63,7 @@ pub(crate) struct Cluster {
     pub(crate) ca: PathBuf,
     /// The admin key; empty before the cluster is launched.
     pub(crate) key: String,
+    operator_key: String,
     /// Locked while this process runs the cluster.
     _lock: File,
     /// Removed when dropped.
@@ -95,8 +97,9 @@ impl Cluster {
             write_config(id, &data, ports, &certificates, &members, embedder)?;
             nodes.push(Node::new(id, data, ports));
         }
-        let ca = certificates.authority();
-        Ok(Self { nodes, ca, key: String::new(), _lock: lock, _temporary: temporary })
+        let (ca, key) = (certificates.authority(), String::new());
+        let (_, operator_key) = read_operator_key(&certificates.operator_key())?;
+        Ok(Self { nodes, ca, key, operator_key, _lock: lock, _temporary: temporary })
     }
 
     /// Starts all nodes, and waits until they are ready.
@@ -199,7 +202,9 @@ fn as_json(cluster: &Cluster, leader: u64) -> String {
         json!({ "id": id, "url": url, "ops": ops, "pid": pid, "data": data })
     };
     let nodes: Vec<Value> = cluster.nodes.iter().map(node).collect();
-    json!({ "nodes": nodes, "ca": cluster.ca, "key": cluster.key, "leader": leader }).to_string()
+    let Cluster { ca, key, operator_key, .. } = cluster;
+    json!({ "nodes": nodes, "ca": ca, "key": key, "operator_key": operator_key, "leader": leader })
+        .to_string()
 }
 
 /// The addresses of the cluster and an example, for people.
@@ -209,9 +214,12 @@ pub(crate) fn as_text(cluster: &Cluster) -> String {
     for node in &cluster.nodes {
         text += &format!("  node {}    {}   metrics {}/metrics\n", node.id, node.url, node.ops);
     }
-    let first = &cluster.nodes[0].url;
+    let Node { url, data, .. } = &cluster.nodes[0];
+    let config = data.join(CONFIG_FILE);
     text + &format!(
         "  CA file   {ca}\n  API key   {key}\n\nTry:\n  curl --cacert {ca} \
-         -H 'Authorization: Bearer {key}' {first}/api/v1/agent/hot_nodes\n\nCtrl-C stops it."
+         -H 'Authorization: Bearer {key}' {url}/api/v1/agent/hot_nodes\n  \
+         hearth cluster --config {} status\n\nCtrl-C stops it.",
+        config.display()
     )
 }

@@ -92,7 +92,10 @@ pub(crate) fn write_config(
     let config = json!({
         "node": { "id": id, "data": file(data)? },
         "public": { "listen": listen(ports.public), "certificate": certificate, "key": key },
-        "operator": { "listen": listen(ports.operator) },
+        "operator": {
+            "listen": listen(ports.operator),
+            "key_file": file(&certificates.operator_key())?,
+        },
         "peer": {
             "listen": listen(ports.peer),
             "authority": file(&certificates.authority())?,

@@ -77,7 +77,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Serve { config, bootstrap, while_stdin_open } => {
             serve(Config::load(&config, environment())?, bootstrap, while_stdin_open).await
         }
-        Command::Cluster(cluster) => cluster.run().await,
+        Command::Cluster(cluster) => cluster.run(environment()).await,
         Command::Certs(certs) => certs.run(),
         Command::Dev(dev) => dev.run().await,
         Command::Demo => demo::run().await,

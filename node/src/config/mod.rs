@@ -72,9 +72,16 @@ impl Config {
         Ok(config)
     }
 
+    /// Names of this node on the operator's listener, besides addresses and names without a dot.
+    pub(crate) fn known_hosts(&self) -> Vec<String> {
+        let peer = self.peer.address.as_deref().and_then(|address| address.rsplit_once(':'));
+        let own = peer.map(|(host, _)| host.to_owned());
+        self.operator.hosts.iter().cloned().chain(own).collect()
+    }
+
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
-        let Self { node, peer, raft, memory, .. } = self;
+        let Self { node, operator, peer, raft, memory, .. } = self;
         let is_reachable = peer.address.is_some() || !peer.listen.ip().is_unspecified();
         let election_min_ms = raft.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION);
         let rules = [
@@ -86,6 +93,10 @@ impl Config {
                  connect to",
             ),
             (memory.max_bytes != Some(0), "memory.max_bytes must be 1 or more"),
+            (
+                !operator.hosts.iter().any(|host| host.contains(':')),
+                "operator.hosts must be names without ports",
+            ),
             (raft.verify_seconds > 0, "raft.verify_seconds must be 1 or more"),
             (
                 raft.election_min_ms >= election_min_ms,
@@ -169,6 +180,17 @@ mod tests {
         }
         assert!(with(&[("HEARTH__WEBHOOKS__ALLOW", "127.0.0.1/99")]).is_err());
         assert!(with(&[("HEARTH__WEBHOOKS__RETRY_SECONDS", "-1,2")]).is_err());
+    }
+
+    #[test]
+    fn known_hosts_include_the_peer_address() {
+        let hosts = |text| with(&[("HEARTH__OPERATOR__HOSTS", text)]).map(|c| c.known_hosts());
+        assert_eq!(hosts("").unwrap(), ["node-1.example"]);
+        assert_eq!(
+            hosts("a.example, b.example").unwrap(),
+            ["a.example", "b.example", "node-1.example"]
+        );
+        assert!(hosts("a.example:4281").unwrap_err().contains("operator.hosts"));
     }
 
     #[test]

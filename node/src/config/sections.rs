@@ -15,6 +15,7 @@ use crate::config::source::{list, members, pauses};
 pub(super) const DEFAULTS: &str = r#"
 [operator]
 listen = "127.0.0.1:4281"
+hosts = ""
 [cluster]
 members = ""
 [raft]
@@ -78,12 +79,18 @@ pub struct Public {
     pub key: PathBuf,
 }
 
-/// The operator's listener: plain HTTP, without authentication.
+/// The operator's listener: plain HTTP. Health and metrics require no key.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
     /// Address and port, on loopback or in a network of operators only.
     pub listen: SocketAddr,
+    /// File with the operator key, the same on all nodes. Without it, operations on the cluster
+    /// are refused.
+    pub key_file: Option<PathBuf>,
+    /// Names with a dot that requests may use for this node, as `a.example, b.example`.
+    #[serde(deserialize_with = "list")]
+    pub hosts: Vec<String>,
 }
 
 /// The listener for other nodes: mutual TLS.

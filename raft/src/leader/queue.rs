@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_key_does_not_starve_others_of_its_tenant() {
+    fn busy_key_does_not_starve_other_keys() {
         let mut queue = Queue::default();
         let mut count = 0;
         while queue.push(client(1, 1)) {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
 use storage::codec;
 use storage::model::cluster::GROUP;
@@ -67,14 +68,21 @@ pub(crate) enum RpcError {
 pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
     /// One client per [`Channel`].
-    clients: [Client; 3],
+    clients: RwLock<[Client; 3]>,
     log_throttle: LogThrottle,
 }
 
 impl Peers {
     pub(crate) fn new(local: Arc<LocalNode>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
-        let clients = [client(tls)?, client(tls)?, client(tls)?];
+        let clients = RwLock::new(clients(tls)?);
         Ok(Self { local, clients, log_throttle: LogThrottle::default() })
+    }
+
+    /// Uses other certificates for calls from here on. They open new connections; calls in
+    /// progress complete on the old ones. After an error nothing changes.
+    pub(crate) fn reload(&self, tls: &PeerTls) -> Result<(), reqwest::Error> {
+        *self.clients.write() = clients(tls)?;
+        Ok(())
     }
 
     pub(crate) async fn call(
@@ -138,7 +146,8 @@ impl Peers {
         body: Body,
     ) -> Result<Response, RpcError> {
         let url = format!("https://{address}{}", channel.path());
-        let sent = self.clients[channel as usize].post(url).body(body).send().await;
+        let client = self.clients.read()[channel as usize].clone();
+        let sent = client.post(url).body(body).send().await;
         let response = sent.map_err(|error| match error.is_connect() {
             true => RpcError::NotSent(causes(&error)),
             false => RpcError::Lost(causes(&error)),
@@ -197,7 +206,7 @@ fn is_partitioned(node: NodeId) -> bool {
 }
 
 /// The error with its causes. An error of the HTTP client itself names the step only.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
@@ -218,6 +227,10 @@ async fn read_bounded(mut response: HttpResponse) -> Result<Vec<u8>, RpcError> {
 async fn read_reason(response: HttpResponse) -> String {
     let bytes = read_bounded(response).await.unwrap_or_default();
     String::from_utf8_lossy(&bytes).chars().take(REASON_CHARS_MAX).collect()
+}
+
+fn clients(tls: &PeerTls) -> Result<[Client; 3], reqwest::Error> {
+    Ok([client(tls)?, client(tls)?, client(tls)?])
 }
 
 fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {

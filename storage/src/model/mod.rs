@@ -39,6 +39,7 @@ pub mod heat;
 pub mod id;
 pub mod journal;
 pub mod memory;
+pub mod operator_key;
 pub mod pattern;
 pub mod receipt;
 pub mod score;

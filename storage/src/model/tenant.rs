@@ -105,14 +105,10 @@ impl KeyText {
     const PREFIX: &'static str = "sk-hearth-";
     const UNCHECKED_PREFIX: &'static str = "sk-";
     const ID_DIGITS: usize = 16;
-    const RANDOM_BYTES: usize = 32;
-    const CHECKSUM_DIGITS: usize = 8;
 
     /// A key from random bytes: 8 of its id, then 24 of its secret.
-    pub fn from_random(random: [u8; Self::RANDOM_BYTES]) -> Self {
-        let text = format!("{}{}", Self::PREFIX, hex::encode(random));
-        let checksum = Self::checksum(&text);
-        Self(text + &checksum)
+    pub fn from_random(random: [u8; RANDOM_BYTES]) -> Self {
+        Self(checked_text(Self::PREFIX, random))
     }
 
     /// A key that was stored as text. `None` if the text has not the form of a key.
@@ -128,32 +124,43 @@ impl KeyText {
     /// The id in a presented text. `None` if the form or the checksum is wrong.
     pub fn id_of(text: &str) -> Option<KeyId> {
         let digits = match text.strip_prefix(Self::PREFIX) {
-            Some(digits) if Self::is_intact(text, digits) => digits,
+            Some(digits) if is_checked_text(Self::PREFIX, text) => digits,
             Some(_) => return None,
             None => text.strip_prefix(Self::UNCHECKED_PREFIX)?,
         };
         digits.get(..Self::ID_DIGITS)?.parse().ok()
     }
 
-    /// Whether `text`, with these `digits` after its prefix, has the right length and checksum.
-    fn is_intact(text: &str, digits: &str) -> bool {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        digits.len() == 2 * Self::RANDOM_BYTES + Self::CHECKSUM_DIGITS
-            && digits.bytes().all(is_digit)
-            && text
-                .split_at_checked(text.len() - Self::CHECKSUM_DIGITS)
-                .is_some_and(|(checked, checksum)| Self::checksum(checked) == checksum)
-    }
-
-    /// CRC-32 finds every single wrong digit, and every run of wrong digits up to eight.
-    fn checksum(text: &str) -> String {
-        hex::encode(crc32fast::hash(text.as_bytes()).to_be_bytes())
-    }
-
     /// The hash that is stored in place of the key.
     pub fn hash(text: &str) -> [u8; 32] {
         Sha256::digest(text).into()
     }
+}
+
+const RANDOM_BYTES: usize = 32;
+const CHECKSUM_DIGITS: usize = 8;
+
+/// A prefix, random bytes in hexadecimal digits, and a checksum of both.
+pub(super) fn checked_text(prefix: &str, random: [u8; RANDOM_BYTES]) -> String {
+    let text = prefix.to_owned() + &hex::encode(random);
+    let checksum = checksum(&text);
+    text + &checksum
+}
+
+/// Whether [`checked_text`] with this prefix may have returned `text`.
+pub(super) fn is_checked_text(prefix: &str, text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digits = text.strip_prefix(prefix).unwrap_or_default();
+    digits.len() == 2 * RANDOM_BYTES + CHECKSUM_DIGITS
+        && digits.bytes().all(is_digit)
+        && text
+            .split_at_checked(text.len() - CHECKSUM_DIGITS)
+            .is_some_and(|(checked, found)| checksum(checked) == found)
+}
+
+/// CRC-32 finds every single wrong digit, and every run of wrong digits up to eight.
+fn checksum(text: &str) -> String {
+    hex::encode(crc32fast::hash(text.as_bytes()).to_be_bytes())
 }
 
 #[cfg(test)]

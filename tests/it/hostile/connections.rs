@@ -80,7 +80,7 @@ async fn silent_strangers_leave_room_for_members() {
     });
     let attack = join_all(attack);
     let restart = async {
-        follower.crash().await;
+        follower.kill();
         follower.start();
         leader.create(&json!({"label": "meanwhile"})).await;
         follower.ready().await;

@@ -18,7 +18,7 @@ fn search(cluster: &Cluster, key: &Value, limit: usize) -> Request {
 }
 
 #[tokio::test]
-async fn waiting_reads_of_one_key_leave_room_for_others() {
+async fn waiting_reads_of_one_key_leave_room() {
     let cluster = options().start();
     let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
     let quiet = p99(100, || search(&cluster, &honest, 10)).await;

@@ -28,6 +28,9 @@ impl Clocks {
             this.cluster.at(at).kill();
             this.restart(at).await;
         }
+        // Each node has applied a stamp in this process, so that its clock has a reference.
+        this.cluster.create(&labelled("a stamp")).await;
+        converged(&this.cluster).await;
         this
     }
 
