@@ -237,8 +237,14 @@ fn index_changes(
                 let key_points_before = key_points.unwrap_or_default();
                 (tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
             }
-            Change::ReceiptPut(tenant, day, ..) => (tenant, IndexChange::ReceiptPut(*day)),
-            Change::ReceiptsDropped(tenant, day) => (tenant, IndexChange::ReceiptsDropped(*day)),
+            Change::ReceiptPut(tenant, owner, _, receipt) => {
+                (tenant, IndexChange::ReceiptPut(*owner, receipt.retention, receipt.at))
+            }
+            Change::ReceiptsRemoved(tenant, owner, retention, removed) => {
+                let Some((last, _)) = removed.last() else { continue };
+                let count = removed.len() as u64;
+                (tenant, IndexChange::ReceiptsRemoved(*owner, *retention, count, *last))
+            }
             Change::EventAppended(tenant, _) => (tenant, IndexChange::EventAppended(index)),
             Change::EventsTrimmed(tenant, before) => {
                 // `decide` trims a tenant at most once per batch.

@@ -15,7 +15,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event};
 use crate::model::memory::Memory;
-use crate::model::receipt::{Receipt, ReceiptKey};
+use crate::model::receipt::{Receipt, ReceiptKey, Retention};
 use crate::model::tenant::{ApiKey, KeyId, Tenant};
 use crate::model::tick::Tick;
 use crate::model::trigger::{Firings, Trigger};
@@ -39,10 +39,10 @@ pub enum Change {
     VectorPut(TenantId, MemoryId, Vector),
     /// Removes a memory with its anchor and its vector.
     MemoryRemoved(TenantId, MemoryId),
-    /// The receipt of a write with an idempotency key, and its day.
-    ReceiptPut(TenantId, u32, ReceiptKey, Receipt),
-    /// Removes the receipts of all days before this one.
-    ReceiptsDropped(TenantId, u32),
+    /// The receipt of a write of an API key with an idempotency key.
+    ReceiptPut(TenantId, KeyId, ReceiptKey, Receipt),
+    /// Removes receipts of an API key, its oldest with this retention. In the order of their times.
+    ReceiptsRemoved(TenantId, KeyId, Retention, Vec<(Timestamp, ReceiptKey)>),
     /// An event. Its cursor is the index of the entry and the ordinal of the event.
     EventAppended(TenantId, Event),
     /// Removes all events before this cursor.
@@ -120,11 +120,15 @@ impl Change {
                 RowWrite::Delete(Key::Anchor(*tenant, *id)),
                 RowWrite::Delete(Key::Vector(*tenant, *id)),
             ],
-            Self::ReceiptPut(tenant, day, key, row) => put(Key::Receipt(*tenant, *day, *key), row),
-            Self::ReceiptsDropped(tenant, before) => vec![RowWrite::DeleteRange(
-                prefix(Kind::Receipt, *tenant),
-                [&prefix(Kind::Receipt, *tenant)[..], &before.to_be_bytes()].concat(),
-            )],
+            Self::ReceiptPut(tenant, owner, key, row) => {
+                let [key, age] = receipt_keys((*tenant, *owner, row.retention), row.at, *key);
+                vec![RowWrite::Put(key, codec::encode(row)), RowWrite::Put(age, Vec::new())]
+            }
+            Self::ReceiptsRemoved(tenant, owner, retention, removed) => {
+                let of = (*tenant, *owner, *retention);
+                let keys = removed.iter().flat_map(|(at, key)| receipt_keys(of, *at, *key));
+                keys.map(RowWrite::Delete).collect()
+            }
             Self::EventAppended(tenant, row) => {
                 let mut writes = put(Key::Event(*tenant, event), row);
                 if row.kind.trigger().is_some() {
@@ -182,6 +186,7 @@ impl Change {
                 }
                 Self::VectorPut(_, _, vector) => vector.size_bytes(),
                 Self::ReceiptPut(_, _, _, receipt) => receipt.effect.size_bytes(),
+                Self::ReceiptsRemoved(_, _, _, removed) => size_of_val(&removed[..]),
                 Self::EventAppended(_, event) => event.namespace.len() + event.kind.size_bytes(),
                 Self::TickPut(..) => 1_024,
                 Self::TenantPut(..) | Self::RecallStatsPut(..) => 512,
@@ -204,6 +209,15 @@ fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
         RowWrite::DeleteRange(prefix(Kind::TriggerEvent, tenant), of_triggers.bytes()),
         RowWrite::Put(Key::FirstEvent(tenant), codec::encode(&first)),
     ]
+}
+
+/// The key of a receipt, and that of its age.
+fn receipt_keys(
+    (tenant, owner, retention): (TenantId, KeyId, Retention),
+    at: Timestamp,
+    key: ReceiptKey,
+) -> [Key; 2] {
+    [Key::Receipt(tenant, owner, key), Key::ReceiptAge(tenant, owner, retention, at, key)]
 }
 
 /// The index key of a delivery's stage.

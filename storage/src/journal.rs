@@ -56,7 +56,7 @@ impl Reader {
         tenant: TenantId,
         before: Option<Cursor>,
         limit: usize,
-        filter: impl Fn(&Event) -> bool,
+        filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventPage> {
         let (start, end) = all_of(Kind::TriggerEvent, tenant);
         let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
@@ -68,7 +68,7 @@ impl Reader {
         };
         // A missing event was trimmed after the range was opened, as were all events before it.
         let rows = engine.state.range_back(&start, &end).map(event).map_while(Result::transpose);
-        page(rows, limit, |event| Ok(filter(event)))
+        page(rows, limit, filter)
     }
 
     /// At most `limit` events of a tenant after `after` that pass `filter`, earliest first. Reads

@@ -32,6 +32,7 @@ mod log;
 pub mod model;
 mod outbox;
 mod reader;
+mod receipts;
 mod records;
 mod reply;
 mod search;

@@ -36,7 +36,7 @@ impl Reader {
         tenant: TenantId,
         after: Option<DeliveryId>,
         limit: usize,
-        filter: impl Fn(&Delivery) -> bool,
+        filter: impl Fn(DeliveryId, &Delivery) -> Result<bool>,
     ) -> Result<Deliveries> {
         let (start, end) = all_of(Kind::Delivery, tenant);
         let start = match after {
@@ -47,15 +47,15 @@ impl Reader {
         let mut page = Deliveries::default();
         for row in engine.state.range(&start, &end).take(PAGE_ROWS_MAX) {
             let (key, value) = row?;
-            let delivery: Delivery = codec::decode(&value)?;
-            if !filter(&delivery) {
+            let (id, delivery) = (delivery_of(&key)?, codec::decode(&value)?);
+            if !filter(id, &delivery)? {
                 continue;
             }
             if page.deliveries.len() == limit {
                 page.next = page.deliveries.last().map(|(id, _)| *id);
                 break;
             }
-            page.deliveries.push((delivery_of(&key)?, delivery));
+            page.deliveries.push((id, delivery));
         }
         Ok(page)
     }

@@ -38,6 +38,7 @@ use crate::verify::Verifier;
 /// | analytics | `overview`, `forecast_cold` | `search/overview.rs` |
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
 /// | deliveries | `due`, `deliveries` | `outbox.rs` |
+/// | receipts | `old_receipts` | `receipts.rs` |
 #[derive(Clone)]
 pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,

@@ -92,7 +92,7 @@ pub enum Rejection {
     /// The trigger belongs to another key.
     #[error(
         "this trigger belongs to another key: only its owner and keys with access to all \
-         namespaces may change it"
+         namespaces may change it, and only its owner and admins the URL and secret of a webhook"
     )]
     NotOwner,
     /// The key, rule, trigger or tenant does not exist.
@@ -124,8 +124,8 @@ pub enum Rejection {
     /// The idempotency key belongs to another request.
     #[error("this Idempotency-Key was used for a different request")]
     KeyReused,
-    /// The tenant has too many receipts.
-    #[error("too many idempotency keys in use: each expires within 48 hours")]
+    /// The key has too many receipts, and all are too young to be removed.
+    #[error("this API key used too many idempotency keys within the last hour")]
     ReceiptsFull,
     /// The vector comes from another model.
     #[error("the text was embedded by another model than the cluster's")]

@@ -11,7 +11,7 @@ use storage::model::analytics::{LastReport, RecallStats, Usage};
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
-use storage::model::receipt::{Receipt, WriteEffect};
+use storage::model::receipt::{Receipt, Retention, WriteEffect};
 use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
 use storage::model::tick::{Stage, Tick};
 
@@ -113,10 +113,15 @@ fn memory_bytes_are_fixed() {
     };
     let bytes = "010a01k01m016e010100";
     assert_row(event, bytes, |row| Change::EventAppended(TENANT, row), "0901");
-    let receipt = Receipt { body_hash: [8; 32], effect: WriteEffect::Memories(vec![MEMORY]) };
-    let (bytes, prefix) = (format!("01{}0001m", "08".repeat(32)), "05".repeat(32));
-    let put = |row| Change::ReceiptPut(TENANT, 20, [5; 32], row);
-    assert_row(receipt, &bytes, put, &format!("070114{prefix}"));
+    let receipt = Receipt {
+        at: Timestamp(6),
+        retention: Retention::Day,
+        body_hash: [8; 32],
+        effect: WriteEffect::Memories(vec![MEMORY]),
+    };
+    let (bytes, prefix) = (format!("010c01{}0001m", "08".repeat(32)), "05".repeat(32));
+    let put = |row| Change::ReceiptPut(TENANT, KEY, [5; 32], row);
+    assert_row(receipt, &bytes, put, &format!("0701k{prefix}"));
 }
 
 #[test]
@@ -374,9 +379,11 @@ fn event_bytes_are_fixed() {
 fn change_bytes_are_fixed() {
     let pending = DeliveryStage::Pending(Timestamp(2));
     let edge = format!("1101mo{}", "05".repeat(8));
+    let receipts = vec![(Timestamp(4), [5; 32])];
+    let removed = Change::ReceiptsRemoved(TENANT, KEY, Retention::Hour, receipts);
     for (change, bytes) in [
         (Change::MemoryRemoved(TENANT, MEMORY), "0601m"),
-        (Change::ReceiptsDropped(TENANT, 21), "080115"),
+        (removed, &format!("0801k000108{}", "05".repeat(32))),
         (Change::EventsTrimmed(TENANT, Cursor::new(22, 1)), "0a01001601"),
         (Change::VerifyMark(7), "0b07"),
         (Change::EdgeRemoved(TENANT, MEMORY, OTHER, [5; 8]), &edge),

@@ -80,11 +80,11 @@ fn forward_and_backward_reads_are_equal() {
     assert_eq!(first.index, second.index);
     assert_eq!(fixture.after(first, 1).events[0].0, second);
     assert_eq!(fixture.engine.reader.last_event(TENANT), all.last().unwrap().0.index);
-    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
+    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| Ok(true)).unwrap();
     let expected: Vec<_> = all.iter().rev().filter(|event| is_firing(event)).cloned().collect();
     assert_eq!(fired.events, expected);
-    let page = fixture.engine.reader.trigger_journal(TENANT, None, 4, |_| true).unwrap();
-    let rest = fixture.engine.reader.trigger_journal(TENANT, page.next, 100, |_| true).unwrap();
+    let page = fixture.engine.reader.trigger_journal(TENANT, None, 4, |_| Ok(true)).unwrap();
+    let rest = fixture.engine.reader.trigger_journal(TENANT, page.next, 100, |_| Ok(true)).unwrap();
     assert_eq!([page.events, rest.events].concat(), fired.events);
 }
 
@@ -106,7 +106,7 @@ fn trimmed_range_is_reported_as_gap() {
     assert_eq!((found.gap, found.events), (None, all[9..].to_vec()));
     let gap = fixture.after(all[8].0, 100).gap;
     assert!(gap.is_none(), "no event is missing after the one before the trim");
-    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| true).unwrap();
+    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| Ok(true)).unwrap();
     assert_eq!(fired.events.len(), all[9..].iter().filter(|event| is_firing(event)).count());
 }
 
@@ -119,7 +119,7 @@ fn outbox_keeps_its_bounds() {
     let reader = fixture.engine.reader.clone();
     let outbox = reader.outbox(TENANT).unwrap();
     assert_eq!((outbox.pending, outbox.dead_letters, outbox.dropped), (PENDING_MAX, 0, 3));
-    let last = reader.trigger_journal(TENANT, None, 4, |_| true).unwrap().events;
+    let last = reader.trigger_journal(TENANT, None, 4, |_| Ok(true)).unwrap().events;
     let results: Vec<_> = last.into_iter().map(|(_, event)| firing_result(event)).collect();
     assert_eq!(results[..3], [FiringResult::Dropped, FiringResult::Dropped, FiringResult::Dropped]);
     assert!(matches!(results[3], FiringResult::Enqueued(_)));

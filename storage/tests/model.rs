@@ -167,6 +167,7 @@ fn compare_firings(engine: &Engine, world: &World) {
     let outbox = engine.reader.outbox(TENANT).unwrap();
     let pending = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(_));
     let count = |filter: &dyn Fn(&Delivery) -> bool| {
+        let filter = |_, delivery: &Delivery| Ok(filter(delivery));
         engine.reader.deliveries(TENANT, None, 100, filter).unwrap().deliveries.len() as u64
     };
     assert_eq!((outbox.pending, outbox.dead_letters), (count(&pending), count(&|it| !pending(it))));

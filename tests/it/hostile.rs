@@ -4,9 +4,12 @@ mod attacker;
 mod connections;
 mod memory;
 mod operator;
+mod receipts;
 mod reload;
+mod rights;
 mod shares;
 mod time;
+mod webhooks;
 mod words;
 
 use super::*;

@@ -65,3 +65,22 @@ async fn repeated_writes_survive_a_restart() {
     assert_eq!(delete().await.status, 200);
     assert_eq!(cluster.request(Method::DELETE, &path).send().await.status, 404);
 }
+
+#[tokio::test]
+async fn idempotency_key_belongs_to_its_api_key() {
+    let cluster = options().start();
+    let other = cluster.post("/keys", &json!({"name": "other", "role": "agent"})).await;
+    let create = |request: Request, label: &str| {
+        let request = request.header("Idempotency-Key", "one");
+        request.json(&json!({"label": label})).send()
+    };
+    let by_admin = || cluster.request(Method::POST, "/agent/nodes");
+    let by_other = || cluster.request_as(&other, Method::POST, "/agent/nodes");
+    let first = create(by_admin(), "of the admin").await;
+    let second = create(by_other(), "of the other key").await;
+    assert_eq!((first.status, second.status), (StatusCode::CREATED, StatusCode::CREATED));
+    assert_eq!(second.body["label"], "of the other key");
+    assert_eq!(create(by_admin(), "of the admin").await.body["id"], first.body["id"]);
+    assert_eq!(create(by_other(), "of the other key").await.body["id"], second.body["id"]);
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
+}

@@ -197,9 +197,9 @@ async fn trigger_access_follows_its_owner() {
     assert_eq!(notifications[0]["trigger_id"], others["id"]);
     let stored = cluster.create(&json!({"label": "b", "namespace": "open"})).await;
     assert_eq!(array(&stored["trigger_notifications"]).len(), 2);
-    // Its history has no firing of the closed namespace.
+    // Its history has no firing of the other trigger.
     let response = by_owner(Method::GET, "/triggers/history", json!({})).await.ok();
-    assert_eq!(array(&response["items"]).len(), 2, "{response}");
+    assert_eq!(array(&response["items"]).len(), 1, "{response}");
     let path = |trigger: &Value| format!("/triggers/{}", id(trigger));
     for (method, body) in [(Method::PATCH, json!({"enabled": false})), (Method::DELETE, json!({}))]
     {

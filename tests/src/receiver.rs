@@ -77,7 +77,15 @@ type Behave = dyn Fn(&Delivery) -> Behaviour + Send + Sync;
 impl Receiver {
     /// Starts one that treats each request as `behave` returns.
     pub async fn start(behave: impl Fn(&Delivery) -> Behaviour + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::start_at("127.0.0.1", behave).await
+    }
+
+    /// As [`Receiver::start`], at another loopback address.
+    pub async fn start_at(
+        host: &str,
+        behave: impl Fn(&Delivery) -> Behaviour + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind((host, 0)).await.expect("a free port");
         let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
         let (sender, received) = watch::channel(Vec::new());
         let (behave, sender): (Arc<Behave>, _) = (Arc::new(behave), Arc::new(sender));

@@ -100,7 +100,8 @@ impl StreamItem {
     }
 }
 
-fn non_empty(text: &str) -> Option<String> {
+/// `None` for a text that is absent.
+pub(crate) fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -153,7 +154,7 @@ fn metadata(namespace: &str, kind: &EventKind) -> Value {
             "trigger_name": fired.trigger_name,
             "event": fired.event.name(),
             "trigger_action": fired.action.name(),
-            "label": fired.label,
+            "label": non_empty(&fired.label),
             "result": result_text(&fired.result),
         }),
         EventKind::FiringsSkipped(count) => json!({ "skipped": count }),

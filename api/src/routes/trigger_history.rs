@@ -7,7 +7,7 @@ use storage::model::trigger::TriggerActionKind;
 use crate::cursors::PageCursor;
 use crate::prelude::*;
 use crate::requests::triggers::HistoryQuery;
-use crate::responses::event::{next_text, result_text};
+use crate::responses::event::{next_text, non_empty, result_text};
 
 /// A page of the trigger history.
 #[derive(Serialize, ToSchema)]
@@ -33,7 +33,7 @@ struct HistoryItem {
     action_taken: &'static str,
     #[schema(required)]
     node_id: Option<MemoryIdText>,
-    /// The beginning of the label at that time.
+    /// The beginning of the label at that time; null if the key may not access the memory.
     node_label: Nullable<String>,
     /// The result of the action, or of the attempt.
     result: String,
@@ -89,7 +89,7 @@ impl HistoryItem {
                 event: Some(fired.event.name()),
                 action: fired.action.name(),
                 action_taken: fired.action.name(),
-                node_label: Some(fired.label),
+                node_label: non_empty(&fired.label),
                 result: result_text(&fired.result),
                 delivery_id: match fired.result {
                     FiringResult::Enqueued(delivery) => Some(delivery.to_string()),

@@ -6,6 +6,7 @@ use raft::SubmitError;
 use storage::model::access::{Access, Rule};
 use storage::model::id::Timestamp;
 use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
+use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 
 use crate::random::random_bytes;
@@ -82,6 +83,11 @@ impl Session {
     pub(crate) async fn rules(&self) -> ApiResult<Vec<Rule>> {
         Ok(self.read(|reader, caller| reader.access_rules(caller.tenant)).await?.rules)
     }
+}
+
+/// Whether a key may see a trigger. Keys with restricted access see their own only.
+pub(super) fn may_see_trigger(access: &Access, key: KeyId, trigger: &Trigger) -> bool {
+    access.is_unrestricted() || trigger.owner == Some(key)
 }
 
 /// Rejects a namespace that a caller may not access.

@@ -134,7 +134,7 @@ impl From<Rejection> for ApiError {
             Rejection::ModelMismatch => return Self::unavailable("model_mismatch", message),
             Rejection::ReceiptsFull => {
                 let error = Self::new(ErrorKind::TooMany, "receipts_full", message);
-                return Self { retry_after_seconds: Some(3_600), ..error };
+                return Self { retry_after_seconds: Some(60), ..error };
             }
         };
         Self::new(kind, code, message)

@@ -1,9 +1,12 @@
 //! Reading the journal for a caller: recent events, the history of triggers, and what follows a
-//! cursor. Events about memories that the caller may not access are left out.
+//! cursor. Events about memories that the caller may not access are left out. Firings and delivery
+//! attempts are those of triggers that the caller may see.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::Duration;
 
-use storage::model::access::Access;
+use storage::model::access::{Access, Caller};
 use storage::model::id::{TenantId, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
@@ -12,6 +15,7 @@ use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 
 use crate::limits::{HISTORY_PAGES_MAX, STREAM_EVENTS};
+use crate::service::access::may_see_trigger;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::{PageOf, Service, Session};
 use crate::words::HistoryKind;
@@ -34,10 +38,11 @@ impl Session {
         limit: usize,
     ) -> ApiResult<PageOf<EventView, Cursor>> {
         self.read(move |reader, caller| {
-            let (tenant, access) = (caller.tenant, &caller.access);
-            let is_visible = |event: &Event| is_visible(reader, tenant, access, event);
-            let EventPage { events, next } = reader.journal(tenant, before, limit, is_visible)?;
-            Ok(PageOf { items: views(reader, tenant, access, events)?, next })
+            let viewer = Viewer::of(reader, caller);
+            let is_visible = |event: &Event| viewer.may_see(event);
+            let EventPage { events, next } =
+                reader.journal(caller.tenant, before, limit, is_visible)?;
+            Ok(PageOf { items: viewer.views(events)?, next })
         })
         .await
     }
@@ -65,19 +70,21 @@ impl Session {
         limit: usize,
     ) -> ApiResult<EventPage> {
         self.read(move |reader, caller| {
+            let viewer = Viewer::of(reader, caller);
             let is_wanted = |event: &Event| {
                 let is_of_trigger =
                     trigger.is_none_or(|trigger| event.kind.trigger() == Some(trigger));
-                kind.includes(&event.kind)
-                    && is_of_trigger
-                    && caller.access.allows(&event.namespace)
+                Ok(kind.includes(&event.kind) && is_of_trigger && viewer.may_see(event)?)
             };
             let mut found = Vec::new();
             // One read passes a bounded number of rows; a page of few among many takes several.
             for _ in 0..HISTORY_PAGES_MAX {
                 let missing = limit - found.len();
                 let page = reader.trigger_journal(caller.tenant, before, missing, is_wanted)?;
-                found.extend(page.events);
+                for (cursor, mut event) in page.events {
+                    viewer.visible_memory(&mut event)?;
+                    found.push((cursor, event));
+                }
                 before = page.next;
                 if before.is_none() || found.len() == limit {
                     break;
@@ -123,13 +130,13 @@ impl Service {
     ) -> ApiResult<Option<NextEvents>> {
         self.read(&self.stream_reads, key, move |reader| {
             let Some(access) = reader.access(tenant, key)? else { return Ok(None) };
-            let is_wanted =
-                |event: &Event| Ok(is_wanted(event) && is_visible(reader, tenant, &access, event)?);
+            let viewer = Viewer::new(reader, tenant, key, &access);
+            let is_wanted = |event: &Event| Ok(is_wanted(event) && viewer.may_see(event)?);
             let found = reader.journal_after(tenant, after, STREAM_EVENTS, is_wanted)?;
             if found.gap.is_some() {
                 return Ok(None);
             }
-            let events = views(reader, tenant, &access, found.events)?;
+            let events = viewer.views(found.events)?;
             Ok(Some(NextEvents { events, reached: found.reached, has_more: found.more }))
         })
         .await
@@ -146,42 +153,89 @@ impl HistoryKind {
     }
 }
 
-/// Whether a caller may see an event. The namespace of a deleted memory at the other end of an
-/// edge is unknown, so access is denied unless the caller may access all namespaces.
-fn is_visible(
-    reader: &Reader,
+/// A key that reads events or deliveries, and what it may access now.
+pub(super) struct Viewer<'a> {
+    reader: &'a Reader,
     tenant: TenantId,
-    access: &Access,
-    event: &Event,
-) -> storage::Result<bool> {
-    if !event.namespace.is_empty() && !access.allows(&event.namespace) {
-        return Ok(false);
-    }
-    let other = event.kind.other_end().filter(|_| !access.is_unrestricted());
-    let Some(other) = other else { return Ok(true) };
-    let other = reader.get(tenant, other)?;
-    Ok(other.is_some_and(|found| access.allows(&found.memory.namespace)))
+    key: KeyId,
+    access: &'a Access,
+    /// Whether it may see a trigger, for each that was read.
+    triggers: RefCell<HashMap<TriggerId, bool>>,
 }
 
-/// Adds to events what responses show beside them.
-fn views(
-    reader: &Reader,
-    tenant: TenantId,
-    access: &Access,
-    events: Vec<(Cursor, Event)>,
-) -> storage::Result<Vec<EventView>> {
-    if events.is_empty() {
-        return Ok(Vec::new());
+impl<'a> Viewer<'a> {
+    fn new(reader: &'a Reader, tenant: TenantId, key: KeyId, access: &'a Access) -> Self {
+        Self { reader, tenant, key, access, triggers: RefCell::default() }
     }
-    let keys = reader.api_keys(tenant)?;
-    let view = |(cursor, event): (Cursor, Event)| {
-        let memory = event.subject.map(|id| reader.get(tenant, id)).transpose()?.flatten();
-        let memory = memory.map(|found| found.memory);
-        let memory = memory.filter(|memory| access.allows(&memory.namespace));
-        let actor = event.actor.map(|id| key_name(&keys, id));
-        Ok(EventView { cursor, event, actor, memory })
-    };
-    events.into_iter().map(view).collect()
+
+    pub(super) fn of(reader: &'a Reader, caller: &'a Caller) -> Self {
+        Self::new(reader, caller.tenant, caller.key, &caller.access)
+    }
+
+    /// Whether it may see a trigger. The owner of a deleted trigger is unknown, so access is
+    /// denied unless the key may access all namespaces.
+    pub(super) fn may_see_trigger(&self, id: TriggerId) -> storage::Result<bool> {
+        if self.access.is_unrestricted() {
+            return Ok(true);
+        }
+        if let Some(known) = self.triggers.borrow().get(&id) {
+            return Ok(*known);
+        }
+        let trigger = self.reader.trigger(self.tenant, id)?;
+        let may_see =
+            trigger.is_some_and(|trigger| may_see_trigger(self.access, self.key, &trigger));
+        self.triggers.borrow_mut().insert(id, may_see);
+        Ok(may_see)
+    }
+
+    /// Whether it may see an event. The namespace of a deleted memory at the other end of an edge
+    /// is unknown, so access is denied unless the key may access all namespaces.
+    fn may_see(&self, event: &Event) -> storage::Result<bool> {
+        if self.access.is_unrestricted() {
+            return Ok(true);
+        }
+        if !event.namespace.is_empty() && !self.access.allows(&event.namespace) {
+            return Ok(false);
+        }
+        if let Some(trigger) = event.kind.trigger() {
+            return self.may_see_trigger(trigger);
+        }
+        if let Some(other) = event.kind.other_end() {
+            let other = self.reader.get(self.tenant, other)?;
+            return Ok(other.is_some_and(|found| self.access.allows(&found.memory.namespace)));
+        }
+        // The triggers that did not fire may be those of other keys.
+        Ok(!matches!(event.kind, EventKind::FiringsSkipped(_)))
+    }
+
+    /// The memory of an event as it is now, if the key may access it. If not, texts of the memory
+    /// are removed from a firing: it may have moved to a closed namespace since.
+    fn visible_memory(&self, event: &mut Event) -> storage::Result<Option<Memory>> {
+        let found = event.subject.map(|id| self.reader.get(self.tenant, id)).transpose()?.flatten();
+        let memory = found.map(|found| found.memory);
+        let memory = memory.filter(|memory| self.access.allows(&memory.namespace));
+        if let EventKind::TriggerFired(fired) = &mut event.kind
+            && memory.is_none()
+            && !self.access.is_unrestricted()
+        {
+            fired.remove_texts();
+        }
+        Ok(memory)
+    }
+
+    /// Adds to events what responses show beside them.
+    fn views(&self, events: Vec<(Cursor, Event)>) -> storage::Result<Vec<EventView>> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = self.reader.api_keys(self.tenant)?;
+        let view = |(cursor, mut event): (Cursor, Event)| {
+            let memory = self.visible_memory(&mut event)?;
+            let actor = event.actor.map(|id| key_name(&keys, id));
+            Ok(EventView { cursor, event, actor, memory })
+        };
+        events.into_iter().map(view).collect()
+    }
 }
 
 fn key_name(keys: &[(KeyId, ApiKey)], id: KeyId) -> String {

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use storage::model::access::Access;
 use storage::model::delivery::{Delivery, DeliveryId};
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::tenant::KeyId;
 use storage::model::trigger::{
     Firings, STRENGTH_DEFAULT, Trigger, TriggerAction, TriggerActionKind, TriggerEvent,
 };
@@ -16,8 +14,9 @@ use storage::{
 };
 use uuid::Uuid;
 
-use crate::service::access::check_access;
+use crate::service::access::{check_access, may_see_trigger};
 use crate::service::error::{ApiError, ApiResult};
+use crate::service::journal::Viewer;
 use crate::service::writes::{CreatedTrigger, WriteResult};
 use crate::service::{PageOf, Service, Session};
 use crate::words::DeliveryStatus;
@@ -108,7 +107,8 @@ impl Session {
             Ok(trigger.map(|trigger| (trigger, reader.firings(caller.tenant, id))))
         });
         let key = self.caller.key;
-        let found = found.await?.filter(|((trigger, _), access)| is_visible(access, key, trigger));
+        let found =
+            found.await?.filter(|((trigger, _), access)| may_see_trigger(access, key, trigger));
         Ok(found.ok_or_else(no_trigger)?.0)
     }
 
@@ -116,7 +116,7 @@ impl Session {
     pub(crate) async fn modifiable_trigger(&self, id: TriggerId) -> ApiResult<Trigger> {
         let found = self.find(move |reader, caller| reader.trigger(caller.tenant, id)).await?;
         let (trigger, access) = found.ok_or_else(no_trigger)?;
-        match is_visible(&access, self.caller.key, &trigger) {
+        match may_see_trigger(&access, self.caller.key, &trigger) {
             true => Ok(trigger),
             false => Err(Rejection::NotOwner.into()),
         }
@@ -155,9 +155,13 @@ impl Session {
         limit: usize,
     ) -> ApiResult<Deliveries> {
         self.read(move |reader, caller| {
-            let is_wanted = |delivery: &Delivery| {
-                status.is_none_or(|status| status == DeliveryStatus::from(&delivery.stage))
+            let viewer = Viewer::of(reader, caller);
+            let is_wanted = |id: DeliveryId, delivery: &Delivery| {
+                let has_status =
+                    status.is_none_or(|status| status == DeliveryStatus::from(&delivery.stage));
+                Ok(has_status
                     && caller.access.allows(&delivery.namespace)
+                    && viewer.may_see_trigger(id.trigger)?)
             };
             reader.deliveries(caller.tenant, after, limit, is_wanted)
         })
@@ -179,7 +183,7 @@ impl Session {
                 let is_of_event = event.is_none_or(|event| event == trigger.event);
                 trigger.number > after
                     && is_of_event
-                    && is_visible(&caller.access, caller.key, trigger)
+                    && may_see_trigger(&caller.access, caller.key, trigger)
             });
             let has_more = all.len() > limit;
             all.truncate(limit);
@@ -198,14 +202,9 @@ impl Session {
         let found = self
             .find_memory(id, move |reader, caller, _| evaluate(reader, caller.tenant, event, id));
         let (mut evaluations, access) = found.await?;
-        evaluations.retain(|(_, trigger, _)| is_visible(&access, self.caller.key, trigger));
+        evaluations.retain(|(_, trigger, _)| may_see_trigger(&access, self.caller.key, trigger));
         Ok(evaluations)
     }
-}
-
-/// Keys with restricted access see their own triggers only.
-fn is_visible(access: &Access, key: KeyId, trigger: &Trigger) -> bool {
-    access.is_unrestricted() || trigger.owner == Some(key)
 }
 
 fn no_trigger() -> ApiError {

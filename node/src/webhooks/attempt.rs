@@ -64,45 +64,66 @@ impl Webhooks {
         Ok(Self { policy, sealer, client, plain_client, retries })
     }
 
+    /// Makes an attempt. Returns its outcome, and whether the receiver did not respond in time.
     pub(super) async fn attempt(
         &self,
         id: DeliveryId,
         delivery: &Delivery,
         target: &Target,
-    ) -> AttemptOutcome {
+    ) -> (AttemptOutcome, bool) {
         if !target.is_enabled {
-            return AttemptOutcome::Disabled;
+            return (AttemptOutcome::Disabled, false);
         }
         let failures = delivery.attempts.saturating_sub(delivery.attempts_before) as usize;
         let pause = self.retries.get(failures).copied();
-        match self.send(id, delivery, target).await {
+        let sent = self.send(id, delivery, target).await;
+        let is_timeout = matches!(sent, Err(Failure { is_timeout: true, .. }));
+        let outcome = match sent {
             Ok((status, _)) if status.is_success() => AttemptOutcome::Delivered(status.as_u16()),
             Ok((StatusCode::GONE, _)) => AttemptOutcome::Gone(target.changed_at),
             Ok((status, retry_after)) => failed(status.to_string(), pause, retry_after),
-            Err(reason) => failed(reason, pause, None),
-        }
+            Err(failure) => failed(failure.reason, pause, None),
+        };
+        (outcome, is_timeout)
     }
 
-    /// Sends a request. Returns the status and the `Retry-After` of the response, or the reason
-    /// of the failure.
+    /// Sends a request. Returns the status and the `Retry-After` of the response.
     async fn send(
         &self,
         id: DeliveryId,
         delivery: &Delivery,
         target: &Target,
-    ) -> Result<(StatusCode, Option<Duration>), String> {
+    ) -> Result<(StatusCode, Option<Duration>), Failure> {
         // Also here: the resolver is not called for IP addresses in URLs.
         let url = self.policy.check(&target.url)?;
         let open = |sealed| self.sealer.as_ref().and_then(|sealer| sealer.open(sealed));
         let secrets: Option<Vec<String>> = target.secrets.iter().map(open).collect();
-        let secrets = secrets.ok_or("the secret was sealed with another key than webhooks.key")?;
+        let secrets = secrets.ok_or_else(|| {
+            Failure::from("the secret was sealed with another key than webhooks.key".to_owned())
+        })?;
         let now = SystemTime::now();
         let message = Message::new(id, delivery, &secrets, now);
         let client = if url.scheme() == "https" { &self.client } else { &self.plain_client };
         let request = client.post(url).headers(message.headers).body(message.body);
         // The body of the response is not needed, and not read.
-        let response = request.send().await.map_err(|error| reason(&error))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| Failure { reason: reason(&error), is_timeout: error.is_timeout() })?;
         Ok((response.status(), retry_after(response.headers(), now)))
+    }
+}
+
+/// A request without a response.
+struct Failure {
+    /// For users, without the URL.
+    reason: String,
+    is_timeout: bool,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Self {
+        Self { reason, is_timeout: false }
     }
 }
 

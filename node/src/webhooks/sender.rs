@@ -104,6 +104,7 @@ impl Sender {
 
     /// Starts all due deliveries that get a permit. Each round begins with another tenant.
     fn scan(&self, round: usize, now: Timestamp) -> storage::Result<()> {
+        self.permits.mark_slow();
         let mut tenants = self.reader.tenants();
         let first = round % tenants.len().max(1);
         tenants.rotate_left(first);
@@ -144,7 +145,8 @@ impl Sender {
 
     async fn attempt(self, delivery: Delivery, target: Target, permit: Permit) {
         let Permit { tenant, id, .. } = permit;
-        let outcome = self.webhooks.attempt(id, &delivery, &target).await;
+        let (outcome, is_timeout) = self.webhooks.attempt(id, &delivery, &target).await;
+        permit.record(is_timeout);
         let counter = match outcome {
             AttemptOutcome::Delivered(_) => &self.counters.delivered,
             _ => &self.counters.failed,

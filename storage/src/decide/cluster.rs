@@ -4,6 +4,7 @@
 use crate::change::Change;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
+use crate::decide::idempotency;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::{TenantId, Timestamp};
 use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
@@ -14,6 +15,8 @@ use crate::table::view::View;
 const FIRST_TENANT: TenantId = TenantId(1);
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;
+/// Most receipts that one run removes.
+const EXPIRED_RECEIPTS_MAX: usize = 5_000;
 
 /// The first batch of a cluster: its identity, its first tenant, and that tenant's key.
 pub(super) fn bootstrap(
@@ -75,26 +78,22 @@ fn existing(draft: &Draft) -> Decided<Cluster> {
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
 }
 
-/// Drops receipts of the day before yesterday and older, and events that are too old or too
-/// many. Replies `Partial` when more remains than one run trims.
+/// Removes receipts whose retention has passed, and events that are too old or too many. Replies
+/// `Partial` when more remains than one run removes.
 pub(super) fn expire(draft: &mut Draft) -> Decided<Reply> {
     let now = draft.now;
-    let yesterday = now.day().saturating_sub(1);
     let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
-    let mut reply = Reply::Done;
+    let (mut reply, mut receipts) = (Reply::Done, EXPIRED_RECEIPTS_MAX);
     for tenant in draft.base.tenants() {
-        // Another run in this batch has read the same state.
-        let is_expiry = |change: &Change| match change {
-            Change::ReceiptsDropped(of, _) | Change::EventsTrimmed(of, _) => *of == tenant,
-            _ => false,
-        };
-        if draft.count(is_expiry) > 0 {
-            continue;
+        receipts -= idempotency::expire(draft, tenant, receipts)?;
+        if receipts == 0 {
+            reply = Reply::Partial;
         }
-        let index = draft.base.index(tenant);
-        let oldest_day = index.and_then(|index| index.read().receipts.keys().next().copied());
-        if oldest_day.is_some_and(|day| day < yesterday) {
-            draft.push(Change::ReceiptsDropped(tenant, yesterday));
+        // Another run in this batch has read the same state.
+        let is_trim =
+            |change: &Change| matches!(change, Change::EventsTrimmed(of, _) if *of == tenant);
+        if draft.count(is_trim) > 0 {
+            continue;
         }
         let excess = draft.base.counts(tenant).events.saturating_sub(events_max());
         let first_kept =

@@ -7,14 +7,15 @@ use crate::decide::draft::{Draft, MemoryEvent};
 use crate::error::{Error, Result};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::tenant::KeyId;
+use crate::model::tenant::{ApiKey, KeyId, Role};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
-use crate::model::trigger::TriggerEvent;
+use crate::model::trigger::{Trigger, TriggerEvent};
 use crate::reply::Rejection;
+use crate::table::key::Key;
 use crate::table::view::View;
 
 /// The reason why a command had no effect.
@@ -83,6 +84,27 @@ impl Context<'_> {
         let allowed = access.allows(namespace);
         self.draft.command.access = Some(access);
         Ok(allowed)
+    }
+
+    /// Whether the acting key is an admin's. The service itself counts as one.
+    pub(super) fn is_admin(&self) -> Result<bool> {
+        let Some(id) = self.actor else { return Ok(true) };
+        let key: Option<ApiKey> = self.draft.record(&Key::ApiKey(self.tenant, id))?;
+        Ok(key.is_some_and(|key| key.role >= Role::Admin))
+    }
+
+    /// A trigger that the acting key may change: its own, or any if it may access all namespaces.
+    /// Otherwise a key could redirect notifications about memories that it may not access.
+    pub(super) fn modifiable_trigger(&self, id: TriggerId) -> Decided<Trigger> {
+        let trigger = self.draft.trigger(self.tenant, id)?;
+        let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
+        if let Some(key) = self.actor
+            && trigger.owner != self.actor
+            && !self.draft.access_of_key(self.tenant, key)?.is_unrestricted()
+        {
+            return Err(Rejection::NotOwner.into());
+        }
+        Ok(trigger)
     }
 
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {

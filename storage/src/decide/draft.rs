@@ -144,6 +144,15 @@ impl Draft {
         self.changes.iter().filter(|change| matches(change)).count() as u64
     }
 
+    pub(super) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// Whether a change of this draft removed a row.
+    pub(super) fn has_removed(&self, key: &Key) -> bool {
+        matches!(self.rows.get(&key.bytes()), Some(None))
+    }
+
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is known when its entry is applied. No rule reads events, so the
         // placeholder is never read. Only expiry drops ranges, and it reads none of them.

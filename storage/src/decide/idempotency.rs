@@ -1,32 +1,42 @@
-//! Idempotent writes: a command with a receipt request is decided once per key, and its
-//! repetition returns what the first one did.
+//! Idempotent writes: a command with a receipt request is decided once per API key and idempotency
+//! key, and its repetition returns what the first one did.
+//!
+//! The keys of a tenant share [`RECEIPTS_MAX`] receipts. One key has half of them at most, and may
+//! always have a thousandth. At a limit, the oldest receipts make room: those of the writing key,
+//! or of the key with the most receipts.
 
 use crate::change::Change;
 use crate::command::CREATE_MAX;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
-use crate::model::id::{MemoryId, TenantId};
-use crate::model::receipt::{RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, WriteEffect};
+use crate::error::Result;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::receipt::{
+    RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, Retention,
+    WriteEffect,
+};
+use crate::model::tenant::KeyId;
 use crate::reply::{Rejection, Reply};
+use crate::table::key::Key;
 use crate::table::view::View;
 
 const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a command creates");
+
+/// Receipts that make room at once, so that the next writes remove none.
+const REMOVED_AT_ONCE: usize = 64;
+/// Owner of the receipts of commands without an API key.
+const SERVICE: KeyId = KeyId([0; 8]);
 
 /// Returns what the first request with this key did, as it is now; `None` if this is the first.
 pub(super) fn replay(
     context: &mut Context<'_>,
     request: &ReceiptRequest,
 ) -> Decided<Option<Reply>> {
-    let (tenant, now) = (context.tenant, context.now());
-    let Some(receipt) = context.draft.receipt(tenant, request.key, now)? else {
-        let is_receipt =
-            |change: &Change| matches!(change, Change::ReceiptPut(of, ..) if *of == tenant);
-        let drafted = context.draft.count(is_receipt);
-        return match context.draft.base.counts(tenant).receipts + drafted >= RECEIPTS_MAX {
-            true => Err(Rejection::ReceiptsFull.into()),
-            false => Ok(None),
-        };
+    let owner = context.actor.unwrap_or(SERVICE);
+    let Some(receipt) = context.draft.receipt(context.tenant, owner, request.key)? else {
+        make_room(context.draft, context.tenant, owner)?;
+        return Ok(None);
     };
     reject_if(receipt.body_hash != request.body_hash, Rejection::KeyReused)?;
     let reply = match receipt.effect {
@@ -42,9 +52,9 @@ pub(super) fn replay(
 /// Keeps the receipt of a decided command. A rejected command keeps none: it may be repeated
 /// once the reason of its rejection is gone.
 pub(super) fn keep_receipt(
-    draft: &mut Draft,
-    tenant: TenantId,
+    context: &mut Context<'_>,
     request: &ReceiptRequest,
+    retention: Retention,
     reply: &Reply,
 ) {
     let effect = match reply {
@@ -56,8 +66,99 @@ pub(super) fn keep_receipt(
         Reply::Trigger(id, ..) => WriteEffect::Trigger(*id),
         _ => WriteEffect::Memories(Vec::new()),
     };
-    let receipt = Receipt { body_hash: request.body_hash, effect };
-    draft.push(Change::ReceiptPut(tenant, draft.now.day(), request.key, receipt));
+    let (at, owner) = (context.now(), context.actor.unwrap_or(SERVICE));
+    let receipt = Receipt { at, retention, body_hash: request.body_hash, effect };
+    context.push(Change::ReceiptPut(context.tenant, owner, request.key, receipt));
+}
+
+/// Removes receipts whose retention has passed, at most `limit`. Returns how many.
+pub(super) fn expire(draft: &mut Draft, tenant: TenantId, limit: usize) -> Result<usize> {
+    let index = draft.base.index(tenant);
+    let keys = index.map(|index| index.read().receipts.keys()).unwrap_or_default();
+    let mut removed = 0;
+    for (owner, retention) in keys {
+        let until = Timestamp(draft.now.0 - retention.micros());
+        removed += remove_old(draft, (tenant, owner, retention), until, limit - removed)?;
+    }
+    Ok(removed)
+}
+
+/// Makes room for a receipt of `owner`, if a limit is reached.
+fn make_room(draft: &mut Draft, tenant: TenantId, owner: KeyId) -> Decided<()> {
+    let max = receipts_max();
+    let (of_key, of_tenant) = numbers(draft, tenant, owner);
+    if of_key < max / 1_000 || (of_key < max / 2 && of_tenant < max) {
+        return Ok(());
+    }
+    let index = draft.base.index(tenant).filter(|_| of_tenant >= max);
+    let largest = index.and_then(|index| index.read().receipts.largest());
+    let until = Timestamp(draft.now.0 - age_min());
+    for owner in largest.into_iter().filter(|_| of_key < max / 2).chain([owner]) {
+        for retention in Retention::ALL {
+            if remove_old(draft, (tenant, owner, retention), until, REMOVED_AT_ONCE)? > 0 {
+                return Ok(());
+            }
+        }
+    }
+    Err(Rejection::ReceiptsFull.into())
+}
+
+/// Numbers of receipts of a key and of its tenant, earlier commands included.
+fn numbers(draft: &Draft, tenant: TenantId, owner: KeyId) -> (u64, u64) {
+    let Some(index) = draft.base.index(tenant) else { return (0, 0) };
+    let (mut of_key, mut of_tenant) = {
+        let index = index.read();
+        (index.receipts.of_key(owner), index.receipts.total())
+    };
+    for change in draft.changes() {
+        match change {
+            Change::ReceiptPut(of, by, ..) if *of == tenant => {
+                of_tenant += 1;
+                of_key += u64::from(*by == owner);
+            }
+            Change::ReceiptsRemoved(of, by, _, removed) if *of == tenant => {
+                let count = removed.len() as u64;
+                of_tenant = of_tenant.saturating_sub(count);
+                of_key = of_key.saturating_sub(if *by == owner { count } else { 0 });
+            }
+            _ => {}
+        }
+    }
+    (of_key, of_tenant)
+}
+
+/// Removes at most `limit` receipts of a key that were written until `until`, the oldest first.
+/// Returns how many.
+fn remove_old(
+    draft: &mut Draft,
+    (tenant, owner, retention): (TenantId, KeyId, Retention),
+    until: Timestamp,
+    limit: usize,
+) -> Result<usize> {
+    // An earlier command of this batch may have removed some.
+    let is_stored = |key: &_| !draft.has_removed(&Key::Receipt(tenant, owner, *key));
+    let old = draft.base.old_receipts((tenant, owner, retention), until, limit, is_stored)?;
+    let count = old.len();
+    if count > 0 {
+        draft.push(Change::ReceiptsRemoved(tenant, owner, retention, old));
+    }
+    Ok(count)
+}
+
+/// Receipts per tenant; fewer in tests only.
+fn receipts_max() -> u64 {
+    fail::fail_point!("receipts-max", |max| {
+        max.and_then(|max| max.parse().ok()).unwrap_or(RECEIPTS_MAX)
+    });
+    RECEIPTS_MAX
+}
+
+/// Age from which receipts make room, in microseconds; less in tests only.
+fn age_min() -> i64 {
+    fail::fail_point!("receipt-age-min", |micros| {
+        micros.and_then(|micros| micros.parse().ok()).unwrap_or(RECEIPT_AGE_MIN_MICROS)
+    });
+    RECEIPT_AGE_MIN_MICROS
 }
 
 /// The memories that the first request touched, as far as the caller has access.

@@ -24,6 +24,7 @@ pub use fire::{TriggerEvaluation, evaluate};
 use crate::command::{Action, BULK_MAX, Command, Priority};
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
+use crate::model::receipt::Retention;
 use crate::reply::{Rejection, Reply};
 use context::{Context, Decided, reject_if};
 
@@ -47,8 +48,12 @@ fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> 
             if let Some(reply) = idempotency::replay(&mut context, request)? {
                 return Ok(reply);
             }
+            let mark = draft.mark();
             let reply = act_and_fire(draft, command)?;
-            idempotency::keep_receipt(draft, tenant, request, &reply);
+            let is_unchanged = draft.bytes_since(mark) == 0;
+            let retention = if is_unchanged { Retention::Hour } else { Retention::Day };
+            let mut context = Context { draft, tenant, actor: command.actor };
+            idempotency::keep_receipt(&mut context, request, retention, &reply);
             reply
         }
         _ => act_and_fire(draft, command)?,

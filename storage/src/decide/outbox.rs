@@ -1,6 +1,8 @@
 //! Rules of the outbox: webhook deliveries are enqueued in the batch of their firing, and every
 //! attempt is recorded. Sending is a background task of the leader.
 
+use std::collections::BTreeSet;
+
 use crate::change::Change;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::COMMAND_BYTES_MAX;
@@ -190,25 +192,34 @@ pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decid
         replay_one(context, id)?;
         return Ok(Reply::ReplayedDeliveries { count: 1, has_more: false });
     }
-    let rows = context.draft.rows(&prefix(Kind::DeadLetter, context.tenant), REPLAYED_MAX + 1)?;
-    let (mut count, mut has_more) = (0, rows.len() > REPLAYED_MAX);
-    for (key, _) in rows.iter().take(REPLAYED_MAX) {
-        let (at, id) = timed_delivery_of(key)?;
+    let all = prefix(Kind::DeadLetter, context.tenant);
+    let (mut count, mut removed, mut of_others) = (0, 0, BTreeSet::new());
+    for (key, _) in context.draft.rows(&all, DEAD_LETTERS_MAX as usize)? {
+        let (at, id) = timed_delivery_of(&key)?;
+        if of_others.contains(&id.trigger) {
+            continue;
+        }
+        if count + removed == REPLAYED_MAX {
+            return Ok(Reply::ReplayedDeliveries { count, has_more: true });
+        }
         match replay_one(context, id) {
             Ok(()) => count += 1,
             Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
                 put(context, id, DeliveryStage::DeadLettered(at), None)?;
+                removed += 1;
             }
             Err(DecideError::Rejected(Rejection::TooMany { .. })) if count > 0 => {
-                has_more = true;
-                break;
+                return Ok(Reply::ReplayedDeliveries { count, has_more: true });
             }
             // Dead letters that the key may not access stay.
             Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
+            Err(DecideError::Rejected(Rejection::NotOwner)) => {
+                of_others.insert(id.trigger);
+            }
             Err(error) => return Err(error),
         }
     }
-    Ok(Reply::ReplayedDeliveries { count, has_more })
+    Ok(Reply::ReplayedDeliveries { count, has_more: false })
 }
 
 fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
@@ -216,8 +227,8 @@ fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
     let dead = dead.ok_or_else(|| Rejection::no_such("dead letter"))?;
+    context.modifiable_trigger(id.trigger)?;
     context.check_access(&dead.namespace)?;
-    reject_if(context.draft.trigger(tenant, id.trigger)?.is_none(), Rejection::no_such("trigger"))?;
     let is_full = context.draft.outbox(tenant)?.pending >= PENDING_MAX;
     reject_if(is_full, Rejection::too_many("pending deliveries", PENDING_MAX as usize))?;
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());

@@ -34,7 +34,7 @@ pub(super) fn update(
     patch: &TriggerPatch,
 ) -> Decided<Reply> {
     let tenant = context.tenant;
-    let trigger = modifiable(context, id)?;
+    let trigger = context.modifiable_trigger(id)?;
     if let Some(action) = &patch.action
         && action.kind() != trigger.action.kind()
     {
@@ -48,12 +48,19 @@ pub(super) fn update(
         context.push(Change::FiringsPut(tenant, id, firings));
     }
     let mut after = patched(&trigger, patch, context.now());
+    let is_admin = context.is_admin()?;
     // A trigger without its owner's key does not fire: the key that updates it becomes its owner.
     if let Some(owner) = trigger.owner
         && context.draft.bytes(&Key::ApiKey(tenant, owner))?.is_none()
+        && (is_admin || !is_signed(&trigger.action))
     {
         after.owner = context.actor;
     }
+    // A receiver trusts the secret: another key must not direct it to another receiver.
+    let changes_webhook =
+        matches!(after.action, TriggerAction::Webhook { .. }) && after.action != trigger.action;
+    let is_owner = after.owner == context.actor;
+    reject_if(changes_webhook && !is_owner && !is_admin, Rejection::NotOwner)?;
     if after != trigger {
         after.updated_at = context.now();
         context.push(Change::TriggerPut(tenant, id, after.clone()));
@@ -63,14 +70,14 @@ pub(super) fn update(
 
 /// A trigger as it is now.
 pub(super) fn reply(context: &Context<'_>, id: TriggerId) -> Decided<Reply> {
-    let trigger = modifiable(context, id)?;
+    let trigger = context.modifiable_trigger(id)?;
     let firings = context.draft.firings(context.tenant, id)?;
     Ok(Reply::Trigger(id, Box::new(trigger), firings))
 }
 
 /// Deletes a trigger and its pending deliveries. Its history stays in the journal.
 pub(super) fn delete(context: &mut Context<'_>, id: TriggerId) -> Decided<Reply> {
-    let trigger = modifiable(context, id)?;
+    let trigger = context.modifiable_trigger(id)?;
     if matches!(trigger.action, TriggerAction::Webhook { .. }) {
         outbox::cancel(context, id)?;
     }
@@ -78,18 +85,8 @@ pub(super) fn delete(context: &mut Context<'_>, id: TriggerId) -> Decided<Reply>
     Ok(Reply::Done)
 }
 
-/// A trigger that the acting key may change: its own, or any if it may access all namespaces.
-/// Otherwise a key could redirect notifications about memories that it may not access.
-fn modifiable(context: &Context<'_>, id: TriggerId) -> Decided<Trigger> {
-    let trigger = context.draft.trigger(context.tenant, id)?;
-    let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
-    if let Some(key) = context.actor
-        && trigger.owner != context.actor
-        && !context.draft.access_of_key(context.tenant, key)?.is_unrestricted()
-    {
-        return Err(Rejection::NotOwner.into());
-    }
-    Ok(trigger)
+fn is_signed(action: &TriggerAction) -> bool {
+    matches!(action, TriggerAction::Webhook { secret: Some(_), .. })
 }
 
 fn patched(trigger: &Trigger, patch: &TriggerPatch, now: Timestamp) -> Trigger {

@@ -1,7 +1,7 @@
 //! The index data of one tenant, guarded by the lock of [`crate::index::tenant`]: slots,
 //! chunks, inverted indexes, graph coverage, namespaces and counts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use roaring::RoaringBitmap;
 
@@ -11,13 +11,15 @@ use crate::index::chunk::Chunk;
 use crate::index::coverage::GraphCoverage;
 use crate::index::graph::GraphTask;
 use crate::index::namespaces::Namespaces;
+use crate::index::receipts::ReceiptCounts;
 use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
+use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
+use crate::model::receipt::Retention;
 use crate::model::sq8::Code;
-use crate::model::tenant::Tenant;
+use crate::model::tenant::{KeyId, Tenant};
 use crate::model::vector::Vector;
 use crate::model::words::WordHash;
 
@@ -26,7 +28,7 @@ use crate::model::words::WordHash;
 pub struct Counts {
     /// Memories in both tiers.
     pub memories: u64,
-    /// Receipts of today and yesterday.
+    /// Receipts of all API keys.
     pub receipts: u64,
     /// Journal events.
     pub events: u64,
@@ -52,8 +54,7 @@ pub(crate) struct IndexData {
     /// Largest quantisation error of any code so far: bounds the error of graph similarities.
     pub(crate) code_error_max: f32,
     pub(crate) namespaces: Namespaces,
-    /// Number of receipts per day.
-    pub(crate) receipts: BTreeMap<u32, u64>,
+    pub(crate) receipts: ReceiptCounts,
     events: u64,
     /// Log index of the last event.
     pub(crate) last_event: u64,
@@ -76,10 +77,10 @@ pub(crate) enum IndexChange {
         words_before: Vec<WordHash>,
         key_points_before: Vec<WordHash>,
     },
-    /// With the day of the receipt.
-    ReceiptPut(u32),
-    /// All receipts before this day.
-    ReceiptsDropped(u32),
+    /// With owner and time of the receipt.
+    ReceiptPut(KeyId, Retention, Timestamp),
+    /// With owner, number and last time of the removed receipts.
+    ReceiptsRemoved(KeyId, Retention, u64, Timestamp),
     /// With the log index of the event.
     EventAppended(u64),
     /// With the number of removed events.
@@ -131,7 +132,7 @@ impl IndexData {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let (memories, receipts) = (self.live() as u64, self.receipts.values().sum());
+        let (memories, receipts) = (self.live() as u64, self.receipts.total());
         let index_bytes = self.words.bytes() + self.key_points.bytes();
         Counts { memories, receipts, events: self.events, edges: self.edges, index_bytes }
     }
@@ -158,9 +159,11 @@ impl IndexData {
             IndexChange::Removed { id, words_before, key_points_before } => {
                 self.remove_memory(id, &words_before, &key_points_before);
             }
-            IndexChange::ReceiptPut(day) => *self.receipts.entry(day).or_default() += 1,
-            IndexChange::ReceiptsDropped(before) => {
-                self.receipts = self.receipts.split_off(&before);
+            IndexChange::ReceiptPut(owner, retention, at) => {
+                self.receipts.put(owner, retention, at);
+            }
+            IndexChange::ReceiptsRemoved(owner, retention, count, last) => {
+                self.receipts.remove(owner, retention, count, last);
             }
             IndexChange::EventAppended(index) => {
                 self.events += 1;

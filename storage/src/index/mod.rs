@@ -16,6 +16,7 @@ pub(crate) mod graph;
 pub(crate) mod heats;
 mod namespaces;
 mod postings;
+pub(crate) mod receipts;
 pub(crate) mod registry;
 pub(crate) mod tenant;
 pub(crate) mod triggers;

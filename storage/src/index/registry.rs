@@ -22,7 +22,7 @@ use crate::model::tenant::{ApiKey, KeyId, KeyText, Tenant};
 use crate::model::trigger::Firings;
 use crate::model::vector::Vector;
 use crate::model::words::document_words;
-use crate::table::key::{Kind, cursor_of, fixed, split};
+use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
 use crate::table::state::{State, count};
 use crate::table::view::{Row, View};
 
@@ -232,10 +232,9 @@ fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
 
 /// Counts the receipts, edges and events of a tenant.
 fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    for row in rows_of(state, Kind::Receipt, tenant) {
-        let (key, _) = row?;
-        let (day, _) = split(&key)?.1.split_at_checked(4).unwrap_or_default();
-        index.apply([IndexChange::ReceiptPut(u32::from_be_bytes(fixed(day)?))]);
+    for row in rows_of(state, Kind::ReceiptAge, tenant) {
+        let (owner, retention, at, _) = receipt_of(&row?.0)?;
+        index.apply([IndexChange::ReceiptPut(owner, retention, at)]);
     }
     // Each edge has two rows.
     let edges = count(rows_of(state, Kind::Edge, tenant))? / 2;

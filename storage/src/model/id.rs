@@ -58,6 +58,8 @@ pub struct Timestamp(pub i64);
 impl Timestamp {
     /// Microseconds in a second.
     pub const SECOND_MICROS: i64 = 1_000_000;
+    /// Microseconds in an hour.
+    pub const HOUR_MICROS: i64 = 3_600 * Self::SECOND_MICROS;
     /// Microseconds in a day.
     pub const DAY_MICROS: i64 = 86_400 * Self::SECOND_MICROS;
 
@@ -84,11 +86,6 @@ impl Timestamp {
         let at = jiff::Timestamp::from_microsecond(self.0).unwrap_or_default();
         let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
         u32::try_from(i32::from(date.year()) * 12 + i32::from(date.month()) - 1).unwrap_or(0)
-    }
-
-    /// Days since 1970-01-01 UTC. Receipts are grouped by day.
-    pub fn day(self) -> u32 {
-        u32::try_from(self.0.div_euclid(Self::DAY_MICROS).max(0)).unwrap_or(u32::MAX)
     }
 }
 

@@ -231,6 +231,14 @@ pub struct FiredTrigger {
 }
 
 impl FiredTrigger {
+    /// Removes the texts that come from the memory: its label, the message, the tag.
+    pub fn remove_texts(&mut self) {
+        self.label.clear();
+        if let FiringResult::Notified(text) | FiringResult::Tagged(text) = &mut self.result {
+            text.clear();
+        }
+    }
+
     fn size_bytes(&self) -> usize {
         let result = match &self.result {
             FiringResult::Notified(message) => message.len(),

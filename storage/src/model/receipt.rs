@@ -1,12 +1,15 @@
 //! Receipts: the results of writes with an `Idempotency-Key`, so that a repeated request
-//! changes nothing. Kept in two daily generations, 24 to 48 hours.
+//! changes nothing. A receipt belongs to the API key that wrote.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::{MemoryId, TriggerId};
+use crate::model::id::{MemoryId, Timestamp, TriggerId};
 
-/// Most receipts per tenant; beyond it writes with a key are rejected.
+/// Receipts that the API keys of a tenant share. One key has half of them at most. A key with less
+/// than a thousandth may exceed it.
 pub const RECEIPTS_MAX: u64 = 1_000_000;
+/// Age in microseconds from which a receipt may be removed to make room for others.
+pub const RECEIPT_AGE_MIN_MICROS: i64 = Timestamp::HOUR_MICROS;
 /// Most memory ids per receipt: the size of a batch create.
 pub const RECEIPT_IDS_MAX: usize = 50;
 
@@ -16,7 +19,7 @@ pub type ReceiptKey = [u8; 32];
 /// A request to keep a receipt of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceiptRequest {
-    /// Identifies the receipt within its tenant.
+    /// Identifies the receipt among those of the acting API key.
     pub key: ReceiptKey,
     /// Digest of method, path and body: the same key with another digest is rejected.
     pub body_hash: [u8; 32],
@@ -25,10 +28,36 @@ pub struct ReceiptRequest {
 /// A kept receipt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
+    /// Time of the write.
+    pub at: Timestamp,
+    /// How long it is kept.
+    pub retention: Retention,
     /// Digest of the request.
     pub body_hash: [u8; 32],
     /// What the write did.
     pub effect: WriteEffect,
+}
+
+/// How long a receipt is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Retention {
+    /// An hour: the write changed nothing.
+    Hour,
+    /// A day.
+    Day,
+}
+
+impl Retention {
+    /// All values, in the order of their stored numbers.
+    pub const ALL: [Self; 2] = [Self::Hour, Self::Day];
+
+    /// The time in microseconds.
+    pub fn micros(self) -> i64 {
+        match self {
+            Self::Hour => Timestamp::HOUR_MICROS,
+            Self::Day => Timestamp::DAY_MICROS,
+        }
+    }
 }
 
 /// What a write did, as far as its repetition must return it.

@@ -10,7 +10,7 @@ use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::Cursor;
-use crate::model::receipt::ReceiptKey;
+use crate::model::receipt::{ReceiptKey, Retention};
 use crate::model::tenant::KeyId;
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
@@ -73,8 +73,16 @@ keys! {
     0x22 Vector(tenant: TenantId, id: MemoryId),
     /// An edge: this end, the other end, the relation. Stored twice, once at each end.
     0x23 Edge(tenant: TenantId, end: MemoryId, other: MemoryId, relation: RelationKey),
-    /// Receipt of an idempotent request, with its day.
-    0x30 Receipt(tenant: TenantId, day: u32, hash: ReceiptKey),
+    /// Receipt of an idempotent request of an API key.
+    0x30 Receipt(tenant: TenantId, owner: KeyId, hash: ReceiptKey),
+    /// Index of the receipts of an API key by age. No value.
+    0x31 ReceiptAge(
+        tenant: TenantId,
+        owner: KeyId,
+        retention: Retention,
+        at: Timestamp,
+        hash: ReceiptKey
+    ),
     /// A journal event.
     0x40 Event(tenant: TenantId, cursor: Cursor),
     /// Cursor of a tenant's first retained event, once events were trimmed.
@@ -95,8 +103,8 @@ keys! {
     0x55 DeadLetter(tenant: TenantId, at: Timestamp, id: DeliveryId),
 }
 
-/// Length of the longest keys, those of edges.
-const KEY_BYTES_MAX: usize = 45;
+/// Length of the longest keys, those of receipts by age.
+const KEY_BYTES_MAX: usize = 54;
 
 /// A part of a key. Bytes sort like the values.
 trait Part {
@@ -124,6 +132,7 @@ parts! {
     TriggerId: |id| id.0;
     RelationKey: |relation| *relation;
     ReceiptKey: |hash| *hash;
+    Retention: |retention| [*retention as u8];
     // Cluster timestamps are never negative.
     Timestamp: |at| at.0.to_be_bytes();
 }
@@ -168,6 +177,14 @@ pub fn timed_delivery_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     let (_, rest) = split(key)?;
     let at = rest.first_chunk().ok_or_else(|| malformed(key))?;
     Ok((Timestamp(i64::from_be_bytes(*at)), delivery_of(key)?))
+}
+
+/// Decodes owner, retention, time and hash from a key of [`Kind::ReceiptAge`].
+pub fn receipt_of(key: &[u8]) -> Result<(KeyId, Retention, Timestamp, ReceiptKey)> {
+    let bytes: [u8; 49] = fixed(split(key)?.1)?;
+    let retention = Retention::ALL.get(usize::from(bytes[8])).ok_or_else(|| malformed(key))?;
+    let at = Timestamp(i64::from_be_bytes(fixed(&bytes[9..17])?));
+    Ok((KeyId(fixed(&bytes[..8])?), *retention, at, fixed(&bytes[17..])?))
 }
 
 /// The common prefix of all keys of one kind and tenant.
@@ -222,6 +239,8 @@ mod tests {
         let delivery = DeliveryId { trigger, number: 9 };
         let (t, aa, bb, cc) = ("01020304", "aa".repeat(16), "bb".repeat(16), "cc".repeat(16));
         let (c, d) = ("00000000000000000000000600000008", format!("{cc}0000000000000009"));
+        let (hash, h) = ([7; 32], "07".repeat(32));
+        let age = Key::ReceiptAge(tenant, KeyId([9; 8]), Retention::Day, at, hash);
         for (key, expected) in [
             (Key::Position, "01".to_owned()),
             (Key::Cluster, "02".to_owned()),
@@ -239,7 +258,8 @@ mod tests {
                 Key::Edge(tenant, id, MemoryId([0xbb; 16]), [8; 8]),
                 format!("23{t}{aa}{bb}0808080808080808"),
             ),
-            (Key::Receipt(tenant, 5, [7; 32]), format!("30{t}00000005{}", "07".repeat(32))),
+            (Key::Receipt(tenant, KeyId([9; 8]), hash), format!("30{t}0909090909090909{h}")),
+            (age, format!("31{t}0909090909090909010000000000000100{h}")),
             (Key::Event(tenant, cursor), format!("40{t}{c}")),
             (Key::FirstEvent(tenant), format!("42{t}")),
             (Key::TriggerEvent(tenant, cursor), format!("43{t}{c}")),
@@ -257,6 +277,8 @@ mod tests {
         let due = Key::Due(tenant, at, delivery).bytes();
         assert_eq!(timed_delivery_of(&due).unwrap(), (at, delivery));
         assert_eq!(delivery_of(&due).unwrap(), delivery);
+        let age = Key::ReceiptAge(tenant, KeyId([9; 8]), Retention::Day, at, hash).bytes();
+        assert_eq!(receipt_of(&age).unwrap(), (KeyId([9; 8]), Retention::Day, at, hash));
     }
 
     #[test]

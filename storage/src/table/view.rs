@@ -131,18 +131,9 @@ pub trait View {
         Ok(edges)
     }
 
-    /// The receipt of a key hash, of today or yesterday.
-    fn receipt(
-        &self,
-        tenant: TenantId,
-        key: ReceiptKey,
-        now: Timestamp,
-    ) -> Result<Option<Receipt>> {
-        let today = now.day();
-        match self.record(&Key::Receipt(tenant, today, key))? {
-            Some(receipt) => Ok(Some(receipt)),
-            None => self.record(&Key::Receipt(tenant, today.saturating_sub(1), key)),
-        }
+    /// The receipt of an API key for an idempotency key.
+    fn receipt(&self, tenant: TenantId, owner: KeyId, key: ReceiptKey) -> Result<Option<Receipt>> {
+        self.record(&Key::Receipt(tenant, owner, key))
     }
 
     /// A memory with its heat at `now`.

@@ -145,14 +145,18 @@ pub fn change_text(change: &Change) -> String {
         }
         Change::VectorPut(_, id, _) => format!("vector of {}", name(*id)),
         Change::MemoryRemoved(_, id) => format!("memory {} is removed", name(*id)),
-        Change::ReceiptPut(_, day, key, receipt) => {
+        Change::ReceiptPut(_, _, key, receipt) => {
             let effect = match &receipt.effect {
                 WriteEffect::Memories(ids) => ids.iter().map(|id| name(*id)).collect(),
                 WriteEffect::Trigger(id) => format!("trigger {}", trigger(*id)),
             };
-            format!("receipt {} of day {day}: {effect}", char::from(key[0]))
+            let retention = variant(&receipt.retention).to_lowercase();
+            format!("receipt {} for one {retention}: {effect}", char::from(key[0]))
         }
-        Change::ReceiptsDropped(_, day) => format!("receipts before day {day} are removed"),
+        Change::ReceiptsRemoved(_, _, retention, removed) => {
+            let keys: String = removed.iter().map(|(_, key)| char::from(key[0])).collect();
+            format!("receipts {keys} for one {} are removed", variant(retention).to_lowercase())
+        }
         Change::EventAppended(_, event) => {
             let subject = event.subject.map_or('-', name);
             let (kind, details) = (variant(&event.kind), event_details(&event.kind));
