@@ -90,6 +90,11 @@ impl ClusterClock {
         self.step = Step::Jump(Duration::MAX);
     }
 
+    /// Whether the next stamp may jump because the process has just started.
+    pub(crate) fn is_starting(&self) -> bool {
+        matches!(self.step, Step::Jump(START_JUMP_MAX))
+    }
+
     /// The stamp at `boottime`. `target` is `None` without fresh clock samples of a quorum.
     pub(crate) fn stamp(&mut self, boottime: Duration, target: Option<Timestamp>) -> Timestamp {
         let next = match (&self.step, target) {

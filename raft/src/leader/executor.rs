@@ -147,6 +147,10 @@ impl Executor {
 
     /// Runs rounds until this node no longer leads the term.
     async fn lead(&self, term: &mut Term) {
+        // A step of the wall clocks after this stamp cannot make cluster time jump.
+        if term.clock.is_starting() {
+            self.shared.push_stamp();
+        }
         while self.shared.is_leader_of(term.term) {
             tokio::select! {
                 () = self.shared.wait_queued() => {}

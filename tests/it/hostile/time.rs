@@ -107,6 +107,7 @@ async fn step_of_all_clocks_waits_for_an_operator() {
     let clocks = Clocks::of(3).await;
     let cluster = &clocks.cluster;
     let [leader] = cluster.leader_first().await;
+    leader.create(&labelled("before the step")).await;
     clocks.set_all(HOUR);
     clocks.median_ahead(HOUR).await;
     leader.store_each((0..50).map(labelled)).await;
