@@ -64,8 +64,13 @@ pub(crate) fn wait(child: &mut Child) -> bool {
 
 /// Sends a signal to a process that a test started.
 pub fn signal(pid: u32, name: &str) {
+    assert!(try_signal(pid, name), "no process {pid}");
+}
+
+/// [`signal`], to a process that may have ended. Returns whether it exists.
+pub(crate) fn try_signal(pid: u32, name: &str) -> bool {
     let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.expect("kill runs").success(), "no process {pid}");
+    status.expect("kill runs").success()
 }
 
 /// Waits until a process, its threads and its open files are gone. Its parent `hearth dev`
