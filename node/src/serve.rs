@@ -117,8 +117,9 @@ async fn stop(
     let Engine { flusher, raft, reader: _reader } = engine;
     app.drain();
     if ended.is_ok() {
-        tasks.stop_reporting().await;
+        // First: the last report needs a leader, which this node may fail to be.
         raft.transfer_leadership(Instant::now() + TRANSFER_TIMEOUT).await;
+        tasks.stop_reporting().await;
     }
     servers.graceful_shutdown(Some(if ended.is_ok() { DRAIN_TIMEOUT } else { Duration::ZERO }));
     while servers.connection_count() > 0 && ended.is_ok() {

@@ -173,6 +173,13 @@ impl Contact {
         self.state.lock().stamp
     }
 
+    /// Time from the last message from `node` to `boottime`; `None` if there was none in this
+    /// process.
+    pub(crate) fn message_age(&self, node: NodeId, boottime: Duration) -> Option<Duration> {
+        let last = self.state.lock().peers.get(&node).map(|peer| peer.sampled_at);
+        last.map(|at| boottime.saturating_sub(at))
+    }
+
     /// Records that a leader, acknowledged by a quorum at `as_of`, had the commit index
     /// `commit`. This node has applied the log up to `applied`.
     pub(crate) fn record_commit(&self, commit: u64, as_of: Instant, applied: u64) {

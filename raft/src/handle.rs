@@ -8,7 +8,7 @@ use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use storage::Command;
 use storage::model::id::Timestamp;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
@@ -19,7 +19,7 @@ use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
 use crate::types::NodeId;
 
-/// Maximum wait for the end of raft's threads at shutdown.
+/// Maximum wait for raft at shutdown, and for the end of its threads.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Access to raft on this node. Cheap to clone.
@@ -224,15 +224,20 @@ impl Handle {
         match (Operator { shared, deadline }).transfer_leadership().await {
             Ok(Some(next)) => tracing::info!(next, "leadership transferred"),
             Ok(None) => {}
-            Err(error) => tracing::info!(%error, "leadership not transferred"),
+            Err(error) => tracing::warn!(
+                %error,
+                "leadership not transferred: the other nodes elect a leader after the lease"
+            ),
         }
     }
 
     /// Stops raft on this node and closes its log. Commands without an outcome end as `Unknown`.
     pub async fn shutdown(&self) {
         let Mode::Running(running) = &*self.0 else { return };
-        if let Err(error) = running.shared.raft.shutdown().await {
-            tracing::warn!(%error, "raft shutdown failed");
+        match timeout(STOP_TIMEOUT, running.shared.raft.shutdown()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "raft shutdown failed"),
+            Err(_) => tracing::warn!("raft does not respond: the node stops without it"),
         }
         let runtime = running.runtime.lock().take();
         if let Some(runtime) = runtime {

@@ -77,6 +77,9 @@ use tokio::runtime::Runtime;
 /// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
 const THREADS: usize = 2;
 
+/// Heartbeats without a message from a peer after which the leader probes the peer.
+const SILENT_HEARTBEATS: u32 = 2;
+
 /// Settings of raft on this node.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -122,6 +125,7 @@ pub fn start(
     let config = config(settings)?;
     let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
+    log_store.check_reaches(reader.position().index)?;
     let snapshots = Snapshots::open(data)?;
     let state_machine =
         StateMachine::new(writer, Some(log_store.writer.clone()), snapshots.clone(), fault.clone());
@@ -143,7 +147,8 @@ pub fn start(
     let peers = Peers::new(Arc::clone(&local), tls)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
-    let network = Network { peers: Arc::clone(&peers), raft: Arc::default() };
+    let (raft, silence_max) = (Arc::default(), settings.heartbeat * SILENT_HEARTBEATS);
+    let network = Network { peers: Arc::clone(&peers), raft, silence_max };
     let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
     // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
     let raft =

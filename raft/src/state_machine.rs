@@ -110,7 +110,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        Builder { flusher: self.writer.flusher(), snapshots: self.snapshots.clone() }
+        let (flusher, fault) = (self.writer.flusher(), self.fault.clone());
+        Builder { flusher, snapshots: self.snapshots.clone(), fault }
     }
 
     async fn install_snapshot(
@@ -203,6 +204,7 @@ pub(crate) fn snapshot_meta(position: &Position) -> storage::Result<SnapshotMeta
 pub(crate) struct Builder {
     pub(crate) flusher: Flusher,
     pub(crate) snapshots: Snapshots,
+    pub(crate) fault: Fault,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
@@ -210,8 +212,8 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let flushed = tokio::task::block_in_place(|| self.flusher.flush());
-        let position = flushed.map_err(io::Error::other)?;
-        let meta = snapshot_meta(&position).map_err(io::Error::other)?;
+        let position = flushed.map_err(self.fault.fail())?;
+        let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Snapshot { meta, snapshot: self.snapshots.next_folder() })
     }
 }

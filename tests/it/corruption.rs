@@ -77,3 +77,35 @@ async fn log_without_its_high_water_mark_is_rejected() {
     let log = cluster.failed_start(&[]);
     assert!(log.contains("log.mark") && log.contains("restore"), "{log}");
 }
+
+#[tokio::test]
+async fn missing_state_behind_a_compacted_log_is_rejected() {
+    let mut cluster = options().eager_compaction("300").start();
+    let purged = async || {
+        cluster.create(&labelled("one of many")).await;
+        cluster.metric("hearth_raft_purged_index").await
+    };
+    eventually("the log is compacted", purged, |index| *index > 20.0).await;
+    assert!(cluster.stop());
+    let (state, saved) = (cluster.data().join("state"), cluster.data().join("saved"));
+    let manifest = fs::read_dir(state.join("000001")).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        path.to_string_lossy().contains("MANIFEST").then_some(path)
+    });
+    let manifest = manifest.unwrap();
+    let bytes = fs::read(&manifest).unwrap();
+    for length in [0, bytes.len() / 2] {
+        fs::write(&manifest, &bytes[..length]).unwrap();
+        let log = cluster.failed_start(&[]);
+        let advice = log.contains("damaged") && log.contains("restore");
+        assert!(advice && !log.contains("panicked"), "{length} bytes: {log}");
+    }
+    fs::write(&manifest, &bytes).unwrap();
+    fs::rename(&state, &saved).unwrap();
+    let log = cluster.failed_start(&[]);
+    let reason = log.contains("files of the state are missing") && log.contains("restore");
+    assert!(reason && !log.contains("panicked"), "{log}");
+    fs::remove_dir_all(&state).unwrap();
+    fs::rename(&saved, &state).unwrap();
+    cluster.restart().await;
+}

@@ -1,6 +1,7 @@
 //! Attacks on a node. None stops it, and honest clients are served meanwhile.
 
 mod attacker;
+mod cluster;
 mod connections;
 mod memory;
 mod operator;

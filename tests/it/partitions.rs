@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A cluster whose nodes read from files which other nodes are unreachable.
+/// A cluster whose nodes read from files which paths of the network are cut.
 struct Network {
     cluster: Cluster,
     folder: TempDir,
@@ -31,12 +31,31 @@ impl Network {
 
     /// Partitions all pairs of nodes that `pass` rejects.
     fn partition(&self, pass: impl Fn(usize, usize) -> bool) {
-        let nodes = self.cluster.nodes().len();
-        for at in 0..nodes {
-            let others = (0..nodes).filter(|other| *other != at && !pass(at, *other));
-            let ids: Vec<_> = others.map(|other| self.cluster.at(other).id().to_string()).collect();
-            storage::file::replace(&file(&self.folder, at), ids.join(" ").as_bytes()).unwrap();
+        for at in 0..self.cluster.nodes().len() {
+            self.cut(at, |other| (!pass(at, other)).then(|| self.address(other)));
         }
+    }
+
+    /// Loses all messages to a node. Its own messages arrive.
+    fn cut_paths_to(&self, deaf: usize) {
+        for at in 0..self.cluster.nodes().len() {
+            self.cut(at, |other| match (at == deaf, other == deaf) {
+                (true, _) => Some(format!("from:{}", self.address(other))),
+                (_, true) => Some(self.address(other)),
+                _ => None,
+            });
+        }
+    }
+
+    /// Replaces the cut paths of a node: those that `path` returns for the other nodes.
+    fn cut(&self, at: usize, path: impl Fn(usize) -> Option<String>) {
+        let others = (0..self.cluster.nodes().len()).filter(|other| *other != at);
+        let paths: Vec<_> = others.filter_map(path).collect();
+        storage::file::replace(&file(&self.folder, at), paths.join(" ").as_bytes()).unwrap();
+    }
+
+    fn address(&self, at: usize) -> String {
+        self.cluster.at(at).peer_address()
     }
 
     fn heal(&self) {
@@ -87,5 +106,44 @@ async fn only_node_that_reaches_a_majority_leads() {
     }
     network.heal();
     converged(cluster).await;
+    assert_equal_states(cluster).await;
+}
+
+#[tokio::test]
+async fn leader_without_responses_is_replaced_in_three_seconds() {
+    let network = Network::of(3).await;
+    let cluster = &network.cluster;
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let leader = cluster.leader().await;
+        let [deaf, follower] = [leader, (leader + 1) % 3].map(|at| cluster.at(at));
+        let term = follower.term().await;
+        let write = async |node: &Node| {
+            let request = node.request(Method::POST, "/agent/nodes").json(&labelled("x"));
+            request.try_send().await.is_ok_and(|response| response.status == StatusCode::CREATED)
+        };
+        // An append is in progress at the cut. Its repetition must renew no lease.
+        let before = async {
+            while write(deaf).await {}
+            std::future::pending().await
+        };
+        let after = async {
+            network.cut_paths_to(leader);
+            let cut = Instant::now();
+            eventually("writes continue", async || write(follower).await, |done| *done).await;
+            cut.elapsed()
+        };
+        let pause = tokio::select! {
+            pause = after => pause,
+            () = before => unreachable!(),
+        };
+        assert!(follower.term().await > term, "another node leads");
+        pauses.push(pause);
+        network.heal();
+        converged(cluster).await;
+    }
+    pauses.sort();
+    println!("writes continue after {pauses:?}");
+    assert!(pauses.iter().all(|pause| *pause < Duration::from_secs(3)), "{pauses:?}");
     assert_equal_states(cluster).await;
 }

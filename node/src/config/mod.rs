@@ -16,7 +16,7 @@ pub(crate) use sections::{
     Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator, Peer,
     Public, Raft, Search, Webhooks,
 };
-use source::Source;
+use source::{Source, is_address};
 
 use crate::error::text;
 
@@ -81,26 +81,46 @@ impl Config {
 
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
-        let Self { node, operator, peer, raft, memory, .. } = self;
+        let Self { node, operator, peer, raft, log_compaction, embedder, memory, webhooks, .. } =
+            self;
+        let positive = [
+            ("node.id", node.id),
+            ("raft.heartbeat_ms", raft.heartbeat_ms),
+            ("raft.verify_seconds", raft.verify_seconds),
+            ("log_compaction.log_bytes", log_compaction.log_bytes),
+            ("log_compaction.interval_seconds", log_compaction.interval_seconds),
+            ("log_compaction.follower_timeout_seconds", log_compaction.follower_timeout_seconds),
+            ("embedder.threads", embedder.threads as u64),
+            ("memory.max_bytes", memory.max_bytes.unwrap_or(1)),
+            ("webhooks.timeout_ms", webhooks.timeout_ms),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{key} must be 1 or more"));
+        }
         let is_reachable = peer.address.is_some() || !peer.listen.ip().is_unspecified();
         let election_min_ms = raft.heartbeat_ms.saturating_mul(HEARTBEATS_PER_ELECTION);
         let rules = [
-            (node.id > 0, "node.id must be 1 or more"),
             (!node.tenant.trim().is_empty(), "node.tenant must not be empty"),
             (
                 is_reachable,
                 "peer.address is required: peer.listen names no address that other nodes can \
                  connect to",
             ),
-            (memory.max_bytes != Some(0), "memory.max_bytes must be 1 or more"),
             (
                 !operator.hosts.iter().any(|host| host.contains(':')),
                 "operator.hosts must be names without ports",
             ),
-            (raft.verify_seconds > 0, "raft.verify_seconds must be 1 or more"),
+            (
+                is_address(&peer.advertised_address()),
+                "peer.address must be a host and a port, as in node-1.example:4282",
+            ),
             (
                 raft.election_min_ms >= election_min_ms,
                 "raft.election_min_ms must be at least three times raft.heartbeat_ms",
+            ),
+            (
+                raft.election_max_ms > raft.election_min_ms,
+                "raft.election_max_ms must be greater than raft.election_min_ms",
             ),
         ];
         let broken = rules.into_iter().find(|(holds, _)| !holds);
@@ -228,11 +248,41 @@ mod tests {
 
     #[test]
     fn rules_beyond_types_are_checked() {
-        assert!(with(&[("HEARTH__NODE__ID", "0")]).unwrap_err().contains("node.id"));
         assert!(with(&[("HEARTH__NODE__TENANT", " ")]).unwrap_err().contains("node.tenant"));
         assert!(with(&[("HEARTH__RAFT__HEARTBEAT_MS", "134")]).unwrap_err().contains("election"));
-        assert!(with(&[("HEARTH__RAFT__VERIFY_SECONDS", "0")]).unwrap_err().contains("verify"));
+        assert!(with(&[("HEARTH__RAFT__ELECTION_MAX_MS", "400")]).unwrap_err().contains("max_ms"));
         let no_address = SAMPLE.replace("address = \"node-1.example:4282\"", "");
         assert!(parse(&no_address, &[]).unwrap_err().contains("peer.address"));
+    }
+
+    #[test]
+    fn zeros_and_unusable_addresses_are_rejected() {
+        for key in [
+            "node.id",
+            "raft.heartbeat_ms",
+            "raft.verify_seconds",
+            "log_compaction.log_bytes",
+            "log_compaction.interval_seconds",
+            "log_compaction.follower_timeout_seconds",
+            "embedder.threads",
+            "memory.max_bytes",
+            "webhooks.timeout_ms",
+        ] {
+            let variable = format!("HEARTH__{}", key.to_uppercase().replace('.', "__"));
+            let error = with(&[(&variable, "0")]).unwrap_err();
+            assert!(error.contains(&format!("{key} must be 1 or more")), "{error}");
+        }
+        for address in ["", "node-1", "node-1:", ":4282", "node-1:0", "node-1:99999", "a b:1"] {
+            let error = with(&[("HEARTH__PEER__ADDRESS", address)]).unwrap_err();
+            assert!(error.contains("peer.address"), "{address}: {error}");
+            let member = format!("1={address}");
+            let error = with(&[("HEARTH__CLUSTER__MEMBERS", &member)]).unwrap_err();
+            assert!(error.contains("CLUSTER__MEMBERS"), "{address}: {error}");
+        }
+        for listen in ["4282", "node-1:4282", "127.0.0.1", "127.0.0.1:x", "[::1:4282"] {
+            let error = with(&[("HEARTH__PEER__LISTEN", listen)]).unwrap_err();
+            assert!(error.contains("PEER__LISTEN"), "{listen}: {error}");
+        }
+        assert!(with(&[("HEARTH__PEER__ADDRESS", "[::1]:4282")]).is_ok());
     }
 }

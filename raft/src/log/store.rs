@@ -61,6 +61,22 @@ impl LogStore {
         Ok(Self { log, writer, fault })
     }
 
+    /// Checks that the log has all entries that a state at `applied` still needs.
+    pub(crate) fn check_reaches(&self, applied: u64) -> storage::Result<()> {
+        let purged = field::<LogIdRecord>(&self.log, LogField::Purged)?;
+        match purged {
+            Some(purged) if purged.index > applied => {
+                let detail = format!(
+                    "ends at entry {applied}, but the log begins after entry {}: files of the \
+                     state are missing",
+                    purged.index
+                );
+                Err(storage::Error::Corrupt { what: "state", detail })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn field<R: Record>(&self, name: LogField) -> io::Result<Option<R>> {
         field(&self.log, name).map_err(self.fault.fail())
     }

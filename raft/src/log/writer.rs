@@ -138,14 +138,17 @@ impl Thread {
         }
     }
 
-    /// Writes all queued writes, then syncs once.
+    /// Writes all queued writes, then syncs once. Reports an error before it drops a callback:
+    /// openraft's own report has less detail, and the first report is the one that is kept.
     fn write_all(&mut self, first: Write, queue: &Receiver<Write>) -> storage::Result<()> {
+        let fault = self.fault.clone();
+        let report = |error: &storage::Error| fault.report_storage(error);
         let mut unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)> = Vec::new();
         for write in std::iter::once(first).chain(queue.try_iter()) {
             if let MarkUpdate::Lower(last) = write.mark {
-                self.lower_mark(last, &mut unsynced)?;
+                self.lower_mark(last, &mut unsynced).inspect_err(report)?;
             }
-            self.log.write(&write.write)?;
+            self.log.write(&write.write).inspect_err(report)?;
             // A cancelled caller has dropped the receiver.
             let _: Result<(), ()> = write.readable.send(());
             unsynced.extend(write.durable.map(|callback| (callback, write.mark)));
@@ -178,8 +181,6 @@ impl Thread {
     /// Syncs the log, raises the mark in memory, and runs the callbacks.
     fn sync(&mut self, unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>) -> storage::Result<()> {
         if let Err(error) = self.log.sync() {
-            // Before the callbacks: openraft's own report has less detail, and the first
-            // report is the one that is kept.
             self.fault.report_storage(&error);
             for (callback, _) in unsynced {
                 callback.io_completed(Err(std::io::Error::other(error.to_string())));

@@ -9,7 +9,7 @@ use openraft::ChangeMembers;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use storage::{Action, Command, Reply};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::SubmitError;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
@@ -190,7 +190,7 @@ impl Operator<'_> {
         &self,
         change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
     ) -> OperateResult<()> {
-        match tokio::time::timeout_at(self.deadline, change).await {
+        match timeout_at(self.deadline, change).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => {
                 Err(OperateError::NoLeader)
@@ -213,14 +213,17 @@ impl Operator<'_> {
         if !self.status().members.iter().any(|member| member.node == to && is_responsive(member)) {
             return rejected(format!("node {to} is not reachable"));
         }
-        if self.shared.raft.trigger().transfer_leader(to).await.is_err() {
-            return Err(OperateError::Unknown);
+        let trigger = self.shared.raft.trigger();
+        match timeout_at(self.deadline, trigger.transfer_leader(to)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(OperateError::Unknown),
+            Err(_) => return rejected("raft on this node does not respond"),
         }
         let elected = self
             .shared
             .wait_metrics(|metrics| metrics.current_leader.filter(|leader| *leader != local));
         let deadline = self.deadline.min(Instant::now() + TRANSFER_TIMEOUT);
-        match tokio::time::timeout_at(deadline, elected).await {
+        match timeout_at(deadline, elected).await {
             Ok(Some(leader)) if leader == to => Ok(()),
             Ok(Some(other)) => rejected(format!("node {other} became the leader, not node {to}")),
             Ok(None) => Err(OperateError::Unknown),
@@ -228,16 +231,20 @@ impl Operator<'_> {
         }
     }
 
-    /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None`
-    /// if there is none, or this node does not lead.
+    /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None` if
+    /// this node does not lead, or no other node has a vote.
     pub(crate) async fn transfer_leadership(&self) -> OperateResult<Option<NodeId>> {
-        if !self.shared.is_serving() {
+        let local = self.shared.local.node;
+        let leads = self.shared.raft.metrics().borrow_watched().current_leader == Some(local);
+        if !leads || self.shared.voters() == [local] {
             return Ok(None);
         }
         let mut candidates = self.status().members;
         candidates.retain(|member| member.role == "voter" && is_responsive(member));
         let next = candidates.iter().min_by_key(|member| member.lag.unwrap_or(u64::MAX));
-        let Some(next) = next.map(|member| member.node) else { return Ok(None) };
+        let Some(next) = next.map(|member| member.node) else {
+            return rejected("no other voter is reachable");
+        };
         self.transfer(next).await.map(|()| Some(next))
     }
 

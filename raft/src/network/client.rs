@@ -93,9 +93,6 @@ impl Peers {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RpcError> {
-        if is_partitioned(to) {
-            return Err(RpcError::NotSent("partitioned by a test".into()));
-        }
         let request = self.request(Some(to), call);
         let called = self.send(channel, address, codec::encode(&request).into());
         match tokio::time::timeout(timeout, called).await {
@@ -145,6 +142,9 @@ impl Peers {
         address: &str,
         body: Body,
     ) -> Result<Response, RpcError> {
+        if is_cut(address) {
+            return Err(RpcError::NotSent("partitioned by a test".into()));
+        }
         let url = format!("https://{address}{}", channel.path());
         let client = self.clients.read()[channel as usize].clone();
         let sent = client.post(url).body(body).send().await;
@@ -162,6 +162,10 @@ impl Peers {
             status => return Err(RpcError::Lost(format!("HTTP status {status}"))),
         }
         let bytes = read_bounded(response).await?;
+        if is_cut(&format!("from:{address}")) {
+            // The response is lost: only the caller's timeout ends the call.
+            std::future::pending::<()>().await;
+        }
         codec::decode(&bytes).map_err(|error| RpcError::Lost(error.to_string()))
     }
 
@@ -193,15 +197,16 @@ impl Peers {
     }
 }
 
-/// Whether a test has partitioned this node from `node`. The failpoint names a file with the
-/// ids of unreachable nodes. Always false without failpoints.
-fn is_partitioned(node: NodeId) -> bool {
+/// Whether a test has cut a path of the network. The failpoint names a file with the paths:
+/// `host:port` loses requests to that peer, `from:host:port` loses its responses. Always false
+/// without failpoints.
+fn is_cut(path: &str) -> bool {
     fail::fail_point!("peer-cut", |file| {
-        let ids = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-        ids.split_whitespace().any(|id| id == node.to_string())
+        let paths = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        paths.split_whitespace().any(|cut| cut == path)
     });
-    // Without failpoints the macro expands to nothing, and `node` would be unused.
-    let _ = node;
+    // Without failpoints the macro expands to nothing, and `path` would be unused.
+    let _ = path;
     false
 }
 
@@ -239,6 +244,8 @@ fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
         .tls_certs_only(Certificate::from_pem_bundle(&tls.authority)?)
         .identity(Identity::from_pem(&identity)?)
         .https_only(true)
+        // Without it, each call that finds no open connection opens one.
+        .http2_prior_knowledge()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())

@@ -30,14 +30,18 @@ use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
 /// Timeout of AppendEntries. The follower syncs within it, possibly on a slow disk.
 const APPEND_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Interval at which an unreachable target of a snapshot is probed, and timeout of a probe.
+/// Interval at which an unreachable target of a snapshot is probed.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(1);
+/// Timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     /// Set once raft runs. Raft itself needs the network to start.
     pub(crate) raft: Arc<OnceLock<Raft>>,
+    /// Time without a message from a peer after which an append is preceded by a probe.
+    pub(crate) silence_max: Duration,
 }
 
 pub(crate) struct Link {
@@ -60,8 +64,14 @@ impl Link {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RPCError<TypeConfig>> {
-        let peers = &self.network.peers;
-        let called = peers.call(Channel::Raft, self.target, &self.address, call, timeout).await;
+        let (peers, target) = (Arc::clone(&self.network.peers), self.target);
+        let address = self.address.clone();
+        // A task of its own: openraft drops a late heartbeat, and with it the call. Without the
+        // task, this would abort a connection in progress, for which other calls wait.
+        let called = tokio::spawn(async move {
+            peers.call(Channel::Raft, target, &address, call, timeout).await
+        });
+        let called = called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())));
         called.map_err(|error| match error {
             // `Unreachable` makes openraft wait before the next attempt.
             RpcError::NotSent(_) | RpcError::Rejected(_) => {
@@ -85,11 +95,26 @@ impl Link {
         is_own_term.then_some(QuorumStatus { commit: commit.index(), quorum_age_micros })
     }
 
+    /// Returns an error if the peer is silent and does not respond to a probe.
+    ///
+    /// An append renews the lease of its receiver, a probe does not. Otherwise a leader that
+    /// reaches all nodes, but receives nothing from them, would prevent an election. The response
+    /// to an append waits for the disk of the peer, the response to a probe does not: a peer with
+    /// a slow disk is not silent.
+    async fn check_contact(&self) -> Result<(), RPCError<TypeConfig>> {
+        let local = &self.network.peers.local;
+        let age = local.contact.message_age(self.target, local.clock.read().boottime);
+        if age.is_none_or(|age| age > self.network.silence_max) {
+            self.call(Rpc::Identify, PROBE_TIMEOUT).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until the peer responds to a probe.
     async fn wait_reachable(&self) {
         loop {
             tokio::time::sleep(SNAPSHOT_RETRY).await;
-            if self.network.peers.identify(&self.address, SNAPSHOT_RETRY).await.is_ok() {
+            if self.network.peers.identify(&self.address, PROBE_TIMEOUT).await.is_ok() {
                 return;
             }
         }
@@ -121,6 +146,7 @@ impl RaftNetworkV2<TypeConfig> for Link {
         request: AppendEntriesRequest<TypeConfig>,
         _option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
+        self.check_contact().await?;
         let quorum_status = self.quorum_status(&request.vote);
         let call = Rpc::Append(AppendRpc::new(request, quorum_status));
         match self.call(call, APPEND_TIMEOUT).await? {
