@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 
-.PHONY: demo test lint clients build bin bench soak setup env
+.PHONY: demo test lint audit clients build bin bench soak setup env
 
 demo: build
 	@$(CARGO_TARGET_DIR)/release/hearth demo
@@ -21,6 +21,11 @@ test: setup lint clients
 lint:
 	@cargo fmt --check
 	@cargo clippy --quiet --workspace --all-targets --features tests/failpoints -- -D warnings
+	@deploy/setup/deny.sh "$(CACHE)" check bans licenses sources
+
+# Known faults of dependencies. Fetches RustSec's database from github.com.
+audit:
+	@deploy/setup/deny.sh "$(CACHE)" check advisories
 
 # The published clients that the tests run.
 clients:
@@ -67,6 +72,8 @@ soak: setup
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
+	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it fuzz:: -- --nocapture
 
 setup:
 	@deploy/setup/packages.sh

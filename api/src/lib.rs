@@ -12,6 +12,8 @@ mod current;
 mod cursors;
 mod event_follower;
 mod fair;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod host;
 mod limits;
 mod memory;

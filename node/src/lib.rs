@@ -12,6 +12,8 @@ mod credentials;
 pub mod embed;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod identity;
 mod listeners;
 mod memory;

@@ -22,6 +22,8 @@ mod contact;
 mod error;
 mod fault;
 mod forward;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod handle;
 mod integrity;
 mod leader;

@@ -26,6 +26,8 @@ mod decide;
 mod engine;
 mod error;
 pub mod file;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 mod index;
 mod journal;
 mod log;

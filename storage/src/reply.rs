@@ -1,6 +1,9 @@
 //! Replies: what a command returns, and the rules that reject one.
 
-use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::access::Rule;
 use crate::model::edge::{EDGES_MAX, Edge};
@@ -55,8 +58,22 @@ pub enum Reply {
         /// Whether more remain: submit it again.
         has_more: bool,
     },
-    /// A reply, and the notifications of triggers that fired.
-    WithNotifications(Box<Reply>, Vec<Notification>),
+    /// A reply, and the notifications of triggers that fired. It contains no other such reply.
+    WithNotifications(#[serde(deserialize_with = "inner_reply")] Box<Reply>, Vec<Notification>),
+}
+
+/// Decodes the reply within [`Reply::WithNotifications`]. Rejects another such reply in it:
+/// decoding is recursive, so the bytes of a peer could otherwise exhaust the stack.
+fn inner_reply<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Reply>, D::Error> {
+    thread_local! {
+        static IS_INNER: Cell<bool> = const { Cell::new(false) };
+    }
+    if IS_INNER.replace(true) {
+        return Err(D::Error::custom("notifications within notifications"));
+    }
+    let reply = Reply::deserialize(deserializer);
+    IS_INNER.set(false);
+    reply.map(Box::new)
 }
 
 /// The effect of feedback on a memory.
@@ -145,5 +162,26 @@ impl Rejection {
 
     pub(crate) fn no_such(what: &str) -> Self {
         Self::NoSuch(what.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{decode, encode};
+
+    crate::records! {
+        Reply: 1, "reply";
+    }
+
+    #[test]
+    fn nested_notifications_are_rejected() {
+        let reply = Reply::WithNotifications(Box::new(Reply::Done), Vec::new());
+        let bytes = encode(&reply);
+        assert_eq!(bytes, [1, 15, 10, 0]);
+        assert_eq!(decode::<Reply>(&bytes).unwrap(), reply);
+        let nested = [&[1][..], &[15; 1_000_000]].concat();
+        assert!(decode::<Reply>(&nested).is_err());
+        assert_eq!(decode::<Reply>(&bytes).unwrap(), reply, "after a rejection");
     }
 }

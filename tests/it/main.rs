@@ -16,6 +16,7 @@ mod embedder;
 mod events;
 mod failover;
 mod feedback;
+mod fuzz;
 mod graph;
 mod group_commit;
 mod hostile;

@@ -162,6 +162,19 @@ fn bincode_is_used_in_one_module() {
 }
 
 #[test]
+fn unsafe_code_is_in_one_module() {
+    // The compiler rejects unsafe code without this attribute, if the crate has the lint.
+    let others = files(&CRATES[..4], "rs").into_iter();
+    let others = others.filter(|file| file.path != "storage/src/simd.rs");
+    assert_absent("only storage/src/simd.rs may be unsafe", others, &["(unsafe_code"]);
+    for name in CRATES {
+        let manifest = fs::read_to_string(root().join(name).join("Cargo.toml")).unwrap();
+        let has_lint = ["[lints]\nworkspace = true", "unsafe_code = \"forbid\""];
+        assert!(has_lint.iter().any(|lint| manifest.contains(lint)), "{name}/Cargo.toml");
+    }
+}
+
+#[test]
 fn engine_uses_no_clock_and_no_randomness() {
     let clocks = ["SystemTime", "Instant::now", "now_v7", "new_v4", "rand::"];
     let inexact = [".exp2(", ".powf(", ".exp()", ".ln()"];

@@ -39,14 +39,17 @@ impl Policy {
             return Err("must contain no user name and no password".into());
         }
         let Some(host) = parsed.host_str() else { return Err("must name a host".into()) };
-        let literal = literal(host);
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        if name.is_empty() {
+            return Err("must name a host".into());
+        }
+        let literal = literal(&name);
         match parsed.scheme() {
             "https" => {}
             // Plain HTTP: only to networks that the operator allows.
             "http" if literal.map_or(!self.allowed.is_empty(), |ip| self.is_allowed(ip)) => {}
             _ => return Err("must be a URL with https".into()),
         }
-        let name = host.trim_end_matches('.').to_ascii_lowercase();
         let is_local = name == "localhost" || name.ends_with(".localhost");
         let local = is_local.then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
         match literal.or(local) {
@@ -148,11 +151,13 @@ mod tests {
         let may = |url: &str| Policy::default().check(url).is_ok();
         assert!(may("https://hooks.example/1") && may("https://1.1.1.1:8443/a?b=c"));
         let invalid = "hooks.example ftp://hooks.example/ http://hooks.example/ \
-                       file:///etc/passwd https://user:secret@hooks.example/ https:///";
+                       file:///etc/passwd https://user:secret@hooks.example/ https:/// https://./ \
+                       https://../";
         let internal = "https://127.0.0.1/ https://localhost/ https://a.localhost./ \
                         https://[::1]/ https://2130706433/ https://0x7f.1/ https://017700000001/ \
                         https://127.1/ https://[::ffff:127.0.0.1]/ https://[::ffff:a9fe:a9fe]/ \
-                        https://169.254.169.254/latest https://10.0.0.1/";
+                        https://169.254.169.254/latest https://10.0.0.1/ https://127.0.0.1./ \
+                        https://127.0.0.1../ https://localhost../";
         for url in invalid.split(' ').chain(internal.split(' ')).chain([""]) {
             assert!(!may(url), "{url}");
         }

@@ -1,7 +1,7 @@
 //! Webhooks: checks of receivers, signatures, sealed secrets, and the leader's delivery of what
 //! is pending. `storage` decides what is pending.
 
-mod address;
+pub(crate) mod address;
 mod attempt;
 mod message;
 mod permits;

@@ -124,7 +124,7 @@ impl Memory {
         key_points.map(|key_point| WordHash::of(&shared_key_point(key_point))).collect()
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn example(label: &str) -> Self {
         Self {
             label: label.into(),

@@ -58,7 +58,7 @@ pub fn window(query: &str, now: Timestamp) -> Option<Window> {
         let (before, rest) = (&texts[..at], &texts[at..]);
         let (length, days) = parse_time(before, rest, today)?;
         let (first, end) = match before.last() {
-            Some(&"since") => (days.0, today.tomorrow().ok()?),
+            Some(&"since") => (days.0, today.tomorrow().ok()?.max(days.1)),
             _ => days,
         };
         let (last_at, last) = words[at + length - 1];
@@ -246,6 +246,7 @@ mod tests {
         names("2026-03 report", "2026-03", "2026-03-01..2026-04-01");
         names("in 2024", "2024", "2024-01-01..2025-01-01");
         names("since 2024-02-29", "2024-02-29", "2024-02-29..2026-11-22");
+        names("since 2027-05-01", "2027-05-01", "2027-05-01..2027-05-02");
     }
 
     #[test]

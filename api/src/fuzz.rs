@@ -1,0 +1,149 @@
+//! Fuzz targets of request bodies, queries and cursors, behind the feature `fuzzing`.
+
+use std::fmt::Display;
+use std::hint::black_box;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use storage::fuzz::Target;
+use storage::model::delivery::DeliveryId;
+use storage::model::id::{MemoryId, TriggerId};
+use storage::model::memory::{KEY_POINTS_MAX, LABEL_BYTES_MAX, NAMESPACE_BYTES_MAX};
+use storage::model::thermo::Thermo;
+use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
+use storage::{BULK_MAX, CREATE_MAX};
+
+use crate::cursors::{EventId, PageCursor};
+use crate::requests::graph::{GraphQuery, NeighbourQuery, Relation};
+use crate::requests::memories::{
+    BulkChanges, BulkDeletion, ListQuery, MemoryChanges, NewMemories, NewMemory,
+};
+use crate::requests::settings::Settings;
+use crate::requests::triggers::{HistoryQuery, NewTrigger, TriggerChanges};
+use crate::requests::{JsonBody, QueryText};
+
+/// All targets of this crate.
+pub const TARGETS: &[Target] = &[
+    Target { name: "request_bodies", run: request_bodies, seeds: body_seeds },
+    Target { name: "request_queries", run: request_queries, seeds: query_seeds },
+    Target { name: "cursors", run: cursors, seeds: cursor_seeds },
+];
+
+/// A body, as each type. What is accepted is within its bounds.
+pub fn request_bodies(bytes: &[u8]) {
+    let body = JsonBody(Bytes::copy_from_slice(bytes));
+    body.parse().into_iter().for_each(check_memory);
+    if let Ok(NewMemories { nodes }) = body.parse() {
+        assert!((1..=CREATE_MAX).contains(&nodes.0.len()));
+        nodes.0.into_iter().for_each(|memory| check_memory(memory.0));
+    }
+    drop(body.parse().map(MemoryChanges::into_patch));
+    if let Ok(changes) = BulkChanges::parse(&body) {
+        let targets = &changes.ids.ids.0;
+        assert!((1..=BULK_MAX).contains(&(targets.ids.len() + targets.unknown.len())));
+    }
+    drop(body.parse().map(|deletion: BulkDeletion| deletion.filter()));
+    if let Ok(trigger) = body.parse::<NewTrigger>() {
+        drop(trigger.action_settings());
+        let present = trigger.into_trigger(TriggerAction::Boost(STRENGTH_DEFAULT));
+        drop(body.parse().map(|changes: TriggerChanges| changes.check_unchanged(&present)));
+    }
+    if let Ok(changes) = body.parse::<TriggerChanges>() {
+        drop(changes.action_settings());
+        changes.into_patch();
+    }
+    if let Ok(Ok(sent)) = body.parse().map(Settings::into_changes) {
+        drop(Thermo::default().with(&sent.changes));
+    }
+    drop(body.parse().map(Relation::into_edge));
+}
+
+fn check_memory(memory: NewMemory) {
+    let Ok(memory) = memory.into_memory(None) else { return };
+    assert!((1..=LABEL_BYTES_MAX).contains(&memory.label.len()));
+    assert!((1..=NAMESPACE_BYTES_MAX).contains(&memory.namespace.len()));
+    assert!(memory.key_points.len() <= KEY_POINTS_MAX);
+    for heat in [memory.min_heat, memory.initial_heat] {
+        assert!((0.0..=1.0).contains(&heat), "{heat}");
+    }
+}
+
+fn body_seeds() -> Vec<Vec<u8>> {
+    let id = "00000000-0000-7000-8000-000000000001";
+    let other = id.replace('1', "2");
+    [
+        r#"{"label": "Prefers tea", "memory_type": "fact", "namespace": "n", "is_pinned": true,
+            "decay_class": "normal", "min_heat": 0.1, "heat": 1e-1, "key_points": ["tea"]}"#
+            .to_owned(),
+        r#"{"nodes": [{"label": "a"}, {"pointer_summary": "b", "content": "\ud83d\ude00"}]}"#.into(),
+        format!(r#"{{"ids": ["{id}", "x"], "label": "c", "flagged_for_review": null}}"#),
+        format!(r#"{{"ids": ["{id}"], "memory_type": "fact", "namespace": "*"}}"#),
+        r##"{"event": "on_store", "action": "webhook", "action_config": {"url": "https://a.example/",
+            "secret": "12345678", "message": "{label}", "strength": 0.5, "tag": "#a b"},
+            "filter_heat_below": 0.5, "max_fires": 3, "cooldown_seconds": 60, "filter_namespace": ""}"##
+            .into(),
+        r#"{"namespace": null, "max_fires": null, "filter_memory_type": "", "reset_count": true}"#
+            .into(),
+        r#"{"recall": {"heat_weight": 0.4}, "recall.keyword_weight": 0.2, "resonance": null,
+            "half_lives": {"fact": 1000}, "decay_profiles": {"fact": {"floor": null}}}"#
+            .into(),
+        format!(r#"{{"source_id": "{id}", "target_id": "{other}", "relation": "r"}}"#),
+    ]
+    .map(String::into_bytes)
+    .into()
+}
+
+/// A query string, as each type.
+pub fn request_queries(bytes: &[u8]) {
+    let query = QueryText(String::from_utf8_lossy(bytes).into_owned());
+    if let Ok(list) = query.parse::<ListQuery>() {
+        let (page, size, before) = list.paging();
+        assert!(page >= 1 && (1..=100).contains(&size), "{page} {size} {before}");
+        black_box((list.words(), list.sort(), list.order()));
+    }
+    if let Ok(history) = query.parse::<HistoryQuery>() {
+        black_box((history.before(), history.kind()));
+    }
+    drop(query.parse().map(Relation::into_edge));
+    drop(query.parse().map(|query: GraphQuery| query.limit.get()));
+    drop(query.parse().map(|query: NeighbourQuery| query.depth.get()));
+}
+
+fn query_seeds() -> Vec<Vec<u8>> {
+    [
+        "page=2&page_size=50&memory_type=fact&pinned=true&search=red+fox%21&sort=heat&order=asc",
+        "limit=18446744073709551615&offset=1e300&namespace=%2A",
+        "before=300.2&kind=firing&limit=5&cursor=1.0",
+        "limit=3&depth=2&namespace=n",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .into()
+}
+
+/// A cursor or an id. What is parsed is written as an equivalent text.
+pub fn cursors(bytes: &[u8]) {
+    fn check<T: FromStr + Display>(text: &str) {
+        let Ok(parsed) = text.parse::<T>() else { return };
+        let written = parsed.to_string();
+        let again = written.parse::<T>().ok().map(|again| again.to_string());
+        assert_eq!(again, Some(written), "{text:?}");
+    }
+    let text = String::from_utf8_lossy(bytes);
+    check::<PageCursor>(&text);
+    check::<EventId>(&text);
+    check::<DeliveryId>(&text);
+    check::<MemoryId>(&text);
+    check::<TriggerId>(&text);
+}
+
+fn cursor_seeds() -> Vec<Vec<u8>> {
+    [
+        "300.2".to_owned(),
+        "18446744073709551615.4294967295".into(),
+        format!("{}.0.300.2", "0a".repeat(16)),
+        format!("msg_{}_12", "ab".repeat(16)),
+        "00000000-0000-7000-8000-000000000001".into(),
+    ]
+    .map(String::into_bytes)
+    .into()
+}

@@ -1,0 +1,261 @@
+//! Fuzz targets of the engine, behind the feature `fuzzing`. `tests/it/fuzz.rs` and `tests/fuzz`
+//! run those of all crates.
+
+use crate::change::{Batch, Change};
+use crate::codec::{Record, decode, encode};
+use crate::command::{Action, Command, NewMemory};
+use crate::model;
+use crate::model::cluster::{BatchId, Position};
+use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
+use crate::model::edge::Edge;
+use crate::model::heat::Anchor;
+use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::journal::{Cursor, DeliveryNext, Event, EventKind};
+use crate::model::memory::{DecayClass, Memory, MemoryType};
+use crate::model::template::{MESSAGE_BYTES_MAX, TemplateContext};
+use crate::model::temporal::window;
+use crate::model::tenant::KeyId;
+use crate::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
+use crate::model::vector::{ModelId, Vector};
+
+/// A function of arbitrary bytes that panics if a property does not hold.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name in reports, and of its file in `tests/fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// Runs it on one input.
+    pub run: fn(&[u8]),
+    /// Valid inputs. Harnesses derive other inputs from them.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets of this crate.
+pub const TARGETS: &[Target] = &[
+    Target { name: "records", run: records, seeds: record_seeds },
+    Target { name: "templates", run: templates, seeds: template_seeds },
+    Target { name: "times", run: times, seeds: time_seeds },
+];
+
+const TENANT: TenantId = TenantId(1);
+const MEMORY: MemoryId = MemoryId([3; 16]);
+const TRIGGER: TriggerId = TriggerId([5; 16]);
+const NOW: Timestamp = Timestamp(1_795_282_200_000_000);
+
+/// Decodes a record. Its encoding decodes to an equal record. Bytes are compared, because a NaN
+/// differs from itself.
+pub fn round_trip<R: Record>(bytes: &[u8]) -> Option<R> {
+    let record = decode::<R>(bytes).ok()?;
+    let encoded = encode(&record);
+    let again = decode::<R>(&encoded).expect("an encoded record can be decoded");
+    assert_eq!(encode(&again), encoded, "{}", R::NAME);
+    Some(record)
+}
+
+/// Every record of `records.rs`, and the rows of the changes of a batch.
+pub fn records(bytes: &[u8]) {
+    fn check<R: Record>(bytes: &[u8]) {
+        round_trip::<R>(bytes);
+    }
+    let rows: [fn(&[u8]); 19] = [
+        check::<model::access::Rules>,
+        check::<model::analytics::RecallStats>,
+        check::<model::analytics::Usage>,
+        check::<model::analytics::LastReport>,
+        check::<model::cluster::Cluster>,
+        check::<Position>,
+        check::<Delivery>,
+        check::<model::delivery::Outbox>,
+        check::<Edge>,
+        check::<Anchor>,
+        check::<Cursor>,
+        check::<Event>,
+        check::<Memory>,
+        check::<model::receipt::Receipt>,
+        check::<model::tenant::Tenant>,
+        check::<model::tenant::ApiKey>,
+        check::<model::tick::Tick>,
+        check::<Trigger>,
+        check::<model::trigger::Firings>,
+    ];
+    rows.iter().for_each(|row| row(bytes));
+    if let Some(vector) = round_trip::<Vector>(bytes) {
+        let components = vector.components().unwrap_or_default();
+        assert!(components.iter().all(|component| component.is_finite()), "{components:?}");
+    }
+    if let Some(command) = round_trip::<Command>(bytes) {
+        command.size_bytes();
+    }
+    for change in round_trip::<Batch>(bytes).map(|batch| batch.changes).unwrap_or_default() {
+        change.size_bytes();
+        change.rows(Cursor::new(1, 0));
+    }
+}
+
+fn record_seeds() -> Vec<Vec<u8>> {
+    let (vector, memory) = (vector(), Memory::example("Prefers tea"));
+    let anchor = Anchor::fresh(0.5, NOW);
+    let edge = Edge {
+        source: MEMORY,
+        target: MemoryId([4; 16]),
+        relation: "related_to".into(),
+        weight: 1.0,
+        created_at: NOW,
+    };
+    let event = Event {
+        at: NOW,
+        actor: Some(KeyId([7; 8])),
+        subject: Some(MEMORY),
+        namespace: "default".into(),
+        kind: EventKind::DeliveryFailed {
+            delivery: delivery_id(),
+            attempt: 2,
+            reason: "timeout".into(),
+            next: DeliveryNext::Retry(1),
+        },
+    };
+    let (trigger, delivery) = (trigger(), delivery());
+    let rows = [
+        encode(&memory),
+        encode(&anchor),
+        encode(&vector),
+        encode(&edge),
+        encode(&event),
+        encode(&trigger),
+        encode(&delivery),
+        encode(&Position { index: 300, log_id: vec![1, 2], ..Position::default() }),
+    ];
+    let changes = vec![
+        Change::MemoryPut(TENANT, MEMORY, memory),
+        Change::AnchorPut(TENANT, MEMORY, anchor),
+        Change::VectorPut(TENANT, MEMORY, vector),
+        Change::EdgePut(TENANT, edge),
+        Change::EventAppended(TENANT, event),
+        Change::TriggerPut(TENANT, TRIGGER, trigger),
+        Change::DeliveryPut(TENANT, delivery_id(), delivery, Some(DeliveryStage::Pending(NOW))),
+        Change::EventsTrimmed(TENANT, Cursor::new(300, 2)),
+        Change::MemoryRemoved(TENANT, MEMORY),
+    ];
+    let after = BatchId { term: 1, counter: 9 };
+    let batch = Batch { id: BatchId { term: 2, counter: 3 }, after, stamp: NOW, changes };
+    rows.into_iter().chain([encode(&batch)]).chain(commands().iter().map(encode)).collect()
+}
+
+/// Examples of commands.
+pub fn commands() -> Vec<Command> {
+    let memory = NewMemory {
+        id: MEMORY,
+        label: "Prefers tea".into(),
+        memory_type: MemoryType::Episodic,
+        namespace: "default".into(),
+        decay_class: DecayClass::Normal,
+        is_pinned: false,
+        min_heat: 0.0,
+        initial_heat: 1.0,
+        key_points: vec!["tea".into()],
+        vector: vector(),
+        suggestions: Vec::new(),
+    };
+    let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
+    let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };
+    let actions = [
+        Action::CreateMemories(vec![memory]),
+        Action::CreateTrigger(TRIGGER, Box::new(trigger())),
+        Action::RecordAttempts(vec![attempt]),
+    ];
+    let command = |action| Command { tenant: Some(TENANT), ..Command::background(action) };
+    actions.map(command).into()
+}
+
+fn vector() -> Vector {
+    let vector = Vector::quantise(ModelId([7; 8]), &[0.6, 0.8, 0.0, 0.0]);
+    vector.expect("the components have a direction")
+}
+
+fn delivery_id() -> DeliveryId {
+    DeliveryId { trigger: TRIGGER, number: 1 }
+}
+
+fn delivery() -> Delivery {
+    Delivery {
+        event: TriggerEvent::Store,
+        trigger_name: "hook".into(),
+        fired_at: NOW,
+        memory: MEMORY,
+        namespace: "default".into(),
+        label: "Prefers tea".into(),
+        memory_type: MemoryType::Episodic,
+        heat: 0.5,
+        attempts: 1,
+        attempts_before: 0,
+        reason: String::new(),
+        stage: DeliveryStage::Pending(NOW),
+    }
+}
+
+fn trigger() -> Trigger {
+    Trigger {
+        number: 1,
+        name: "hook".into(),
+        description: String::new(),
+        event: TriggerEvent::Store,
+        action: TriggerAction::Webhook {
+            url: "https://hooks.example/1".into(),
+            secret: None,
+            retiring: None,
+        },
+        namespace: None,
+        filter: TriggerFilter { label_pattern: Some("tea".into()), ..TriggerFilter::default() },
+        max_fires: Some(3),
+        cooldown_seconds: 60,
+        enabled: true,
+        owner: Some(KeyId([7; 8])),
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+/// A heat (8 bytes), a template, a zero byte, a label.
+pub fn templates(bytes: &[u8]) {
+    let Some((heat, texts)) = bytes.split_first_chunk() else { return };
+    let texts = String::from_utf8_lossy(texts);
+    let (template, label) = texts.split_once('\0').unwrap_or((&texts, ""));
+    let memory = Memory::example(label);
+    let heat = f64::from_le_bytes(*heat);
+    let context = TemplateContext { event: TriggerEvent::Store, id: MEMORY, memory: &memory, heat };
+    let message = context.render(Some(template));
+    assert!(message.len() <= MESSAGE_BYTES_MAX, "the message has {} bytes", message.len());
+}
+
+fn template_seeds() -> Vec<Vec<u8>> {
+    let long = "{label}".repeat(600) + "\0" + &"é".repeat(2_000);
+    let texts = [
+        "{event}: {label} in {namespace} at {heat:.2f} ({heat})\0Prefers tea",
+        "{node_id} {memory_type} {heat:.6f}{unknown}{{heat}}",
+        &long,
+    ];
+    texts.map(|text| [&0.5_f64.to_le_bytes(), text.as_bytes()].concat()).into()
+}
+
+/// The cluster clock (8 bytes), a query.
+pub fn times(bytes: &[u8]) {
+    let Some((now, query)) = bytes.split_first_chunk() else { return };
+    let (now, query) = (Timestamp(i64::from_le_bytes(*now)), String::from_utf8_lossy(query));
+    let Some(window) = window(&query, now) else { return };
+    assert!(window.start < window.end && query.contains(&window.reference), "{window:?}");
+    assert!(window.subject(&query).len() <= query.len() + 1, "{window:?}");
+    for at in [now, Timestamp(i64::MIN), Timestamp(i64::MAX), window.start, window.end] {
+        assert!(window.days_outside(at) >= 0.0, "{window:?}");
+    }
+}
+
+fn time_seeds() -> Vec<Vec<u8>> {
+    let queries = [
+        "what broke last week in billing",
+        "the day before yesterday, 3 days ago",
+        "since 2024-02-29",
+        "March 5th 2026 or 5 March",
+        "over the last 99 months in 2024",
+        "last november; since monday",
+    ];
+    queries.map(|query| [&NOW.0.to_le_bytes(), query.as_bytes()].concat()).into()
+}
