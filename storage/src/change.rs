@@ -125,9 +125,8 @@ impl Change {
                 vec![RowWrite::Put(key, codec::encode(row)), RowWrite::Put(age, Vec::new())]
             }
             Self::ReceiptsRemoved(tenant, owner, retention, removed) => {
-                let of = (*tenant, *owner, *retention);
-                let keys = removed.iter().flat_map(|(at, key)| receipt_keys(of, *at, *key));
-                keys.map(RowWrite::Delete).collect()
+                let keys = |(at, key): &_| receipt_keys((*tenant, *owner, *retention), *at, *key);
+                removed.iter().flat_map(keys).map(RowWrite::Delete).collect()
             }
             Self::EventAppended(tenant, row) => {
                 let mut writes = put(Key::Event(*tenant, event), row);

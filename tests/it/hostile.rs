@@ -10,6 +10,7 @@ mod reload;
 mod rights;
 mod shares;
 mod time;
+mod together;
 mod webhooks;
 mod words;
 

@@ -47,10 +47,14 @@ impl InvertedIndex {
         self.postings.bytes()
     }
 
-    /// Postings of a term with a document frequency of 1 to `max`.
-    pub(crate) fn rare_postings(&self, word: &str, max: u64) -> Option<Cow<'_, RoaringBitmap>> {
-        let slots = self.postings.slots(WordHash::of(word));
-        Some(slots).filter(|slots| (1..=max).contains(&slots.len()))
+    /// Number of memories that contain a term.
+    pub(crate) fn frequency(&self, word: WordHash) -> u64 {
+        self.postings.count(word)
+    }
+
+    /// Slots that contain a term.
+    pub(crate) fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
+        self.postings.slots(word)
     }
 
     /// Slots that contain all of `words`.
@@ -156,6 +160,6 @@ mod tests {
         index.remove(0, &hashes("red blue"));
         assert_eq!(index.intersection(&words("red")).iter().collect::<Vec<_>>(), [1]);
         assert!(index.intersection(&words("red blue")).is_empty());
-        assert!(index.rare_postings("blue", 1).is_none(), "empty postings are dropped");
+        assert_eq!(index.frequency(WordHash::of("blue")), 0, "empty postings are dropped");
     }
 }

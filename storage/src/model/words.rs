@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
@@ -57,54 +58,78 @@ impl WordHash {
 
 /// Distinct query words of all `texts`, in order of first appearance.
 pub fn words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let mut words = Vec::new();
-    for text in texts {
-        for_each_word(text, false, &mut |word| {
-            if !seen.contains(word) {
-                seen.insert(word.to_owned());
-                words.push(word.to_owned());
-            }
-        });
-    }
-    words
+    first_words(texts, usize::MAX, |_| true)
 }
 
 /// Distinct words under which a document with all `texts` is indexed: the first
 /// [`MEMORY_WORDS_MAX`], in order of first appearance.
-pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
+pub fn document_words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
     let mut seen = HashSet::new();
     let mut words = Vec::new();
-    for text in texts {
-        for_each_word(text, true, &mut |word| {
-            let word = WordHash::of(word);
-            if words.len() < MEMORY_WORDS_MAX && seen.insert(word) {
-                words.push(word);
-            }
-        });
-    }
+    let mut emit = |word: &str| {
+        let word = WordHash::of(word);
+        if seen.insert(word) {
+            words.push(word);
+        }
+        until(words.len() == MEMORY_WORDS_MAX)
+    };
+    // Breaks at the limit.
+    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, true, &mut emit));
     words
 }
 
-/// Distinct words of a query without stop words: the words that count for keyword overlap.
-pub fn content_words(query: &str) -> Vec<String> {
-    let mut words = words(std::iter::once(query));
-    words.retain(|word| !is_stop_word(word));
+/// The first `max` distinct words of a text without stop words: those that count for keyword
+/// overlap.
+pub fn content_words(text: &str, max: usize) -> Vec<String> {
+    first_words(std::iter::once(text), max, |word| !is_stop_word(word))
+}
+
+/// The first `max` distinct query words that are `wanted`.
+fn first_words<'a>(
+    mut texts: impl Iterator<Item = &'a str>,
+    max: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let mut seen = HashSet::new();
+    let mut words = Vec::new();
+    let mut emit = |word: &str| {
+        if wanted(word) && !seen.contains(word) {
+            seen.insert(word.to_owned());
+            words.push(word.to_owned());
+        }
+        until(words.len() == max)
+    };
+    // Breaks at the limit.
+    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, false, &mut emit));
     words
 }
 
-/// Calls `emit` with each word of a text, repeated words included.
-fn for_each_word(text: &str, with_unigrams: bool, emit: &mut impl FnMut(&str)) {
+fn until(is_full: bool) -> ControlFlow<()> {
+    if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Calls `emit` with each word of a text until it breaks. Words may be repeated.
+fn for_each_word(
+    text: &str,
+    with_unigrams: bool,
+    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
-        for_each_plain_word(&rest[..start], with_unigrams, emit);
-        emit(&rest[start..end].to_ascii_lowercase());
+        for_each_plain_word(&rest[..start], with_unigrams, emit)?;
+        emit(&rest[start..end].to_ascii_lowercase())?;
         rest = &rest[end..];
     }
-    for_each_plain_word(rest, with_unigrams, emit);
+    for_each_plain_word(rest, with_unigrams, emit)
 }
 
-fn for_each_plain_word(text: &str, with_unigrams: bool, emit: &mut impl FnMut(&str)) {
+fn for_each_plain_word(
+    text: &str,
+    with_unigrams: bool,
+    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    // A stem costs much more than this look-up, and most words of a long text are repeated.
+    let mut stemmed = HashSet::new();
     // Adjacent characters of unspaced scripts, across word boundaries.
     let mut run: Vec<char> = Vec::new();
     let mut run_end = 0;
@@ -113,19 +138,19 @@ fn for_each_plain_word(text: &str, with_unigrams: bool, emit: &mut impl FnMut(&s
         for part in split_by_script(word) {
             let is_unspaced_part = part.starts_with(is_unspaced);
             if !run.is_empty() && (!is_unspaced_part || at != run_end) {
-                emit_bigrams(&run, with_unigrams, emit);
+                emit_bigrams(&run, with_unigrams, emit)?;
                 run.clear();
             }
             at += part.len();
             if is_unspaced_part {
                 run.extend(part.chars());
                 run_end = at;
-            } else {
-                emit_stem(part, emit);
+            } else if stemmed.insert(part) {
+                emit_stem(part, emit)?;
             }
         }
     }
-    emit_bigrams(&run, with_unigrams, emit);
+    emit_bigrams(&run, with_unigrams, emit)
 }
 
 /// Splits a word where unspaced and spaced scripts meet: particles follow foreign words
@@ -142,13 +167,13 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Emits a word of a spaced script: lower-cased, without possessive `'s`, stemmed.
-fn emit_stem(word: &str, emit: &mut impl FnMut(&str)) {
+fn emit_stem(word: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let lower = word.to_lowercase().replace('\u{2019}', "'");
     let lower = lower.strip_suffix("'s").unwrap_or(&lower);
     if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
-        STEMMER.with(|stemmer| emit(truncated(&stemmer.stem(lower))));
+        STEMMER.with(|stemmer| emit(truncated(&stemmer.stem(lower))))
     } else {
-        emit(truncated(lower));
+        emit(truncated(lower))
     }
 }
 
@@ -157,16 +182,21 @@ fn is_stop_word(word: &str) -> bool {
 }
 
 /// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
-fn emit_bigrams(run: &[char], with_unigrams: bool, emit: &mut impl FnMut(&str)) {
+fn emit_bigrams(
+    run: &[char],
+    with_unigrams: bool,
+    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let mut bigram = String::with_capacity(8);
     for characters in run.windows(2) {
         bigram.clear();
         bigram.extend(characters);
-        emit(&bigram);
+        emit(&bigram)?;
     }
     if with_unigrams || run.len() == 1 {
-        run.iter().for_each(|unigram| emit(unigram.encode_utf8(&mut [0; 4])));
+        run.iter().try_for_each(|unigram| emit(unigram.encode_utf8(&mut [0; 4])))?;
     }
+    ControlFlow::Continue(())
 }
 
 /// Whether `c` belongs to a script without spaces between words.
@@ -237,7 +267,8 @@ mod tests {
     #[test]
     fn english_words_are_lower_cased_and_stemmed() {
         assert_eq!(of("Running deployments; the user's RUNS"), ["run", "deploy", "the", "user"]);
-        assert_eq!(content_words("what is the rollback of a deploy"), ["rollback", "deploy"]);
+        assert_eq!(content_words("what is the rollback of a deploy", 9), ["rollback", "deploy"]);
+        assert_eq!(content_words("the old and the new", 1), ["old"]);
     }
 
     #[test]

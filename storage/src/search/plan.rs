@@ -29,7 +29,7 @@
 use roaring::RoaringBitmap;
 
 use crate::index::tenant::TenantIndex;
-use crate::index::words::QueryTerms;
+use crate::index::words::{QUERY_WORDS_MAX, QueryTerms};
 use crate::index::{CHUNK_ROWS, slot_at};
 use crate::model::heat::upper_bound;
 use crate::model::id::Timestamp;
@@ -70,7 +70,8 @@ impl<'a> SearchPlan<'a> {
     ) -> Self {
         let window = window(&request.query, now);
         let subject = window.as_ref().map(|window| window.subject(&request.query));
-        let words = content_words(subject.as_deref().unwrap_or(&request.query));
+        let subject = subject.as_deref().unwrap_or(&request.query);
+        let words = content_words(subject, QUERY_WORDS_MAX);
         let (terms, home) = {
             let data = index.read();
             let home =

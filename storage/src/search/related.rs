@@ -19,7 +19,7 @@ use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{MemoryRecord, shared_key_point};
 use crate::model::sq8::Code;
 use crate::model::vector::dot;
-use crate::model::words::content_words;
+use crate::model::words::{MEMORY_WORDS_MAX, WordHash, content_words};
 use crate::reader::Reader;
 use crate::search::list::HotRequest;
 use crate::table::view::View;
@@ -126,7 +126,7 @@ impl Reader {
         let Some(index) = self.index(tenant) else { return Vec::new() };
         let neighbours = graph_neighbours(&index, vector);
         let data = index.read();
-        let mut candidates = keyword_candidates(&data, &content_words(label));
+        let mut candidates = keyword_candidates(&data, &content_words(label, MEMORY_WORDS_MAX));
         candidates.extend(neighbours);
         candidates.sort_unstable();
         candidates.dedup();
@@ -140,7 +140,11 @@ impl Reader {
 
 /// Adds the newest memories with a key point, up to [`SUGGESTIONS_MAX`] in all.
 fn suggest_sharing(data: &IndexData, key_point: &str, suggestions: &mut Vec<Suggestion>) {
-    let slots = data.key_points.rare_postings(key_point, SHARING_MAX).unwrap_or_default();
+    let key_point = WordHash::of(key_point);
+    if data.key_points.frequency(key_point) > SHARING_MAX {
+        return;
+    }
+    let slots = data.key_points.slots(key_point);
     for slot in slots.iter().rev() {
         if suggestions.len() >= SUGGESTIONS_MAX {
             break;
@@ -163,11 +167,16 @@ fn graph_neighbours(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
 
 /// The memories that share most of the rarest words.
 fn keyword_candidates(data: &IndexData, words: &[String]) -> Vec<Slot> {
-    let rare = |word: &String| data.words.rare_postings(word, DOCUMENT_FREQUENCY_MAX);
-    let mut rare: Vec<_> = words.iter().filter_map(rare).collect();
-    rare.sort_by_key(|slots| slots.len());
+    let frequency = |word: &String| {
+        let word = WordHash::of(word);
+        (data.words.frequency(word), word)
+    };
+    let mut rare: Vec<_> = words.iter().map(frequency).collect();
+    rare.retain(|(frequency, _)| (1..=DOCUMENT_FREQUENCY_MAX).contains(frequency));
+    rare.sort_by_key(|(frequency, _)| *frequency);
     let mut counts: HashMap<Slot, u32> = HashMap::new();
-    for slots in rare.into_iter().take(WORDS_MAX) {
+    for (_, word) in rare.into_iter().take(WORDS_MAX) {
+        let slots = data.words.slots(word);
         slots.iter().for_each(|slot| *counts.entry(slot).or_default() += 1);
     }
     let mut slots: Vec<(u32, Slot)> =

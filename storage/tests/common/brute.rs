@@ -62,8 +62,10 @@ impl BruteForce {
                 self.0.values().filter(|candidate| candidate.words.contains(word)).count() as f64;
             libm::log(1.0 + (self.0.len() as f64 - holding + 0.5) / (holding + 0.5))
         };
-        let query_words: Vec<(String, f64)> =
-            content_words(&subject).into_iter().map(|word| (word.clone(), idf(&word))).collect();
+        let query_words: Vec<(String, f64)> = content_words(&subject, usize::MAX)
+            .into_iter()
+            .map(|word| (word.clone(), idf(&word)))
+            .collect();
         let total: f64 = query_words.iter().map(|(_, idf)| idf).sum();
         let score = |(id, candidate): (&MemoryId, &Candidate)| {
             let matched = query_words.iter().filter(|(word, _)| candidate.words.contains(word));

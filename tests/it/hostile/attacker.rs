@@ -84,28 +84,45 @@ pub(super) struct Attack {
 }
 
 impl Attack {
-    /// `clients` repeat the request of `key` until this is dropped.
-    pub(super) fn start(
+    /// `clients` repeat the request of `key` at a node until this is dropped.
+    pub(super) fn requests(
         cluster: &Cluster,
+        node: &Node,
         clients: usize,
         key: &Value,
-        path: &str,
-        body: &Value,
+        (path, body): (&str, &Value),
     ) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let url = format!("{}/api/v1{path}", cluster.url());
+        let url = format!("{}/api/v1{path}", node.url());
         let (client, key) = (client(&cluster.folder().join("ca.pem")), string(&key["key"]));
         let request = client.post(url).bearer_auth(key).json(body);
-        let stopped = Arc::clone(&stop);
-        let repeat = async move || {
-            while !stopped.load(Ordering::Relaxed) {
-                // A rejected or interrupted request is repeated too.
-                Request(request.try_clone().unwrap()).try_send().await.ok();
+        Self::start(async move |stop: &AtomicBool| {
+            let repeat = async || {
+                while !stop.load(Ordering::Relaxed) {
+                    // A rejected or interrupted request is repeated too.
+                    Request(request.try_clone().unwrap()).try_send().await.ok();
+                }
+            };
+            join_all((0..clients).map(|_| repeat())).await;
+        })
+    }
+
+    /// Keeps as many connections without a byte as a listener accepts.
+    pub(super) fn silence(address: SocketAddr) -> Self {
+        Self::start(async move |stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                let opened = join_all((0..50).map(|_| connect(address))).await;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                drop(opened);
             }
-        };
+        })
+    }
+
+    fn start(attack: impl AsyncFnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(join_all((0..clients).map(|_| repeat())));
+            runtime.unwrap().block_on(attack(&stopped));
         });
         Self { stop, thread: Some(thread) }
     }

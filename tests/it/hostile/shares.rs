@@ -48,7 +48,7 @@ async fn searches_of_one_key_do_not_delay_others() {
     let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
     let quiet = p99(100, || search(&cluster, &honest, 10)).await;
     let body = json!({"query": "word", "limit": 100});
-    let attack = Attack::start(&cluster, 200, &hostile, "/agent/search", &body);
+    let attack = Attack::requests(&cluster, &cluster, 200, &hostile, ("/agent/search", &body));
     let full = async || cluster.metric("hearth_requests_in_progress").await;
     eventually("the attack runs", full, |requests| *requests >= 50.0).await;
     let attacked = p99(200, || search(&cluster, &honest, 10)).await;
@@ -64,7 +64,8 @@ async fn writes_of_one_key_do_not_delay_others() {
     let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
     let quiet = p99(100, || create("quiet")).await;
     let label = "word ".repeat(10_000);
-    let attack = Attack::start(&cluster, 400, &hostile, "/agent/nodes", &labelled(&label));
+    let attack =
+        Attack::requests(&cluster, &cluster, 400, &hostile, ("/agent/nodes", &labelled(&label)));
     let full = async || cluster.metric("hearth_requests_in_progress").await;
     eventually("the attack runs", full, |requests| *requests >= 50.0).await;
     let attacked = p99(100, || create("honest")).await;

@@ -1,0 +1,63 @@
+//! Attacks of one attacker beside honest writers. HEARTH_SECONDS lengthens the run.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::attacker::{Attack, address, assert_served, memory_mb, p99};
+use super::*;
+
+/// Memory that one attacker may take, in MB.
+const GROWTH_MAX: u64 = 256;
+
+/// Starts every attack on a node, with a reader's and an agent's key.
+async fn attacks(cluster: &Cluster, node: &Node) -> Vec<Attack> {
+    let key = async |role| cluster.post("/keys", &json!({"name": "hostile", "role": role})).await;
+    let (reader, agent) = (key("reader").await, key("agent").await);
+    let search = json!({"query": "writer memory", "limit": 100});
+    // Nothing is added: the label is over its limit, and the junk is skipped.
+    let numbers: Vec<u8> = vec![0; 200_000];
+    let junk = json!({"label": "x".repeat(70_000), "junk": numbers});
+    vec![
+        Attack::requests(cluster, node, 100, &reader, ("/agent/search", &search)),
+        Attack::requests(cluster, node, 20, &agent, ("/agent/nodes", &junk)),
+        Attack::requests(cluster, node, 100, &json!({"key": "none"}), ("/agent/search", &search)),
+        Attack::silence(address(node.url())),
+        Attack::silence(address(node.ops())),
+        Attack::silence(node.peer_address().parse().unwrap()),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attacked_cluster_loses_nothing_and_recovers() {
+    let cluster = Arc::new(options().nodes(3).start());
+    let honest = cluster.post("/keys", &json!({"name": "honest", "role": "reader"})).await;
+    let writers = Writers::start(&cluster, 2);
+    writers.acknowledge(200).await;
+    let [leader, attacked] = cluster.leader_first().await;
+    let get = || attacked.request_as(&honest, Method::GET, "/agent/nodes?page_size=5");
+    let quiet = p99(200, get).await;
+    let before = memory_mb(attacked, "VmRSS");
+
+    let attacks = attacks(&cluster, attacked).await;
+    let until = Instant::now() + Duration::from_secs(setting("HEARTH_SECONDS", 8));
+    let mut worst = Duration::ZERO;
+    while Instant::now() < until {
+        worst = worst.max(p99(100, get).await);
+    }
+    let growth = memory_mb(attacked, "VmHWM").saturating_sub(before);
+    println!("p99 {quiet:?} without, {worst:?} with the attacks; {growth} MB more");
+    assert_served(quiet, worst);
+    assert!(growth < GROWTH_MAX, "{growth} MB");
+
+    drop(attacks);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let after = p99(200, get).await;
+    assert!(after <= 5 * quiet, "{after:?} after the attacks, {quiet:?} before");
+    writers.acknowledge(50).await;
+    let acknowledged = writers.stop().await;
+    converged(&cluster).await;
+    for node in cluster.nodes() {
+        assert_stored_once(node, &acknowledged, 2).await;
+    }
+    assert_equal_states(leader).await;
+}
