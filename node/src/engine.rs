@@ -35,7 +35,8 @@ pub(crate) fn open(
 ) -> Result<Engine, String> {
     let data = &config.node.data;
     let options = Options { exact_max: config.search.exact_max, ..Options::default() };
-    let (writer, reader, log) = storage::open(data, options).map_err(storage_error(data))?;
+    let (writer, reader, log) =
+        storage::open(data, options, raft::purged_index).map_err(storage_error(data))?;
     let flusher = writer.flusher();
     let (timing, compaction) = (&config.raft, &config.log_compaction);
     let settings = Settings {

@@ -8,7 +8,7 @@ use crate::webhooks::address::Policy;
 
 /// All targets of this crate.
 pub const TARGETS: &[Target] =
-    &[Target { name: "webhook_addresses", run: webhook_addresses, seeds }];
+    &[Target { name: "webhook_addresses", run: webhook_addresses, seeds: url_seeds }];
 
 /// A URL. If it is accepted, it is HTTPS without credentials, and its host is neither this machine
 /// nor an address of a private network.
@@ -46,7 +46,7 @@ fn is_internal(ip: IpAddr) -> bool {
     }
 }
 
-fn seeds() -> Vec<Vec<u8>> {
+fn url_seeds() -> Vec<Vec<u8>> {
     [
         "https://hooks.example/1?a=b#c",
         "https://1.1.1.1:8443/",

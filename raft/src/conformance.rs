@@ -8,7 +8,7 @@ use openraft::type_config::TypeConfigExt;
 use tempfile::TempDir;
 
 use crate::fault::Fault;
-use crate::log::store::LogStore;
+use crate::log::store::{LogStore, purged_index};
 use crate::state_machine::{Snapshots, StateMachine};
 use crate::types::TypeConfig;
 
@@ -17,7 +17,8 @@ struct Builder;
 impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore, StateMachine), StorageError<TypeConfig>> {
         let folder = TempDir::new().unwrap();
-        let (writer, _, log) = storage::open(folder.path(), storage::Options::default()).unwrap();
+        let (writer, _, log) =
+            storage::open(folder.path(), storage::Options::default(), purged_index).unwrap();
         let log = Arc::new(log);
         // Never closed: RocksDB aborts a process that exits while a thread closes it.
         std::mem::forget(Arc::clone(&log));

@@ -51,6 +51,7 @@ use storage::{Log, Writer};
 pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
+pub use log::store::purged_index;
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
@@ -127,7 +128,6 @@ pub fn start(
     let config = config(settings)?;
     let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
-    log_store.check_reaches(reader.position().index)?;
     let snapshots = Snapshots::open(data)?;
     let state_machine =
         StateMachine::new(writer, Some(log_store.writer.clone()), snapshots.clone(), fault.clone());

@@ -77,16 +77,23 @@ pub use model::memory::Signal;
 pub use rocksdb::Env;
 
 /// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
+/// `purged` returns the index of the last entry that was removed from the log, or 0. The state
+/// must be applied up to there.
 ///
 /// # Errors
 /// If the data is damaged or cannot be read. Nothing is deleted.
-pub fn open(data: &Path, options: Options) -> Result<(Writer, Reader, Log)> {
+pub fn open(
+    data: &Path,
+    options: Options,
+    purged: impl FnOnce(&Log) -> Result<u64>,
+) -> Result<(Writer, Reader, Log)> {
     if options.env.is_none() {
         std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
     }
     let log = Log::open(&data.join("log"), options.env.as_ref())?;
     let folder = checkpoint::Folder::new(&data.join("state"), options.env.clone());
     let current = folder.current()?;
+    table::state::check_applied(&current, options.env.as_ref(), purged(&log)?)?;
     let engine = engine::Engine::open(&current, &options)?;
     folder.remove_others(&current)?;
     let reader = Reader::new(engine);

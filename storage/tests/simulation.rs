@@ -23,7 +23,7 @@ fn dropped_state_reopens_at_its_last_flush() {
 #[test]
 fn log_reads_written_entries_in_order() {
     let folder = tempfile::tempdir().unwrap();
-    let (_, _, log) = storage::open(folder.path(), Options::default()).unwrap();
+    let (_, _, log) = storage::open(folder.path(), Options::default(), |_| Ok(0)).unwrap();
     let rows = (0..10).map(|index| (index, vec![index as u8; 100])).collect();
     let syncs = log.syncs();
     log.write(&LogWrite::Append(rows)).unwrap();

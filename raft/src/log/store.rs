@@ -61,22 +61,6 @@ impl LogStore {
         Ok(Self { log, writer, fault })
     }
 
-    /// Checks that the log has all entries that a state at `applied` still needs.
-    pub(crate) fn check_reaches(&self, applied: u64) -> storage::Result<()> {
-        let purged = field::<LogIdRecord>(&self.log, LogField::Purged)?;
-        match purged {
-            Some(purged) if purged.index > applied => {
-                let detail = format!(
-                    "ends at entry {applied}, but the log begins after entry {}: files of the \
-                     state are missing",
-                    purged.index
-                );
-                Err(storage::Error::Corrupt { what: "state", detail })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn field<R: Record>(&self, name: LogField) -> io::Result<Option<R>> {
         field(&self.log, name).map_err(self.fault.fail())
     }
@@ -91,6 +75,14 @@ impl LogStore {
         self.writer.send(Write { write, readable, durable, mark })?;
         receiver.await.map_err(|_| stopped())
     }
+}
+
+/// Index of the last entry that was removed from the log, or 0. For [`storage::open`].
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn purged_index(log: &Log) -> storage::Result<u64> {
+    Ok(field::<LogIdRecord>(log, LogField::Purged)?.map_or(0, |purged| purged.index))
 }
 
 fn compare(found: &HighWaterMark, mark: &HighWaterMark) -> Result<(), StartError> {

@@ -14,7 +14,9 @@ use rocksdb::{
 };
 
 use crate::change::RowWrite;
+use crate::codec;
 use crate::error::{Error, Result};
+use crate::model::cluster::Position;
 use crate::table::key::{Key, prefix_end};
 use crate::table::view::{Row, View};
 
@@ -127,6 +129,31 @@ impl State {
         options.fill_cache(false);
         work(&mut snapshot.iterator_opt(IteratorMode::Start, options).map(read))
     }
+}
+
+/// Checks that the state at `path` is applied up to entry `index`. Changes no file: an ordinary
+/// open would remove the files that a damaged MANIFEST no longer lists.
+pub(crate) fn check_applied(path: &Path, env: Option<&Env>, index: u64) -> Result<()> {
+    if index == 0 {
+        return Ok(());
+    }
+    let mut applied = 0;
+    if path.join("CURRENT").exists() {
+        let options = options(env).map_err(Error::engine("set up state"))?;
+        let db = DB::open_for_read_only(&options, path, false);
+        let row = db.and_then(|db| db.get(Key::Position.bytes()));
+        if let Some(bytes) = row.map_err(Error::engine("open state"))? {
+            applied = codec::decode::<Position>(&bytes)?.index;
+        }
+    }
+    if applied < index {
+        let detail = format!(
+            "ends at entry {applied}, but the log begins after entry {index}: files of the state \
+             are missing"
+        );
+        return Err(Error::Corrupt { what: "state", detail });
+    }
+    Ok(())
 }
 
 pub(crate) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);

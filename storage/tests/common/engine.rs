@@ -184,7 +184,8 @@ impl Engine {
 
     /// Opens the data in a folder.
     pub fn open(folder: Arc<TempDir>, options: Options) -> Self {
-        let (writer, reader, _log) = storage::open(folder.path(), options).expect("an engine");
+        let (writer, reader, _log) =
+            storage::open(folder.path(), options, |_| Ok(0)).expect("an engine");
         Self { writer, reader, folder, counter: AtomicU64::new(0) }
     }
 

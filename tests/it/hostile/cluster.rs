@@ -1,13 +1,14 @@
 //! Stress on the cluster itself: bursts of calls between nodes, and stops while Raft stalls.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::join_all;
+use tokio::runtime::Handle;
 
 use super::*;
 
-/// Client ports of all TCP connections to a port of this machine. Includes closed ones, which
-/// the kernel lists for a minute.
+/// Client ports of the TCP connections to an address of this machine.
 fn connections_to(address: &str) -> BTreeSet<u16> {
     let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -25,19 +26,37 @@ fn connections_to(address: &str) -> BTreeSet<u16> {
     clients.collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn burst_after_election_opens_one_connection_per_channel() {
     let cluster = options().nodes(3).start();
     converged(&cluster).await;
     let [leader, next, other] = cluster.leader_first().await;
     let survivors = [next, other];
-    let connections = || survivors.map(|node| connections_to(&node.peer_address()));
-    let before = connections();
-    leader.kill();
+    let addresses = survivors.map(Node::peer_address);
+    let before = addresses.clone().map(|address| connections_to(&address));
+    let ended = AtomicBool::new(false);
+    // All the time: a connection that nothing uses ends at once, and leaves no trace.
+    let observe = || {
+        let mut found = before.clone();
+        while !ended.load(Ordering::Relaxed) {
+            for (found, address) in found.iter_mut().zip(&addresses) {
+                found.extend(connections_to(address));
+            }
+        }
+        found
+    };
     // All wait for the next leader, and are forwarded to it at once.
     let write = async |number: usize| survivors[number % 2].create(&labelled(number)).await;
-    join_all((0..200).map(write)).await;
-    for (before, after) in before.iter().zip(connections()) {
+    let found = std::thread::scope(|scope| {
+        let observer = scope.spawn(observe);
+        leader.kill();
+        tokio::task::block_in_place(|| {
+            Handle::current().block_on(join_all((0..200).map(write)));
+        });
+        ended.store(true, Ordering::Relaxed);
+        observer.join().unwrap()
+    });
+    for (before, after) in before.iter().zip(found) {
         // From the other survivor: Raft, forwarded commands, snapshots.
         let opened = after.difference(before).count();
         println!("{} connections before the election, {opened} more", before.len());
