@@ -1,5 +1,6 @@
 //! Every limit of the public interface by its name.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 /// Largest request body, in bytes.
@@ -18,9 +19,10 @@ pub(crate) const RESPONSES_BYTES_MAX: usize = 192 << 20;
 pub(crate) const KEY_RESPONSES_BYTES_MAX: usize = 48 << 20;
 /// Bytes that a response occupies beside its body.
 pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
-/// Most reads that run at once, each on its own thread, half of them of one key; further ones
-/// wait.
-pub(crate) const READS_MAX: usize = 4;
+/// Least number of reads that may run at once; see [`reads_max`].
+const READS_MIN: usize = 4;
+/// Reads per processor that may run at once.
+const READS_PER_PROCESSOR: usize = 2;
 /// How long a read may wait for others.
 pub(crate) const READ_WAIT: Duration = Duration::from_secs(2);
 /// Texts per thread of the embedder that are embedded or queued at once, half of them of one
@@ -96,7 +98,7 @@ pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const STREAMS_MAX: usize = 256;
 /// Most of them of one key; further ones get 429.
 pub(crate) const KEY_STREAMS_MAX: usize = STREAMS_MAX / 4;
-/// Most reads of event streams that run at once, beside [`READS_MAX`] others.
+/// Most reads of event streams that run at once, beside [`reads_max`] others.
 pub(crate) const STREAM_READS_MAX: usize = 2;
 /// Interval at which a stream without matching events sends a checkpoint.
 pub(crate) const STREAM_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
@@ -120,3 +122,10 @@ pub(crate) const SECRET_BYTES_MIN: usize = 8;
 pub(crate) const SECRET_BYTES_MAX: usize = 256;
 /// Days ahead of a settings forecast.
 pub(crate) const FORECAST_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
+
+/// Most reads that run at once, each on its own thread, half of them of one key; further ones
+/// wait. Some of them wait for the disk, so there are more than processors.
+pub(crate) fn reads_max() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (READS_PER_PROCESSOR * processors).max(READS_MIN)
+}

@@ -26,7 +26,7 @@ use storage::{Reader, View};
 
 use crate::fair::FairPermits;
 use crate::limits::{
-    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, READS_MAX, STREAM_READS_MAX,
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, STREAM_READS_MAX, reads_max,
 };
 use crate::memory::MemoryGuard;
 use error::{ApiError, ApiResult};
@@ -74,7 +74,7 @@ impl Service {
             embedder,
             hooks,
             recalls: RecallBuffer::default(),
-            reads: FairPermits::new(READS_MAX, READ_WAIT),
+            reads: FairPermits::new(reads_max(), READ_WAIT),
             stream_reads: FairPermits::new(STREAM_READS_MAX, DEADLINE),
             embeds: FairPermits::new(embeds, EMBED_WAIT),
             memory: MemoryGuard::default(),
