@@ -62,6 +62,15 @@ impl Budget {
         Ok(Share { budget: Arc::clone(self), key, amount })
     }
 
+    /// Takes an amount although the budget may be full: what is done cannot be rejected.
+    pub(crate) fn take_always(self: &Arc<Self>, key: Option<KeyId>, amount: usize) -> Share {
+        let mut taken = self.taken.lock();
+        taken.total += amount;
+        *taken.keys.entry(key).or_default() += amount;
+        drop(taken);
+        Share { budget: Arc::clone(self), key, amount }
+    }
+
     pub(crate) fn usage(&self) -> BudgetUse {
         let taken = self.taken.lock();
         BudgetUse { taken: taken.total as u64, rejected: taken.rejected }
@@ -105,7 +114,10 @@ mod tests {
         drop(first);
         assert!(budget.take(ONE, 4).is_ok());
         drop(second);
-        assert_eq!(budget.usage(), BudgetUse { taken: 0, rejected: 2 });
+        let always = budget.take_always(ONE, 20);
+        assert_eq!(budget.take(ONE, 1).err(), Some(Full::Key));
+        drop(always);
+        assert_eq!(budget.usage(), BudgetUse { taken: 0, rejected: 3 });
         assert!(budget.taken.lock().keys.is_empty(), "nothing is kept for ever");
     }
 }

@@ -1,7 +1,7 @@
 //! The request that is being handled: its id, its caller, and the memories that it created. A
 //! task-local value, so that errors and counters need no parameter for it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -21,6 +21,8 @@ pub(crate) struct Current {
     /// Tenant and key, once the request is authenticated.
     pub(crate) caller: OnceLock<(TenantId, KeyId)>,
     pub(crate) created: AtomicU64,
+    /// Whether a write was submitted.
+    has_written: AtomicBool,
     /// Its place among the requests in progress, until its response is sent.
     place: Mutex<Option<Share>>,
     /// The bytes of its body, until its response is ready.
@@ -46,6 +48,17 @@ pub(crate) fn set_caller(caller: &Caller) {
 pub(crate) fn set_created(memories: usize) {
     let set = |current: &Arc<Current>| current.created.store(memories as u64, Ordering::Relaxed);
     let _: Result<(), _> = CURRENT.try_with(set);
+}
+
+/// Notes that the present request submitted a write: it may have happened.
+pub(crate) fn set_written() {
+    let _: Result<(), _> =
+        CURRENT.try_with(|current| current.has_written.store(true, Ordering::Relaxed));
+}
+
+/// Whether the present request submitted a write.
+pub(crate) fn has_written() -> bool {
+    CURRENT.try_with(|current| current.has_written.load(Ordering::Relaxed)).unwrap_or(false)
 }
 
 /// Key of the present request, once it is authenticated.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Largest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
+/// Largest body that contains JSON of any form, in bytes.
+pub(crate) const FREE_FORM_BYTES_MAX: usize = 64 << 10;
 /// Most authenticated requests served at once; further ones get 503 immediately.
 pub const REQUESTS_MAX: usize = 2_048;
 /// Most of them of one key; further ones get 429 immediately.

@@ -14,7 +14,7 @@ pub(crate) struct MemoryGuard {
     rejected: AtomicU64,
 }
 
-/// What the memory guard knows and did.
+/// The memory use of the process, and the rejections for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Resident memory of the process, in bytes.

@@ -64,8 +64,11 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
         return Response::from_parts(parts, body);
     };
     let size = size as usize + RESPONSE_OVERHEAD_BYTES;
-    let share = match app.budgets.responses.take(current::key(), size) {
+    let (responses, key) = (&app.budgets.responses, current::key());
+    let share = match responses.take(key, size) {
         Ok(share) => share,
+        // A rejection would say that nothing happened.
+        Err(_) if current::has_written() => responses.take_always(key, size),
         Err(full) => {
             let what = "bytes of responses that are not read yet";
             return ApiError::full(full, "responses_full", what).into_response();
@@ -97,6 +100,9 @@ impl AsRef<[u8]> for Unsent {
 /// Runs the handler, then discards the rest of the request's body. A client that is still sending
 /// might not read the response otherwise.
 async fn run(app: &App, request: Request, next: Next) -> Response {
+    if request.body().is_end_stream() {
+        return next.run(request).await;
+    }
     let (parts, body) = request.into_parts();
     let shared = Arc::new(Mutex::new(body.into_data_stream()));
     let body = stream::unfold(Arc::clone(&shared), async |body| {

@@ -29,8 +29,7 @@ pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time after which a connection ends if the client reads nothing of one of its responses.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a response that are handed to HTTP at once. What HTTP has taken is no longer counted
-/// here.
+/// Bytes of a response that are handed to HTTP at once.
 const FRAME_BYTES: usize = 16 << 10;
 
 /// The activity of one connection; cheap to clone.
@@ -99,7 +98,8 @@ impl Handling {
         state.next += 1;
         state.sending.push((number, Some(Instant::now())));
         drop(state);
-        Sending { body, rest: Bytes::new(), number, activity, _open: open }
+        let outgoing = Arc::new(Outgoing { number, activity, _open: open });
+        Sending { body, rest: Bytes::new(), outgoing }
     }
 }
 
@@ -111,17 +111,35 @@ impl Drop for Handling {
     }
 }
 
-/// The body of a response while it is sent.
-struct Sending {
-    body: Body,
-    /// The rest of the last frame.
-    rest: Bytes,
+/// A response until HTTP has sent all of it.
+struct Outgoing {
     number: u64,
     activity: Activity,
     _open: Option<OpenRequest>,
 }
 
-impl Sending {
+/// The body of a response while it is sent.
+struct Sending {
+    body: Body,
+    /// The rest of the last frame.
+    rest: Bytes,
+    outgoing: Arc<Outgoing>,
+}
+
+/// Bytes that are handed to HTTP. They keep the response open: HTTP may hold them for as long as
+/// the client does not read.
+struct Chunk {
+    bytes: Bytes,
+    _outgoing: Arc<Outgoing>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Outgoing {
     fn record(&self, taken_at: Option<Instant>) {
         let mut state = self.activity.0.state.lock();
         let mut sending = state.sending.iter_mut();
@@ -131,7 +149,7 @@ impl Sending {
     }
 }
 
-impl Drop for Sending {
+impl Drop for Outgoing {
     fn drop(&mut self) {
         let mut state = self.activity.0.state.lock();
         state.sending.retain(|(number, _)| *number != self.number);
@@ -149,7 +167,7 @@ impl HttpBody for Sending {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if self.rest.is_empty() {
             let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-                self.record(None);
+                self.outgoing.record(None);
                 return Poll::Pending;
             };
             let frame = match frame {
@@ -161,10 +179,11 @@ impl HttpBody for Sending {
                 Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
             }
         }
-        self.record(Some(Instant::now()));
+        self.outgoing.record(Some(Instant::now()));
         let length = self.rest.len().min(FRAME_BYTES);
         let bytes = self.rest.split_to(length);
-        Poll::Ready(Some(Ok(Frame::data(bytes))))
+        let chunk = Chunk { bytes, _outgoing: Arc::clone(&self.outgoing) };
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(chunk)))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -24,7 +24,7 @@ use crate::places::{Bounds, Places};
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
 /// Open files reserved for everything but connections.
-const FILES_RESERVED: u64 = 1_024;
+const FILES_RESERVED: u64 = 2_048;
 /// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
 

@@ -17,10 +17,11 @@ use hyper_util::server::conn::auto::Builder;
 use raft::{Fault, Serve, WINDOW_BYTES};
 use rustix::net::sockopt::set_tcp_user_timeout;
 
+use crate::activity::IDLE_TIMEOUT;
 use crate::connections::{Bounded, connections_max};
 use crate::places::Bounds;
 
-/// Time limit of a TLS handshake, of a request's headers, and of a keep-alive response.
+/// Time limit of a TLS handshake, and of a keep-alive response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Concurrent requests per HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
@@ -125,7 +126,8 @@ fn limit(builder: &mut Builder<TokioExecutor>) {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(CLIENT_TIMEOUT)
+        // It runs from the end of the last request. The first request has a shorter limit.
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(HEADER_BYTES_MAX as usize);
     builder
         .http2()

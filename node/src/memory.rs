@@ -59,7 +59,7 @@ fn cgroup() -> Option<u64> {
     folder.ancestors().filter_map(|folder| max_of(folder.join("memory.max"))).min()
 }
 
-/// `None` if the file is absent or says `max`.
+/// `None` if the file is absent or contains `max`.
 fn max_of(file: PathBuf) -> Option<u64> {
     read_to_string(file).ok()?.trim().parse().ok()
 }

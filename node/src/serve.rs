@@ -70,6 +70,7 @@ pub(crate) async fn serve(
         Metrics::new(&registry),
     );
     app.set_operator_key(credentials.operator_key);
+    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender);
     registry.register(Box::new(metrics)).map_err(text)?;
     let (servers, fault) = (ServerHandle::new(), raft.fault());
@@ -93,7 +94,6 @@ pub(crate) async fn serve(
         // Once more: a replayed state names its model only after the replay.
         check_model(reader, &embedder)?;
     }
-    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     tokio::spawn(model_check_task(raft.clone(), reader.clone(), embedder));
     tokio::spawn(sender.webhook_task());
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);

@@ -21,7 +21,7 @@ pub(crate) mod values;
 
 use std::collections::BTreeMap;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
@@ -71,10 +71,14 @@ impl FromRequest<App> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> ApiResult<Self> {
-        // A body of unknown length may be as large as any.
         let length = request.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok());
-        let length = length.and_then(|text| text.parse().ok()).unwrap_or(BODY_BYTES_MAX);
-        let share = app.budgets.bodies.take(current::key(), length.min(BODY_BYTES_MAX));
+        let length = match length.and_then(|text| text.parse().ok()) {
+            Some(length) => BODY_BYTES_MAX.min(length),
+            None if request.body().is_end_stream() => 0,
+            // It may be as large as any.
+            None => BODY_BYTES_MAX,
+        };
+        let share = app.budgets.bodies.take(current::key(), length);
         current::set_body(share.map_err(|full| {
             ApiError::full(full, "bodies_full", "bytes of requests in progress")
         })?);
@@ -85,8 +89,7 @@ impl FromRequest<App> for JsonBody {
         })?;
         arrived.map(Self).map_err(|rejection| match rejection.into_response().status() {
             StatusCode::PAYLOAD_TOO_LARGE => {
-                let message = format!("the request body exceeds {} MiB", BODY_BYTES_MAX >> 20);
-                ApiError::new(ErrorKind::TooLarge, "too_large", message)
+                ApiError::new(ErrorKind::TooLarge, "too_large", "the request body is too large")
             }
             _ => ApiError::bad_request("bad_body", "the request body could not be read"),
         })

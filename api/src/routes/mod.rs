@@ -39,7 +39,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::app::App;
 use crate::host::{known_host, one_host};
-use crate::limits::BODY_BYTES_MAX;
+use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
 use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
@@ -105,13 +105,10 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(graph::graph_status))
         .routes(routes!(graph::graph_verify))
         .routes(routes!(graph::graph_get))
-        .routes(routes!(settings::thermo_get, settings::thermo_update))
-        .routes(routes!(settings::thermo_preview))
         .routes(routes!(dashboard::dashboard_get))
         .routes(routes!(dashboard::usage_get))
         .routes(routes!(analytics::recall_analytics_get))
         .routes(routes!(analytics::analytics_recall_get))
-        .routes(routes!(activity::activity_list, activity::activity_create))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
         .routes(routes!(trigger_history::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
@@ -129,6 +126,17 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memory_status::memory_status))
         .routes(routes!(memory_status::storage_get))
         .routes(routes!(memory_status::metrics_json))
+        .merge(free_form())
+}
+
+/// Operations whose bodies contain JSON of any form. It becomes a tree, many times as large as
+/// its text, so these bodies have a limit of their own.
+fn free_form() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(settings::thermo_get, settings::thermo_update))
+        .routes(routes!(settings::thermo_preview))
+        .routes(routes!(activity::activity_list, activity::activity_create))
+        .layer(DefaultBodyLimit::max(FREE_FORM_BYTES_MAX))
 }
 
 /// The router of the operator's listener: health, all metrics of `registry`, and the cluster,

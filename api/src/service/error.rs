@@ -72,13 +72,13 @@ impl ApiError {
     }
 
     /// The key has its part of a budget, or all keys together have the whole: retry after a
-    /// second. `what` is shared.
+    /// second. `what` is shared. Callers without a key have one part together.
     pub(crate) fn full(full: Full, code: &'static str, what: &str) -> Self {
         let (kind, holder) = match full {
-            Full::Key => (ErrorKind::TooMany, "key"),
-            Full::Node => (ErrorKind::Unavailable, "node"),
+            Full::Key => (ErrorKind::TooMany, "your API key"),
+            Full::Node => (ErrorKind::Unavailable, "this node"),
         };
-        let error = Self::new(kind, code, format!("this {holder} has too many {what}"));
+        let error = Self::new(kind, code, format!("too many {what} of {holder}"));
         Self { retry_after_seconds: Some(1), ..error }
     }
 

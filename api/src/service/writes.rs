@@ -13,6 +13,7 @@ use storage::model::trigger::{Firings, Notification, Trigger};
 use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply};
 use tokio::time::Instant;
 
+use crate::current::set_written;
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
@@ -122,6 +123,7 @@ impl Session {
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let command = Command { tenant, actor, receipt, action };
         let raft = &self.service.raft;
+        set_written();
         let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;

@@ -21,7 +21,9 @@ use crate::config;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for which an idle connection is kept for the next request to the same receiver.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Unused connections per receiver. Each occupies a file descriptor.
+const IDLE_PER_HOST_MAX: usize = 8;
 /// Longest `Retry-After` of a receiver that is honoured.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 /// Range of the random factor of each pause. It spreads retries of many deliveries.
@@ -52,6 +54,7 @@ impl Webhooks {
                 .dns_resolver(Resolver { policy: policy.clone(), only_allowed })
                 .connect_timeout(CONNECT_TIMEOUT)
                 .timeout(Duration::from_millis(config.timeout_ms))
+                .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
                 .pool_idle_timeout(IDLE_TIMEOUT)
                 .user_agent(concat!("hearth/", env!("CARGO_PKG_VERSION")));
             if let Some(path) = &config.authority {

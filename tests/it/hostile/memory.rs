@@ -18,15 +18,15 @@ struct HeldBack {
 }
 
 impl HeldBack {
-    /// Sends `count` requests, and waits until all are served, rejected or reset.
-    async fn start(cluster: &Cluster, count: usize, path: &str, key: &str) -> Self {
+    /// Sends 250 requests with this window, and waits until all are served, rejected or reset.
+    async fn start(cluster: &Cluster, window: u32, path: &str, key: &str) -> Self {
         let stream = connect_tls(cluster, cluster).await;
         let mut client = h2::client::Builder::new();
-        client.initial_window_size(0);
+        client.initial_window_size(window);
         let (mut sender, connection) = client.handshake::<_, &[u8]>(stream).await.unwrap();
         let connection = tokio::spawn(connection);
         let mut heads = Vec::new();
-        for _ in 0..count {
+        for _ in 0..250 {
             let request = http::Request::get(format!("{}/api/v1{path}", cluster.url()))
                 .header("authorization", format!("Bearer {key}"));
             sender = sender.ready().await.unwrap();
@@ -56,12 +56,13 @@ async fn held_back_responses_take_little_memory_and_end() {
     cluster.store_each(memories).await;
     let before = memory_mb(&cluster, "VmRSS");
     let mut clients = Vec::new();
-    for _ in 0..20 {
-        clients.push(HeldBack::start(&cluster, 250, "/openapi.json", "none").await);
+    for at in 0..20 {
+        clients.push(HeldBack::start(&cluster, at % 2, "/openapi.json", "none").await);
     }
+    clients.push(HeldBack::start(&cluster, 1, "/unknown", "none").await);
     for _ in 0..2 {
         let pages = "/agent/nodes?page_size=100";
-        clients.push(HeldBack::start(&cluster, 250, pages, string(&reader["key"])).await);
+        clients.push(HeldBack::start(&cluster, 0, pages, string(&reader["key"])).await);
     }
     cluster.create(&json!({"label": "meanwhile"})).await;
     let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
@@ -108,4 +109,15 @@ async fn full_memory_rejects_new_work_but_not_health() {
     let (ready, _) = cluster.readyz().await.expect("a response");
     assert!(ready.is_success());
     assert!(cluster.metric("hearth_memory_rejected_total").await >= 2.0);
+}
+
+/// JSON of any form becomes a tree, which is much larger than its text.
+#[tokio::test]
+async fn bodies_of_any_form_are_small() {
+    let cluster = options().start();
+    let metadata = vec![json!({"": 0}); 10_000];
+    for path in ["/activity", "/settings/thermo/preview"] {
+        let body = json!({"action": "a", "metadata": metadata});
+        cluster.send(Method::POST, path, &body).await.assert_error(413, "too_large");
+    }
 }

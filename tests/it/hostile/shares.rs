@@ -70,3 +70,15 @@ async fn writes_of_one_key_do_not_delay_others() {
     drop(attack);
     assert_served(quiet, attacked);
 }
+
+#[tokio::test]
+async fn requests_without_a_body_take_no_bytes() {
+    let cluster = options().start();
+    let ids = cluster.store_each((0..100).map(labelled)).await;
+    let deletions = ids.iter().map(|id| {
+        let path = format!("/agent/nodes/{id}");
+        cluster.request(Method::DELETE, &path).send()
+    });
+    let responses = join_all(deletions).await;
+    assert!(responses.iter().all(|response| response.status == StatusCode::OK), "{responses:?}");
+}
