@@ -23,7 +23,7 @@ use tower_service::Service;
 use crate::places::{OpenRequest, Place};
 
 /// Time limit from the handshake to the first complete request head.
-pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without any request after which a connection of a client ends. Longer than clients keep
 /// unused connections, so that no request meets the end of its connection.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);

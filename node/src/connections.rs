@@ -104,9 +104,8 @@ where
             return std::future::ready(Err(no_place())).boxed();
         };
         let accepted = self.inner.accept(stream, service);
-        let this = (self.handshakes.clone(), Arc::clone(&self.connections));
-        let ((handshakes, connections), failures) = (this, self.failures.clone());
-        let idle_timeout = self.idle_timeout;
+        let (handshakes, connections) = (self.handshakes.clone(), Arc::clone(&self.connections));
+        let (failures, idle_timeout) = (self.failures.clone(), self.idle_timeout);
         async move {
             let (stream, service) = accepted.await.inspect_err(|error| {
                 if let Some(failures) = &failures {

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::limits::NOTIFICATIONS_MAX;
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
-use crate::responses::{Nullable, Time, timestamp};
+use crate::responses::{Nullable, Time};
 
 /// A response with the notifications of the triggers that fired.
 #[derive(Serialize, ToSchema)]
@@ -133,7 +133,7 @@ fn config(action: &TriggerAction) -> Value {
         TriggerAction::Webhook { url, secret, retiring } => json!({
             "url": url,
             "signed": secret.is_some(),
-            "old_secret_until": retiring.as_ref().map(|(_, until)| timestamp(*until)),
+            "old_secret_until": retiring.as_ref().map(|(_, until)| until.to_string()),
         }),
         _ => json!({}),
     }

@@ -3,7 +3,6 @@
 use storage::model::analytics::{RecallStats, TypeStats};
 
 use crate::prelude::*;
-use crate::responses::timestamp;
 
 /// Feedback below which a type gets no suggestion.
 const FEEDBACK_MIN: u64 = 10;
@@ -65,7 +64,7 @@ async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse
         searches_with_results: stats.searches_with_results,
         hit_rate: ratio(stats.searches_with_results, stats.searches),
         suggestions: suggestions(&stats),
-        period: Some(format!("since {}", timestamp(tenant.created_at))),
+        period: Some(format!("since {}", tenant.created_at)),
     };
     Ok(Success::ok(freshness, body))
 }
