@@ -102,6 +102,11 @@ impl Shared {
         }
     }
 
+    /// Counts the time in which a command was decided against the share of its key.
+    pub(crate) fn charge(&self, command: &Command, time: Duration) {
+        self.queue.lock().charge(command, time);
+    }
+
     /// Queues a command that only advances the cluster clock. Its outcome has no receiver.
     pub(crate) fn push_stamp(&self) {
         let (stamp, _) = QueuedCommand::new(Command::background(Action::AdvanceClock));

@@ -22,6 +22,9 @@ async fn archived(node: &Node, count: u64) -> Value {
 async fn cold_memories_are_archived_searchable_and_restorable() {
     let cluster = options().nodes(3).start();
     quick_ticks(&cluster).await;
+    // The searches below do not warm what they find, whenever their recalls are reported.
+    let patch = json!({"reinforcement": {"on_recall": 0.0}});
+    cluster.patch("/settings/thermo", &patch).await;
     let store = async |label: &str, heat: f64, memory_type: &str| {
         let body = json!({"label": label, "initial_heat": heat, "memory_type": memory_type});
         cluster.store(&body).await

@@ -11,6 +11,7 @@ mod rights;
 mod shares;
 mod time;
 mod together;
+mod triggers;
 mod webhooks;
 mod words;
 

@@ -216,7 +216,10 @@ impl Executor {
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
         while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() && in_time(stale.len()) {
             let Some(queued) = stale.next().or_else(|| self.shared.claim_next()) else { break };
-            match decide(draft, &queued.command) {
+            let started_at = Instant::now();
+            let reply = decide(draft, &queued.command);
+            self.shared.charge(&queued.command, started_at.elapsed());
+            match reply {
                 Ok(reply) => decided.push((queued, Ok(reply))),
                 Err(DecideError::Rejected(rejection)) => decided.push((queued, Err(rejection))),
                 Err(DecideError::Fault(error)) => {

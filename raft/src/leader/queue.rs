@@ -1,7 +1,7 @@
 //! The queue of commands in front of the executor. It is bounded in commands and bytes, per API
 //! key, per tenant and in total. It is fair between tenants, and between the keys of a tenant.
 //!
-//! Keys take turns by bytes with deficit round robin (Shreedhar and Varghese, 1995). The keys of
+//! Keys take turns by cost, which is bytes or time, with deficit round robin (Shreedhar and Varghese, 1995). The keys of
 //! a tenant share the credit of the tenant.
 //! Commands of clients go before commands of background tasks. One in
 //! [`CLIENTS_PER_BACKGROUND`] slots goes to a background command, so none of them starves.
@@ -9,6 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
@@ -30,9 +31,13 @@ pub const COMMANDS_MAX: usize = 8_192;
 /// Maximum queued bytes in total.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Credit in bytes that a tenant receives per turn.
-const QUANTUM_BYTES: usize = 64 << 10;
+const QUANTUM_BYTES: i64 = 64 << 10;
 /// Credit in bytes that a command costs at least: a small command may take long to decide.
-const COST_MIN_BYTES: usize = 4 << 10;
+const COST_MIN_BYTES: i64 = 4 << 10;
+/// Credit in bytes that a microsecond of deciding costs, if that is more than the command's own.
+const COST_PER_MICROSECOND: i64 = 100;
+/// Most credit in bytes that a key can owe.
+const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
 /// Client commands after which a queued background command goes first.
 const CLIENTS_PER_BACKGROUND: usize = 64;
 
@@ -94,13 +99,19 @@ type Actor = (Option<TenantId>, Option<KeyId>);
 struct ActorQueue {
     commands: VecDeque<QueuedCommand>,
     bytes: usize,
-    credit: usize,
+    /// Bytes. Negative if commands took longer than their size allows.
+    credit: i64,
+}
+
+/// What a command of so many bytes costs at least.
+fn cost_in_bytes(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX).max(COST_MIN_BYTES)
 }
 
 /// What the queues of a tenant's keys hold together.
 #[derive(Default)]
 struct TenantUse {
-    actors: usize,
+    actors: i64,
     commands: usize,
     bytes: usize,
 }
@@ -113,17 +124,30 @@ impl Queue {
     /// Adds a command. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
         let bytes = queued.command.size_bytes();
-        let queue = match queued.command.priority() {
-            Priority::Client => &mut self.clients,
-            Priority::Background => &mut self.background,
-        };
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
-        let is_added = has_room && queue.push(queued, bytes);
+        let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
         if is_added {
             self.count += 1;
             self.bytes += bytes;
         }
         is_added
+    }
+
+    /// Takes the time in which a command was decided from the credit of its key.
+    pub(crate) fn charge(&mut self, command: &Command, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let of_time = micros.saturating_mul(COST_PER_MICROSECOND);
+        let excess = of_time - cost_in_bytes(command.size_bytes());
+        if excess > 0 {
+            self.of(command.priority()).charge(&(command.tenant, command.actor), excess);
+        }
+    }
+
+    fn of(&mut self, priority: Priority) -> &mut FairQueue {
+        match priority {
+            Priority::Client => &mut self.clients,
+            Priority::Background => &mut self.background,
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
@@ -142,6 +166,13 @@ impl Queue {
 }
 
 impl FairQueue {
+    fn charge(&mut self, actor: &Actor, cost: i64) {
+        // A key without a queued command owes nothing: others had their turn when it ended.
+        if let Some(queue) = self.actors.get_mut(actor) {
+            queue.credit = (queue.credit - cost).max(-DEBT_MAX);
+        }
+    }
+
     fn push(&mut self, queued: QueuedCommand, bytes: usize) -> bool {
         let actor = (queued.command.tenant, queued.command.actor);
         let of_tenant = self.tenants.get(&actor.0);
@@ -176,7 +207,7 @@ impl FairQueue {
             let queue = self.actors.get_mut(&actor)?;
             let of_tenant = self.tenants.get_mut(&actor.0)?;
             let bytes = queue.commands.front()?.command.size_bytes();
-            let cost = bytes.max(COST_MIN_BYTES);
+            let cost = cost_in_bytes(bytes);
             if cost > queue.credit {
                 queue.credit += QUANTUM_BYTES / of_tenant.actors;
                 self.turns.rotate_left(1);
@@ -253,7 +284,7 @@ mod tests {
         assert!(queue.push(client(2, 0)));
         let position = order(&mut queue).iter().position(|tenant| *tenant == 2).unwrap();
         assert!(
-            position <= QUANTUM_BYTES / COST_MIN_BYTES,
+            position as i64 <= QUANTUM_BYTES / COST_MIN_BYTES,
             "the quiet tenant is at position {position}"
         );
     }
@@ -271,10 +302,23 @@ mod tests {
         let of_quiet = |queued: &QueuedCommand| queued.command.actor == Some(KeyId([2; 8]));
         let position = commands.iter().position(of_quiet).unwrap();
         assert!(
-            position <= QUANTUM_BYTES / COST_MIN_BYTES,
+            position as i64 <= QUANTUM_BYTES / COST_MIN_BYTES,
             "the quiet key is at position {position}"
         );
         assert!(queue.clients.actors.is_empty() && queue.clients.tenants.is_empty());
+    }
+
+    #[test]
+    fn slow_commands_use_up_credit() {
+        let mut queue = Queue::default();
+        fill(&mut queue, 200, 1);
+        let slow = queue.pop().unwrap();
+        let key = slow.command.actor;
+        queue.charge(&slow.command, Duration::from_millis(50));
+        // The next command of the slow key comes after all of the other.
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let next = commands.iter().position(|queued| queued.command.actor == key);
+        assert_eq!((next, commands.len()), (Some(100), 199));
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 const EVALUATIONS_SOFT_MAX: usize = 200_000;
 /// Most triggers that one command evaluates.
 const EVALUATIONS_MAX: usize = 1_000_000;
+/// Bytes of a label whose search for a pattern costs as much as an evaluation, in the worst case.
+const BYTES_PER_EVALUATION: usize = 32;
 
 /// Upper bound of the bytes of one firing: a new label, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
@@ -70,6 +72,7 @@ pub(super) struct CommandState {
     pub(super) access: Option<Access>,
     /// What owners of triggers may access, once that was read.
     pub(super) owners: BTreeMap<KeyId, Access>,
+    /// Work on triggers, in evaluations. See [`BYTES_PER_EVALUATION`].
     pub(super) evaluations: usize,
     /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
@@ -77,7 +80,7 @@ pub(super) struct CommandState {
     /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
     pub(super) notifications: Vec<Notification>,
-    /// Firings per tenant that exceeded the command's limits.
+    /// Firings and evaluations per tenant that exceeded the command's limits.
     pub(super) skipped: BTreeMap<TenantId, u64>,
     /// The tick that the command takes a step of; the state holds it as it was before.
     pub(super) tick: Option<Arc<Tick>>,
@@ -216,12 +219,21 @@ impl Draft {
         self.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
     }
 
-    /// Whether the present command has no room for a firing, or may evaluate no further trigger.
+    /// Whether the present command has no room for a firing.
     pub(crate) fn is_full(&self) -> bool {
-        let CommandState { mark, evaluations, fired_bytes, fired_bytes_max, .. } = &self.command;
+        let CommandState { mark, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
             || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
-            || *evaluations > EVALUATIONS_MAX
+    }
+
+    /// Whether the present command may evaluate no further trigger.
+    pub(super) fn evaluates_no_more(&self) -> bool {
+        self.command.evaluations > EVALUATIONS_MAX
+    }
+
+    /// Counts the evaluation of a trigger, which searched so many bytes of a label.
+    pub(super) fn count_evaluation(&mut self, searched_bytes: usize) {
+        self.command.evaluations += 1 + searched_bytes / BYTES_PER_EVALUATION;
     }
 
     /// Whether a command on several memories should leave the rest to another command.

@@ -55,17 +55,24 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     if waiting.is_empty() {
         return Ok(0);
     }
+    if draft.evaluates_no_more() {
+        skip(draft, event, waiting.len());
+        return Ok(0);
+    }
     // A memory that the same command deleted fires nothing.
     let Some(present) = draft.present(event.tenant, event.id)? else { return Ok(0) };
     let mut subject = Subject::new(present);
     let mut fired = 0;
-    for compiled in waiting {
-        draft.command.evaluations += 1;
+    for (at, compiled) in waiting.iter().enumerate() {
+        if draft.evaluates_no_more() {
+            skip(draft, event, waiting.len() - at);
+            break;
+        }
         if evaluate_one(draft, event, compiled, &subject)?.is_err() {
             continue;
         }
         if draft.is_full() {
-            *draft.command.skipped.entry(event.tenant).or_default() += 1;
+            skip(draft, event, 1);
             continue;
         }
         let mark = draft.mark();
@@ -77,6 +84,11 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         fired += 1;
     }
     Ok(fired)
+}
+
+/// Counts triggers that the limits of the command prevent.
+fn skip(draft: &mut Draft, event: &MemoryEvent, count: usize) {
+    *draft.command.skipped.entry(event.tenant).or_default() += count as u64;
 }
 
 /// Reads the memory again after a change; false if it is gone.
@@ -96,6 +108,7 @@ fn evaluate_one(
     let CompiledTrigger { id, trigger, pattern } = compiled;
     let memory = &subject.record.memory;
     let matched = trigger.matches(event.event, event.transition, subject, pattern.as_ref());
+    draft.count_evaluation(subject.take_searched_bytes());
     if matched.is_err() {
         return Ok(matched);
     }
@@ -270,7 +283,10 @@ pub fn evaluate(
     let event = MemoryEvent { tenant, event, id, times: 1, transition };
     let (mut evaluations, mut subject) = (Vec::new(), Subject::new(present));
     for compiled in draft.triggers(tenant).all() {
-        let evaluation = evaluate_one(&mut draft, &event, &compiled, &subject)?;
+        let evaluation = match draft.evaluates_no_more() {
+            true => Err(SkipReason::NoRoom),
+            false => evaluate_one(&mut draft, &event, &compiled, &subject)?,
+        };
         let evaluation = evaluation
             .and_then(|()| if draft.is_full() { Err(SkipReason::NoRoom) } else { Ok(()) });
         // This draft is never applied.

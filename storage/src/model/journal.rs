@@ -127,7 +127,7 @@ pub enum EventKind {
         /// What happens next.
         next: DeliveryNext,
     },
-    /// This many triggers matched and did not fire: the command had reached its limits.
+    /// This many triggers did not fire or were not evaluated: the command had reached its limits.
     FiringsSkipped(u64),
 }
 

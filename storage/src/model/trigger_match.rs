@@ -1,6 +1,8 @@
 //! Evaluates the conditions of triggers. Pure functions: `decide::fire` checks access and
 //! runs the actions.
 
+use std::cell::{Cell, OnceCell};
+
 use crate::model::id::Timestamp;
 use crate::model::memory::MemoryRecord;
 use crate::model::pattern::{FoldedText, LabelPattern};
@@ -52,7 +54,7 @@ named_enum! {
         MaxFires = "max_fires",
         /// The cooldown has not passed.
         Cooldown = "cooldown_seconds",
-        /// Earlier firings filled the command.
+        /// The limits of the command are reached.
         NoRoom = "no_room",
     }
 }
@@ -61,23 +63,45 @@ named_enum! {
 pub struct Subject {
     /// The memory with its present heat.
     pub record: MemoryRecord,
-    /// Its label, prepared for pattern search.
-    label: FoldedText,
+    /// Its label, prepared for pattern search by the first pattern.
+    label: OnceCell<FoldedText>,
+    searched_bytes: Cell<usize>,
 }
 
 impl Subject {
-    /// Prepares `record`.
+    /// A subject for `record`.
     pub fn new(record: MemoryRecord) -> Self {
-        let label = FoldedText::new(&record.memory.label);
-        Self { record, label }
+        Self { record, label: OnceCell::new(), searched_bytes: Cell::new(0) }
     }
 
-    /// Replaces the memory by its later state. Prepares only a changed label.
+    /// Replaces the memory by its later state.
     pub(crate) fn update(&mut self, record: MemoryRecord) {
         if record.memory.label != self.record.memory.label {
-            self.label = FoldedText::new(&record.memory.label);
+            self.label = OnceCell::new();
         }
         self.record = record;
+    }
+
+    /// Bytes of the label that were prepared or searched since the last call.
+    pub(crate) fn take_searched_bytes(&self) -> usize {
+        self.searched_bytes.take()
+    }
+
+    fn contains(&self, pattern: &LabelPattern) -> bool {
+        let prepare = || {
+            self.count_bytes(self.record.memory.label.len());
+            FoldedText::new(&self.record.memory.label)
+        };
+        let label = self.label.get_or_init(prepare);
+        if !pattern.may_match(label) {
+            return false;
+        }
+        self.count_bytes(label.bytes());
+        pattern.matches(label)
+    }
+
+    fn count_bytes(&self, bytes: usize) {
+        self.searched_bytes.set(self.searched_bytes.get() + bytes);
     }
 }
 
@@ -113,7 +137,7 @@ impl Trigger {
             }
         }
         self.heat_matches(subject.record.heat, transition)?;
-        if pattern.is_some_and(|pattern| !pattern.matches(&subject.label)) {
+        if pattern.is_some_and(|pattern| !subject.contains(pattern)) {
             return Err(SkipReason::LabelPattern);
         }
         Ok(())
