@@ -44,6 +44,9 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Most texts of one batch create in the embedding queue: a large batch must not fill the queue
 /// that all requests share.
 pub(crate) const BATCH_EMBED_AHEAD: usize = 4;
+/// Most bytes of the labels and key points of one batch create. All nodes index them before the
+/// next write.
+pub(crate) const BATCH_TEXT_BYTES_MAX: usize = 512 << 10;
 /// How long a request may wait for the cluster.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the response to a write waits until this node reflects it.

@@ -92,10 +92,10 @@ impl Shared {
     }
 
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
-    pub(crate) fn claim_next(&self) -> Option<QueuedCommand> {
+    pub(crate) fn claim_next(&self, bytes_max: usize) -> Option<QueuedCommand> {
         let mut queue = self.queue.lock();
         loop {
-            let queued = queue.pop()?;
+            let queued = queue.pop(bytes_max)?;
             if queued.claim.take() {
                 return Some(queued);
             }

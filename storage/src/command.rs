@@ -315,9 +315,13 @@ impl MemoryPatch {
 }
 
 impl NewMemory {
+    /// Bytes of its label and its key points.
+    pub fn text_bytes(&self) -> usize {
+        self.label.len() + self.key_points.iter().map(String::len).sum::<usize>()
+    }
+
     fn size_bytes(&self) -> usize {
         const FIXED: usize = 128;
-        let key_points: usize = self.key_points.iter().map(String::len).sum();
-        FIXED + self.label.len() + self.namespace.len() + key_points + self.vector.size_bytes()
+        FIXED + self.text_bytes() + self.namespace.len() + self.vector.size_bytes()
     }
 }

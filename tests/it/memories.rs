@@ -132,5 +132,8 @@ async fn batch_is_created_whole_or_not_at_all() {
     assert_fields(&results[7], json!({"status": "created", "label": "item 7"}));
     let bad = json!({"nodes": [{"label": "good"}, {"label": "bad", "heat": 2}]});
     cluster.assert_rejected("/agent/nodes/batch", &bad, "nodes[1].heat").await;
+    let large = json!({"nodes": vec![labelled("x".repeat(60 << 10)); 9]});
+    let response = cluster.request(Method::POST, "/agent/nodes/batch").json(&large).send().await;
+    assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE, "{response:?}");
     assert_eq!(list(&cluster, "").await["total"], 50);
 }

@@ -10,9 +10,9 @@ use storage::{
     SearchRequest, SearchResults,
 };
 
-use crate::limits::BATCH_EMBED_AHEAD;
+use crate::limits::{BATCH_EMBED_AHEAD, BATCH_TEXT_BYTES_MAX};
 use crate::service::access::check_access;
-use crate::service::error::ApiResult;
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
 
@@ -23,6 +23,11 @@ impl Session {
         receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
+        if new.iter().map(NewMemory::text_bytes).sum::<usize>() > BATCH_TEXT_BYTES_MAX {
+            let message =
+                format!("the memories have more than {BATCH_TEXT_BYTES_MAX} bytes of text");
+            return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
+        }
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         self.submit_once(receipt, Action::CreateMemories(new)).await

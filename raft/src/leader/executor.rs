@@ -214,8 +214,9 @@ impl Executor {
         let mut decided = Vec::new();
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
-        while decided.len() < BATCH_COMMANDS_MAX && draft.has_room() && in_time(stale.len()) {
-            let Some(queued) = stale.next().or_else(|| self.shared.claim_next()) else { break };
+        while decided.len() < BATCH_COMMANDS_MAX && draft.room() > 0 && in_time(stale.len()) {
+            let next = stale.next().or_else(|| self.shared.claim_next(draft.room()));
+            let Some(queued) = next else { break };
             let started_at = Instant::now();
             let reply = decide(draft, &queued.command);
             self.shared.charge(&queued.command, started_at.elapsed());
@@ -284,7 +285,7 @@ impl Executor {
     }
 
     fn fail_queued(&self) {
-        while let Some(queued) = self.shared.claim_next() {
+        while let Some(queued) = self.shared.claim_next(usize::MAX) {
             queued.send(Err(SubmitError::NoLeader));
         }
     }

@@ -36,7 +36,7 @@ const QUANTUM_BYTES: i64 = 64 << 10;
 const COST_MIN_BYTES: i64 = 4 << 10;
 /// Credit in bytes that a microsecond of deciding costs, if that is more than the command's own.
 const COST_PER_MICROSECOND: i64 = 100;
-/// Most credit in bytes that a key can owe.
+/// Most credit in bytes that a key can be below zero.
 const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
 /// Client commands after which a queued background command goes first.
 const CLIENTS_PER_BACKGROUND: usize = 64;
@@ -150,15 +150,16 @@ impl Queue {
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<QueuedCommand> {
+    /// Takes the next command, unless it has more than `bytes_max` bytes.
+    pub(crate) fn pop(&mut self, bytes_max: usize) -> Option<QueuedCommand> {
         let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
-        let due = if is_due { self.background.pop() } else { None };
-        let client = if due.is_none() { self.clients.pop() } else { None };
+        let due = if is_due { self.background.pop(bytes_max) } else { None };
+        let client = if due.is_none() { self.clients.pop(bytes_max) } else { None };
         self.clients_since_background = match client {
             Some(_) => self.clients_since_background.saturating_add(1),
             None => 0,
         };
-        let queued = due.or(client).or_else(|| self.background.pop())?;
+        let queued = due.or(client).or_else(|| self.background.pop(bytes_max))?;
         self.count -= 1;
         self.bytes -= queued.command.size_bytes();
         Some(queued)
@@ -167,7 +168,7 @@ impl Queue {
 
 impl FairQueue {
     fn charge(&mut self, actor: &Actor, cost: i64) {
-        // A key without a queued command owes nothing: others had their turn when it ended.
+        // A key without a queued command keeps no debt: others had their turn meanwhile.
         if let Some(queue) = self.actors.get_mut(actor) {
             queue.credit = (queue.credit - cost).max(-DEBT_MAX);
         }
@@ -201,7 +202,7 @@ impl FairQueue {
 
     /// Deficit round robin: a key sends what its credit covers. Then it receives its part of the
     /// tenant's quantum and goes to the end.
-    fn pop(&mut self) -> Option<QueuedCommand> {
+    fn pop(&mut self, bytes_max: usize) -> Option<QueuedCommand> {
         loop {
             let actor = *self.turns.front()?;
             let queue = self.actors.get_mut(&actor)?;
@@ -212,6 +213,9 @@ impl FairQueue {
                 queue.credit += QUANTUM_BYTES / of_tenant.actors;
                 self.turns.rotate_left(1);
                 continue;
+            }
+            if bytes > bytes_max {
+                return None;
             }
             queue.credit -= cost;
             queue.bytes -= bytes;
@@ -253,7 +257,7 @@ mod tests {
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
-        std::iter::from_fn(|| queue.pop())
+        std::iter::from_fn(|| queue.pop(usize::MAX))
             .map(|queued| queued.command.tenant.map_or(0, |tenant| tenant.0))
             .collect()
     }
@@ -298,7 +302,7 @@ mod tests {
         }
         assert_eq!(count, KEY_COMMANDS_MAX);
         assert!(queue.push(client(1, 2)));
-        let commands: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(usize::MAX)).collect();
         let of_quiet = |queued: &QueuedCommand| queued.command.actor == Some(KeyId([2; 8]));
         let position = commands.iter().position(of_quiet).unwrap();
         assert!(
@@ -312,13 +316,21 @@ mod tests {
     fn slow_commands_use_up_credit() {
         let mut queue = Queue::default();
         fill(&mut queue, 200, 1);
-        let slow = queue.pop().unwrap();
+        let slow = queue.pop(usize::MAX).unwrap();
         let key = slow.command.actor;
         queue.charge(&slow.command, Duration::from_millis(50));
         // The next command of the slow key comes after all of the other.
-        let commands: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(usize::MAX)).collect();
         let next = commands.iter().position(|queued| queued.command.actor == key);
         assert_eq!((next, commands.len()), (Some(100), 199));
+    }
+
+    #[test]
+    fn large_command_waits_for_room() {
+        let mut queue = Queue::default();
+        fill(&mut queue, 1, 1);
+        assert!(queue.pop(100).is_none());
+        assert!(queue.pop(200).is_some());
     }
 
     #[test]

@@ -24,8 +24,10 @@ use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
 use crate::table::view::{Row, View};
 
-/// Decided bytes after which a batch takes no further command.
-pub const BATCH_BYTES: usize = 1 << 20;
+/// Decided bytes after which a batch takes no further command, and a command on several memories
+/// leaves the rest to the next. It bounds how long a batch delays the next one. 256 commands of
+/// usual size fit.
+pub const BATCH_BYTES: usize = 256 << 10;
 /// Most bytes that one command may decide to.
 pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 
@@ -128,9 +130,9 @@ impl Draft {
         self.changes.is_empty() && !self.stamp_requested
     }
 
-    /// Whether further commands fit.
-    pub fn has_room(&self) -> bool {
-        self.bytes < BATCH_BYTES
+    /// Bytes of the largest command that still fits; any command fits into an empty batch.
+    pub fn room(&self) -> usize {
+        if self.bytes == 0 { usize::MAX } else { BATCH_BYTES.saturating_sub(self.bytes) }
     }
 
     /// The batch that this draft's commands are decided on.

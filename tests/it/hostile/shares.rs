@@ -71,6 +71,45 @@ async fn writes_of_one_key_do_not_delay_others() {
     assert_served(quiet, attacked);
 }
 
+/// 5,000 distinct words, in 60 kB.
+fn distinct_words(seed: usize) -> String {
+    let word = |at: usize| format!("{:x}ings ", (seed * 5_000 + at).wrapping_mul(0x9e37_79b9_7f4a));
+    (0..5_000).map(word).collect::<String>()[..60_000].to_owned()
+}
+
+#[tokio::test]
+async fn batches_of_one_key_do_not_delay_others() {
+    let cluster = options().nodes(3).start();
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
+    let quiet = latency(200, || create("quiet")).await;
+    let nodes: Vec<_> = (0..8).map(|at| labelled(distinct_words(at))).collect();
+    let body = json!({"nodes": nodes});
+    let attack = Attack::requests(&cluster, &cluster, 8, &hostile, ("/agent/nodes/batch", &body));
+    let running = async || cluster.metric("hearth_requests_in_progress").await;
+    eventually("the attack runs", running, |requests| *requests >= 5.0).await;
+    let attacked = latency(200, || create("honest")).await;
+    drop(attack);
+    assert_served(quiet, attacked);
+}
+
+#[tokio::test]
+async fn bulk_changes_do_not_delay_other_keys() {
+    let cluster = options().nodes(3).start();
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let ids = cluster.store_each((0..500).map(labelled)).await;
+    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
+    let quiet = latency(200, || create("quiet")).await;
+    let body = json!({"ids": ids, "current_heat": 0.5});
+    let body = ("/agent/nodes/bulk-patch", &body);
+    let attack = Attack::requests(&cluster, &cluster, 8, &hostile, body);
+    let running = async || cluster.metric("hearth_requests_in_progress").await;
+    eventually("the attack runs", running, |requests| *requests >= 5.0).await;
+    let attacked = latency(200, || create("honest")).await;
+    drop(attack);
+    assert_served(quiet, attacked);
+}
+
 #[tokio::test]
 async fn requests_without_a_body_take_no_bytes() {
     let cluster = options().start();

@@ -23,7 +23,7 @@ async fn expensive_patterns_delay_no_writes() {
         cluster.request(Method::POST, "/triggers").json(&trigger).send()
     });
     stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
-    let nodes = vec![labelled(label); 30];
+    let nodes = vec![labelled(label); 8];
     let body = ("/agent/nodes/batch", &json!({"nodes": nodes}));
     let attack = Attack::requests(&cluster, &cluster, 10, &hostile, body);
     let attacked = latency(30, || create("honest")).await;

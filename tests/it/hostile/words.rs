@@ -6,8 +6,8 @@ use super::*;
 
 /// Memories of the attack.
 const MEMORIES: u64 = 400;
-/// Memories per request: as many as a body holds.
-const BATCH: u64 = 25;
+/// Memories per request. Their texts fit into a batch create.
+const BATCH: u64 = 5;
 /// Distinct words per label of 64 KiB.
 const WORDS: u64 = 9_362;
 /// Allowed growth per memory of the attack. The index takes at most 92 KiB of it.
