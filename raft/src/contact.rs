@@ -3,9 +3,9 @@
 //!
 //! # Wall clocks
 //! Every message carries the wall clock of its sender. The receiver records it with its own boot
-//! time, which no step of its own wall clock moves. [`Contact::median`] computes the median of the
-//! voters' wall clocks from fresh samples of a quorum. The target of the cluster clock
-//! (`leader/clock.rs`) is near this median, so a minority of bad clocks cannot move it.
+//! time, which no step of its own wall clock moves. [`Contact::samples`] returns fresh samples of a
+//! quorum. The target of the cluster clock (`leader/clock.rs`) is near their median, so a minority
+//! of bad clocks cannot move it.
 //!
 //! # Cluster time
 //! The next leader limits the rate of the cluster clock since the last stamp. It needs the time of
@@ -142,21 +142,18 @@ impl Contact {
         nodes.iter().map(wall_clock).collect()
     }
 
-    /// Median of the voters' wall clocks, including this node's own; `None` without fresh
-    /// samples of a quorum. With an even number of samples, the lower median.
-    pub(crate) fn median(
+    /// Fresh samples of the voters' wall clocks in ascending order, including this node's own;
+    /// `None` without those of a quorum.
+    pub(crate) fn samples(
         &self,
         voters: &[NodeId],
         local: NodeId,
         own: ClockReading,
-    ) -> Option<Timestamp> {
+    ) -> Option<Vec<Timestamp>> {
         let samples = self.wall_clocks(voters, local, own);
         let mut samples: Vec<Timestamp> = samples.into_iter().flatten().collect();
-        if samples.len() <= voters.len() / 2 {
-            return None;
-        }
         samples.sort_unstable();
-        Some(samples[(samples.len() - 1) / 2])
+        (samples.len() > voters.len() / 2).then_some(samples)
     }
 
     /// Records a stamp that the present leader made, and that this node has applied.
@@ -263,6 +260,7 @@ impl Freshness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::leader::clock::median;
 
     const SECOND: i64 = Timestamp::SECOND_MICROS;
 
@@ -277,8 +275,9 @@ mod tests {
             wall_clock: Timestamp(seconds * SECOND),
             boottime: Duration::from_secs(boottime),
         };
-        let median =
-            |voters: &[NodeId], own| contact.median(voters, 1, own).map(|at| at.0 / SECOND);
+        let median = |voters: &[NodeId], own| {
+            contact.samples(voters, 1, own).map(|samples| median(&samples).0 / SECOND)
+        };
         let own = at(100, 10);
         assert_eq!(median(&[1], own), Some(100));
         assert_eq!(median(&[1, 2, 3], own), None);

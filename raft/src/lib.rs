@@ -71,6 +71,7 @@ use network::Network;
 use network::client::Peers;
 use network::identity::LocalNode;
 use network::log_throttle::LogThrottle;
+use network::message::ENTRIES_MAX;
 use network::server::{Server, router};
 use shared::Shared;
 use state_machine::{Raft, Snapshots, StateMachine};
@@ -178,7 +179,12 @@ pub fn start(
 /// Serves the routes of the peer listener. Its end is a fault of the node.
 async fn serve_peers(shared: Arc<Shared>, serve: Serve, snapshots: Snapshots) {
     let fault = shared.local.fault.clone();
-    let routes = router(Server { shared, snapshots, log_throttle: LogThrottle::default() });
+    let was_initialized = match shared.raft.is_initialized().await {
+        Ok(was_initialized) => was_initialized,
+        Err(error) => return fault.report(&error),
+    };
+    let log_throttle = LogThrottle::default();
+    let routes = router(Server { shared, snapshots, was_initialized, log_throttle });
     if let Err(error) = serve(routes).await {
         fault.report(&format!("the peer listener failed: {error}"));
     }
@@ -213,6 +219,7 @@ fn config(settings: &Settings) -> Result<Arc<Config>, StartError> {
         max_in_snapshot_log_to_keep: settings.compaction.keep_entries,
         // Only a follower that needs purged entries receives a snapshot.
         replication_lag_threshold: u64::MAX,
+        max_payload_entries: ENTRIES_MAX as u64,
         install_snapshot_timeout: 30_000,
         ..Config::default()
     };

@@ -27,6 +27,15 @@ impl fmt::Debug for Payload {
 /// Host and port of a member's peer listener; empty in a cluster of one.
 pub(crate) type Address = String;
 
+/// Whether a text is a host and a port, with which peers can be called.
+pub(crate) fn is_address(text: &str) -> bool {
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let is_plain = !text.contains(|c: char| c.is_whitespace() || "/\\?#@%".contains(c));
+    let has_host =
+        || reqwest::Url::parse(&format!("https://{text}")).is_ok_and(|url| url.has_host());
+    port.is_some_and(|port| port > 0) && is_plain && has_host()
+}
+
 openraft::declare_raft_types!(
     /// Hearth's instance of openraft. Terms are those of the Raft paper: at most one leader
     /// per term, so a term identifies the node that decided a batch.
@@ -44,3 +53,36 @@ pub(crate) type Vote = openraft::type_config::alias::VoteOf<TypeConfig>;
 pub(crate) type Entry = openraft::type_config::alias::EntryOf<TypeConfig>;
 pub(crate) type StoredMembership = openraft::type_config::alias::StoredMembershipOf<TypeConfig>;
 pub(crate) type SnapshotMeta = openraft::type_config::alias::SnapshotMetaOf<TypeConfig>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for address in ["node-4:4282", "10.0.0.4:4282", "[::1]:4282", "node.example.:1", "::1:1"] {
+            assert_eq!(is_address(address), address != "::1:1", "{address}");
+        }
+        for invalid in [
+            "",
+            "node-4",
+            "node-4:",
+            ":4282",
+            "node-4:0",
+            "node-4:99999",
+            "node-4:+80",
+            "a b:1",
+            "user@node-4:1",
+            "node-4:1/x",
+            "node-4:1?x",
+            "node-4#x:1",
+            "[::1:1",
+            "node\t4:1",
+            "https://node-4:1",
+            "node-4:1\n",
+            "%6eode:1",
+        ] {
+            assert!(!is_address(invalid), "{invalid:?}");
+        }
+    }
+}

@@ -3,7 +3,11 @@
 //! An encoded record is a format byte, then bincode 2 with its standard configuration: integers
 //! of variable length, enum variants by position. So variants and formats are only appended.
 
-use serde::{Serialize, de::DeserializeOwned};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -54,6 +58,42 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
     Ok(record)
 }
 
+/// Decodes a list of at most `MAX` elements, for serde's `deserialize_with`. An element of one byte
+/// may take a hundred in memory, so a list that peers send needs a bound besides that of its bytes.
+///
+/// # Errors
+/// When there are more elements.
+pub fn bounded<'de, const MAX: usize, T, D>(
+    deserializer: D,
+) -> std::result::Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_seq(Bounded::<MAX, T>(PhantomData))
+}
+
+struct Bounded<const MAX: usize, T>(PhantomData<T>);
+
+impl<'de, const MAX: usize, T: Deserialize<'de>> Visitor<'de> for Bounded<MAX, T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "at most {MAX} elements")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<Vec<T>, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            if elements.len() == MAX {
+                return Err(A::Error::custom(format_args!("more than {MAX} elements")));
+            }
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
+
 /// Whether an enum had an unknown variant number. Variants are only appended, so a newer version
 /// wrote it. serde reports this as text only; a test below fails when that text changes.
 fn is_unknown_variant(error: &bincode::error::DecodeError) -> bool {
@@ -93,6 +133,17 @@ mod tests {
         for bad in [&[][..], &good[..2], &longer, &older, &[7, 1, 255, 255, 255]] {
             assert!(matches!(decode::<Pair>(bad), Err(Error::Corrupt { what: "pair", .. })));
         }
+    }
+
+    #[test]
+    fn long_list_is_an_error() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct List(#[serde(deserialize_with = "bounded::<3, _, _>")] Vec<Known>);
+        crate::records! { List: 1, "list"; }
+        assert_eq!(decode::<List>(&[1, 2, 0, 0]).unwrap(), List(vec![Known::One, Known::One]));
+        assert_eq!(decode::<List>(&[1, 3, 0, 0, 0]).unwrap().0.len(), 3);
+        let error = decode::<List>(&[1, 4, 0, 0, 0, 0]).unwrap_err();
+        assert!(error.to_string().contains("more than 3 elements"), "{error}");
     }
 
     #[test]

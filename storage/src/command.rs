@@ -3,10 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::codec::bounded;
 use crate::model::access::Policy;
 use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
-use crate::model::delivery::{Attempt, DeliveryId};
+use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::AgentActivity;
@@ -21,6 +22,11 @@ use crate::model::vector::Vector;
 pub const CREATE_MAX: usize = 50;
 /// Most memories of a bulk update, deletion or restoration.
 pub const BULK_MAX: usize = 500;
+
+/// Most attempts of a command.
+pub const ATTEMPTS_MAX: usize = 500;
+/// Most settings of a command: more than a request can name.
+const SETTINGS_MAX: usize = 1_024;
 
 /// The queue of the executor in which a command waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +66,7 @@ pub enum Action {
         key: ApiKey,
     },
     /// Create memories, all or none.
-    CreateMemories(Vec<NewMemory>),
+    CreateMemories(#[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<NewMemory>),
     /// Change a memory.
     UpdateMemory(MemoryId, MemoryPatch),
     /// Delete a memory.
@@ -109,11 +115,15 @@ pub enum Action {
     /// Delete a trigger.
     DeleteTrigger(TriggerId),
     /// Record the outcomes of delivery attempts.
-    RecordAttempts(Vec<Attempt>),
-    /// Make a dead letter pending again; `None` is all of them.
-    ReplayDeliveries(Option<DeliveryId>),
+    RecordAttempts(#[serde(deserialize_with = "bounded::<ATTEMPTS_MAX, _, _>")] Vec<Attempt>),
+    /// Make a dead letter pending again.
+    ReplayDelivery(DeliveryId),
+    /// Make all dead letters after this one pending again, as many as one command may.
+    ReplayDeliveries(Option<DeadLetterCursor>),
     /// Change settings of the tenant, all or none.
-    UpdateSettings(Vec<(String, SettingValue)>),
+    UpdateSettings(
+        #[serde(deserialize_with = "bounded::<SETTINGS_MAX, _, _>")] Vec<(String, SettingValue)>,
+    ),
     /// Advance the cluster clock, without another change.
     AdvanceClock,
     /// Remove expired receipts and events.

@@ -3,10 +3,10 @@
 use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
-use crate::model::delivery::{Delivery, DeliveryId};
+use crate::model::delivery::{DeadLetterCursor, Delivery, DeliveryId};
 use crate::model::id::{TenantId, Timestamp};
 use crate::reader::Reader;
-use crate::table::key::{Key, Kind, delivery_of};
+use crate::table::key::{Key, Kind, delivery_of, timed_delivery_of};
 
 /// Most deliveries that one page reads: as many as a tenant may have.
 const PAGE_ROWS_MAX: usize = 20_000;
@@ -28,6 +28,23 @@ impl Reader {
         let engine = self.engine();
         let rows = engine.state.range(&start, &end).take(most);
         rows.map(|row| row.and_then(|(key, _)| delivery_of(&key))).collect()
+    }
+
+    /// At most `most` dead letters of a tenant after `after`, the oldest first.
+    pub(crate) fn dead_letters(
+        &self,
+        tenant: TenantId,
+        after: Option<DeadLetterCursor>,
+        most: usize,
+    ) -> Result<Vec<DeadLetterCursor>> {
+        let (start, end) = all_of(Kind::DeadLetter, tenant);
+        let start = match after {
+            Some((at, id)) => [&Key::DeadLetter(tenant, at, id).bytes()[..], &[0]].concat(),
+            None => start,
+        };
+        let engine = self.engine();
+        let rows = engine.state.range(&start, &end).take(most);
+        rows.map(|row| row.and_then(|(key, _)| timed_delivery_of(&key))).collect()
     }
 
     /// At most `limit` deliveries of a tenant after `after` that pass `filter`.

@@ -37,7 +37,7 @@ use crate::verify::Verifier;
 /// | edges | `neighbours`, `graph_view`, `suggestions` | `search/related.rs` |
 /// | analytics | `overview`, `forecast_cold` | `search/overview.rs` |
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
-/// | deliveries | `due`, `deliveries` | `outbox.rs` |
+/// | deliveries | `due`, `dead_letters`, `deliveries` | `outbox.rs` |
 /// | receipts | `old_receipts` | `receipts.rs` |
 #[derive(Clone)]
 pub struct Reader {

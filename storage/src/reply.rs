@@ -5,10 +5,14 @@ use std::cell::Cell;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::codec::bounded;
+use crate::command::{BULK_MAX, CREATE_MAX};
 use crate::model::access::Rule;
+use crate::model::delivery::DeadLetterCursor;
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::id::{MemoryId, TriggerId};
 use crate::model::memory::MemoryRecord;
+use crate::model::receipt::RECEIPT_IDS_MAX;
 use crate::model::tenant::{ApiKey, KeyId};
 use crate::model::thermo::{SettingFault, Thermo};
 use crate::model::trigger::{Firings, Notification, Trigger};
@@ -17,12 +21,12 @@ use crate::model::trigger::{Firings, Notification, Trigger};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// The memories as created or changed, in the order of the command.
-    Memories(Vec<MemoryRecord>),
+    Memories(#[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<MemoryRecord>),
     /// The id of the deleted memory.
     Deleted(MemoryId),
     /// The result per memory of a bulk command, in its order. It covers at least one memory, and
     /// as many as one command may touch. Submit the rest again.
-    Bulk(Vec<Result<(), Rejection>>),
+    Bulk(#[serde(deserialize_with = "bounded::<BULK_MAX, _, _>")] Vec<Result<(), Rejection>>),
     /// The effect of feedback.
     Feedback(FeedbackReply),
     /// The key after the change.
@@ -40,7 +44,10 @@ pub enum Reply {
     Settings(Box<Thermo>),
     /// The command is a repetition, and changed nothing. Contains each memory that the first
     /// command touched, as it is now; `None` if deleted since.
-    Replayed(Vec<(MemoryId, Option<MemoryRecord>)>),
+    Replayed(
+        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")]
+        Vec<(MemoryId, Option<MemoryRecord>)>,
+    ),
     /// The command is a repetition, and the trigger that the first one created is deleted.
     ReplayedTriggerGone(TriggerId),
     /// Done, without a value.
@@ -55,8 +62,10 @@ pub enum Reply {
     ReplayedDeliveries {
         /// Their number.
         count: usize,
-        /// Whether more remain: submit it again.
-        has_more: bool,
+        /// The last examined dead letter, if there are more: submit them.
+        next: Option<DeadLetterCursor>,
+        /// Whether examined ones remain because too many deliveries are pending.
+        is_limited: bool,
     },
     /// A reply, and the notifications of triggers that fired. It contains no other such reply.
     WithNotifications(#[serde(deserialize_with = "inner_reply")] Box<Reply>, Vec<Notification>),

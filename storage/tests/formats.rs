@@ -235,8 +235,8 @@ fn trigger_and_delivery_bytes_are_fixed() {
     };
     let bytes = format!("0102016e01640302010173010400010170 01{one}00 010304 0101k 0a0c");
     assert_row(trigger, &bytes, |row| Change::TriggerPut(TENANT, TRIGGER, row), "1401t");
-    let firings = Firings { count: 1, total: 2, last_at: Some(Timestamp(3)) };
-    assert_row(firings, "0101020106", |row| Change::FiringsPut(TENANT, TRIGGER, row), "1601t");
+    let firings = Firings { count: 1, total: 2, last_at: Some(Timestamp(3)), pending: 4 };
+    assert_row(firings, "010102010604", |row| Change::FiringsPut(TENANT, TRIGGER, row), "1601t");
     let outbox = Outbox { pending: 1, dead_letters: 2, dropped: 3 };
     assert_row(outbox, "01010203", |row| Change::OutboxPut(TENANT, row), "1701");
     let delivery = Delivery {

@@ -203,6 +203,10 @@ async fn command_line_shows_and_changes_the_cluster() {
     assert!(succeeded && text.contains("removed"), "a leader transfers leadership first: {text}");
     let (succeeded, text) = command(&["add", "--id", "9", "--address", "127.0.0.1:1"]).await;
     assert!(!succeeded && text.contains("not delivered"), "{text}");
+    for address in ["node 4:4282", "node-4", "node-4:99999", "user@node-4:4282", "node-4:4282/x"] {
+        let (succeeded, text) = command(&["add", "--id", "9", "--address", address]).await;
+        assert!(!succeeded && text.contains("use host:port"), "{address}: {text}");
+    }
 }
 
 #[cfg(feature = "failpoints")]

@@ -188,7 +188,7 @@ async fn hanging_receiver_delays_no_other() {
         cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
     }
     accepting.wait_for(100).await;
-    assert_eq!(hanging.wait_for(8).await.len(), 8, "concurrent requests to one host are limited");
+    assert_eq!(hanging.wait_for(1).await.len(), 1, "a host without a response gets one request");
     let received = accepting.received();
     let ids: BTreeSet<_> = received.iter().map(Delivery::id).collect();
     assert_eq!(ids.len(), 100, "each is sent once");

@@ -14,7 +14,7 @@ use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::freshness::Freshness;
-use crate::service::writes::WriteResult;
+use crate::service::writes::{ReplayedDeliveries, WriteResult};
 
 /// The memories of a bulk write.
 #[derive(Debug, Clone, Default)]
@@ -135,15 +135,21 @@ impl Session {
         id: Option<DeliveryId>,
     ) -> ApiResult<WriteResult<(usize, bool)>> {
         let deadline = Instant::now() + BULK_DEADLINE;
-        let mut done = self.submit::<(usize, bool)>(Action::ReplayDeliveries(id)).await?;
-        let (mut count, mut has_more) = done.value;
-        while has_more && count > 0 && Instant::now() < deadline {
+        let first = id.map_or(Action::ReplayDeliveries(None), Action::ReplayDelivery);
+        let mut done = self.submit::<ReplayedDeliveries>(first).await?;
+        while let Some(after) = done.value.next
+            && Instant::now() < deadline
+        {
             // What is done is reported; the caller repeats the request for the rest.
-            let Ok(next) = self.submit(Action::ReplayDeliveries(id)).await else { break };
-            (count, has_more) = next.value;
-            done = WriteResult { value: (done.value.0 + count, has_more), ..next };
+            let action = Action::ReplayDeliveries(Some(after));
+            let Ok(mut next) = self.submit::<ReplayedDeliveries>(action).await else { break };
+            next.value.count += done.value.count;
+            next.value.is_limited |= done.value.is_limited;
+            done = next;
         }
-        Ok(done)
+        let ReplayedDeliveries { count, next, is_limited } = done.value;
+        let (freshness, notifications) = (done.freshness, done.notifications);
+        Ok(WriteResult { freshness, value: (count, next.is_some() || is_limited), notifications })
     }
 }
 

@@ -2,6 +2,7 @@
 //! waits until this node reflects it.
 
 use storage::model::access::{Policy, Rule};
+use storage::model::delivery::DeadLetterCursor;
 use storage::model::edge::Edge;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::journal::AgentActivity;
@@ -72,11 +73,21 @@ values! {
     Thermo: Reply::Settings(thermo) => *thermo;
     FeedbackReply: Reply::Feedback(effect) => effect;
     Vec<Result<(), Rejection>>: Reply::Bulk(outcomes) => outcomes;
-    (usize, bool): Reply::ReplayedDeliveries { count, has_more } => (count, has_more);
+    ReplayedDeliveries: Reply::ReplayedDeliveries { count, next, is_limited } =>
+        Self { count, next, is_limited };
     (Trigger, Firings): Reply::Trigger(_, trigger, firings) => (*trigger, firings);
     CreatedTrigger:
         Reply::Trigger(id, trigger, firings) => (id, Some((*trigger, firings))),
         Reply::ReplayedTriggerGone(id) => (id, None);
+}
+
+/// Dead letters that are pending again.
+pub(super) struct ReplayedDeliveries {
+    pub(super) count: usize,
+    /// The last examined dead letter, if there are more.
+    pub(super) next: Option<DeadLetterCursor>,
+    /// Whether examined ones remain because too many deliveries are pending.
+    pub(super) is_limited: bool,
 }
 
 /// Defines writes that are one action each, as methods of [`Session`].

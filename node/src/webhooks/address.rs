@@ -147,19 +147,64 @@ mod tests {
     }
 
     #[test]
-    fn internal_urls_are_rejected_by_their_text() {
+    fn invalid_urls_are_rejected() {
         let may = |url: &str| Policy::default().check(url).is_ok();
         assert!(may("https://hooks.example/1") && may("https://1.1.1.1:8443/a?b=c"));
         let invalid = "hooks.example ftp://hooks.example/ http://hooks.example/ \
-                       file:///etc/passwd https://user:secret@hooks.example/ https:/// https://./ \
-                       https://../";
-        let internal = "https://127.0.0.1/ https://localhost/ https://a.localhost./ \
-                        https://[::1]/ https://2130706433/ https://0x7f.1/ https://017700000001/ \
-                        https://127.1/ https://[::ffff:127.0.0.1]/ https://[::ffff:a9fe:a9fe]/ \
-                        https://169.254.169.254/latest https://10.0.0.1/ https://127.0.0.1./ \
-                        https://127.0.0.1../ https://localhost../";
-        for url in invalid.split(' ').chain(internal.split(' ')).chain([""]) {
+                       file:///etc/passwd gopher://127.0.0.1:70/ data:text/plain,x javascript:1 \
+                       wss://hooks.example/ https://user:secret@hooks.example/ \
+                       https://user@hooks.example/ https:/// https://./ https://../ https://:443/ \
+                       https://[fe80::1%25eth0]/ https://[fe80::1%eth0]/ https://256.1.1.1/ \
+                       https://1.1.1.1.1/ https://0x100000000/ https://[::1/ https://[127.0.0.1]/";
+        for url in invalid.split_ascii_whitespace().chain([""]) {
             assert!(!may(url), "{url}");
+        }
+    }
+
+    /// Spellings of internal hosts. A name is checked again when it is resolved.
+    #[test]
+    fn internal_hosts_are_rejected_in_every_spelling() {
+        let hosts = "127.0.0.1 127.0.0.1. 127.0.0.1.. 127.255.255.254 2130706433 017700000001 \
+            0x7f000001 0x7F.1 0x7f.0x0.0x0.0x1 0177.0.0.1 0177.1 127.1 127.0.1 127.0x1 127.000.0.01 \
+            0 00 0x0 0.0.0.0 1 0.1 0.255.255.255 10.0.0.1 167772161 012.1 172.16.0.1 \
+            172.31.255.255 0xac.0x10.1 192.168.0.1 3232235521 0300.0250.0.1 192.168.257 100.64.0.1 \
+            100.127.255.255 100.100.100.200 169.254.0.1 169.254.169.254 169.254.170.2 2852039166 \
+            0xa9fea9fe 0251.0376.0251.0376 169.254.43518 192.0.0.192 192.0.2.1 192.88.99.1 \
+            198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 \
+            255.255.255.255 4294967295 [::] [::1] [0:0:0:0:0:0:0:1] [0000::0001] [::127.0.0.1] \
+            [::a9fe:a9fe] [::ffff:127.0.0.1] [::ffff:7f00:1] [::FFFF:a9fe:a9fe] \
+            [0:0:0:0:0:ffff:10.0.0.1] [::ffff:0:127.0.0.1] [64:ff9b::127.0.0.1] \
+            [64:ff9b::a9fe:a9fe] [64:ff9b:1::1] [100::1] [2001::1] [2001:0:7f00:1::] [2001:2::1] \
+            [2001:10::1] [2001:20::1] [2001:db8::1] [2002:7f00:1::] [2002:a9fe:a9fe::1] [3fff::1] \
+            [4000::1] [5f00::1] [fc00::1] [fd00:ec2::254] [fd12::1] [fe80::1] [febf::1] [fec0::1] \
+            [ff02::1] [ff0e::1] localhost LOCALHOST localhost. localhost.. a.localhost a.b.Localhost. \
+            loc%61lhost %6c%6f%63alhost %31%32%37.0.0.1 127%2e0%2e0%2e1 127.0.0.1%2e %30 \
+            ｌｏｃａｌｈｏｓｔ ⓛocalhost １２７.０.０.１ 127。0。0。1 127．0．0．1 ①②⑦.0.0.1 \
+            ⑯⑨.②⑤④.⑯⑨.②⑤④ ０ｘ７ｆ.1 127.0.0\u{ad}.1 local\u{200b}host";
+        let hosts: Vec<&str> = hosts.split_ascii_whitespace().collect();
+        let message = Err("must not lead to an internal network of this service".to_owned());
+        let checked = |url: &str| Policy::default().check(url).map(drop);
+        for host in &hosts {
+            for url in [format!("https://{host}/"), format!("HTTPS:\\\\{host}:8443\\a?b#c")] {
+                assert_eq!(checked(&url), message, "{url}");
+            }
+            let url = format!("https://hooks.example:443@{host}/");
+            assert!(checked(&url).is_err(), "{url}");
+        }
+        for url in ["https:127.0.0.1", " https://127.0.0.1 ", "ht\ntps://127.\t0.0.1/", "https:/0/"]
+        {
+            assert_eq!(checked(url), message, "{url}");
+        }
+        assert!(hosts.len() >= 80, "{}", hosts.len());
+    }
+
+    /// The checked host is the host of the request, whatever follows it.
+    #[test]
+    fn rest_of_the_url_names_no_host() {
+        for rest in ["\\@127.0.0.1/", "/@127.0.0.1", "?@127.0.0.1", "#@127.0.0.1", "/..//127.0.0.1"]
+        {
+            let url = Policy::default().check(&format!("https://hooks.example{rest}")).unwrap();
+            assert_eq!(url.host_str(), Some("hooks.example"), "{rest}");
         }
     }
 

@@ -12,6 +12,7 @@ use reqwest::redirect::Policy as Redirects;
 use reqwest::{Certificate, Client, StatusCode};
 use storage::model::delivery::{AttemptOutcome, Delivery, DeliveryId};
 use storage::model::id::{Timestamp, TriggerId};
+use storage::model::tenant::KeyId;
 use storage::model::trigger::{SealedSecret, Trigger, TriggerAction};
 
 use super::address::{NotAllowed, Policy, Resolver};
@@ -162,6 +163,8 @@ pub(super) struct Target {
     url: String,
     /// For the limit of requests per host; empty if the trigger is disabled.
     pub(super) host: String,
+    /// The API key that owns the trigger.
+    pub(super) owner: Option<KeyId>,
     /// The newest first.
     secrets: Vec<SealedSecret>,
     /// When the trigger was last changed.
@@ -171,13 +174,13 @@ pub(super) struct Target {
 impl Target {
     /// The target of `trigger` at `now`. `None` if it sends no webhooks.
     pub(super) fn of(trigger: Trigger, now: Timestamp) -> Option<Self> {
-        let Trigger { action, enabled: is_enabled, updated_at: changed_at, .. } = trigger;
+        let Trigger { action, enabled: is_enabled, updated_at: changed_at, owner, .. } = trigger;
         let TriggerAction::Webhook { url, secret, retiring } = action else { return None };
         let parsed = reqwest::Url::parse(&url).ok().filter(|_| is_enabled);
         let host = parsed.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
         let secrets = secret.into_iter().chain(retiring).collect();
-        Some(Self { is_enabled, url, host, secrets, changed_at })
+        Some(Self { is_enabled, url, host, owner, secrets, changed_at })
     }
 }
 

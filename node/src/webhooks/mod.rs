@@ -3,6 +3,7 @@
 
 pub(crate) mod address;
 mod attempt;
+mod hosts;
 mod message;
 mod permits;
 mod sealing;

@@ -1,41 +1,40 @@
-//! Permits that bound concurrent requests, per node, tenant and host. A request holds its permit
-//! until its outcome is recorded; dropping the permit frees it.
+//! Permits that bound concurrent requests, per node, tenant, owner of the trigger, and host. A
+//! request holds its permit until its outcome is recorded; dropping the permit frees it.
 //!
 //! Receivers that hang delay no other receiver:
 //!
 //! - A request that is open for [`SLOW_AFTER`] is *slow*. Slow requests have limits of their own.
-//! - A host that times out gets one permit at a time from its tenant, until it responds. If that
-//!   request times out too, the host is paused. Each further timeout doubles the pause.
+//! - A host that is new or slow gets one permit at a time from its tenant. Such hosts together have
+//!   half of the permits. A host that times out again is paused. Each further timeout doubles the
+//!   pause.
+//! - The triggers of one API key have three quarters of their tenant's permits.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::TenantId;
+use storage::model::tenant::KeyId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Concurrent requests per node that are not slow. A tenant without requests may exceed it by one.
-const NODE_MAX: usize = 64;
-/// Concurrent requests per tenant that are not slow.
-const TENANT_MAX: usize = 32;
-/// Concurrent requests per host.
-const HOST_MAX: usize = 8;
-/// A request that is open for this long is slow.
-const SLOW_AFTER: Duration = Duration::from_secs(1);
-/// Slow requests per node. Further ones count against [`NODE_MAX`].
-const NODE_SLOW_MAX: usize = 192;
-/// Slow requests per tenant. Further ones count against [`TENANT_MAX`].
-const TENANT_SLOW_MAX: usize = 64;
-/// Pause of a host after its second timeout.
-const HOST_PAUSE_MIN: Duration = Duration::from_secs(5);
-/// Longest pause of a host.
-const HOST_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Most hosts that timed out in the memory of a node. The one with the oldest timeout goes first.
-const TIMED_OUT_MAX: usize = 4_096;
+use super::hosts::{Hosts, Pace, SLOW_AFTER};
+
+/// Limits of concurrent requests.
+struct Limits {
+    /// Requests that are not slow.
+    quick: usize,
+    /// Slow requests. Further ones count against `quick`.
+    slow: usize,
+    /// Requests, slow or not, to hosts that were not quick when the requests began.
+    unproven: usize,
+}
+
+/// A tenant without requests may exceed these by one.
+const NODE: Limits = Limits { quick: 64, slow: 192, unproven: 128 };
+const TENANT: Limits = Limits { quick: 32, slow: 64, unproven: 48 };
+const OWNER: Limits = Limits { quick: 24, slow: 48, unproven: 36 };
 
 #[derive(Default)]
 pub(super) struct HostPermits {
@@ -44,20 +43,25 @@ pub(super) struct HostPermits {
     pub(super) freed: Notify,
 }
 
+/// A tenant, and the API key that owns a trigger.
+type Owner = (TenantId, Option<KeyId>);
+
 #[derive(Default)]
 struct Taken {
     open: HashMap<(TenantId, DeliveryId), Open>,
     of_node: Load,
     tenants: HashMap<TenantId, Load>,
-    hosts: HashMap<String, usize>,
-    timed_out: HashMap<(TenantId, String), TimedOut>,
+    owners: HashMap<Owner, Load>,
+    hosts: Hosts,
 }
 
 /// An open request.
 struct Open {
+    owner: Owner,
     host: String,
     started: Instant,
     is_slow: bool,
+    is_unproven: bool,
 }
 
 /// Numbers of open requests.
@@ -66,14 +70,8 @@ struct Load {
     open: usize,
     /// Those of them that are slow.
     slow: usize,
-}
-
-/// A host whose last request of a tenant timed out.
-struct TimedOut {
-    /// Timeouts since its last response.
-    timeouts: u32,
-    /// Time of the last one.
-    last_at: Instant,
+    /// Those of them to hosts that were not quick.
+    unproven: usize,
 }
 
 /// A taken permit; dropping it frees it.
@@ -81,123 +79,85 @@ pub(super) struct Permit {
     permits: Arc<HostPermits>,
     pub(super) tenant: TenantId,
     pub(super) id: DeliveryId,
-    host: String,
-    started: Instant,
 }
 
 impl Load {
-    /// Open requests without at most `slow_max` slow ones.
-    fn quick(self, slow_max: usize) -> usize {
-        self.open - self.slow.min(slow_max)
+    /// Whether a request to a host of this pace fits.
+    fn has_room(self, limits: &Limits, pace: Pace) -> bool {
+        // To a slow host, it counts as slow from its beginning.
+        let is_quick = pace != Pace::Slow;
+        let has_quick = self.open - self.slow.min(limits.slow) < limits.quick;
+        (has_quick || !is_quick) && (pace == Pace::Quick || self.unproven < limits.unproven)
     }
 
-    fn add(&mut self, is_slow: bool) {
+    fn add(&mut self, open: &Open) {
         self.open += 1;
-        self.slow += usize::from(is_slow);
+        self.slow += usize::from(open.is_slow);
+        self.unproven += usize::from(open.is_unproven);
     }
 
-    fn remove(&mut self, is_slow: bool) {
+    fn remove(&mut self, open: &Open) {
         self.open -= 1;
-        self.slow -= usize::from(is_slow);
-    }
-}
-
-impl TimedOut {
-    /// The time from which the host gets a permit again.
-    fn until(&self) -> Instant {
-        let Some(doublings) = self.timeouts.checked_sub(2) else { return self.last_at };
-        self.last_at + (HOST_PAUSE_MIN * (1 << doublings.min(16))).min(HOST_PAUSE_MAX)
+        self.slow -= usize::from(open.is_slow);
+        self.unproven -= usize::from(open.is_unproven);
     }
 }
 
 impl Taken {
-    fn of_tenant(&self, tenant: TenantId) -> Load {
-        self.tenants.get(&tenant).copied().unwrap_or_default()
+    fn has_room(&self, owner: Owner, pace: Pace) -> bool {
+        let of_owner = self.owners.get(&owner).copied().unwrap_or_default();
+        of_owner.has_room(&OWNER, pace) && self.tenant_has_room(owner.0, pace)
     }
 
-    fn has_room(&self, tenant: TenantId) -> bool {
-        let of_tenant = self.of_tenant(tenant);
-        of_tenant.quick(TENANT_SLOW_MAX) < TENANT_MAX
-            && (of_tenant.open == 0 || self.of_node.quick(NODE_SLOW_MAX) < NODE_MAX)
+    fn tenant_has_room(&self, tenant: TenantId, pace: Pace) -> bool {
+        let Some(of_tenant) = self.tenants.get(&tenant) else { return true };
+        of_tenant.has_room(&TENANT, pace) && self.of_node.has_room(&NODE, pace)
     }
 
-    /// Whether a host that timed out may get a permit. It takes one of the slow requests, and
-    /// leaves half of these to others.
-    fn has_room_after_timeout(&self, tenant: TenantId, host: &str) -> bool {
-        let is_of_host =
-            |(key, open): (&(TenantId, DeliveryId), &Open)| key.0 == tenant && open.host == host;
-        self.of_tenant(tenant).slow < TENANT_SLOW_MAX / 2
-            && self.of_node.slow < NODE_SLOW_MAX / 2
-            && !self.open.iter().any(is_of_host)
+    /// The counts that a request belongs to.
+    fn loads(&mut self, owner: Owner) -> [&mut Load; 3] {
+        let of_tenant = self.tenants.entry(owner.0).or_default();
+        [&mut self.of_node, of_tenant, self.owners.entry(owner).or_default()]
     }
 
     fn mark_slow(&mut self, now: Instant) {
-        for ((tenant, _), open) in &mut self.open {
-            if !open.is_slow && open.started + SLOW_AFTER <= now {
-                open.is_slow = true;
-                self.of_node.slow += 1;
-                self.tenants.entry(*tenant).or_default().slow += 1;
-            }
+        let mut open = std::mem::take(&mut self.open);
+        let is_old = |open: &&mut Open| !open.is_slow && open.started + SLOW_AFTER <= now;
+        for open in open.values_mut().filter(is_old) {
+            open.is_slow = true;
+            self.loads(open.owner).into_iter().for_each(|load| load.slow += 1);
+            self.hosts.mark_slow(open.owner.0, &open.host);
         }
+        self.open = open;
     }
 
-    /// Takes a permit for a request. The empty host has no limit: its deliveries send no request.
-    fn take(&mut self, tenant: TenantId, id: DeliveryId, host: &str, now: Instant) -> bool {
-        let timed_out = self.timed_out.get(&(tenant, host.to_owned()));
-        let (is_paused, is_slow) =
-            (timed_out.is_some_and(|host| now < host.until()), timed_out.is_some());
-        let of_host = self.hosts.get(host).copied().unwrap_or(0);
-        let is_crowded = of_host >= HOST_MAX && !host.is_empty();
-        if is_paused || is_crowded || self.open.contains_key(&(tenant, id)) {
+    fn take(&mut self, owner: Owner, id: DeliveryId, host: &str, now: Instant) -> bool {
+        let Some(pace) = self.hosts.pace(owner.0, host, now) else { return false };
+        if self.open.contains_key(&(owner.0, id)) || !self.has_room(owner, pace) {
             return false;
         }
-        let has_room = match is_slow {
-            true => self.has_room_after_timeout(tenant, host),
-            false => self.has_room(tenant),
-        };
-        if has_room {
-            let open = Open { host: host.to_owned(), started: now, is_slow };
-            self.open.insert((tenant, id), open);
-            self.of_node.add(is_slow);
-            self.tenants.entry(tenant).or_default().add(is_slow);
-            *self.hosts.entry(host.to_owned()).or_default() += 1;
-        }
-        has_room
+        let (is_slow, is_unproven) = (pace == Pace::Slow, pace != Pace::Quick);
+        let open = Open { owner, host: host.to_owned(), started: now, is_slow, is_unproven };
+        self.loads(owner).into_iter().for_each(|load| load.add(&open));
+        self.hosts.open(owner.0, host, is_slow);
+        self.open.insert((owner.0, id), open);
+        true
     }
 
     fn free(&mut self, tenant: TenantId, id: DeliveryId) {
         let Some(open) = self.open.remove(&(tenant, id)) else { return };
-        self.of_node.remove(open.is_slow);
-        if let Some(load) = self.tenants.get_mut(&tenant) {
-            load.remove(open.is_slow);
-        }
+        self.loads(open.owner).into_iter().for_each(|load| load.remove(&open));
         self.tenants.retain(|_, load| load.open > 0);
-        decrement(&mut self.hosts, &open.host);
-    }
-
-    /// Records that a request to a host timed out. Requests that were open at the last timeout
-    /// belong to the same outage.
-    fn time_out(&mut self, tenant: TenantId, host: &str, started: Instant, now: Instant) {
-        let key = (tenant, host.to_owned());
-        if let Some(known) = self.timed_out.get_mut(&key) {
-            if started >= known.last_at {
-                *known = TimedOut { timeouts: known.timeouts.saturating_add(1), last_at: now };
-            }
-            return;
-        }
-        if self.timed_out.len() >= TIMED_OUT_MAX {
-            let oldest = self.timed_out.iter().min_by_key(|(_, host)| host.last_at);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            oldest.and_then(|key| self.timed_out.remove(&key));
-        }
-        self.timed_out.insert(key, TimedOut { timeouts: 1, last_at: now });
+        self.owners.retain(|_, load| load.open > 0);
+        self.hosts.close(tenant, &open.host, open.is_slow);
     }
 }
 
 impl HostPermits {
-    /// Whether a tenant may start another request.
+    /// Whether a tenant may start another request to some host.
     pub(super) fn has_room(&self, tenant: TenantId) -> bool {
-        self.taken.lock().has_room(tenant)
+        let taken = self.taken.lock();
+        [Pace::Quick, Pace::Slow].into_iter().any(|pace| taken.tenant_has_room(tenant, pace))
     }
 
     /// Counts requests that are open for long as slow.
@@ -205,18 +165,17 @@ impl HostPermits {
         self.taken.lock().mark_slow(Instant::now());
     }
 
-    /// Takes a permit. `None` if a limit is reached, the host is paused, or the delivery is
-    /// already in progress.
+    /// Takes a permit for a delivery of a trigger of `owner`. `None` if a limit is reached, the
+    /// host is paused, or the delivery is already in progress.
     pub(super) fn take(
         self: &Arc<Self>,
-        tenant: TenantId,
+        (tenant, owner): (TenantId, Option<KeyId>),
         id: DeliveryId,
         host: &str,
     ) -> Option<Permit> {
-        let started = Instant::now();
-        let is_taken = self.taken.lock().take(tenant, id, host, started);
+        let is_taken = self.taken.lock().take((tenant, owner), id, host, Instant::now());
         let permits = Arc::clone(self);
-        is_taken.then(|| Permit { permits, tenant, id, host: host.to_owned(), started })
+        is_taken.then(|| Permit { permits, tenant, id })
     }
 }
 
@@ -224,9 +183,9 @@ impl Permit {
     /// Records whether the host responded in time.
     pub(super) fn record(&self, is_timeout: bool) {
         let mut taken = self.permits.taken.lock();
-        match is_timeout {
-            true => taken.time_out(self.tenant, &self.host, self.started, Instant::now()),
-            false => drop(taken.timed_out.remove(&(self.tenant, self.host.clone()))),
+        let Taken { open, hosts, .. } = &mut *taken;
+        if let Some(open) = open.get(&(self.tenant, self.id)) {
+            hosts.record((self.tenant, &open.host), open.started, is_timeout, Instant::now());
         }
     }
 }
@@ -238,137 +197,114 @@ impl Drop for Permit {
     }
 }
 
-fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use storage::model::id::TriggerId;
 
-    const TENANT: TenantId = TenantId(1);
+    const OF_TENANT: TenantId = TenantId(1);
+    const ATTACKER: Owner = (OF_TENANT, Some(KeyId([1; 8])));
+    const HONEST: Owner = (OF_TENANT, Some(KeyId([2; 8])));
 
-    fn id(number: u64) -> DeliveryId {
-        DeliveryId { trigger: TriggerId([1; 16]), number }
+    fn id(number: usize) -> DeliveryId {
+        DeliveryId { trigger: TriggerId([1; 16]), number: number as u64 }
     }
 
-    /// Takes permits for 20 deliveries to each host. Returns how many were taken.
-    fn fill(taken: &mut Taken, tenant: TenantId, hosts: &[&str], now: Instant) -> usize {
-        let mut count = 0;
-        for (at, host) in hosts.iter().enumerate() {
-            for number in 0..20 {
-                count += usize::from(taken.take(tenant, id(at as u64 * 20 + number), host, now));
-            }
+    /// Takes permits for 20 deliveries to each of `count` hosts. Returns how many were taken.
+    fn fill(taken: &mut Taken, owner: Owner, count: usize, now: Instant) -> usize {
+        let of_host = |host: usize| (0..20).map(move |number| (host, id(host * 20 + number)));
+        let deliveries = (0..count).flat_map(of_host);
+        let name = |host: &usize| format!("host {host} of {owner:?}");
+        deliveries.filter(|(host, id)| taken.take(owner, *id, &name(host), now)).count()
+    }
+
+    /// All of the first `count` hosts of `owner` respond to a request at once.
+    fn prove(taken: &mut Taken, owner: Owner, count: usize, now: Instant) {
+        for host in 0..count {
+            let name = format!("host {host} of {owner:?}");
+            assert!(taken.take(owner, id(host), &name, now));
+            taken.hosts.record((owner.0, &name), now, false, now);
+            taken.free(owner.0, id(host));
         }
-        count
     }
 
     #[test]
     fn delivery_has_one_permit_until_it_ends() {
         let permits = Arc::new(HostPermits::default());
-        let permit = permits.take(TENANT, id(1), "a").unwrap();
-        assert!(permits.take(TENANT, id(1), "a").is_none());
+        let permit = permits.take(HONEST, id(1), "a").unwrap();
+        assert!(permits.take(HONEST, id(1), "a").is_none());
+        permit.record(false);
         drop(permit);
-        assert!(permits.take(TENANT, id(1), "a").is_some());
+        let again = permits.take(HONEST, id(1), "a").unwrap();
+        assert!(permits.take(HONEST, id(1), "a").is_none(), "the host is quick, but it is open");
+        drop(again);
         let taken = permits.taken.lock();
-        assert!(taken.tenants.is_empty() && taken.hosts.is_empty());
+        assert!(taken.tenants.is_empty() && taken.owners.is_empty() && taken.open.is_empty());
         assert_eq!(taken.of_node, Load::default());
     }
 
     #[test]
-    fn limits_leave_every_tenant_one_request() {
+    fn limits_leave_every_owner_and_tenant_a_part() {
         let (mut taken, now) = (Taken::default(), Instant::now());
-        let hosts = ["a", "b", "c", "d", "e"];
-        assert_eq!(fill(&mut taken, TenantId(1), &hosts, now), 32);
-        let hosts = ["f", "g", "h", "i", "j"];
-        assert_eq!(fill(&mut taken, TenantId(2), &hosts, now), 32);
-        assert_eq!(fill(&mut taken, TenantId(3), &["k"], now), 1);
-        assert_eq!(fill(&mut Taken::default(), TENANT, &["a"], now), 8);
+        let owners: Vec<Owner> = (1..=3).map(|key| (TenantId(key), None)).collect();
+        for owner in [ATTACKER, HONEST, owners[1], owners[2]] {
+            prove(&mut taken, owner, 5, now);
+        }
+        assert_eq!(fill(&mut taken, ATTACKER, 5, now), 24);
+        let other: Vec<bool> = (500..520).map(|n| taken.take(HONEST, id(n), "", now)).collect();
+        assert_eq!(other.into_iter().filter(|is_taken| *is_taken).count(), 8);
+        assert_eq!(fill(&mut taken, owners[1], 5, now), 24);
+        assert_eq!(fill(&mut taken, (TenantId(2), Some(KeyId([1; 8]))), 9, now), 8);
+        assert_eq!(fill(&mut taken, owners[2], 5, now), 1, "the node is full");
     }
 
+    /// Receivers that respond just before the timeout, and were quick before.
     #[test]
-    fn slow_requests_leave_room_to_others() {
+    fn slow_hosts_leave_room_to_others() {
         let (mut taken, start) = (Taken::default(), Instant::now());
-        assert_eq!(fill(&mut taken, TENANT, &["a", "b", "c", "d"], start), 32);
-        assert!(!taken.take(TENANT, id(1_000), "good", start));
-        let later = start + SLOW_AFTER;
-        taken.mark_slow(later);
-        taken.mark_slow(later);
-        assert_eq!(taken.of_tenant(TENANT), Load { open: 32, slow: 32 });
-        assert!(taken.take(TENANT, id(1_000), "good", later));
-        for number in 0..80 {
-            taken.free(TENANT, id(number));
-        }
-        assert_eq!(taken.of_node, Load { open: 1, slow: 0 });
-        // Slow requests are bounded too.
-        let hosts: Vec<String> = (0..20).map(|host| format!("host {host}")).collect();
-        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+        prove(&mut taken, ATTACKER, 12, start);
         let mut now = start;
-        for _ in 0..10 {
-            fill(&mut taken, TENANT, &hosts, now);
+        for _ in 0..15 {
+            fill(&mut taken, ATTACKER, 12, now);
             now += SLOW_AFTER;
             taken.mark_slow(now);
         }
-        assert_eq!(taken.of_tenant(TENANT).open, TENANT_MAX + TENANT_SLOW_MAX);
-    }
-
-    #[test]
-    fn hanging_host_is_paused_and_gets_one_permit() {
-        let (mut taken, start) = (Taken::default(), Instant::now());
-        assert_eq!(fill(&mut taken, TENANT, &["a"], start), 8);
-        let mut now = start + Duration::from_secs(15);
-        for number in 0..8 {
-            taken.time_out(TENANT, "a", start, now);
-            taken.free(TENANT, id(number));
-        }
-        // The eight timeouts are one outage.
-        for pause in [0, 5, 10, 20, 40, 60, 60] {
-            if pause > 0 {
-                assert_eq!(fill(&mut taken, TENANT, &["a"], now), 0);
+        assert_eq!(taken.of_node, Load { open: 72, slow: 72, unproven: 0 });
+        assert!(taken.take(HONEST, id(1_000), "good", now), "another key has room");
+        let names: Vec<_> =
+            taken.open.iter().map(|(key, open)| (key.1, open.host.clone())).collect();
+        for (id, host) in names {
+            if host != "good" {
+                taken.hosts.record((OF_TENANT, &host), start, false, now);
+                taken.free(OF_TENANT, id);
             }
-            now += Duration::from_secs(pause);
-            assert_eq!(fill(&mut taken, TENANT, &["a"], now), 1);
-            assert_eq!(taken.of_node, Load { open: 1, slow: 1 });
-            let started = now;
-            now += Duration::from_secs(15);
-            taken.time_out(TENANT, "a", started, now);
-            taken.free(TENANT, id(0));
         }
-        // Another tenant may have another receiver at this host.
-        assert_eq!(fill(&mut taken, TenantId(2), &["a"], now), 8);
+        // They are slow: each has one request, and these do not count against those of quick hosts.
+        assert_eq!(fill(&mut taken, ATTACKER, 9, now), 9);
+        assert_eq!(taken.owners[&ATTACKER], Load { open: 9, slow: 9, unproven: 9 });
+        assert!(taken.take(ATTACKER, id(1_001), "good too", now));
+        assert_eq!(taken.owners.len(), 2);
     }
 
     #[test]
-    fn response_ends_the_pause_of_a_host() {
-        let permits = Arc::new(HostPermits::default());
-        for _ in 0..2 {
-            permits.take(TENANT, id(1), "a").unwrap().record(true);
-        }
-        assert!(permits.take(TENANT, id(2), "a").is_none());
-        permits.take(TENANT, id(3), "b").unwrap().record(false);
-        assert!(permits.take(TENANT, id(2), "a").is_none());
-        let permit = permits.take(TenantId(2), id(4), "a").unwrap();
-        permit.record(true);
-        assert!(permits.take(TenantId(2), id(5), "a").is_none(), "one permit");
-        permit.record(false);
-        assert!(permits.take(TenantId(2), id(5), "a").is_some());
-    }
-
-    #[test]
-    fn hosts_that_timed_out_are_bounded() {
+    fn new_hosts_leave_room_to_quick_ones() {
         let (mut taken, start) = (Taken::default(), Instant::now());
-        for number in 0..TIMED_OUT_MAX as u64 + 10 {
-            let now = start + Duration::from_millis(number);
-            taken.time_out(TENANT, &format!("host {number}"), now, now);
+        let quick = |taken: &mut Taken, number| {
+            let now = start + Duration::from_secs(20);
+            let is_taken = taken.take(ATTACKER, id(number), "quick", now);
+            taken.hosts.record((OF_TENANT, "quick"), now, false, now);
+            is_taken
+        };
+        assert!(quick(&mut taken, 5_000));
+        let mut now = start;
+        for _ in 0..5 {
+            fill(&mut taken, ATTACKER, 200, now);
+            now += SLOW_AFTER;
+            taken.mark_slow(now);
         }
-        assert_eq!(taken.timed_out.len(), TIMED_OUT_MAX);
-        let is_known = |number| taken.timed_out.contains_key(&(TENANT, format!("host {number}")));
-        assert!(!is_known(9) && is_known(10));
+        assert_eq!(taken.owners[&ATTACKER].unproven, OWNER.unproven);
+        assert!(quick(&mut taken, 5_001));
     }
 }

@@ -127,7 +127,7 @@ impl Sender {
             };
             // The trigger and its deliveries were deleted since `due` returned.
             let Some(target) = target else { continue };
-            let Some(permit) = self.permits.take(tenant, id, &target.host) else {
+            let Some(permit) = self.permits.take((tenant, target.owner), id, &target.host) else {
                 if self.permits.has_room(tenant) {
                     continue;
                 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use storage::model::id::Timestamp;
 
 use crate::contact::{Clocks, Contact};
-use crate::leader::clock::{AppliedStamp, ClusterClock, target};
+use crate::leader::clock::{AppliedStamp, ClusterClock, Target};
 use crate::system_clock::ClockReading;
 use crate::types::NodeId;
 
@@ -30,6 +30,8 @@ struct Simulation {
     /// Real time since 1970.
     now: Duration,
     machines: Vec<Machine>,
+    /// Machines that send nothing.
+    silent: Vec<usize>,
     leader: usize,
     clock: ClusterClock,
     /// The last stamp in the state.
@@ -46,7 +48,14 @@ impl Simulation {
         };
         let machines: Vec<Machine> = (0..machines).map(machine).collect();
         let clock = ClusterClock::new(Timestamp::default(), None, MINUTE);
-        let mut this = Self { now, machines, leader: 0, clock, last: Timestamp::default() };
+        let mut this = Self {
+            now,
+            machines,
+            silent: Vec::new(),
+            leader: 0,
+            clock,
+            last: Timestamp::default(),
+        };
         this.stamp();
         this.assert_error(-SECOND, SECOND);
         this
@@ -67,13 +76,14 @@ impl Simulation {
         let own = self.reading(self.leader);
         let voters: Vec<NodeId> = (0..self.machines.len() as NodeId).collect();
         let contact = &self.machines[self.leader].contact;
-        for at in (0..self.machines.len()).filter(|at| *at != self.leader) {
+        let is_peer = |at: &usize| *at != self.leader && !self.silent.contains(at);
+        for at in (0..self.machines.len()).filter(is_peer) {
             let wall_clock = self.reading(at).wall_clock;
             let clocks = Clocks { wall_clock, boot: 1, since_boot_micros: 0 };
             contact.record_clocks(at as NodeId, clocks, own.boottime);
         }
-        let median = contact.median(&voters, self.leader as NodeId, own);
-        let target = median.map(|median| target(own.wall_clock, median));
+        let samples = contact.samples(&voters, self.leader as NodeId, own);
+        let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));
         let stamp = self.clock.stamp(own.boottime, target);
         assert!(stamp > self.last, "{stamp} after {}", self.last);
         self.last = stamp;
@@ -178,6 +188,64 @@ fn bad_clocks_at_start_do_not_jump() {
     }
 }
 
+/// A minority of bad clocks is a majority of the first samples.
+#[test]
+fn two_bad_clocks_of_five_are_ineffective() {
+    for (leader, errors) in [
+        (0, [10 * DAY, 10 * DAY]),
+        (0, [YEARS, YEARS]),
+        (0, [-YEARS, -YEARS]),
+        (0, [-DAY, DAY]),
+        (2, [10 * DAY, 10 * DAY]),
+        (2, [-YEARS, -YEARS]),
+        (2, [YEARS, -DAY]),
+    ] {
+        for (waits_for_samples, downtime) in [(1, 1), (1, 5 * 1_440), (59, 5 * 1_440)] {
+            let mut cluster = Simulation::new(5);
+            (cluster.machines[0].error_micros, cluster.machines[1].error_micros) =
+                (errors[0], errors[1]);
+            cluster.silent = vec![3, 4];
+            cluster.shut_down(MINUTE * downtime);
+            cluster.elect(leader);
+            cluster.run(Duration::from_secs(waits_for_samples));
+            // It is not ahead, and behind by the downtime and the wait at most.
+            let behind = i64::from(downtime + 2) * 60 * SECOND;
+            cluster.assert_error(-behind, SECOND * 6 / 10);
+            cluster.silent.clear();
+            cluster.run(HEARTBEAT);
+            cluster.assert_error(-SECOND * 6 / 10, SECOND * 6 / 10);
+            cluster.run(MINUTE);
+            cluster.assert_error(-SECOND * 6 / 10, SECOND * 6 / 10);
+        }
+    }
+}
+
+#[test]
+fn disagreeing_samples_move_the_clock_into_their_interval() {
+    let mut cluster = Simulation::new(5);
+    cluster.run(MINUTE);
+    (cluster.machines[0].error_micros, cluster.machines[1].error_micros) = (YEARS, YEARS);
+    cluster.silent = vec![3, 4];
+    cluster.now += Duration::from_secs(2 * 3_600);
+    cluster.elect(2);
+    cluster.run(10 * MINUTE);
+    cluster.assert_error(-SECOND * 6 / 10, SECOND * 6 / 10);
+}
+
+/// The start waits for a minute. A member that is down, and a bad clock, do not stop the time.
+#[test]
+fn start_without_agreement_ends() {
+    let mut cluster = Simulation::new(3);
+    cluster.machines[1].error_micros = -DAY;
+    cluster.silent = vec![2];
+    cluster.shut_down(MINUTE);
+    cluster.run(3 * MINUTE);
+    cluster.assert_error(-3 * 60 * SECOND, 0);
+    let before = cluster.last;
+    cluster.run(MINUTE);
+    assert_eq!(cluster.last.0 - before.0, 60 * SECOND);
+}
+
 #[test]
 fn slow_leader_neither_freezes_nor_jumps() {
     let mut cluster = Simulation::new(3);
@@ -228,6 +296,11 @@ fn operator_ends_a_gap_of_months() {
     cluster.assert_error(-SECOND, SECOND);
 }
 
+/// A target on which all samples agree.
+fn agreed(at: i64) -> Target {
+    Target::new(Timestamp(at), &[Timestamp(at)], 1)
+}
+
 /// A follower that was not informed of an operator's jump before it became the leader does not
 /// wait it out.
 #[test]
@@ -235,7 +308,7 @@ fn unseen_jump_does_not_freeze_the_next_leader() {
     let boottime = Duration::from_secs(9);
     let applied = AppliedStamp { stamp: Timestamp(SECOND), boottime };
     let mut clock = ClusterClock::new(Timestamp(YEARS), Some(applied), boottime);
-    let stamp = clock.stamp(boottime + MINUTE, Some(Timestamp(2 * YEARS)));
+    let stamp = clock.stamp(boottime + MINUTE, Some(agreed(2 * YEARS)));
     assert_eq!(stamp, Timestamp(YEARS + 66 * SECOND));
 }
 
@@ -247,7 +320,7 @@ fn without_samples_the_rate_is_one() {
     // The first stamp of a process waits for samples before it jumps.
     let mut clock = ClusterClock::new(start.stamp, None, MINUTE);
     assert_eq!(clock.stamp(2 * MINUTE, None), Timestamp(SECOND + 1));
-    assert_eq!(clock.stamp(2 * MINUTE, Some(Timestamp(DAY))), Timestamp(DAY));
+    assert_eq!(clock.stamp(2 * MINUTE, Some(agreed(DAY))), Timestamp(DAY));
 }
 
 proptest! {
@@ -263,7 +336,7 @@ proptest! {
         let mut clock = ClusterClock::new(last, Some(applied), boottime);
         for (elapsed, distance) in rounds {
             boottime += Duration::from_micros(elapsed);
-            let target = distance.map(|distance| Timestamp(last.0 + distance));
+            let target = distance.map(|distance| agreed(last.0 + distance));
             let stamp = clock.stamp(boottime, target);
             let (advance, elapsed) = (stamp.0 - last.0, elapsed as i64);
             prop_assert!(advance >= 1 && advance >= elapsed * 9 / 10);

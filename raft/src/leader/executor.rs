@@ -45,7 +45,7 @@ use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, codec, decide}
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
-use crate::leader::clock::{ClusterClock, target};
+use crate::leader::clock::{ClusterClock, Target};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
@@ -124,13 +124,14 @@ impl Executor {
     fn stamp(&self, term: &mut Term) -> (Timestamp, Duration) {
         let local = &self.shared.local;
         let own = local.clock.read();
-        let median = local.contact.median(&self.shared.voters(), local.node, own);
-        let target = median.map(|median| target(own.wall_clock, median));
+        let voters = self.shared.voters();
+        let samples = local.contact.samples(&voters, local.node, own);
+        let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));
         if target.is_some() && self.shared.clock_jump.swap(false, Ordering::SeqCst) {
             term.clock.allow_jump();
         }
         let stamp = term.clock.stamp(own.boottime, target);
-        let ahead = stamp.0.saturating_sub(target.unwrap_or(stamp).0);
+        let ahead = target.map_or(0, |target| target.error_micros(stamp));
         let is_wrong = u128::from(ahead.unsigned_abs()) > CLOCK_ERROR_MAX.as_micros();
         let was_wrong = std::mem::replace(&mut term.is_clock_wrong, is_wrong);
         if is_wrong && !was_wrong {

@@ -8,6 +8,7 @@ use std::fmt;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
+use storage::codec::bounded;
 
 use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
 
@@ -67,6 +68,7 @@ impl From<VoteRecord> for Vote {
 /// consensus), else one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MembershipRecord {
+    #[serde(deserialize_with = "bounded::<2, _, _>")]
     voters: Vec<BTreeSet<NodeId>>,
     nodes: BTreeMap<NodeId, Address>,
 }

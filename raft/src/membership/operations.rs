@@ -12,13 +12,14 @@ use storage::{Action, Command, Reply};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::SubmitError;
+use crate::leader::clock::median;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
 use crate::operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, OperateResult, Operation,
     OperationResult,
 };
 use crate::shared::Shared;
-use crate::types::{Address, NodeId, TypeConfig};
+use crate::types::{Address, NodeId, TypeConfig, is_address};
 
 /// Timeout of the request for the identity of a node that is to be added.
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,9 +91,10 @@ impl Operator<'_> {
         let own = local.clock.read();
         let nodes: Vec<NodeId> = self.status().members.iter().map(|member| member.node).collect();
         let wall_clocks = local.contact.wall_clocks(&nodes, local.node, own);
+        let samples = local.contact.samples(&self.shared.voters(), local.node, own);
         ClockStatus {
             cluster_time: local.cluster_time(own.boottime),
-            median: local.contact.median(&self.shared.voters(), local.node, own),
+            median: samples.map(|samples| median(&samples)),
             wall_clocks: nodes.into_iter().zip(wall_clocks).collect(),
         }
     }
@@ -127,6 +129,9 @@ impl Operator<'_> {
     /// Adds a node to the replicated members, so that peers accept its messages, then to raft as
     /// a learner. `membership/maintenance.rs` promotes it once it has caught up.
     async fn add(&self, node: NodeId, address: String) -> OperateResult<()> {
+        if !is_address(&address) {
+            return rejected(format!("{address:?} is not the address of a node: use host:port"));
+        }
         let peers = &self.shared.peers;
         let (from, is_pristine) = match peers.identify(&address, IDENTIFY_TIMEOUT).await {
             Ok(identity) => identity,

@@ -8,6 +8,7 @@
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::{Deserialize, Serialize};
 use storage::Command;
+use storage::codec::bounded;
 use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
@@ -23,6 +24,10 @@ storage::records! {
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
 pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
+/// Maximum entries of an AppendEntries message.
+pub(crate) const ENTRIES_MAX: usize = 300;
+/// Maximum files of a snapshot.
+const FILES_MAX: usize = 1 << 16;
 /// HTTP/2 flow-control window in both directions, in bytes.
 pub const WINDOW_BYTES: u32 = 4 << 20;
 
@@ -91,6 +96,7 @@ pub(crate) enum Rpc {
 pub(crate) struct AppendRpc {
     pub(crate) vote: VoteRecord,
     pub(crate) previous: Option<LogIdRecord>,
+    #[serde(deserialize_with = "bounded::<ENTRIES_MAX, _, _>")]
     pub(crate) entries: Vec<EntryRecord>,
     pub(crate) commit: Option<LogIdRecord>,
     /// `None` until the leader has committed an entry of its own term.
@@ -121,6 +127,7 @@ pub(crate) struct SnapshotRpc {
     pub(crate) last: Option<LogIdRecord>,
     pub(crate) membership: StoredMembershipRecord,
     /// Name and length in bytes of each file, in stream order.
+    #[serde(deserialize_with = "bounded::<FILES_MAX, _, _>")]
     pub(crate) files: Vec<(String, u64)>,
 }
 
@@ -268,9 +275,44 @@ impl SnapshotRpc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use openraft::entry::RaftEntry;
     use storage::codec::encode;
     use storage::model::cluster::GROUP;
     use storage::model::id::Timestamp;
+
+    #[test]
+    fn long_lists_are_rejected() {
+        let clocks = Clocks { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4 };
+        let from = PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] };
+        let decoded = |call| {
+            let request = Request { group: GROUP, from, to: None, incarnation: None, clocks, call };
+            storage::codec::decode::<Request>(&encode(&request)).map(drop)
+        };
+        let vote = VoteRecord { term: 1, voted_for: 1, committed: true };
+        let blank = || EntryRecord::from(Entry::new_blank(LogId::new_term_index(1, 1)));
+        let append = |count| {
+            let entries = (0..count).map(|_| blank()).collect();
+            Rpc::Append(AppendRpc {
+                vote,
+                previous: None,
+                entries,
+                commit: None,
+                quorum_status: None,
+            })
+        };
+        let submit =
+            |action| Rpc::Submit { command: Command::background(action), timeout_micros: 1 };
+        let settings = |count| {
+            let setting = (String::new(), storage::model::thermo::SettingValue::Number(0.0));
+            submit(storage::Action::UpdateSettings(vec![setting; count]))
+        };
+        for (allowed, rejected) in [(append(300), append(301)), (settings(1_024), settings(1_025))]
+        {
+            assert!(decoded(allowed).is_ok());
+            let error = decoded(rejected).unwrap_err().to_string();
+            assert!(error.contains("more than"), "{error}");
+        }
+    }
 
     #[test]
     fn encoded_bytes_are_pinned() {

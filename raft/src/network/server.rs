@@ -41,6 +41,8 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) snapshots: Snapshots,
+    /// Whether this node belonged to a cluster at the start of its process.
+    pub(crate) was_initialized: bool,
     pub(crate) log_throttle: LogThrottle,
 }
 
@@ -171,10 +173,7 @@ impl Server {
     async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
         let (raft, local) = (&self.shared.raft, &self.shared.local);
         match call {
-            Rpc::Identify => {
-                let initialized = raft.is_initialized().await.map_err(unavailable)?;
-                Ok(RpcResponse::Identified(!initialized))
-            }
+            Rpc::Identify => self.identify(),
             Rpc::Append(call) => self.append(call, timing).await,
             Rpc::Vote(call) => Ok(raft.vote(call.into()).await.map_err(unavailable)?.into()),
             Rpc::PreVote(call) => Ok(raft.pre_vote(call.into()).await.map_err(unavailable)?.into()),
@@ -204,6 +203,15 @@ impl Server {
                 Ok(RpcResponse::StateHash(hash_status(local, mark, until).await))
             }
         }
+    }
+
+    /// Returns whether this node is pristine. Requires nothing from raft's core, which may be busy.
+    fn identify(&self) -> RpcResult {
+        let metrics = self.shared.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        metrics.running_state.as_ref().map_err(unavailable)?;
+        let has_log = metrics.last_log_index.is_some() || metrics.vote.leader_id.term > 0;
+        Ok(RpcResponse::Identified(!self.was_initialized && !has_log))
     }
 
     async fn append(&self, call: AppendRpc, timing: Timing) -> RpcResult {

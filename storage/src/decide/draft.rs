@@ -55,6 +55,8 @@ pub struct Draft {
     /// What each write to `rows` replaced, so that a rejected command can be undone.
     undo: Vec<(Vec<u8>, Option<RowState>)>,
     bytes: usize,
+    /// Receipts that the changes add, per owner. Negative: more are removed.
+    receipts: BTreeMap<(TenantId, KeyId), i64>,
     /// Whether to log this draft even without a change, so that the cluster clock advances.
     pub(super) stamp_requested: bool,
     /// Triggers of the tenants whose triggers a command changed.
@@ -117,6 +119,7 @@ impl Draft {
             rows: BTreeMap::new(),
             undo: Vec::new(),
             bytes: 0,
+            receipts: BTreeMap::new(),
             stamp_requested: false,
             triggers: BTreeMap::new(),
             thermo: RefCell::default(),
@@ -149,10 +152,6 @@ impl Draft {
         self.changes.iter().filter(|change| matches(change)).count() as u64
     }
 
-    pub(super) fn changes(&self) -> &[Change] {
-        &self.changes
-    }
-
     /// Whether a change of this draft removed a row.
     pub(super) fn has_removed(&self, key: &Key) -> bool {
         matches!(self.rows.get(&key.bytes()), Some(None))
@@ -169,8 +168,27 @@ impl Draft {
             }
         }
         self.update_triggers(&change);
+        self.count_receipts(&change, 1);
         self.bytes += change.size_bytes();
         self.changes.push(change);
+    }
+
+    fn count_receipts(&mut self, change: &Change, sign: i64) {
+        let (owner, count) = match change {
+            Change::ReceiptPut(tenant, owner, ..) => ((*tenant, *owner), 1),
+            Change::ReceiptsRemoved(tenant, owner, _, removed) => {
+                ((*tenant, *owner), -(removed.len() as i64))
+            }
+            _ => return,
+        };
+        *self.receipts.entry(owner).or_default() += sign * count;
+    }
+
+    /// Numbers of receipts that the changes add: of a key, and of its tenant.
+    pub(super) fn added_receipts(&self, tenant: TenantId, owner: KeyId) -> (i64, i64) {
+        let of_tenant = (tenant, KeyId([0; 8]))..=(tenant, KeyId([u8::MAX; 8]));
+        let of_key = self.receipts.get(&(tenant, owner)).copied().unwrap_or(0);
+        (of_key, self.receipts.range(of_tenant).map(|(_, added)| added).sum())
     }
 
     fn update_triggers(&mut self, change: &Change) {
@@ -268,7 +286,9 @@ impl Draft {
 
     /// Undoes everything pushed since `mark`.
     pub(crate) fn rewind(&mut self, mark: Mark) {
-        self.changes.truncate(mark.changes);
+        for change in self.changes.split_off(mark.changes) {
+            self.count_receipts(&change, -1);
+        }
         self.bytes = mark.bytes;
         self.invalidate_caches();
         if !self.triggers.is_empty() {

@@ -16,9 +16,7 @@ use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
 use crate::model::template::TemplateContext;
 use crate::model::tenant::KeyId;
-use crate::model::trigger::{
-    Firings, Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent,
-};
+use crate::model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
 use crate::model::trigger_match::{HeatTransition, SkipReason, Subject};
 use crate::reader::Reader;
 use crate::table::view::View;
@@ -149,20 +147,20 @@ fn perform(
 ) -> Result<bool> {
     let tenant = event.tenant;
     let CompiledTrigger { id, trigger, .. } = compiled;
-    let firings = draft.firings(tenant, *id)?;
-    let (count, total) = (firings.count + 1, firings.total + 1);
-    let firings = Firings { count, total, last_at: Some(draft.now) };
-    draft.push(Change::FiringsPut(tenant, *id, firings));
+    let mut firings = draft.firings(tenant, *id)?;
+    (firings.count, firings.total) = (firings.count + 1, firings.total + 1);
+    firings.last_at = Some(draft.now);
     let mut context = Context { draft, tenant, actor: None };
     let (update, result) = match &trigger.action {
         TriggerAction::Webhook { .. } => {
-            (None, outbox::enqueue(&mut context, compiled, total, event.event, present)?)
+            (None, outbox::enqueue(&mut context, compiled, &mut firings, event.event, present)?)
         }
         TriggerAction::Notify(template) => {
             (None, notify(&mut context, event, compiled, template.as_deref(), present))
         }
         action => effect(action, present),
     };
+    context.push(Change::FiringsPut(tenant, *id, firings));
     let fired = FiredTrigger {
         trigger: *id,
         trigger_name: trigger.name.clone(),

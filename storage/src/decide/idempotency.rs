@@ -3,7 +3,7 @@
 //!
 //! The keys of a tenant share [`RECEIPTS_MAX`] receipts. One key has half of them at most, and may
 //! always have a thousandth. At a limit, the oldest receipts make room: those of the writing key,
-//! or of the key with the most receipts.
+//! or of the key with the most receipts of those that have old ones.
 
 use crate::change::Change;
 use crate::command::CREATE_MAX;
@@ -25,6 +25,8 @@ const _: () = assert!(CREATE_MAX <= RECEIPT_IDS_MAX, "a receipt holds all that a
 
 /// Receipts that make room at once, so that the next writes remove none.
 const REMOVED_AT_ONCE: usize = 64;
+/// Keys whose receipts one command examines to make room.
+const OWNERS_EXAMINED_MAX: usize = 16;
 /// Owner of the receipts of commands without an API key.
 const SERVICE: KeyId = KeyId([0; 8]);
 
@@ -90,10 +92,10 @@ fn make_room(draft: &mut Draft, tenant: TenantId, owner: KeyId) -> Decided<()> {
     if of_key < max / 1_000 || (of_key < max / 2 && of_tenant < max) {
         return Ok(());
     }
-    let index = draft.base.index(tenant).filter(|_| of_tenant >= max);
-    let largest = index.and_then(|index| index.read().receipts.largest());
     let until = Timestamp(draft.now.0 - age_min());
-    for owner in largest.into_iter().filter(|_| of_key < max / 2).chain([owner]) {
+    let index = draft.base.index(tenant).filter(|_| of_key < max / 2);
+    let owners = index.map(|index| index.read().receipts.owners(until, OWNERS_EXAMINED_MAX));
+    for owner in owners.into_iter().flatten().chain([owner]) {
         for retention in Retention::ALL {
             if remove_old(draft, (tenant, owner, retention), until, REMOVED_AT_ONCE)? > 0 {
                 return Ok(());
@@ -106,25 +108,12 @@ fn make_room(draft: &mut Draft, tenant: TenantId, owner: KeyId) -> Decided<()> {
 /// Numbers of receipts of a key and of its tenant, earlier commands included.
 fn numbers(draft: &Draft, tenant: TenantId, owner: KeyId) -> (u64, u64) {
     let Some(index) = draft.base.index(tenant) else { return (0, 0) };
-    let (mut of_key, mut of_tenant) = {
-        let index = index.read();
-        (index.receipts.of_key(owner), index.receipts.total())
-    };
-    for change in draft.changes() {
-        match change {
-            Change::ReceiptPut(of, by, ..) if *of == tenant => {
-                of_tenant += 1;
-                of_key += u64::from(*by == owner);
-            }
-            Change::ReceiptsRemoved(of, by, _, removed) if *of == tenant => {
-                let count = removed.len() as u64;
-                of_tenant = of_tenant.saturating_sub(count);
-                of_key = of_key.saturating_sub(if *by == owner { count } else { 0 });
-            }
-            _ => {}
-        }
-    }
-    (of_key, of_tenant)
+    let index = index.read();
+    let (of_key, of_tenant) = draft.added_receipts(tenant, owner);
+    (
+        index.receipts.of_key(owner).saturating_add_signed(of_key),
+        index.receipts.total().saturating_add_signed(of_tenant),
+    )
 }
 
 /// Removes at most `limit` receipts of a key that were written until `until`, the oldest first.

@@ -136,7 +136,8 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::UpdateTrigger(id, patch) => trigger::update(context, *id, patch),
         Action::DeleteTrigger(id) => trigger::delete(context, *id),
         Action::RecordAttempts(attempts) => outbox::record_attempts(context, attempts),
-        Action::ReplayDeliveries(id) => outbox::replay(context, *id),
+        Action::ReplayDelivery(id) => outbox::replay(context, *id),
+        Action::ReplayDeliveries(after) => outbox::replay_all(context, *after),
         Action::Bootstrap { .. }
         | Action::AdvanceClock
         | Action::Expire

@@ -9,37 +9,37 @@ use crate::decide::draft::COMMAND_BYTES_MAX;
 use crate::error::Result;
 use crate::index::triggers::CompiledTrigger;
 use crate::model::delivery::{
-    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, Delivery, DeliveryId,
-    DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
+    Attempt, AttemptOutcome, DEAD_LETTERS_MAX, DELIVERED_LABEL_BYTES_MAX, DeadLetterCursor,
+    Delivery, DeliveryId, DeliveryStage, Outbox, PENDING_MAX, REASON_BYTES_MAX,
 };
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::journal::{DeliveryNext, EventKind, FiringResult};
 use crate::model::memory::MemoryRecord;
-use crate::model::trigger::{Trigger, TriggerEvent};
+use crate::model::trigger::{Firings, Trigger, TriggerEvent};
 use crate::reply::{Rejection, Reply};
 use crate::table::key::{Kind, prefix, timed_delivery_of};
 use crate::table::view::View;
 
-/// Dead letters that one command replays.
-const REPLAYED_MAX: usize = 500;
+/// Dead letters that one command examines.
+const EXAMINED_MAX: usize = 500;
 
-/// Enqueues the delivery of the firing `number` of a trigger, unless the tenant has too many
-/// pending ones.
+/// Enqueues the delivery of the last of these firings of a trigger, unless the trigger has too
+/// many pending ones.
 pub(super) fn enqueue(
     context: &mut Context<'_>,
     compiled: &CompiledTrigger,
-    number: u64,
+    firings: &mut Firings,
     event: TriggerEvent,
     present: &MemoryRecord,
 ) -> Result<FiringResult> {
     let tenant = context.tenant;
     let mut outbox = context.draft.outbox(tenant)?;
-    if outbox.pending >= PENDING_MAX {
+    if !outbox.has_room(firings.pending) {
         outbox.dropped += 1;
         context.push(Change::OutboxPut(tenant, outbox));
         return Ok(FiringResult::Dropped);
     }
-    outbox.pending += 1;
+    (outbox.pending, firings.pending) = (outbox.pending + 1, firings.pending + 1);
     context.push(Change::OutboxPut(tenant, outbox));
     let memory = &present.memory;
     let label = &memory.label[..memory.label.floor_char_boundary(DELIVERED_LABEL_BYTES_MAX)];
@@ -58,7 +58,7 @@ pub(super) fn enqueue(
         reason: String::new(),
         stage: DeliveryStage::Pending(now),
     };
-    let id = DeliveryId { trigger: compiled.id, number };
+    let id = DeliveryId { trigger: compiled.id, number: firings.total };
     context.push(Change::DeliveryPut(tenant, id, delivery, None));
     Ok(FiringResult::Enqueued(id))
 }
@@ -114,11 +114,11 @@ fn record(context: &mut Context<'_>, attempt: &Attempt, before: Delivery) -> Res
     put(context, attempt.id, before.stage, after)
 }
 
-/// Cancels all pending deliveries of a trigger.
+/// Cancels all pending deliveries of a trigger that is deleted.
 pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()> {
     let tenant = context.tenant;
     let mut outbox = context.draft.outbox(tenant)?;
-    if outbox.pending == 0 || context.draft.firings(tenant, trigger)?.total == 0 {
+    if context.draft.firings(tenant, trigger)?.pending == 0 {
         return Ok(());
     }
     // 64 bytes each: one command holds the removal of all that may be pending.
@@ -161,6 +161,11 @@ fn put(
     if let Some(delivery) = &delivery {
         *count_of(&mut outbox, &delivery.stage) += 1;
     }
+    if outbox.pending != counted.pending {
+        let mut firings = context.draft.firings(tenant, id.trigger)?;
+        firings.pending = firings.pending + outbox.pending - counted.pending;
+        context.push(Change::FiringsPut(tenant, id.trigger, firings));
+    }
     context.push(match delivery {
         Some(delivery) => Change::DeliveryPut(tenant, id, delivery, Some(before)),
         None => Change::DeliveryRemoved(tenant, id, before),
@@ -185,54 +190,57 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     }
 }
 
-/// Makes dead letters pending again: one, or as many of all as one command may. Dead letters of
-/// deleted triggers have no receiver and are removed.
-pub(super) fn replay(context: &mut Context<'_>, id: Option<DeliveryId>) -> Decided<Reply> {
-    if let Some(id) = id {
-        replay_one(context, id)?;
-        return Ok(Reply::ReplayedDeliveries { count: 1, has_more: false });
-    }
-    let all = prefix(Kind::DeadLetter, context.tenant);
-    let (mut count, mut removed, mut of_others) = (0, 0, BTreeSet::new());
-    for (key, _) in context.draft.rows(&all, DEAD_LETTERS_MAX as usize)? {
-        let (at, id) = timed_delivery_of(&key)?;
-        if of_others.contains(&id.trigger) {
-            continue;
-        }
-        if count + removed == REPLAYED_MAX {
-            return Ok(Reply::ReplayedDeliveries { count, has_more: true });
-        }
-        match replay_one(context, id) {
-            Ok(()) => count += 1,
-            Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
-                put(context, id, DeliveryStage::DeadLettered(at), None)?;
-                removed += 1;
-            }
-            Err(DecideError::Rejected(Rejection::TooMany { .. })) if count > 0 => {
-                return Ok(Reply::ReplayedDeliveries { count, has_more: true });
-            }
-            // Dead letters that the key may not access stay.
-            Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
-            Err(DecideError::Rejected(Rejection::NotOwner)) => {
-                of_others.insert(id.trigger);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Reply::ReplayedDeliveries { count, has_more: false })
-}
-
-fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
+/// Makes a dead letter pending again.
+pub(super) fn replay(context: &mut Context<'_>, id: DeliveryId) -> Decided<Reply> {
     let tenant = context.tenant;
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
     let dead = dead.ok_or_else(|| Rejection::no_such("dead letter"))?;
     context.modifiable_trigger(id.trigger)?;
     context.check_access(&dead.namespace)?;
-    let is_full = context.draft.outbox(tenant)?.pending >= PENDING_MAX;
-    reject_if(is_full, Rejection::too_many("pending deliveries", PENDING_MAX as usize))?;
+    let firings = context.draft.firings(tenant, id.trigger)?;
+    let has_room = context.draft.outbox(tenant)?.has_room(firings.pending);
+    reject_if(!has_room, Rejection::too_many("pending deliveries", PENDING_MAX as usize))?;
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
     let stage = DeliveryStage::Pending(context.now());
     put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
-    Ok(())
+    Ok(Reply::ReplayedDeliveries { count: 1, next: None, is_limited: false })
+}
+
+/// Makes dead letters after `after` pending again, as many as one command may examine. Dead
+/// letters of deleted triggers have no receiver and are removed.
+pub(super) fn replay_all(
+    context: &mut Context<'_>,
+    after: Option<DeadLetterCursor>,
+) -> Decided<Reply> {
+    let (mut count, mut is_limited, mut excluded) = (0, false, BTreeSet::new());
+    let dead = context.draft.base.dead_letters(context.tenant, after, EXAMINED_MAX)?;
+    let next = dead.last().filter(|_| dead.len() == EXAMINED_MAX).copied();
+    for (at, id) in dead {
+        if excluded.contains(&id.trigger) {
+            continue;
+        }
+        match replay(context, id) {
+            Ok(_) => count += 1,
+            Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
+                // An earlier command of this batch may have replayed or removed it.
+                let stage = DeliveryStage::DeadLettered(at);
+                let delivery = context.draft.delivery(context.tenant, id)?;
+                if delivery.is_some_and(|delivery| delivery.stage == stage) {
+                    put(context, id, stage, None)?;
+                }
+            }
+            Err(DecideError::Rejected(Rejection::TooMany { .. })) => {
+                is_limited = true;
+                excluded.insert(id.trigger);
+            }
+            // Dead letters that the key may not access stay.
+            Err(DecideError::Rejected(Rejection::NamespaceForbidden(_))) => {}
+            Err(DecideError::Rejected(Rejection::NotOwner)) => {
+                excluded.insert(id.trigger);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Reply::ReplayedDeliveries { count, next, is_limited })
 }

@@ -25,22 +25,60 @@ const FREQUENT_POSTING_BYTES: u64 = 2;
 
 const _: () = assert!(size_of::<(WordHash, Slot)>() == 12);
 
+/// Parts of the tables. A table that grows or shrinks is copied at once, while its tenant is locked:
+/// a part of a million words takes some milliseconds.
+const PARTS: usize = 64;
+/// First bit of a hash that selects the part. The tables use the lowest and the highest bits.
+const PART_SHIFT: u32 = 40;
+/// Parts that one call of [`Postings::shrink`] copies.
+const SHRUNK_MAX: usize = 4;
+
+/// The words whose hashes have the same part number.
 #[derive(Default)]
-pub(super) struct Postings {
+struct Part {
     /// One entry per slot. The entries of a word have the same hash.
     rare: HashTable<(WordHash, Slot)>,
     /// Words with more than [`RARE_SLOTS_MAX`] slots.
     frequent: HashTable<(WordHash, RoaringBitmap)>,
+}
+
+#[derive(Default)]
+pub(super) struct Postings {
+    /// [`PARTS`] parts; none before the first insertion.
+    parts: Vec<Part>,
     /// Number of slots in all bitmaps.
     frequent_slots: u64,
     /// Its random keys prevent words that are chosen to collide in the tables.
     hasher: RandomState,
 }
 
+fn part_of(hash: u64) -> usize {
+    (hash >> PART_SHIFT) as usize % PARTS
+}
+
+impl Part {
+    /// Halves tables that are less than a quarter full. Returns whether one was.
+    fn shrink(&mut self, hasher: &RandomState) -> bool {
+        let Self { rare, frequent } = self;
+        // Not by `capacity`: it does not rise with removals.
+        let shrinks_rare = rare.len() < rare.num_buckets() / 4;
+        if shrinks_rare {
+            rare.shrink_to(rare.len() * 2, |(word, _)| hasher.hash_one(word));
+        }
+        let shrinks_frequent = frequent.len() < frequent.num_buckets() / 4;
+        if shrinks_frequent {
+            frequent.shrink_to(frequent.len() * 2, |(word, _)| hasher.hash_one(word));
+        }
+        shrinks_rare || shrinks_frequent
+    }
+}
+
 impl Postings {
     pub(super) fn insert(&mut self, word: WordHash, slot: Slot) {
-        let Self { rare, frequent, hasher, .. } = self;
+        self.parts.resize_with(PARTS, Part::default);
+        let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
+        let Part { rare, frequent } = &mut parts[part_of(hash)];
         if let Some((_, slots)) = frequent.find_mut(hash, |(found, _)| *found == word) {
             self.frequent_slots += u64::from(slots.insert(slot));
             return;
@@ -65,8 +103,9 @@ impl Postings {
     }
 
     pub(super) fn remove(&mut self, word: WordHash, slot: Slot) {
-        let Self { rare, frequent, hasher, .. } = self;
+        let Self { parts, hasher, .. } = self;
         let hash = hasher.hash_one(word);
+        let Some(Part { rare, frequent }) = parts.get_mut(part_of(hash)) else { return };
         let Ok(mut entry) = frequent.find_entry(hash, |(found, _)| *found == word) else {
             if let Ok(entry) = rare.find_entry(hash, |found| *found == (word, slot)) {
                 entry.remove();
@@ -84,15 +123,15 @@ impl Postings {
         }
     }
 
-    /// Halves tables that are less than a quarter full. Call it after removals.
+    /// Halves some of the tables that are less than a quarter full. Call it after removals.
     pub(super) fn shrink(&mut self) {
-        let Self { rare, frequent, hasher, .. } = self;
-        // Not by `capacity`: it does not rise with removals.
-        if rare.len() < rare.num_buckets() / 4 {
-            rare.shrink_to(rare.len() * 2, |(word, _)| hasher.hash_one(word));
-        }
-        if frequent.len() < frequent.num_buckets() / 4 {
-            frequent.shrink_to(frequent.len() * 2, |(word, _)| hasher.hash_one(word));
+        let Self { parts, hasher, .. } = self;
+        let mut shrunk = 0;
+        for part in parts {
+            shrunk += usize::from(part.shrink(hasher));
+            if shrunk == SHRUNK_MAX {
+                break;
+            }
         }
     }
 
@@ -123,19 +162,29 @@ impl Postings {
 
     /// Estimated bytes in RAM. It depends on the postings only, so it is equal on all nodes.
     pub(super) fn bytes(&self) -> u64 {
-        self.rare.len() as u64 * RARE_POSTING_BYTES
-            + self.frequent.len() as u64 * FREQUENT_WORD_BYTES
+        let (rare, frequent) = self.numbers();
+        rare * RARE_POSTING_BYTES
+            + frequent * FREQUENT_WORD_BYTES
             + self.frequent_slots * FREQUENT_POSTING_BYTES
     }
 
+    /// Number of entries of rare words, and of frequent words.
+    fn numbers(&self) -> (u64, u64) {
+        let numbers = self.parts.iter().map(|part| (part.rare.len(), part.frequent.len()));
+        numbers.fold((0, 0), |sum, part| (sum.0 + part.0 as u64, sum.1 + part.1 as u64))
+    }
+
     fn frequent_slots(&self, word: WordHash) -> Option<&RoaringBitmap> {
-        let found = self.frequent.find(self.hasher.hash_one(word), |(found, _)| *found == word);
-        found.map(|(_, slots)| slots)
+        let hash = self.hasher.hash_one(word);
+        let part = self.parts.get(part_of(hash))?;
+        part.frequent.find(hash, |(found, _)| *found == word).map(|(_, slots)| slots)
     }
 
     /// The slots of a rare word, in no particular order.
     fn rare_slots(&self, word: WordHash) -> impl Iterator<Item = Slot> {
-        let entries = self.rare.iter_hash(self.hasher.hash_one(word));
+        let hash = self.hasher.hash_one(word);
+        let part = self.parts.get(part_of(hash));
+        let entries = part.into_iter().flat_map(move |part| part.rare.iter_hash(hash));
         entries.filter(move |(found, _)| *found == word).map(|(_, slot)| *slot)
     }
 }
@@ -163,10 +212,11 @@ mod tests {
         }
         let is_frequent = |slots: &&BTreeSet<Slot>| slots.len() > RARE_SLOTS_MAX;
         let frequent: Vec<_> = model.values().filter(is_frequent).collect();
-        assert_eq!(postings.frequent.len(), frequent.len());
+        let (rare_entries, frequent_words) = postings.numbers();
+        assert_eq!(frequent_words, frequent.len() as u64);
         assert_eq!(postings.frequent_slots, frequent.iter().map(|it| it.len() as u64).sum());
         let all: usize = model.values().map(BTreeSet::len).sum();
-        assert_eq!(postings.rare.len() as u64, all as u64 - postings.frequent_slots);
+        assert_eq!(rare_entries, all as u64 - postings.frequent_slots);
     }
 
     proptest! {
@@ -192,27 +242,55 @@ mod tests {
         }
     }
 
+    /// Bytes of all tables, and of the largest one.
+    fn allocated(postings: &Postings) -> (usize, usize) {
+        let tables = |part: &Part| [part.rare.allocation_size(), part.frequent.allocation_size()];
+        let sizes: Vec<usize> = postings.parts.iter().flat_map(tables).collect();
+        (sizes.iter().sum(), sizes.into_iter().max().unwrap_or(0))
+    }
+
     #[test]
     fn removals_give_memory_back() {
         let all = || (0..50_000_u32).map(|number| (WordHash::of(&number.to_string()), number));
         let mut postings = Postings::default();
-        let allocated = |postings: &Postings| {
-            postings.rare.allocation_size() + postings.frequent.allocation_size()
-        };
         for (word, slot) in all() {
             postings.insert(word, slot);
             (0..=slot % 20).for_each(|other| postings.insert(word, other));
         }
-        let (bytes, full) = (postings.bytes(), allocated(&postings));
+        let (bytes, (full, _)) = (postings.bytes(), allocated(&postings));
         assert!(bytes > full as u64 / 2, "{bytes} of {full}");
         for (word, slot) in all() {
             postings.remove(word, slot);
             (0..=slot % 20).for_each(|other| postings.remove(word, other));
             postings.shrink();
-            let fair = 64 * postings.rare.len() + 160 * postings.frequent.len() + 1_024;
-            assert!(allocated(&postings) < fair, "{} entries", postings.rare.len());
         }
+        (0..PARTS).for_each(|_| postings.shrink());
         assert_eq!(postings.bytes(), 0);
-        assert!(allocated(&postings) < 1_024);
+        assert!(allocated(&postings).0 < 256 * PARTS);
+    }
+
+    /// A table that grows or shrinks exists twice meanwhile, and blocks its tenant.
+    #[test]
+    fn each_table_is_a_small_part() {
+        let word = |number: u32| WordHash::of(&number.to_string());
+        let mut postings = Postings::default();
+        for number in 0..1_000_000 {
+            postings.insert(word(number), number);
+        }
+        let (all, largest) = allocated(&postings);
+        assert!(largest < all / (PARTS / 3), "{largest} of {all}");
+        assert!(all < 1_000_000 * 32, "{all}");
+        // One call copies some of the tables only, and all of them follow.
+        for number in 0..900_000 {
+            postings.remove(word(number), number);
+        }
+        let mut before = allocated(&postings).0;
+        for _ in 0..PARTS / SHRUNK_MAX {
+            postings.shrink();
+            let after = allocated(&postings).0;
+            assert!(before - after <= SHRUNK_MAX * largest, "{before} to {after}");
+            before = after;
+        }
+        assert!(before < 100_000 * 64, "{before}");
     }
 }

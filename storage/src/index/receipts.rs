@@ -1,13 +1,18 @@
 //! Numbers of the receipts of one tenant, per API key and retention.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::id::Timestamp;
 use crate::model::receipt::Retention;
 use crate::model::tenant::KeyId;
 
 #[derive(Debug, Default)]
-pub(crate) struct ReceiptCounts(BTreeMap<(KeyId, Retention), Stored>);
+pub(crate) struct ReceiptCounts {
+    stored: BTreeMap<(KeyId, Retention), Stored>,
+    /// Number of receipts of each key, of both retentions. Ordered by number.
+    owners: BTreeSet<(u64, KeyId)>,
+    total: u64,
+}
 
 #[derive(Debug)]
 struct Stored {
@@ -18,8 +23,10 @@ struct Stored {
 
 impl ReceiptCounts {
     pub(super) fn put(&mut self, owner: KeyId, retention: Retention, at: Timestamp) {
-        let stored = self.0.entry((owner, retention)).or_insert(Stored { count: 0, oldest: at });
-        stored.count += 1;
+        let before = self.of_key(owner);
+        let empty = Stored { count: 0, oldest: at };
+        self.stored.entry((owner, retention)).or_insert(empty).count += 1;
+        self.count(owner, before);
     }
 
     /// Counts the removal of the oldest receipts; `last` is the time of the newest of them.
@@ -30,34 +37,80 @@ impl ReceiptCounts {
         count: u64,
         last: Timestamp,
     ) {
-        let Some(stored) = self.0.get_mut(&(owner, retention)) else { return };
+        let before = self.of_key(owner);
+        let Some(stored) = self.stored.get_mut(&(owner, retention)) else { return };
         (stored.count, stored.oldest) = (stored.count.saturating_sub(count), last);
         if stored.count == 0 {
-            self.0.remove(&(owner, retention));
+            self.stored.remove(&(owner, retention));
+        }
+        self.count(owner, before);
+    }
+
+    /// Corrects the sums after a key had `before` receipts.
+    fn count(&mut self, owner: KeyId, before: u64) {
+        let after = self.of_key(owner);
+        self.total = self.total - before + after;
+        self.owners.remove(&(before, owner));
+        if after > 0 {
+            self.owners.insert((after, owner));
         }
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.0.values().map(|stored| stored.count).sum()
+        self.total
     }
 
     pub(crate) fn of_key(&self, owner: KeyId) -> u64 {
-        let count = |retention| self.0.get(&(owner, retention)).map_or(0, |stored| stored.count);
+        let count =
+            |retention| self.stored.get(&(owner, retention)).map_or(0, |stored| stored.count);
         Retention::ALL.into_iter().map(count).sum()
     }
 
-    /// The key with the most receipts.
-    pub(crate) fn largest(&self) -> Option<KeyId> {
-        self.0.keys().map(|(owner, _)| *owner).max_by_key(|owner| self.of_key(*owner))
+    /// At most `most` keys that may have receipts at or before `until`. The key with the most
+    /// receipts comes first.
+    pub(crate) fn owners(&self, until: Timestamp, most: usize) -> Vec<KeyId> {
+        let is_old = |owner: &KeyId| {
+            let oldest = |retention| self.oldest(*owner, retention);
+            Retention::ALL.into_iter().filter_map(oldest).any(|oldest| oldest <= until)
+        };
+        let owners = self.owners.iter().rev().map(|(_, owner)| *owner);
+        owners.filter(is_old).take(most).collect()
     }
 
     /// A time before which a key has no receipt of this retention; `None` without any.
     pub(crate) fn oldest(&self, owner: KeyId, retention: Retention) -> Option<Timestamp> {
-        self.0.get(&(owner, retention)).map(|stored| stored.oldest)
+        self.stored.get(&(owner, retention)).map(|stored| stored.oldest)
     }
 
     /// The keys that have receipts, with their retentions.
     pub(crate) fn keys(&self) -> Vec<(KeyId, Retention)> {
-        self.0.keys().copied().collect()
+        self.stored.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_with_old_receipts_are_ordered_by_number() {
+        let key = |number| KeyId([number; 8]);
+        let mut counts = ReceiptCounts::default();
+        for (owner, count, at) in [(1, 5, 10), (2, 9, 90), (3, 7, 20), (4, 1, 30)] {
+            for number in 0..count {
+                let retention = Retention::ALL[number % 2];
+                counts.put(key(owner), retention, Timestamp(at + number as i64));
+            }
+        }
+        let owners = |counts: &ReceiptCounts, until| counts.owners(Timestamp(until), 3);
+        assert_eq!(owners(&counts, 9), []);
+        assert_eq!(owners(&counts, 50), [key(3), key(1), key(4)]);
+        assert_eq!(owners(&counts, 99), [key(2), key(3), key(1)]);
+        counts.remove(key(3), Retention::Hour, 3, Timestamp(25));
+        assert_eq!((counts.of_key(key(3)), counts.total()), (4, 19));
+        assert_eq!(owners(&counts, 50), [key(1), key(3), key(4)]);
+        counts.remove(key(3), Retention::Hour, 9, Timestamp(26));
+        counts.remove(key(3), Retention::Day, 9, Timestamp(26));
+        assert_eq!((owners(&counts, 50), counts.total()), (vec![key(1), key(4)], 15));
     }
 }

@@ -9,7 +9,7 @@ use crate::model::id::{MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
 use crate::model::trigger::TriggerEvent;
 
-/// Most pending deliveries per tenant. Firings beyond it queue none and are counted.
+/// Most pending deliveries per tenant. See [`Outbox::has_room`].
 pub const PENDING_MAX: u64 = 10_000;
 /// Most dead letters per tenant. Beyond it, the oldest are removed.
 pub const DEAD_LETTERS_MAX: u64 = 10_000;
@@ -91,11 +91,19 @@ pub struct Outbox {
     pub pending: u64,
     /// Dead letters.
     pub dead_letters: u64,
-    /// Firings that queued no delivery because [`PENDING_MAX`] were pending, in total.
+    /// Firings that queued no delivery because too many were pending, in total.
     pub dropped: u64,
 }
 
 impl Outbox {
+    /// Whether a trigger with `of_trigger` pending deliveries may have another one: only if it has
+    /// fewer than the tenant may still add (dynamic thresholds of Choudhury and Hahne). One
+    /// trigger has half of [`PENDING_MAX`] at most, and a few leave room to all others.
+    #[must_use]
+    pub fn has_room(self, of_trigger: u64) -> bool {
+        of_trigger < PENDING_MAX.saturating_sub(self.pending)
+    }
+
     /// The sums.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -106,6 +114,9 @@ impl Outbox {
         }
     }
 }
+
+/// Position of a dead letter: the time of its last attempt, and its id.
+pub type DeadLetterCursor = (Timestamp, DeliveryId);
 
 /// A delivery attempt and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -178,6 +178,8 @@ pub struct Firings {
     pub total: u64,
     /// Time of the last firing.
     pub last_at: Option<Timestamp>,
+    /// Pending deliveries.
+    pub pending: u64,
 }
 
 /// The message of a trigger that fired.

@@ -87,7 +87,7 @@ impl Line {
             }
             "trigger-delete" => Action::DeleteTrigger(self.trigger_id()),
             "attempt" => Action::RecordAttempts(vec![self.attempt()]),
-            "replay" if self.words.len() > 1 => Action::ReplayDeliveries(Some(self.delivery_id())),
+            "replay" if self.words.len() > 1 => Action::ReplayDelivery(self.delivery_id()),
             "replay" => Action::ReplayDeliveries(None),
             "key" => {
                 Action::CreateKey(key_id(&self.words[1]), api_key(&self.words[1], Role::Agent))

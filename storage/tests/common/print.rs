@@ -251,8 +251,9 @@ fn trigger_change_text(change: &Change) -> String {
         }
         Change::TriggerRemoved(_, id) => format!("trigger {} is removed", trigger(*id)),
         Change::FiringsPut(_, id, firings) => {
-            let (count, total) = (firings.count, firings.total);
-            format!("trigger {} has fired {count} times, {total} in all", trigger(*id))
+            let (count, total, pending) = (firings.count, firings.total, firings.pending);
+            let pending = if pending > 0 { format!(", {pending} pending") } else { String::new() };
+            format!("trigger {} has fired {count} times, {total} in all{pending}", trigger(*id))
         }
         Change::OutboxPut(_, outbox) => format!(
             "{} deliveries pending, {} dead letters, {} dropped",

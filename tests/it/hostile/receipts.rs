@@ -1,5 +1,7 @@
 //! Keys that use up the receipts of their tenant.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Writes `count` times with new idempotency keys, without an effect. Returns the statuses.
@@ -38,6 +40,23 @@ async fn oldest_receipts_make_room() {
     assert_ne!(create(&cluster, 0).await, ids[0], "the oldest is removed");
     converged(&cluster).await;
     assert_equal_states(&cluster).await;
+}
+
+#[tokio::test]
+async fn old_receipts_of_any_key_make_room() {
+    // A tenant keeps 40 receipts. They make room after 2 s.
+    const AGE: Duration = Duration::from_millis(2_500);
+    let points = "receipts-max=return(40);receipt-age-min=return(2000000)";
+    let cluster = options().env("FAILPOINTS", points).start();
+    let path = format!("/agent/nodes/{}", cluster.store(&json!({"label": "x"})).await);
+    let mut keys = Vec::new();
+    for name in ["old", "large", "writing"] {
+        keys.push(cluster.post("/keys", &json!({"name": name, "role": "agent"})).await);
+    }
+    assert_eq!(write_nothing(&cluster, &keys[0], &path, 10).await, [200; 10]);
+    tokio::time::sleep(AGE).await;
+    assert_eq!(write_nothing(&cluster, &keys[1], &path, 20).await, [200; 20]);
+    assert_eq!(write_nothing(&cluster, &keys[2], &path, 15).await, [200; 15]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Receivers that accept webhooks and never respond.
+//! Receivers that accept webhooks and respond late or never.
 
 use std::time::Duration;
 
@@ -11,8 +11,10 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(5);
 async fn hanging_hosts_delay_no_other_host() {
     let cluster = options().start();
     let mut hanging = Vec::new();
-    for host in 2..6 {
-        let hang = |_: &Delivery| Behaviour::Hang(Duration::from_secs(600));
+    for host in 2..14 {
+        // Some respond just before the timeout of 15 s.
+        let pause = Duration::from_secs(if host % 2 == 0 { 14 } else { 600 });
+        let hang = move |_: &Delivery| Behaviour::Hang(pause);
         let receiver = Receiver::start_at(&format!("127.0.0.{host}"), hang).await;
         let config = json!({"url": receiver.url});
         create_webhook(&cluster, config, Some(60)).await;
