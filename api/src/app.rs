@@ -123,12 +123,12 @@ impl App {
 
     /// Records the resident memory of the process and its limit, in bytes.
     pub fn set_memory(&self, resident: u64, limit: u64) {
-        self.service.memory().set(resident, limit);
+        self.service.set_memory(resident, limit);
     }
 
     /// The memory use of the process.
     pub fn memory(&self) -> MemoryUse {
-        self.service.memory().usage()
+        self.service.memory_use()
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -9,7 +9,8 @@ use storage::model::access::Caller;
 use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
 
-use crate::budget::Share;
+use crate::budget::{Budget, Full, Share};
+use crate::limits::RESPONSE_OVERHEAD_BYTES;
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;
@@ -27,6 +28,10 @@ pub(crate) struct Current {
     place: Mutex<Option<Share>>,
     /// The bytes of its body, until its response is ready.
     body: Mutex<Option<Share>>,
+    /// The budget of bytes of responses, if they count.
+    responses: OnceLock<Arc<Budget>>,
+    /// The bytes of its response, if they were counted before it was built.
+    response: Mutex<Option<Share>>,
 }
 
 /// Runs a handler as the request `id`, and returns its response with what it left here.
@@ -83,4 +88,36 @@ pub(crate) fn take_place() -> Option<Share> {
 
 pub(crate) fn set_body(bytes: Share) {
     let _: Result<_, _> = CURRENT.try_with(|current| current.body.lock().replace(bytes));
+}
+
+/// Makes the response of the present request count against a budget.
+pub(crate) fn count_response(budget: &Arc<Budget>) {
+    let _: Result<_, _> =
+        CURRENT.try_with(|current| drop(current.responses.set(Arc::clone(budget))));
+}
+
+/// Takes the bytes of the response to the present request, before it is built. The response to a
+/// write is never rejected: a rejection would say that nothing happened.
+pub(crate) fn take_response_bytes(bytes: usize) -> Result<(), Full> {
+    let take = |current: &Arc<Current>| {
+        let Some(budget) = current.responses.get() else { return Ok(()) };
+        let (key, bytes) = (key(), bytes + RESPONSE_OVERHEAD_BYTES);
+        let share = match budget.take(key, bytes) {
+            Err(_) if has_written() => budget.take_always(key, bytes),
+            taken => taken?,
+        };
+        current.response.lock().replace(share);
+        Ok(())
+    };
+    CURRENT.try_with(take).unwrap_or(Ok(()))
+}
+
+/// Whether the bytes of the response to the present request are taken.
+pub(crate) fn has_response() -> bool {
+    CURRENT.try_with(|current| current.response.lock().is_some()).unwrap_or(false)
+}
+
+/// The bytes that were taken for the response to the present request.
+pub(crate) fn take_response() -> Option<Share> {
+    CURRENT.try_with(|current| current.response.lock().take()).ok().flatten()
 }

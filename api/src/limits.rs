@@ -21,6 +21,8 @@ pub(crate) const RESPONSES_BYTES_MAX: usize = 192 << 20;
 pub(crate) const KEY_RESPONSES_BYTES_MAX: usize = 48 << 20;
 /// Bytes that a response occupies beside its body.
 pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
+/// Largest response whose bytes are counted only when it is built.
+pub(crate) const SMALL_RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Least number of reads that may run at once; see [`reads_max`].
 const READS_MIN: usize = 4;
 /// Reads per processor that may run at once.

@@ -37,17 +37,15 @@ impl MemoryGuard {
         MemoryUse { resident, limit, rejected }
     }
 
+    /// Whether the process has exceeded its limit.
+    pub(crate) fn is_full(&self) -> bool {
+        let MemoryUse { resident, limit, .. } = self.usage();
+        limit > 0 && resident > limit
+    }
+
     /// Above the limit, only deletions are accepted: they give memory back.
     pub(crate) fn check_write(&self, action: &Action) -> ApiResult<()> {
-        match action {
-            Action::DeleteMemory(_)
-            | Action::DeleteMemories(..)
-            | Action::DeleteEdge(_)
-            | Action::DeleteKey(_)
-            | Action::DeleteTrigger(_)
-            | Action::DeleteRule(_) => Ok(()),
-            _ => self.check(self.usage().limit),
-        }
+        if action.only_removes() { Ok(()) } else { self.check(self.usage().limit) }
     }
 
     /// Reads add nothing that lasts. They are rejected a tenth above the limit.

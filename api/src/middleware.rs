@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::budget::Share;
 use crate::current::{self, handle, request_id};
-use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME, RESPONSE_OVERHEAD_BYTES};
+use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::service::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -58,25 +58,22 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
 /// Counts the bytes of a response, and the place of its request, until they are sent. A client
 /// may delay that for as long as it likes.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
+    current::count_response(&app.budgets.responses);
     let (parts, body) = next.run(request).await.into_parts();
     // Event streams have no size and limits of their own.
     let Some(size) = body.size_hint().exact().filter(|size| *size > 0) else {
         return Response::from_parts(parts, body);
     };
-    let size = size as usize + RESPONSE_OVERHEAD_BYTES;
-    let (responses, key) = (&app.budgets.responses, current::key());
-    let share = match responses.take(key, size) {
-        Ok(share) => share,
-        // A rejection would say that nothing happened.
-        Err(_) if current::has_written() => responses.take_always(key, size),
-        Err(full) => {
-            let what = "bytes of responses that are not read yet";
-            return ApiError::full(full, "responses_full", what).into_response();
-        }
-    };
+    // A large response was counted before it was built.
+    if !current::has_response()
+        && let Err(full) = current::take_response_bytes(size as usize)
+    {
+        return ApiError::responses_full(full).into_response();
+    }
     match to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
-            let unsent = Unsent { bytes, _share: share, _place: current::take_place() };
+            let (share, place) = (current::take_response(), current::take_place());
+            let unsent = Unsent { bytes, _share: share, _place: place };
             Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
         }
         Err(_) => ApiError::internal().into_response(),
@@ -87,7 +84,7 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
 /// the memory.
 struct Unsent {
     bytes: Bytes,
-    _share: Share,
+    _share: Option<Share>,
     _place: Option<Share>,
 }
 

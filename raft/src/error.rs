@@ -31,6 +31,9 @@ pub enum SubmitError {
     /// This node is quarantined; no effect.
     #[error("this node is quarantined")]
     Quarantined,
+    /// The leader is above its memory limit; no effect.
+    #[error("the leader has reached its memory limit")]
+    MemoryFull,
 }
 
 /// Result of submitting a command.

@@ -2,6 +2,7 @@
 //! guarantees and returns the status, whether this node leads or another one does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
@@ -112,6 +113,14 @@ impl Handle {
     /// See [`SubmitError`]; `NoLeader` when another node leads.
     pub async fn submit_here(&self, command: Command, deadline: Instant) -> SubmitResult {
         self.shared().ok_or(SubmitError::Quarantined)?.submit(command, deadline).await
+    }
+
+    /// Sets whether this node is above its memory limit. As the leader, it then accepts only
+    /// commands of API keys that remove something, and those of the service itself.
+    pub fn set_memory_full(&self, is_full: bool) {
+        if let Some(shared) = self.shared() {
+            shared.memory_full.store(is_full, Ordering::Relaxed);
+        }
     }
 
     /// Uses other certificates for calls to peers from here on.

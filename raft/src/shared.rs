@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     open_term: AtomicU64,
     /// Whether an operator requested that the next stamp moves cluster time to its target.
     pub(crate) clock_jump: AtomicBool,
+    /// Whether this node is above its memory limit.
+    pub(crate) memory_full: AtomicBool,
 }
 
 /// Counters of a node since the start of its process.
@@ -58,6 +60,8 @@ pub struct Totals {
     pub rejected: u64,
     /// Commands that were turned away because the queue was full.
     pub busy: u64,
+    /// Commands that were turned away because this node was above its memory limit.
+    pub memory_full: u64,
     /// Commands forwarded to another node as the leader.
     pub forwarded: u64,
     /// Syncs of the log's write-ahead log.
@@ -88,6 +92,7 @@ impl Shared {
             queued: Notify::new(),
             open_term: AtomicU64::new(0),
             clock_jump: AtomicBool::new(false),
+            memory_full: AtomicBool::new(false),
         }
     }
 
@@ -186,6 +191,12 @@ impl Shared {
         // Without a quorum for a lease, a command might stay uncommitted without limit.
         if self.leader_staleness().is_none_or(|age| age > self.lease) {
             return Err(SubmitError::NoLeader);
+        }
+        // The node that received the request has checked its own memory only.
+        let is_full = self.memory_full.load(Ordering::Relaxed);
+        if is_full && command.actor.is_some() && !command.action.only_removes() {
+            self.totals.lock().memory_full += 1;
+            return Err(SubmitError::MemoryFull);
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();

@@ -274,6 +274,21 @@ impl BulkFilter {
     }
 }
 
+impl Action {
+    /// Whether it only removes, so that it gives memory back.
+    pub fn only_removes(&self) -> bool {
+        matches!(
+            self,
+            Self::DeleteMemory(_)
+                | Self::DeleteMemories(..)
+                | Self::DeleteEdge(_)
+                | Self::DeleteKey(_)
+                | Self::DeleteTrigger(_)
+                | Self::DeleteRule(_)
+        )
+    }
+}
+
 impl Command {
     /// A command of the service itself.
     pub fn background(action: Action) -> Self {

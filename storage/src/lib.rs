@@ -65,7 +65,8 @@ pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply};
 pub use search::{
     ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,
-    Overview, Page, SearchCounters, SearchRequest, SearchResults, Sort, TierFilter, Traversal,
+    Overview, Page, SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TierFilter,
+    Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

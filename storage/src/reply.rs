@@ -103,7 +103,7 @@ pub struct FeedbackReply {
 /// The rule that rejected a command. Nothing changed. The texts are public.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
-    /// The tenant has no such memory.
+    /// The tenant has no such memory, or the key has no access to its namespace.
     #[error("no memory has this id")]
     NotFound,
     /// The memory does not pass the filter of the bulk command.
@@ -112,16 +112,16 @@ pub enum Rejection {
     /// The edge does not exist.
     #[error("no edge of this relation connects these memories")]
     NoEdge,
-    /// The key has no access to this namespace.
+    /// The key has no access to this namespace, which the command names.
     #[error("this key has no access to the namespace {0:?}")]
     NamespaceForbidden(String),
     /// The trigger belongs to another key.
     #[error(
-        "this trigger belongs to another key: only its owner and keys with access to all \
-         namespaces may change it, and only its owner and admins the URL and secret of a webhook"
+        "this trigger belongs to another key: only its owner and admins may change the URL and \
+         secret of its webhook"
     )]
     NotOwner,
-    /// The key, rule, trigger or tenant does not exist.
+    /// The key, rule, trigger or tenant does not exist, or the key may not see it.
     #[error("this {0} does not exist")]
     NoSuch(String),
     /// The tenant has reached a limit.

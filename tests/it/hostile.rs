@@ -8,6 +8,7 @@ mod operator;
 mod receipts;
 mod reload;
 mod rights;
+mod roles;
 mod shares;
 mod time;
 mod together;

@@ -70,13 +70,15 @@ async fn access_rules_apply_on_every_node() {
     let found = search("*").send().await.ok();
     assert_eq!(array(&found).len(), 1, "only the readable memory: {found}");
     assert_eq!(request(Method::GET, "/agent/nodes").send().await.ok()["total"], 1);
-    forbidden(request(Method::GET, &closed)).await;
-    forbidden(request(Method::PATCH, &closed).json(&json!({"is_pinned": true}))).await;
-    forbidden(request(Method::DELETE, &closed)).await;
+    let pin = request(Method::PATCH, &closed).json(&json!({"is_pinned": true}));
+    for hidden in [request(Method::GET, &closed), pin, request(Method::DELETE, &closed)] {
+        hidden.send().await.assert_error(404, "not_found");
+    }
     let create = json!({"label": "x", "namespace": "closed"});
     forbidden(request(Method::POST, "/agent/nodes").json(&create)).await;
     let feedback = json!({"node_id": memory, "signal": "wrong"});
-    forbidden(request(Method::POST, "/feedback").json(&feedback)).await;
+    let feedback = request(Method::POST, "/feedback").json(&feedback);
+    feedback.send().await.assert_error(404, "not_found");
     let bulk = json!({"ids": [memory]});
     let bulk = request(Method::POST, "/agent/nodes/bulk").json(&bulk).send().await.ok();
     assert_fields(&bulk, json!({"deleted": 0, "rejected": 1}));

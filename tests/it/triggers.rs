@@ -204,7 +204,7 @@ async fn trigger_access_follows_its_owner() {
     for (method, body) in [(Method::PATCH, json!({"enabled": false})), (Method::DELETE, json!({}))]
     {
         let response = by_owner(method, &path(&others), body).await;
-        response.assert_error(403, "not_owner");
+        response.assert_error(404, "not_found");
     }
     let changed = by_owner(Method::PATCH, &path(&mine), json!({"enabled": false})).await;
     assert_eq!(changed.ok()["enabled"], false);

@@ -6,6 +6,8 @@ pub(crate) mod memory;
 pub(crate) mod settings;
 pub(crate) mod trigger;
 
+use std::io;
+
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -16,7 +18,8 @@ use storage::model::memory::MemoryType;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
-use crate::current::request_id;
+use crate::current::{request_id, take_response_bytes};
+use crate::limits::SMALL_RESPONSE_BYTES_MAX;
 use crate::requests::fields::MemoryTypeWord;
 use crate::requests::values::{OneOf, object, schema};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
@@ -47,7 +50,62 @@ impl<T> Success<T> {
 
 impl<T: Serialize> IntoResponse for Success<T> {
     fn into_response(self) -> Response {
-        (self.status, freshness_headers(&self.freshness), Json(self.body)).into_response()
+        match json(&self.body) {
+            Ok(text) => {
+                let headers = [(header::CONTENT_TYPE, "application/json")];
+                (self.status, freshness_headers(&self.freshness), headers, text).into_response()
+            }
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// A body as JSON. The bytes of a large one are counted before it is built: a page of control
+/// characters takes twelve times as much as its labels.
+fn json<T: Serialize>(body: &T) -> ApiResult<Vec<u8>> {
+    let mut small = Small(Vec::new());
+    if serde_json::to_writer(&mut small, body).is_ok() {
+        return Ok(small.0);
+    }
+    let mut size = Size(0);
+    let failed = |error: serde_json::Error| {
+        tracing::error!(%error, "a response cannot be serialized");
+        ApiError::internal()
+    };
+    serde_json::to_writer(&mut size, body).map_err(failed)?;
+    take_response_bytes(size.0).map_err(ApiError::responses_full)?;
+    let mut text = Vec::with_capacity(size.0);
+    serde_json::to_writer(&mut text, body).map_err(failed)?;
+    Ok(text)
+}
+
+/// Takes [`SMALL_RESPONSE_BYTES_MAX`] at most.
+struct Small(Vec<u8>);
+
+impl io::Write for Small {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > SMALL_RESPONSE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Counts bytes.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

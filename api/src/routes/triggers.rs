@@ -107,7 +107,7 @@ pub(crate) async fn trigger_update(
     TriggerPath(id): TriggerPath,
     ValidJson(request): ValidJson<TriggerChanges>,
 ) -> ApiResponse<TriggerView> {
-    let present = session.modifiable_trigger(id).await?;
+    let (present, _) = session.trigger(id).await?;
     request.check_unchanged(&present)?;
     let (settings, patch) = (request.action_settings()?, request.into_patch());
     let done = session.update_trigger(id, &present, patch, settings).await?;

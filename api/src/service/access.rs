@@ -10,7 +10,7 @@ use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 
 use crate::random::random_bytes;
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::WriteResult;
 use crate::service::{Service, Session};
 
@@ -46,6 +46,15 @@ impl Session {
     pub(crate) fn filter(&self, named: Option<String>, home: Option<String>) -> ApiResult<Filter> {
         let (namespace, access) = (self.read_namespace(named, home)?, self.caller.access.clone());
         Ok(Filter { namespace, access, ..Filter::default() })
+    }
+
+    /// Rejects a caller to which a namespace is closed: the request covers all namespaces.
+    pub(super) fn check_unrestricted(&self) -> ApiResult<()> {
+        if self.caller.access.is_unrestricted() {
+            return Ok(());
+        }
+        let message = "this covers all namespaces, and some are closed to this key";
+        Err(ApiError::new(ErrorKind::Forbidden, "namespace_forbidden", message))
     }
 
     pub(crate) async fn api_keys(&self) -> ApiResult<Vec<(KeyId, ApiKey)>> {
@@ -90,7 +99,7 @@ pub(super) fn may_see_trigger(access: &Access, key: KeyId, trigger: &Trigger) ->
     access.is_unrestricted() || trigger.owner == Some(key)
 }
 
-/// Rejects a namespace that a caller may not access.
+/// Rejects a namespace that a request names, if the caller may not access it.
 pub(super) fn check_access(access: &Access, namespace: &str) -> ApiResult<()> {
     match access.allows(namespace) {
         true => Ok(()),

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::MemoryId;
 use storage::model::trigger::Notification;
-use storage::{Action, BULK_MAX, BulkFilter, Filter, MemoryPatch, Rejection, TierFilter};
+use storage::{Action, BULK_MAX, BulkFilter, Filter, MemoryPatch, Reader, Rejection, TierFilter};
 use tokio::time::Instant;
 
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
@@ -88,7 +88,9 @@ impl Session {
             tier: TierFilter::All,
             ..Filter::default()
         };
-        let ids = self.read(move |reader, caller| Ok(reader.ids(caller.tenant, &filter))).await?;
+        let (service, tenant) = (&self.service, self.caller.tenant);
+        let ids = move |reader: &Reader| Ok(reader.ids(tenant, &filter));
+        let ids = service.read_always(&service.reads, self.caller.key, ids).await?;
         Ok(BulkTargets { ids: ids.into(), unknown: Vec::new() })
     }
 

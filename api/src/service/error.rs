@@ -82,6 +82,11 @@ impl ApiError {
         Self { retry_after_seconds: Some(1), ..error }
     }
 
+    /// No room for the bytes of a response.
+    pub(crate) fn responses_full(full: Full) -> Self {
+        Self::full(full, "responses_full", "bytes of responses that are not read yet")
+    }
+
     /// The requested events were trimmed; those that remain follow `oldest`.
     pub(crate) fn gone(oldest: String) -> Self {
         let message = "the events after this one were trimmed: resume after `oldest`";
@@ -147,6 +152,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::Busy | SubmitError::DeadlinePassed => "busy",
             SubmitError::NoLeader => "no_leader",
             SubmitError::Quarantined => "quarantined",
+            SubmitError::MemoryFull => "memory_full",
             SubmitError::Unknown => {
                 return Self::new(
                     ErrorKind::Unknown,

@@ -1,6 +1,7 @@
 //! Reading the journal for a caller: recent events, the history of triggers, and what follows a
 //! cursor. Events about memories that the caller may not access are left out. Firings and delivery
-//! attempts are those of triggers that the caller may see.
+//! attempts are those of triggers that the caller may see. A caller with restricted access gets
+//! only the activities that it recorded itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -204,8 +205,13 @@ impl<'a> Viewer<'a> {
             let other = self.reader.get(self.tenant, other)?;
             return Ok(other.is_some_and(|found| self.access.allows(&found.memory.namespace)));
         }
-        // The triggers that did not fire may be those of other keys.
-        Ok(!matches!(event.kind, EventKind::FiringsSkipped(_)))
+        Ok(match event.kind {
+            // Its texts may be about any memory.
+            EventKind::Activity(_) => event.actor == Some(self.key),
+            // The triggers that did not fire may be those of other keys.
+            EventKind::FiringsSkipped(_) => false,
+            _ => true,
+        })
     }
 
     /// The memory of an event as it is now, if the key may access it. If not, texts of the memory

@@ -11,7 +11,6 @@ use storage::{
 };
 
 use crate::limits::{BATCH_EMBED_AHEAD, BATCH_TEXT_BYTES_MAX};
-use crate::service::access::check_access;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -57,7 +56,7 @@ impl Session {
         Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
     }
 
-    /// Reads what belongs to a memory that the caller may access.
+    /// Reads what belongs to a memory. One that the caller may not access is not found.
     pub(super) async fn find_memory<T: Send + 'static>(
         &self,
         id: MemoryId,
@@ -66,16 +65,13 @@ impl Session {
         + Send
         + 'static,
     ) -> ApiResult<(T, Access)> {
-        let found = self.find(move |reader, caller| {
-            let Some(record) = reader.get(caller.tenant, id)? else { return Ok(None) };
-            let namespace = record.memory.namespace.clone();
-            // No work for a caller that is rejected below.
-            let found = caller.access.allows(&namespace).then(|| find(reader, caller, record));
-            Ok(Some((namespace, found.transpose()?.flatten())))
+        let found = self.find(move |reader, caller| match reader.get(caller.tenant, id)? {
+            Some(record) if caller.access.allows(&record.memory.namespace) => {
+                find(reader, caller, record)
+            }
+            _ => Ok(None),
         });
-        let ((namespace, found), access) = found.await?.ok_or(Rejection::NotFound)?;
-        check_access(&access, &namespace)?;
-        Ok((found.ok_or(Rejection::NotFound)?, access))
+        Ok(found.await?.ok_or(Rejection::NotFound)?)
     }
 
     /// Searches, and counts each result as a recall. A query without words returns the hottest

@@ -28,7 +28,7 @@ use crate::fair::FairPermits;
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, STREAM_READS_MAX, reads_max,
 };
-use crate::memory::MemoryGuard;
+use crate::memory::{MemoryGuard, MemoryUse};
 use error::{ApiError, ApiResult};
 use node::{Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -91,6 +91,16 @@ impl Service {
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         self.memory.check_read()?;
+        self.read_always(permits, key, read).await
+    }
+
+    /// [`Self::read`], also above the memory limit: for reads that a deletion needs.
+    async fn read_always<T: Send + 'static>(
+        &self,
+        permits: &FairPermits,
+        key: KeyId,
+        read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
         let permit = permits.acquire(key).await.ok_or_else(|| {
             ApiError::unavailable("reads_busy", "too many reads wait for their turn")
         })?;
@@ -110,8 +120,16 @@ impl Service {
         }
     }
 
-    pub(crate) fn memory(&self) -> &MemoryGuard {
-        &self.memory
+    /// Records the resident memory of the process and its limit, in bytes. The leader also checks
+    /// them for commands that other nodes forward.
+    pub(crate) fn set_memory(&self, resident: u64, limit: u64) {
+        self.memory.set(resident, limit);
+        self.raft.set_memory_full(self.memory.is_full());
+    }
+
+    pub(crate) fn memory_use(&self) -> MemoryUse {
+        let usage = self.memory.usage();
+        MemoryUse { rejected: usage.rejected + self.raft.totals().memory_full, ..usage }
     }
 
     /// Reads and texts that waited too long for their turn, since the start of the process.

@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// Counts the memories of each type that would be cold after [`FORECAST_DAYS`] under the
-    /// present settings, and under changed ones. Returns the changed settings, then these two
+    /// present settings, and under changed ones; those that the caller may access. Returns the changed settings, then these two
     /// counts of each type in the order of `MemoryType::ALL`.
     pub(crate) async fn forecast(
         &self,
@@ -51,7 +51,9 @@ impl Session {
         let read = self.read(move |reader, caller| {
             let present = reader.thermo(caller.tenant);
             let Ok(proposed) = present.with(&changes) else { return Ok(None) };
-            let cold = |thermo| reader.forecast_cold(caller.tenant, thermo, &FORECAST_DAYS);
+            let filter = Filter { access: caller.access.clone(), ..Filter::default() };
+            let cold =
+                |thermo| reader.forecast_cold(caller.tenant, &filter, thermo, &FORECAST_DAYS);
             let types = cold(&present).into_iter().zip(cold(&proposed)).collect();
             Ok(Some((proposed, types)))
         });
@@ -66,7 +68,9 @@ impl Session {
         .await
     }
 
+    /// Counts of all namespaces.
     pub(crate) async fn counts(&self) -> ApiResult<Counts> {
+        self.check_unrestricted()?;
         self.read(|reader, caller| Ok(reader.counts(caller.tenant))).await
     }
 
@@ -79,7 +83,9 @@ impl Session {
         .await
     }
 
+    /// Recalls of all namespaces.
     pub(crate) async fn recall_stats(&self) -> ApiResult<RecallStats> {
+        self.check_unrestricted()?;
         self.read(|reader, caller| reader.recall_stats(caller.tenant)).await
     }
 

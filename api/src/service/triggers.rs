@@ -100,26 +100,15 @@ impl Session {
         self.submit_once(receipt, Action::CreateTrigger(id, Box::new(trigger))).await
     }
 
-    /// A trigger that the caller may see.
+    /// A trigger that the caller may see, and change if its role permits writes.
     pub(crate) async fn trigger(&self, id: TriggerId) -> ApiResult<(Trigger, Firings)> {
         let found = self.find(move |reader, caller| {
             let trigger = reader.trigger(caller.tenant, id)?;
+            let trigger =
+                trigger.filter(|trigger| may_see_trigger(&caller.access, caller.key, trigger));
             Ok(trigger.map(|trigger| (trigger, reader.firings(caller.tenant, id))))
         });
-        let key = self.caller.key;
-        let found =
-            found.await?.filter(|((trigger, _), access)| may_see_trigger(access, key, trigger));
-        Ok(found.ok_or_else(no_trigger)?.0)
-    }
-
-    /// A trigger that the caller may change.
-    pub(crate) async fn modifiable_trigger(&self, id: TriggerId) -> ApiResult<Trigger> {
-        let found = self.find(move |reader, caller| reader.trigger(caller.tenant, id)).await?;
-        let (trigger, access) = found.ok_or_else(no_trigger)?;
-        match may_see_trigger(&access, self.caller.key, &trigger) {
-            true => Ok(trigger),
-            false => Err(Rejection::NotOwner.into()),
-        }
+        Ok(found.await?.ok_or_else(|| Rejection::NoSuch("trigger".into()))?.0)
     }
 
     /// Changes a trigger, which is `present` now, and the settings of its action if there are
@@ -205,8 +194,4 @@ impl Session {
         evaluations.retain(|(_, trigger, _)| may_see_trigger(&access, self.caller.key, trigger));
         Ok(evaluations)
     }
-}
-
-fn no_trigger() -> ApiError {
-    Rejection::NoSuch("trigger".into()).into()
 }

@@ -65,9 +65,11 @@ impl Context<'_> {
         self.draft.present(self.tenant, id)
     }
 
-    /// A memory that must exist.
-    pub(super) fn existing(&self, id: MemoryId) -> Decided<MemoryRecord> {
-        Ok(self.present(id)?.ok_or(Rejection::NotFound)?)
+    /// A memory that must exist. One that the acting key may not access does not exist for it.
+    pub(super) fn existing(&mut self, id: MemoryId) -> Decided<MemoryRecord> {
+        let present = self.present(id)?.ok_or(Rejection::NotFound)?;
+        reject_if(!self.has_access(&present.memory.namespace)?, Rejection::NotFound)?;
+        Ok(present)
     }
 
     pub(super) fn edges(&self, id: MemoryId) -> Result<Vec<Edge>> {
@@ -93,20 +95,24 @@ impl Context<'_> {
         Ok(key.is_some_and(|key| key.role >= Role::Admin))
     }
 
-    /// A trigger that the acting key may change: its own, or any if it may access all namespaces.
-    /// Otherwise a key could redirect notifications about memories that it may not access.
+    /// A trigger that the acting key may change. Another one does not exist for it.
     pub(super) fn modifiable_trigger(&self, id: TriggerId) -> Decided<Trigger> {
         let trigger = self.draft.trigger(self.tenant, id)?;
         let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
-        if let Some(key) = self.actor
-            && trigger.owner != self.actor
-            && !self.draft.access_of_key(self.tenant, key)?.is_unrestricted()
-        {
-            return Err(Rejection::NotOwner.into());
-        }
+        reject_if(!self.may_change(&trigger)?, Rejection::no_such("trigger"))?;
         Ok(trigger)
     }
 
+    /// Whether the acting key may change a trigger: its own, or any if it may access all
+    /// namespaces. Otherwise a key could redirect notifications about memories that it may not
+    /// access.
+    pub(super) fn may_change(&self, trigger: &Trigger) -> Result<bool> {
+        let Some(key) = self.actor else { return Ok(true) };
+        Ok(trigger.owner == self.actor
+            || self.draft.access_of_key(self.tenant, key)?.is_unrestricted())
+    }
+
+    /// Rejects a namespace that the command names, if the acting key may not access it.
     pub(super) fn check_access(&mut self, namespace: &str) -> Decided<()> {
         if self.has_access(namespace)? {
             return Ok(());

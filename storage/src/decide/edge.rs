@@ -14,10 +14,9 @@ use crate::table::view::View;
 /// Creates an edge; one that exists already is returned as it is.
 pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
     for end in [new.source, new.target] {
-        let memory = context.memory(end)?.ok_or(Rejection::NotFound)?;
-        context.check_access(&memory.namespace)?;
+        context.existing(end)?;
     }
-    if let Some(edge) = existing(context, new)? {
+    if let Some(edge) = stored(context, new)? {
         return Ok(Reply::Edge { edge, is_new: false });
     }
     for id in [new.source, new.target] {
@@ -30,10 +29,11 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
 }
 
 pub(super) fn delete(context: &mut Context<'_>, named: &EdgeRef) -> Decided<Reply> {
-    let edge = existing(context, named)?.ok_or(Rejection::NoEdge)?;
+    let edge = stored(context, named)?.ok_or(Rejection::NoEdge)?;
     for end in [edge.source, edge.target] {
+        // An edge of a memory that the key may not access does not exist for it.
         if let Some(memory) = context.memory(end)? {
-            context.check_access(&memory.namespace)?;
+            reject_if(!context.has_access(&memory.namespace)?, Rejection::NoEdge)?;
         }
     }
     remove(context, &edge);
@@ -65,7 +65,7 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
     Ok(())
 }
 
-fn existing(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
+fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
 }

@@ -56,7 +56,6 @@ pub(super) fn update(
     patch: &MemoryPatch,
 ) -> Decided<Reply> {
     let present = context.existing(id)?;
-    context.check_access(&present.memory.namespace)?;
     if let Some(namespace) = &patch.namespace {
         context.check_access(namespace)?;
     }
@@ -105,11 +104,15 @@ pub(super) fn commit_update(
     Ok(())
 }
 
-/// Deletes a memory and its edges, unless it is locked.
-pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
-    let memory = context.memory(id)?.ok_or(Rejection::NotFound)?;
+/// Deletes a memory and its edges, unless it is locked or does not match the filter.
+pub(super) fn delete(
+    context: &mut Context<'_>,
+    id: MemoryId,
+    filter: &BulkFilter,
+) -> Decided<Reply> {
+    let MemoryRecord { memory, .. } = context.existing(id)?;
+    reject_if(!filter.matches(&memory), Rejection::FilterMismatch)?;
     reject_if(memory.is_locked, Rejection::Locked)?;
-    context.check_access(&memory.namespace)?;
     for edge in context.edges(id)? {
         edge::remove(context, &edge);
     }
@@ -119,20 +122,9 @@ pub(super) fn delete(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> 
     Ok(Reply::Deleted(id))
 }
 
-pub(super) fn delete_matching(
-    context: &mut Context<'_>,
-    id: MemoryId,
-    filter: &BulkFilter,
-) -> Decided<Reply> {
-    let mismatches = context.memory(id)?.is_some_and(|memory| !filter.matches(&memory));
-    reject_if(mismatches, Rejection::FilterMismatch)?;
-    delete(context, id)
-}
-
 /// Moves a memory to the hot tier, with at least [`RESTORED_HEAT`], unless it is there.
 pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
-    context.check_access(&present.memory.namespace)?;
     if present.memory.archived_at.is_none() {
         return Ok(Reply::Done);
     }

@@ -21,7 +21,7 @@ pub use context::DecideError;
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};
 pub use fire::{TriggerEvaluation, evaluate};
 
-use crate::command::{Action, BULK_MAX, Command, Priority};
+use crate::command::{Action, BULK_MAX, BulkFilter, Command, Priority};
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::receipt::Retention;
@@ -108,12 +108,12 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
     match action {
         Action::CreateMemories(memories) => memory::create(context, memories),
         Action::UpdateMemory(id, patch) => memory::update(context, *id, patch),
-        Action::DeleteMemory(id) => memory::delete(context, *id),
+        Action::DeleteMemory(id) => memory::delete(context, *id, &BulkFilter::default()),
         Action::UpdateMemories(ids, patch) => {
             for_each(context, ids, |context, id| memory::update(context, id, patch))
         }
         Action::DeleteMemories(ids, filter) => {
-            for_each(context, ids, |context, id| memory::delete_matching(context, id, filter))
+            for_each(context, ids, |context, id| memory::delete(context, id, filter))
         }
         Action::RestoreMemories(ids) => for_each(context, ids, memory::restore),
         Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),

@@ -190,13 +190,25 @@ fn count_of<'a>(outbox: &'a mut Outbox, stage: &DeliveryStage) -> &'a mut u64 {
     }
 }
 
-/// Makes a dead letter pending again.
+/// Makes a dead letter pending again. One that the key may not replay looks like none.
 pub(super) fn replay(context: &mut Context<'_>, id: DeliveryId) -> Decided<Reply> {
+    replay_one(context, id).map_err(|error| match error {
+        DecideError::Rejected(
+            Rejection::NotOwner | Rejection::NamespaceForbidden(_) | Rejection::NoSuch(_),
+        ) => Rejection::no_such("dead letter").into(),
+        error => error,
+    })?;
+    Ok(Reply::ReplayedDeliveries { count: 1, next: None, is_limited: false })
+}
+
+fn replay_one(context: &mut Context<'_>, id: DeliveryId) -> Decided<()> {
     let tenant = context.tenant;
     let dead = context.draft.delivery(tenant, id)?;
     let dead = dead.filter(|it| matches!(it.stage, DeliveryStage::DeadLettered(_)));
     let dead = dead.ok_or_else(|| Rejection::no_such("dead letter"))?;
-    context.modifiable_trigger(id.trigger)?;
+    let trigger = context.draft.trigger(tenant, id.trigger)?;
+    let trigger = trigger.ok_or_else(|| Rejection::no_such("trigger"))?;
+    reject_if(!context.may_change(&trigger)?, Rejection::NotOwner)?;
     context.check_access(&dead.namespace)?;
     let firings = context.draft.firings(tenant, id.trigger)?;
     let has_room = context.draft.outbox(tenant)?.has_room(firings.pending);
@@ -204,7 +216,7 @@ pub(super) fn replay(context: &mut Context<'_>, id: DeliveryId) -> Decided<Reply
     let (attempts_before, before) = (dead.attempts, dead.stage.clone());
     let stage = DeliveryStage::Pending(context.now());
     put(context, id, before, Some(Delivery { attempts_before, stage, ..dead }))?;
-    Ok(Reply::ReplayedDeliveries { count: 1, next: None, is_limited: false })
+    Ok(())
 }
 
 /// Makes dead letters after `after` pending again, as many as one command may examine. Dead
@@ -220,8 +232,8 @@ pub(super) fn replay_all(
         if excluded.contains(&id.trigger) {
             continue;
         }
-        match replay(context, id) {
-            Ok(_) => count += 1,
+        match replay_one(context, id) {
+            Ok(()) => count += 1,
             Err(DecideError::Rejected(Rejection::NoSuch(_))) => {
                 // An earlier command of this batch may have replayed or removed it.
                 let stage = DeliveryStage::DeadLettered(at);

@@ -203,7 +203,6 @@ pub(super) fn give_feedback(
     signal: Signal,
 ) -> Decided<Reply> {
     let present = context.existing(id)?;
-    context.check_access(&present.memory.namespace)?;
     let thermo = context.thermo()?;
     let gain = thermo.profile(present.memory.memory_type).stability_gain;
     let (heat, stability) = (present.heat, present.anchor.stability);

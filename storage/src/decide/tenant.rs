@@ -68,7 +68,7 @@ pub(super) fn delete_key(context: &mut Context<'_>, id: KeyId) -> Decided<Reply>
     Ok(Reply::ApiKey(id, key))
 }
 
-/// Sets or clears the namespace that the key's searches boost.
+/// Sets or clears the namespace that the key's searches boost. It must be open to the key.
 pub(super) fn set_key_namespace(
     context: &mut Context<'_>,
     id: KeyId,
@@ -76,6 +76,9 @@ pub(super) fn set_key_namespace(
 ) -> Decided<Reply> {
     let key: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
     let key = key.ok_or_else(|| Rejection::no_such("key"))?;
+    if let Some(namespace) = namespace {
+        context.check_access(namespace)?;
+    }
     let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
     Ok(Reply::ApiKey(id, key))

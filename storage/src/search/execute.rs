@@ -10,6 +10,7 @@ use crate::reader::Reader;
 use crate::search::filter::TierFilter;
 use crate::search::plan::SearchPlan;
 use crate::search::query::{Hit, SearchRequest, SearchResults, Traversal};
+use crate::search::text::TextRoom;
 use crate::table::view::View;
 
 /// Results whose edges are followed, best first.
@@ -20,7 +21,7 @@ const EDGES_MAX: usize = 16;
 const DAMPING: f64 = 0.5;
 
 impl Reader {
-    /// The best results of a search. None for unknown tenants.
+    /// The best results of a search, as far as their texts fit. None for unknown tenants.
     pub fn search(&self, tenant: TenantId, request: &SearchRequest) -> Result<SearchResults> {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else {
@@ -44,6 +45,9 @@ impl Reader {
         if request.filter.tier == TierFilter::Cold {
             traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
         }
+        let mut room = TextRoom::default();
+        let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
+        hits.truncate(fitting);
         Ok(SearchResults { hits, window: plan.window })
     }
 }

@@ -15,6 +15,7 @@ use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::scan::{ChunkCandidates, scan, visit_matching_chunks};
+use crate::search::text::{TEXT_BYTES_MAX, TextRoom};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
 
@@ -83,6 +84,12 @@ pub struct HotRequest {
     pub budget_chars: Option<usize>,
 }
 
+/// Which of the ranked memories a read returns: those in the range, as far as their texts fit.
+struct Slice {
+    range: Range<usize>,
+    text_bytes_max: usize,
+}
+
 /// How heat bounds prune a scan: depends on the meaning of the rank's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pruning {
@@ -111,11 +118,12 @@ impl Reader {
             (Sort::Heat, Order::Descending) => Pruning::ByHeat,
             _ => Pruning::None,
         };
-        let page = request.offset..request.offset.saturating_add(request.limit);
-        self.ranked(tenant, &request.filter, page, pruning, rank)
+        let range = request.offset..request.offset.saturating_add(request.limit);
+        let slice = Slice { range, text_bytes_max: usize::MAX };
+        self.ranked(tenant, &request.filter, slice, pruning, rank)
     }
 
-    /// The hottest memories of a tenant, by heat, then by last update.
+    /// The hottest memories of a tenant, by heat, then by last update, as far as their texts fit.
     pub fn hottest(&self, tenant: TenantId, request: &HotRequest) -> Result<Vec<MemoryRecord>> {
         Ok(self.hottest_page(tenant, request)?.memories)
     }
@@ -127,7 +135,8 @@ impl Reader {
             [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
         };
         let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
-        let mut page = self.ranked(tenant, &request.filter, 0..request.limit, pruning, rank)?;
+        let slice = Slice { range: 0..request.limit, text_bytes_max: TEXT_BYTES_MAX };
+        let mut page = self.ranked(tenant, &request.filter, slice, pruning, rank)?;
         if let Some(budget) = request.budget_chars {
             page.memories.truncate(within_budget(&page.memories, budget));
         }
@@ -145,15 +154,16 @@ impl Reader {
         ids
     }
 
-    /// The slice `page` of the matching memories, ordered by `rank`.
+    /// A slice of the matching memories, ordered by `rank`.
     fn ranked(
         &self,
         tenant: TenantId,
         filter: &Filter,
-        page: Range<usize>,
+        slice: Slice,
         pruning: Pruning,
         rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
+        let page = slice.range;
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
         let thermo = engine.thermo(tenant);
@@ -162,11 +172,15 @@ impl Reader {
             let now = engine.clock();
             let (best, total) = ranked_ids(&index, filter, &page, pruning, now, &rank);
             let snapshot = engine.state.snapshot();
-            let mut memories = Vec::new();
+            let (mut memories, mut room) = (Vec::new(), TextRoom(slice.text_bytes_max));
             for (id, ()) in best.into_sorted().skip(page.start) {
                 // The memory may have been deleted or changed since the scan.
                 let record = snapshot.memory_record(tenant, id, &thermo, now)?;
-                memories.extend(record.filter(|record| filter.matches(&record.memory)));
+                let record = record.filter(|record| filter.matches(&record.memory));
+                if record.as_ref().is_some_and(|record| !room.take(&record.memory)) {
+                    return Ok(Page { memories, total });
+                }
+                memories.extend(record);
             }
             scans += 1;
             // Clients take a short page for the last one.

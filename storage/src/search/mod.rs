@@ -12,6 +12,7 @@ mod plan;
 pub(crate) mod query;
 mod related;
 mod scan;
+mod text;
 mod tick_scan;
 mod top_k;
 
@@ -20,3 +21,4 @@ pub use list::{HotRequest, ListRequest, Order, Page, Sort};
 pub use overview::{ColdForecast, HEAT_BANDS, Overview};
 pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};
+pub use text::TEXT_BYTES_MAX;

@@ -99,10 +99,12 @@ impl Reader {
         overview
     }
 
-    /// Forecast per type, in the order of `MemoryType::ALL`, after each number of `days`.
+    /// Forecast per type for the memories that match `filter`, in the order of `MemoryType::ALL`,
+    /// after each number of `days`.
     pub fn forecast_cold(
         &self,
         tenant: TenantId,
+        filter: &Filter,
         thermo: &Thermo,
         days: &[u32],
     ) -> [ColdForecast; MemoryType::ALL.len()] {
@@ -111,7 +113,7 @@ impl Reader {
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else { return types };
         let now = engine.clock();
-        scan(&index, &Filter::default(), None, None, now, |candidates| {
+        scan(&index, filter, None, None, now, |candidates| {
             for (_, row) in candidates.iter() {
                 let counts = &mut types[row.attributes().memory_type() as usize];
                 counts.total += 1;

@@ -22,6 +22,7 @@ use crate::model::vector::dot;
 use crate::model::words::{MEMORY_WORDS_MAX, WordHash, content_words};
 use crate::reader::Reader;
 use crate::search::list::HotRequest;
+use crate::search::text::TextRoom;
 use crate::table::view::View;
 
 /// Largest document frequency of a key point that relates memories.
@@ -57,8 +58,8 @@ pub struct GraphView {
 
 impl Reader {
     /// Memories connected to `id` by breadth-first search, nearest first, then by edge weight.
-    /// Each occurs once, with the shortest path over memories that `access` allows. `None` if
-    /// `id` does not exist.
+    /// Each occurs once, with the shortest path over memories that `access` allows. The list ends
+    /// when their texts do not fit. `None` if `id` does not exist.
     pub fn neighbours(
         &self,
         tenant: TenantId,
@@ -73,7 +74,7 @@ impl Reader {
         if snapshot.memory(tenant, id)?.is_none() {
             return Ok(None);
         }
-        let mut found = Vec::new();
+        let (mut found, mut room) = (Vec::new(), TextRoom::default());
         let mut visited = BTreeSet::from([id]);
         let mut queue = VecDeque::from([(id, 0)]);
         while let Some((from, hops)) = queue.pop_front().filter(|(_, hops)| *hops < depth) {
@@ -88,6 +89,9 @@ impl Reader {
                 let record = snapshot.memory_record(tenant, other, &thermo, now)?;
                 let is_allowed = |record: &MemoryRecord| access.allows(&record.memory.namespace);
                 if let Some(record) = record.filter(is_allowed) {
+                    if !room.take(&record.memory) {
+                        return Ok(Some(found));
+                    }
                     found.push(Neighbour { record, edge, hops: hops + 1 });
                     queue.push_back((other, hops + 1));
                 }

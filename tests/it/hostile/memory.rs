@@ -111,6 +111,59 @@ async fn full_memory_rejects_new_work_but_not_health() {
     assert!(cluster.metric("hearth_memory_rejected_total").await >= 2.0);
 }
 
+/// A control character takes six bytes of JSON, and a memory contains its label twice.
+#[tokio::test]
+async fn pages_are_counted_before_they_are_built() {
+    let cluster = options().start();
+    let label = "\u{1}".repeat(64_000);
+    cluster.store_each((0..100).map(|_| labelled(&label))).await;
+    let before = memory_mb(&cluster, "VmRSS");
+    let key = cluster.post("/keys", &json!({"name": "hostile", "role": "reader"})).await;
+    let pages = "/agent/nodes?page_size=100";
+    let held = HeldBack::start(&cluster, 0, pages, string(&key["key"])).await;
+    let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_MAX, "{growth} MB");
+    held.connection.abort();
+    held.requests.abort();
+    // A page of a list is complete. Other results end at 4 MiB of text.
+    assert_eq!(array(&cluster.get(pages).await["items"]).len(), 100);
+    let all = json!({"query": "", "limit": 100, "budget_chars": 10_000_000});
+    let found = [
+        cluster.post("/agent/search", &all).await,
+        cluster.post("/agent/hot-context", &all).await,
+        cluster.get("/agent/hot_nodes?limit=100").await,
+        cluster.get("/admin/visualize/graph?limit=100").await["nodes"].clone(),
+    ];
+    assert_eq!(found.map(|found| array(&found).len()), [65; 4]);
+}
+
+/// The leader checks its own memory for commands that other nodes forward.
+#[tokio::test]
+async fn full_leader_accepts_only_deletions() {
+    let cluster = options().nodes(3).start();
+    let [full, other, _] = cluster.leader_first().await;
+    let namespaces = ["a", "b", "b", "c"].map(|name| json!({"label": "x", "namespace": name}));
+    let ids = other.store_each(namespaces).await;
+    full.kill();
+    full.restart_with(&[("HEARTH__MEMORY__MAX_BYTES", "1")]).await;
+    let lead = async || {
+        let to = json!({"to": full.id()});
+        other.ops_request(Method::POST, "/cluster/transfer").json(&to).send().await.status
+    };
+    eventually("the full node leads", lead, StatusCode::is_success).await;
+    let create = async || other.send(Method::POST, "/agent/nodes", &labelled("more")).await;
+    let is_full = |response: &Response| response.body["error"] == "memory_full";
+    let rejected = eventually("the leader is full", create, is_full).await;
+    rejected.assert_error(503, "memory_full");
+    assert!(full.metric("hearth_memory_rejected_total").await >= 1.0);
+    // Deletions by filter read on the receiving node.
+    other.delete(&format!("/agent/nodes/{}", ids[0])).await;
+    for (node, namespace, deleted) in [(full, "b", 2), (other, "c", 1)] {
+        let found = node.post("/agent/nodes/bulk", &json!({"namespace": namespace})).await;
+        assert_eq!(found["deleted"], deleted, "{found}");
+    }
+}
+
 /// JSON of any form becomes a tree, which is much larger than its text.
 #[tokio::test]
 async fn bodies_of_any_form_are_small() {

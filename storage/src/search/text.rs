@@ -1,0 +1,32 @@
+//! The bound of the text in one result. JSON may take twelve times as many bytes: it contains the
+//! label twice, and a control character takes six bytes.
+
+use crate::model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, Memory};
+
+/// Most bytes of labels and key points in a result. It ends before the memory that exceeds them.
+/// Pages of a list are exempt: clients take a short page for the last one.
+pub const TEXT_BYTES_MAX: usize = 4 << 20;
+
+const _: () = assert!(
+    LABEL_BYTES_MAX + KEY_POINTS_MAX * KEY_POINT_BYTES_MAX <= TEXT_BYTES_MAX,
+    "the first memory always fits"
+);
+
+/// Text that a result may still take, in bytes.
+pub(super) struct TextRoom(pub(super) usize);
+
+impl TextRoom {
+    /// Takes the texts of a memory. Returns whether they fit.
+    pub(super) fn take(&mut self, memory: &Memory) -> bool {
+        let bytes: usize = memory.texts().map(str::len).sum();
+        let rest = self.0.checked_sub(bytes);
+        self.0 = rest.unwrap_or(0);
+        rest.is_some()
+    }
+}
+
+impl Default for TextRoom {
+    fn default() -> Self {
+        Self(TEXT_BYTES_MAX)
+    }
+}
