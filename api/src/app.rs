@@ -9,12 +9,11 @@ use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
 use storage::model::operator_key::OperatorKey;
-use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, BudgetUse};
 use crate::limits::{
-    BODIES_BYTES_MAX, DRAINS_MAX, KEY_BODIES_BYTES_MAX, KEY_REQUESTS_MAX, KEY_RESPONSES_BYTES_MAX,
-    KEY_STREAMS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
+    BODIES_BYTES_MAX, DRAINS_MAX, KEY_BODIES_BYTES_MAX, KEY_DRAINS_MAX, KEY_REQUESTS_MAX,
+    KEY_RESPONSES_BYTES_MAX, KEY_STREAMS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
 };
 use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
@@ -33,7 +32,6 @@ pub struct Shared {
     pub(crate) metrics: Metrics,
     operator_key: RwLock<Option<OperatorKey>>,
     pub(crate) budgets: Budgets,
-    pub(crate) drains: Semaphore,
     draining: AtomicBool,
 }
 
@@ -55,6 +53,8 @@ pub(crate) struct Budgets {
     pub(crate) responses: Arc<Budget>,
     /// Event streams.
     pub(crate) streams: Arc<Budget>,
+    /// Requests whose bodies are discarded.
+    pub(crate) drains: Arc<Budget>,
 }
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -79,8 +79,8 @@ impl App {
                 bodies: Budget::new(BODIES_BYTES_MAX, KEY_BODIES_BYTES_MAX),
                 responses: Budget::new(RESPONSES_BYTES_MAX, KEY_RESPONSES_BYTES_MAX),
                 streams: Budget::new(STREAMS_MAX, KEY_STREAMS_MAX),
+                drains: Budget::new(DRAINS_MAX, KEY_DRAINS_MAX),
             },
-            drains: Semaphore::new(DRAINS_MAX),
             draining: AtomicBool::new(false),
         }))
     }
@@ -112,7 +112,7 @@ impl App {
     /// Authenticated requests in progress, bytes of bodies of requests, bytes of responses, and
     /// event streams.
     pub fn budgets(&self) -> [BudgetUse; 4] {
-        let Budgets { requests, bodies, responses, streams } = &self.budgets;
+        let Budgets { requests, bodies, responses, streams, .. } = &self.budgets;
         [requests, bodies, responses, streams].map(|budget| budget.usage())
     }
 

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::{has_place, set_caller, set_place};
+use crate::current::{has_permit, set_caller, set_permit};
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
@@ -108,10 +108,10 @@ fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session
     let key = bearer(headers).ok_or_else(ApiError::unauthorized)?;
     let session = app.service.authenticate(key)?;
     set_caller(&session.caller);
-    if !has_place() {
-        let place = app.budgets.requests.take(Some(session.caller.key), 1);
-        set_place(
-            place.map_err(|full| {
+    if !has_permit() {
+        let permit = app.budgets.requests.take(Some(session.caller.key), 1);
+        set_permit(
+            permit.map_err(|full| {
                 ApiError::full(full, "too_many_requests", "requests in progress")
             })?,
         );

@@ -24,8 +24,8 @@ pub(crate) struct Current {
     pub(crate) created: AtomicU64,
     /// Whether a write was submitted.
     has_written: AtomicBool,
-    /// Its place among the requests in progress, until its response is sent.
-    place: Mutex<Option<Share>>,
+    /// Its permit as a request in progress, until its response is sent.
+    permit: Mutex<Option<Share>>,
     /// The bytes of its body, until its response is ready.
     body: Mutex<Option<Share>>,
     /// The budget of bytes of responses, if they count.
@@ -72,18 +72,18 @@ pub(crate) fn key() -> Option<KeyId> {
     CURRENT.try_with(key).ok().flatten()
 }
 
-/// Whether the present request has a place.
-pub(crate) fn has_place() -> bool {
-    CURRENT.try_with(|current| current.place.lock().is_some()).unwrap_or(false)
+/// Whether the present request has its permit.
+pub(crate) fn has_permit() -> bool {
+    CURRENT.try_with(|current| current.permit.lock().is_some()).unwrap_or(false)
 }
 
-pub(crate) fn set_place(place: Share) {
-    let _: Result<_, _> = CURRENT.try_with(|current| current.place.lock().replace(place));
+pub(crate) fn set_permit(permit: Share) {
+    let _: Result<_, _> = CURRENT.try_with(|current| current.permit.lock().replace(permit));
 }
 
-/// Takes the place of the present request, for its response.
-pub(crate) fn take_place() -> Option<Share> {
-    CURRENT.try_with(|current| current.place.lock().take()).ok().flatten()
+/// Takes the permit of the present request, for its response.
+pub(crate) fn take_permit() -> Option<Share> {
+    CURRENT.try_with(|current| current.permit.lock().take()).ok().flatten()
 }
 
 pub(crate) fn set_body(bytes: Share) {

@@ -71,7 +71,7 @@ fn host(request: &Request) -> ApiResult<Option<Authority>> {
     }
 }
 
-/// Whether no stranger can make this name resolve to an address of their choice. A name without a
+/// Whether no outsider can choose the address of this name. A name without a
 /// dot, such as `localhost` or that of a container, is not in the public DNS.
 fn is_known(name: &str, hosts: &[String]) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');

@@ -30,7 +30,7 @@ mod words;
 mod write;
 
 pub use app::App;
-pub use budget::BudgetUse;
+pub use budget::{Budget, BudgetUse, Full, Share};
 pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
 pub use memory::MemoryUse;

@@ -41,6 +41,8 @@ pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// Most requests whose bodies are discarded at once.
 pub(crate) const DRAINS_MAX: usize = 256;
+/// Most of them of one key, and of all requests without a key.
+pub(crate) const KEY_DRAINS_MAX: usize = DRAINS_MAX / 4;
 /// How long a body is discarded.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Most texts of one batch create in the embedding queue: a large batch must not fill the queue

@@ -55,7 +55,7 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     response
 }
 
-/// Counts the bytes of a response, and the place of its request, until they are sent. A client
+/// Counts the bytes of a response, and the permit of its request, until they are sent. A client
 /// may delay that for as long as it likes.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     current::count_response(&app.budgets.responses);
@@ -72,8 +72,8 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
     }
     match to_bytes(body, usize::MAX).await {
         Ok(bytes) => {
-            let (share, place) = (current::take_response(), current::take_place());
-            let unsent = Unsent { bytes, _share: share, _place: place };
+            let (share, permit) = (current::take_response(), current::take_permit());
+            let unsent = Unsent { bytes, _share: share, _permit: permit };
             Response::from_parts(parts, Body::from(Bytes::from_owner(unsent)))
         }
         Err(_) => ApiError::internal().into_response(),
@@ -85,7 +85,7 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
 struct Unsent {
     bytes: Bytes,
     _share: Option<Share>,
-    _place: Option<Share>,
+    _permit: Option<Share>,
 }
 
 impl AsRef<[u8]> for Unsent {
@@ -108,7 +108,7 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
     });
     let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
     // Beyond the limit of such requests a client may not read its response.
-    let Ok(_permit) = app.drains.try_acquire() else { return response };
+    let Ok(_share) = app.budgets.drains.take(current::key(), 1) else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
         while let Some(Ok(chunk)) = rest.next().await {

@@ -1,18 +1,21 @@
 //! What a connection is doing, and when it ends for doing nothing: no complete request in time, a
 //! response that the client does not read, or no request for a while. Pings of HTTP/2 are no
-//! activity.
+//! activity. It also ends for too many frames without a request.
 
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use api::{Budget, Share};
 use axum::Error;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
@@ -20,24 +23,39 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::places::{OpenRequest, Place};
-
 /// Time limit from the handshake to the first complete request head.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without any request after which a connection of a client ends. Longer than clients keep
 /// unused connections, so that no request meets the end of its connection.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time after which a connection ends if the client reads nothing of one of its responses.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a connection ends if its client reads nothing of one of its responses, or
+/// acknowledges no data.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Most headers of a request.
+const HEADERS_MAX: usize = 100;
 /// Bytes of a response that are handed to HTTP at once.
 const FRAME_BYTES: usize = 16 << 10;
+
+/// Frames without a request that a connection may send at once (see `frames`).
+const FRAMES_MAX: u32 = 1_000;
+/// Time after which a connection may send one more.
+const FRAME_INTERVAL: Duration = Duration::from_millis(50);
+/// Frames that a request may cause: settings, priorities, a reset.
+const FRAMES_PER_REQUEST: u32 = 16;
+/// Frames that a frame of a response may cause: updates of windows, pings that measure the rate.
+const FRAMES_PER_CHUNK: u32 = 8;
+/// How long a connection that ends for its frames counts for its address.
+const PENALTY: Duration = Duration::from_secs(10);
 
 /// The activity of one connection; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Activity(Arc<Connection>);
 
 struct Connection {
-    place: Place,
+    /// Its permit as a connection.
+    permit: Share<IpAddr>,
+    /// Open requests of all networks.
+    requests: Arc<Budget<IpAddr>>,
     idle_timeout: Duration,
     state: Mutex<State>,
 }
@@ -51,13 +69,21 @@ struct State {
     /// the response has no bytes to take.
     sending: Vec<(u64, Option<Instant>)>,
     next: u64,
+    /// When no frame without a request counts, if none follows: generic cell rate algorithm.
+    frames_until: Instant,
 }
 
 impl Activity {
-    pub(crate) fn new(place: Place, idle_timeout: Duration) -> Self {
-        let silent_until = Instant::now() + FIRST_REQUEST_TIMEOUT;
-        let state = State { silent_until, handling: 0, sending: Vec::new(), next: 0 };
-        Self(Arc::new(Connection { place, idle_timeout, state: Mutex::new(state) }))
+    pub(crate) fn new(
+        permit: Share<IpAddr>,
+        requests: Arc<Budget<IpAddr>>,
+        idle_timeout: Duration,
+    ) -> Self {
+        let now = Instant::now();
+        let silent_until = now + FIRST_REQUEST_TIMEOUT;
+        let sending = Vec::new();
+        let state = State { silent_until, handling: 0, sending, next: 0, frames_until: now };
+        Self(Arc::new(Connection { permit, requests, idle_timeout, state: Mutex::new(state) }))
     }
 
     /// When the connection ends if nothing happens until then.
@@ -72,10 +98,30 @@ impl Activity {
         }
     }
 
-    /// A request arrives. `None` if its source address has too many.
+    /// Frames without a request arrive. Returns whether the connection may go on. If not, it keeps
+    /// its permit for a while, so that another one in its stead is no way around the limit.
+    pub(crate) fn receive_frames(&self, count: u32) -> bool {
+        let mut state = self.0.state.lock();
+        let now = Instant::now();
+        state.frames_until = state.frames_until.max(now) + FRAME_INTERVAL * count;
+        if state.frames_until <= now + FRAME_INTERVAL * FRAMES_MAX {
+            return true;
+        }
+        let activity = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(PENALTY).await;
+            drop(activity);
+        });
+        false
+    }
+
+    /// A request arrives. `None` if its source network has too many.
     fn start(&self) -> Option<Handling> {
-        let open = self.0.place.open_request()?;
-        self.0.state.lock().handling += 1;
+        let open = self.0.requests.take(self.0.permit.holder(), 1).ok()?;
+        let mut state = self.0.state.lock();
+        state.handling += 1;
+        state.expect_frames(FRAMES_PER_REQUEST);
+        drop(state);
         Some(Handling { activity: self.clone(), open: Some(open) })
     }
 
@@ -84,10 +130,18 @@ impl Activity {
     }
 }
 
+impl State {
+    /// The client may send these frames beside those of its own accord.
+    fn expect_frames(&mut self, count: u32) {
+        let earlier = self.frames_until.checked_sub(FRAME_INTERVAL * count);
+        self.frames_until = earlier.unwrap_or(self.frames_until);
+    }
+}
+
 /// A request without a response.
 struct Handling {
     activity: Activity,
-    open: Option<OpenRequest>,
+    open: Option<Share<IpAddr>>,
 }
 
 impl Handling {
@@ -115,7 +169,7 @@ impl Drop for Handling {
 struct Outgoing {
     number: u64,
     activity: Activity,
-    _open: Option<OpenRequest>,
+    _open: Option<Share<IpAddr>>,
 }
 
 /// The body of a response while it is sent.
@@ -142,6 +196,9 @@ impl AsRef<[u8]> for Chunk {
 impl Outgoing {
     fn record(&self, taken_at: Option<Instant>) {
         let mut state = self.activity.0.state.lock();
+        if taken_at.is_some() {
+            state.expect_frames(FRAMES_PER_CHUNK);
+        }
         let mut sending = state.sending.iter_mut();
         if let Some((_, at)) = sending.find(|(number, _)| *number == self.number) {
             *at = taken_at;
@@ -229,8 +286,13 @@ where
 
     /// An error resets the stream of HTTP/2, and ends the connection of HTTP/1.
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        // HTTP/1 has this limit by itself.
+        if request.headers().len() > HEADERS_MAX {
+            let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
+            return std::future::ready(Ok(response)).boxed();
+        }
         let Some(handling) = self.activity.start() else {
-            let error = io::Error::other("too many open requests from one address");
+            let error = io::Error::other("too many open requests from one network");
             return std::future::ready(Err(error)).boxed();
         };
         let response = self.inner.call(request);
@@ -239,5 +301,30 @@ where
             Ok(response.map(|body| Body::new(handling.respond(body))))
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn activity() -> Activity {
+        let [connections, requests] = [(); 2].map(|()| Budget::new(10, 10));
+        let network = IpAddr::from([127, 0, 0, 1]);
+        Activity::new(connections.take(network, 1).unwrap(), requests, IDLE_TIMEOUT)
+    }
+
+    #[tokio::test]
+    async fn frames_beyond_those_of_requests_are_bounded() {
+        let busy = activity();
+        for _ in 0..FRAMES_MAX {
+            let handling = busy.start().unwrap();
+            assert!(busy.receive_frames(FRAMES_PER_REQUEST));
+            drop(handling);
+        }
+        let silent = activity();
+        assert!(silent.receive_frames(FRAMES_MAX));
+        assert!(!silent.receive_frames(FRAMES_MAX / 2));
+        assert_eq!(Arc::strong_count(&silent.0), 2, "it keeps its permit");
     }
 }

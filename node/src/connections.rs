@@ -1,14 +1,17 @@
-//! Bounds the connections of a listener: their number (see `places`), and their inactivity (see
-//! `activity`). Unbounded idle connections could use up the file descriptors that the storage
+//! Bounds the connections of a listener: their number in all and for each source
+//! network, their inactivity (see `activity`) and their frames (see `frames`). Unbounded idle connections could use up the file descriptors that the storage
 //! needs.
 
 use std::collections::HashSet;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use api::Budget;
 use axum_server::accept::Accept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -19,12 +22,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use crate::activity::{Activity, IDLE_TIMEOUT, Watched};
-use crate::places::{Bounds, Places};
+use crate::frames::{FrameCounter, Frames};
+use crate::networks::{MEMBERS_MAX, MemberNetworks, network};
 
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;
 /// Open files reserved for everything but connections.
 const FILES_RESERVED: u64 = 2_048;
+/// Frames after which a connection lets others take their turn: HTTP/2 handles all that have
+/// arrived, however many.
+const FRAMES_PER_TURN: u32 = 64;
 /// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
 
@@ -50,38 +57,89 @@ pub(crate) fn connections_max() -> usize {
 }
 
 /// Reasons of failed handshakes that were logged.
-type LoggedFailures = Arc<Mutex<HashSet<String>>>;
+type LoggedFailures = Mutex<HashSet<String>>;
+
+/// The bounds of a listener.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Most connections.
+    pub(crate) connections: usize,
+    /// Most of them from one source network.
+    pub(crate) network_connections: usize,
+    /// Most open requests from one source network, over all of its connections.
+    pub(crate) network_requests: usize,
+}
 
 /// An acceptor that bounds the connections of another one.
 #[derive(Clone)]
 pub(crate) struct Bounded<A> {
     inner: A,
-    /// Places during the handshake, where strangers have others than authenticated connections.
-    handshakes: Option<Arc<Places>>,
-    connections: Arc<Places>,
+    /// Bounds of handshakes, for a listener of members.
+    handshakes: Option<Arc<Handshakes>>,
+    connections: Arc<Budget<IpAddr>>,
+    requests: Arc<Budget<IpAddr>>,
     idle_timeout: Duration,
-    /// `None` logs no failures.
-    failures: Option<LoggedFailures>,
+    counters: Arc<Counters>,
+}
+
+/// Handshakes of the listener of members. Connections without a certificate do not take the
+/// permits of members.
+pub(crate) struct Handshakes {
+    pub(crate) members: MemberNetworks,
+    /// From the networks of members.
+    of_members: Arc<Budget<IpAddr>>,
+    /// From all other networks.
+    of_others: Arc<Budget<IpAddr>>,
+    failures: LoggedFailures,
+}
+
+impl Handshakes {
+    /// At most `max` from networks without members, and `network_max` from any network.
+    pub(crate) fn new(max: usize, network_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            members: MemberNetworks::default(),
+            of_members: Budget::new(MEMBERS_MAX * network_max, network_max),
+            of_others: Budget::new(max, network_max),
+            failures: LoggedFailures::default(),
+        })
+    }
+
+    fn budget(&self, network: IpAddr) -> &Arc<Budget<IpAddr>> {
+        if self.members.contains(network) { &self.of_members } else { &self.of_others }
+    }
+}
+
+/// Counts of all listeners.
+#[derive(Default)]
+pub(crate) struct Counters {
+    /// Connections that ended for too many frames without a request.
+    pub(crate) ended: AtomicU64,
 }
 
 impl<A> Bounded<A> {
     /// Connections of clients.
-    pub(crate) fn of_clients(inner: A, bounds: Bounds) -> Self {
-        let connections = Places::new(bounds);
-        let idle_timeout = IDLE_TIMEOUT;
-        Self { inner, handshakes: None, connections, idle_timeout, failures: None }
+    pub(crate) fn of_clients(inner: A, bounds: Bounds, counters: &Arc<Counters>) -> Self {
+        Self {
+            inner,
+            handshakes: None,
+            connections: Budget::new(bounds.connections, bounds.network_connections),
+            requests: Budget::new(usize::MAX, bounds.network_requests),
+            idle_timeout: IDLE_TIMEOUT,
+            counters: Arc::clone(counters),
+        }
     }
 
-    /// Connections of other nodes, which may be idle for as long as the process lives. Strangers
-    /// have the places for `handshakes` only. Each reason of failed handshakes is logged once.
-    pub(crate) fn of_peers(inner: A, handshakes: Bounds, bounds: Bounds) -> Self {
+    /// Connections of other nodes, which may be idle for as long as the process lives. Each
+    /// reason of failed handshakes is logged once.
+    pub(crate) fn of_members(inner: A, handshakes: Arc<Handshakes>, max: usize) -> Self {
         const UNLIMITED: Duration = Duration::from_secs(100 * 365 * 86_400);
         Self {
             inner,
-            handshakes: Some(Places::new(handshakes)),
-            connections: Places::new(bounds),
+            handshakes: Some(handshakes),
+            connections: Budget::new(max, max),
+            requests: Budget::new(usize::MAX, usize::MAX),
             idle_timeout: UNLIMITED,
-            failures: Some(Arc::default()),
+            counters: Arc::default(),
         }
     }
 }
@@ -98,39 +156,41 @@ where
     type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let address = stream.peer_addr().map(|address| address.ip().to_canonical());
-        let first = self.handshakes.as_ref().unwrap_or(&self.connections);
-        let Some(first) = address.ok().and_then(|address| first.take(address)) else {
-            return std::future::ready(Err(no_place())).boxed();
-        };
+        let network = stream.peer_addr().map(|address| network(address.ip()));
+        let handshakes = self.handshakes.clone();
+        let first = network.ok().and_then(|network| {
+            let handshakes = handshakes.as_ref().map(|handshakes| handshakes.budget(network));
+            handshakes.unwrap_or(&self.connections).take(network, 1).ok()
+        });
+        // The stream is dropped and so closed at once; the client can retry elsewhere.
+        let full = || io::Error::other("too many connections");
+        let Some(first) = first else { return std::future::ready(Err(full())).boxed() };
         let accepted = self.inner.accept(stream, service);
-        let (handshakes, connections) = (self.handshakes.clone(), Arc::clone(&self.connections));
-        let (failures, idle_timeout) = (self.failures.clone(), self.idle_timeout);
+        let (connections, requests) = (Arc::clone(&self.connections), Arc::clone(&self.requests));
+        let idle_timeout = self.idle_timeout;
+        // Members are trusted.
+        let frames = handshakes.is_none().then(|| (FrameCounter::new(), self.counters.clone()));
         async move {
             let (stream, service) = accepted.await.inspect_err(|error| {
-                if let Some(failures) = &failures {
-                    log_failure(failures, error);
+                if let Some(handshakes) = &handshakes {
+                    log_failure(&handshakes.failures, error);
                 }
             })?;
-            let place = match handshakes {
+            let permit = match handshakes {
                 Some(handshakes) => {
-                    handshakes.reserve(first.address);
-                    connections.take(first.address).ok_or_else(no_place)?
+                    handshakes.members.insert(first.holder());
+                    connections.take(first.holder(), 1).map_err(|_| full())?
                 }
                 None => first,
             };
-            let activity = Activity::new(place, idle_timeout);
+            let activity = Activity::new(permit, requests, idle_timeout);
             let timer = Box::pin(tokio::time::sleep_until(activity.deadline()));
             let service = Watched::new(service, activity.clone());
-            Ok((BoundedStream { stream, activity, timer }, service))
+            let stream = BoundedStream { stream, activity, timer, frames, is_yielding: false };
+            Ok((stream, service))
         }
         .boxed()
     }
-}
-
-/// The stream is dropped and so closed at once; the client can retry elsewhere.
-fn no_place() -> io::Error {
-    io::Error::other("too many connections")
 }
 
 fn log_failure(failures: &LoggedFailures, error: &io::Error) {
@@ -146,6 +206,10 @@ pub(crate) struct BoundedStream<S> {
     activity: Activity,
     /// Runs until the deadline of the activity, as it was when the timer was set.
     timer: Pin<Box<Sleep>>,
+    /// Counts the frames of a client.
+    frames: Option<(FrameCounter, Arc<Counters>)>,
+    /// Whether other connections take their turn before the next read.
+    is_yielding: bool,
 }
 
 impl<S> BoundedStream<S> {
@@ -171,7 +235,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         if let Poll::Ready(error) = self.poll_inactive(context) {
             return Poll::Ready(Err(error));
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        if std::mem::take(&mut self.is_yielding) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let start = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let Self { frames, activity, is_yielding, .. } = &mut *self;
+        if let Some((counter, counters)) = frames {
+            let Frames { all, without_request } = counter.count(&buffer.filled()[start..]);
+            *is_yielding = all > FRAMES_PER_TURN;
+            if without_request > 0 && !activity.receive_frames(without_request) {
+                counters.ended.fetch_add(1, Ordering::Relaxed);
+                return Poll::Ready(Err(io::Error::other("too many frames without a request")));
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

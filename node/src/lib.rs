@@ -12,14 +12,15 @@ mod credentials;
 pub mod embed;
 mod engine;
 mod error;
+mod frames;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod identity;
 mod listeners;
 mod memory;
 mod metrics;
+mod networks;
 mod operator_key;
-mod places;
 mod process;
 mod serve;
 mod tls;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::REQUESTS_MAX;
@@ -17,9 +18,9 @@ use hyper_util::server::conn::auto::Builder;
 use raft::{Fault, Serve, WINDOW_BYTES};
 use rustix::net::sockopt::set_tcp_user_timeout;
 
-use crate::activity::IDLE_TIMEOUT;
-use crate::connections::{Bounded, connections_max};
-use crate::places::Bounds;
+use crate::activity::{IDLE_TIMEOUT, STALL_TIMEOUT};
+use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max};
+use crate::networks::network;
 
 /// Time limit of a TLS handshake, and of a keep-alive response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,25 +28,38 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 const STREAMS_MAX: u32 = 256;
 /// Concurrent calls per node: one per client request, and those of Raft.
 const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
-/// Header bytes per request.
-const HEADER_BYTES_MAX: u32 = 64 << 10;
+/// Header bytes per request, with its target. A `search` of a list takes 12 KiB, percent-encoded.
+const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// Bytes of a body that HTTP/2 receives ahead of its handler.
 const CLIENT_WINDOW_BYTES: u32 = 128 << 10;
 /// Connections of other nodes: three per node, and some short-lived ones.
-const PEER_BOUNDS: Bounds =
-    Bounds { connections: 256, address_connections: 256, address_requests: usize::MAX };
+const PEERS_MAX: usize = 256;
 /// Connections to the peer listener that are not authenticated yet.
-const PEER_HANDSHAKES: Bounds =
-    Bounds { connections: 64, address_connections: 16, address_requests: 0 };
+const HANDSHAKES_MAX: usize = 64;
+/// Those of one source network.
+const NETWORK_HANDSHAKES_MAX: usize = 16;
 /// Time limit of a TLS handshake of another node.
 const PEER_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Connections of operators: probes, scrapes and commands.
 const OPERATOR_BOUNDS: Bounds =
-    Bounds { connections: 128, address_connections: 32, address_requests: 128 };
-/// Time after which a connection ends whose other end accepts no data.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+    Bounds { connections: 128, network_connections: 32, network_requests: 128 };
 /// Interval of keep-alive checks on a silent connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// What the listeners of clients and operators share.
+pub(crate) struct Shared {
+    /// Stops them.
+    pub(crate) handle: Handle<SocketAddr>,
+    /// Closes if one of them fails.
+    pub(crate) fault: Fault,
+    pub(crate) connections: Arc<Counters>,
+}
+
+impl Shared {
+    pub(crate) fn new(fault: &Fault) -> Self {
+        Self { handle: Handle::new(), fault: fault.clone(), connections: Arc::default() }
+    }
+}
 
 /// Binds an address. Its connections end after [`STALL_TIMEOUT`] without acknowledged data, so
 /// that clients that stop reading occupy no memory for long.
@@ -67,43 +81,43 @@ pub(crate) fn serve_https(
     listener: TcpListener,
     tls: RustlsConfig,
     router: Router,
-    handle: Handle<SocketAddr>,
-    fault: Fault,
+    shared: &Shared,
 ) -> io::Result<()> {
     let connections = connections_max();
     let bounds = Bounds {
         connections,
-        address_connections: connections.div_ceil(4),
-        address_requests: REQUESTS_MAX,
+        network_connections: connections.div_ceil(4),
+        network_requests: REQUESTS_MAX,
     };
-    let acceptor = Bounded::of_clients(acceptor(tls, CLIENT_TIMEOUT), bounds);
-    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
+    let acceptor = Bounded::of_clients(acceptor(tls, CLIENT_TIMEOUT), bounds, &shared.connections);
+    let mut server =
+        axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
     limit(server.http_builder());
-    tokio::spawn(listener_task(server.serve(router.into_make_service()), fault));
+    tokio::spawn(listener_task(server.serve(router.into_make_service()), shared.fault.clone()));
     Ok(())
 }
 
-pub(crate) fn serve_http(
-    listener: TcpListener,
-    router: Router,
-    handle: Handle<SocketAddr>,
-    fault: Fault,
-) -> io::Result<()> {
-    let acceptor = Bounded::of_clients(NoDelayAcceptor::new(), OPERATOR_BOUNDS);
-    let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle);
+pub(crate) fn serve_http(listener: TcpListener, router: Router, shared: &Shared) -> io::Result<()> {
+    let acceptor =
+        Bounded::of_clients(NoDelayAcceptor::new(), OPERATOR_BOUNDS, &shared.connections);
+    let mut server =
+        axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
     limit(server.http_builder());
     // An operator's request is logged with its source address.
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(listener_task(server.serve(service), fault));
+    tokio::spawn(listener_task(server.serve(service), shared.fault.clone()));
     Ok(())
 }
 
-/// Serves other nodes, with the routes that Raft provides when it starts.
-pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig) -> Serve {
+/// Serves other nodes, with the routes that Raft provides when it starts. `members` are the
+/// configured addresses of members.
+pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig, members: Vec<String>) -> Serve {
     Box::new(move |router| {
         async move {
             let acceptor = acceptor(tls, PEER_HANDSHAKE_TIMEOUT);
-            let acceptor = Bounded::of_peers(acceptor, PEER_HANDSHAKES, PEER_BOUNDS);
+            let handshakes = Handshakes::new(HANDSHAKES_MAX, NETWORK_HANDSHAKES_MAX);
+            tokio::spawn(resolve_members(members, Arc::clone(&handshakes)));
+            let acceptor = Bounded::of_members(acceptor, handshakes, PEERS_MAX);
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
             server
@@ -116,6 +130,16 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig) -> Serve {
         }
         .boxed()
     })
+}
+
+/// Reserves handshakes for members before they connect for the first time.
+async fn resolve_members(members: Vec<String>, handshakes: Arc<Handshakes>) {
+    for member in members {
+        match tokio::net::lookup_host(&member).await {
+            Ok(found) => found.for_each(|at| handshakes.members.insert(network(at.ip()))),
+            Err(error) => tracing::info!(%error, member, "cannot resolve the address of a member"),
+        }
+    }
 }
 
 fn acceptor(tls: RustlsConfig, timeout: Duration) -> RustlsAcceptor<NoDelayAcceptor> {

@@ -12,6 +12,7 @@ use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
 use storage::{GraphCounts, Reader, View};
 
+use crate::connections;
 use crate::embed::{self, Pool};
 use crate::webhooks::{self, Sender};
 
@@ -21,6 +22,7 @@ pub(crate) struct NodeMetrics {
     reader: Reader,
     embedder: Arc<embed::Counters>,
     webhooks: Arc<webhooks::Counters>,
+    connections: Arc<connections::Counters>,
     descriptions: Vec<Desc>,
 }
 
@@ -45,10 +47,12 @@ impl NodeMetrics {
         reader: &Reader,
         embedder: &Pool,
         webhooks: &Sender,
+        connections: &Arc<connections::Counters>,
     ) -> Self {
         let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
-        Self { app, raft, reader, embedder, webhooks, descriptions: descriptions() }
+        let (connections, descriptions) = (Arc::clone(connections), descriptions());
+        Self { app, raft, reader, embedder, webhooks, connections, descriptions }
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
@@ -172,6 +176,9 @@ const METRICS: &[Metric<u64>] = &[
     ("event_streams", "Open event streams.", |s| s.node.app.budgets()[3].taken),
     ("limited_requests_total", "Requests rejected at a limit of a key or of this node.", |s| {
         s.node.app.budgets().iter().map(|budget| budget.rejected).sum()
+    }),
+    ("connections_ended_total", "Connections ended for too many frames without a request.", |s| {
+        s.node.connections.ended.load(Relaxed)
     }),
     ("reads_busy_total", "Reads rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[0]

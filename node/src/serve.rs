@@ -18,7 +18,7 @@ use crate::embed;
 use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
 use crate::identity;
-use crate::listeners::{listen, serve_http, serve_https, serve_peers};
+use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
 use crate::memory::memory_task;
 use crate::metrics::NodeMetrics;
 use crate::process::{hangups, start_logging, stop_requested};
@@ -50,7 +50,8 @@ pub(crate) async fn serve(
     let credentials = Credentials::load(&config)?;
     let public_tls = RustlsConfig::from_config(credentials.public);
     let peer_tls = RustlsConfig::from_config(credentials.peer_server);
-    let serve_peers = serve_peers(peer_listener, peer_tls.clone());
+    let members = config.cluster.members.values().cloned().collect();
+    let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members);
     let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
@@ -71,14 +72,12 @@ pub(crate) async fn serve(
     );
     app.set_operator_key(credentials.operator_key);
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
-    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender);
+    let shared = Shared::new(raft.fault());
+    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, &shared.connections);
     registry.register(Box::new(metrics)).map_err(text)?;
-    let (servers, fault) = (ServerHandle::new(), raft.fault());
     let operator_routes = api::operator(&app, registry, config.known_hosts());
-    let client_routes = api::public(&app);
-    serve_https(public_listener, public_tls.clone(), client_routes, servers.clone(), fault.clone())
-        .map_err(text)?;
-    serve_http(operator_listener, operator_routes, servers.clone(), fault.clone()).map_err(text)?;
+    serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
+    serve_http(operator_listener, operator_routes, &shared).map_err(text)?;
     tracing::info!(%public, %operator, %peer, "listening");
     let reloader = Reloader {
         config: config.clone(),
@@ -99,10 +98,10 @@ pub(crate) async fn serve(
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
 
     let ended = tokio::select! {
-        cause = fault.closed() => Err(cause),
+        cause = shared.fault.closed() => Err(cause),
         () = stop_requested(while_stdin_open) => Ok(()),
     };
-    stop(&config, engine, &app, tasks, servers, ended).await
+    stop(&config, engine, &app, tasks, shared.handle, ended).await
 }
 
 /// Stops the parts of a node. After a fault, it waits for none of them.

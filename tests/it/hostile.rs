@@ -5,6 +5,7 @@ mod cluster;
 mod connections;
 mod memory;
 mod operator;
+mod protocol;
 mod receipts;
 mod reload;
 mod rights;

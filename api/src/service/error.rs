@@ -75,7 +75,7 @@ impl ApiError {
     /// second. `what` is shared. Callers without a key have one part together.
     pub(crate) fn full(full: Full, code: &'static str, what: &str) -> Self {
         let (kind, holder) = match full {
-            Full::Key => (ErrorKind::TooMany, "your API key"),
+            Full::Holder => (ErrorKind::TooMany, "your API key"),
             Full::Node => (ErrorKind::Unavailable, "this node"),
         };
         let error = Self::new(kind, code, format!("too many {what} of {holder}"));

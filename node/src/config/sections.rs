@@ -57,7 +57,8 @@ pub(super) fn default_tenant() -> String {
     "default".into()
 }
 
-/// The initial members of the cluster; read only when the cluster is bootstrapped.
+/// The initial members of the cluster. A bootstrap creates the cluster of them, and each node
+/// reserves handshakes for their hosts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {

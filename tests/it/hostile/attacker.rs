@@ -10,15 +10,15 @@ use futures::future::join_all;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
 
-/// Source address of the attacker. Honest clients use 127.0.0.1.
-const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// Last byte of the source address of an attacker. Honest clients use 127.0.0.1.
+const ATTACKER: u8 = 2;
 /// A latency that honest clients accept beside an attack.
 const LATENCY_MAX: Duration = Duration::from_millis(100);
 
@@ -28,21 +28,38 @@ pub(super) fn address(url: &str) -> SocketAddr {
 }
 
 pub(super) async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    connect_from(ATTACKER, address).await
+}
+
+/// A connection from 127.0.0.`source`.
+pub(super) async fn connect_from(source: u8, address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    socket.bind((ATTACKER, 0).into())?;
+    socket.bind((Ipv4Addr::new(127, 0, 0, source), 0).into())?;
     socket.connect(address).await
 }
 
-/// A TLS connection to the public listener of a node for HTTP/2.
-pub(super) async fn connect_tls(cluster: &Cluster, node: &Node) -> TlsStream<TcpStream> {
+/// TLS for HTTP/2, or without `h2` for HTTP/1, that trusts the authority of a cluster.
+pub(super) fn tls(cluster: &Cluster, h2: bool) -> TlsConnector {
     let mut roots = RootCertStore::empty();
     let authority = CertificateDer::from_pem_file(cluster.folder().join("ca.pem")).unwrap();
     roots.add(authority).unwrap();
     let mut tls = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = connect(address(node.url())).await.unwrap();
-    let name = ServerName::try_from("127.0.0.1").unwrap();
-    TlsConnector::from(Arc::new(tls)).connect(name, stream).await.unwrap()
+    tls.alpn_protocols = if h2 { vec![b"h2".to_vec()] } else { Vec::new() };
+    TlsConnector::from(Arc::new(tls))
+}
+
+/// TLS over a connection to a listener on loopback.
+pub(super) async fn over_tls(
+    tls: &TlsConnector,
+    stream: std::io::Result<TcpStream>,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    tls.connect(ServerName::try_from("127.0.0.1").unwrap(), stream?).await
+}
+
+/// A TLS connection to the public listener of a node for HTTP/2.
+pub(super) async fn connect_tls(cluster: &Cluster, node: &Node) -> TlsStream<TcpStream> {
+    let stream = connect(address(node.url())).await;
+    over_tls(&tls(cluster, true), stream).await.unwrap()
 }
 
 /// How long the other end keeps a connection open.
@@ -118,6 +135,28 @@ impl Attack {
         })
     }
 
+    /// Sends `start` over each of 40 connections from 127.0.0.`source`, then `frames` again and
+    /// again, and reads what comes back. Opens another connection for each that ends.
+    pub(super) fn frames(
+        cluster: &Cluster,
+        node: &Node,
+        source: u8,
+        (start, frames): (Vec<u8>, Vec<u8>),
+    ) -> Self {
+        let (tls, address) = (tls(cluster, true), address(node.url()));
+        Self::start(async move |stop: &AtomicBool| {
+            let repeat = async || {
+                while !stop.load(Ordering::Relaxed) {
+                    let stream = connect_from(source, address).await;
+                    if let Ok(stream) = over_tls(&tls, stream).await {
+                        send(stream, &start, &frames, stop).await.ok();
+                    }
+                }
+            };
+            join_all((0..40).map(|_| repeat())).await;
+        })
+    }
+
     fn start(attack: impl AsyncFnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -134,6 +173,37 @@ impl Drop for Attack {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Sends `start`, then `frames` again and again, and reads what comes back.
+async fn send(
+    stream: TlsStream<TcpStream>,
+    start: &[u8],
+    frames: &[u8],
+    stop: &AtomicBool,
+) -> std::io::Result<()> {
+    let (mut received, mut sent) = tokio::io::split(stream);
+    let mut ignored = tokio::io::sink();
+    let read = tokio::io::copy(&mut received, &mut ignored);
+    let write = async {
+        sent.write_all(start).await?;
+        while !frames.is_empty() && !stop.load(Ordering::Relaxed) {
+            sent.write_all(frames).await?;
+        }
+        Ok(())
+    };
+    tokio::select! { ended = read => ended.map(drop), ended = write => ended }
+}
+
+/// A frame of HTTP/2.
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What a client of HTTP/2 sends first.
+pub(super) fn preface() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()
 }
 
 /// Asserts that an attack does not slow honest requests much.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::attacker::{address, connect, connect_tls, open_for};
+use super::attacker::{
+    Attack, address, assert_served, connect_from, connect_tls, frame, latency, open_for, preface,
+};
 use super::*;
 
 #[tokio::test]
@@ -38,11 +40,15 @@ async fn pings_do_not_keep_a_connection() {
     ping.await.unwrap();
 }
 
-/// Opens `count` connections that send nothing. Returns those that are not closed at once.
-async fn silent(address: std::net::SocketAddr, count: usize) -> Vec<tokio::net::TcpStream> {
+/// Opens `count` connections from 127.0.0.`source` that send nothing. Returns those that are not closed at once.
+async fn silent(
+    source: u8,
+    address: std::net::SocketAddr,
+    count: usize,
+) -> Vec<tokio::net::TcpStream> {
     let mut open = Vec::new();
     for _ in 0..count {
-        let Ok(mut stream) = connect(address).await else { continue };
+        let Ok(mut stream) = connect_from(source, address).await else { continue };
         let mut byte = [0];
         let closed = tokio::time::timeout(Duration::from_millis(20), stream.read(&mut byte));
         if closed.await.is_err() {
@@ -55,30 +61,56 @@ async fn silent(address: std::net::SocketAddr, count: usize) -> Vec<tokio::net::
 #[tokio::test]
 async fn silent_connections_leave_room_for_operators() {
     let cluster = options().start();
-    let open = silent(address(cluster.ops()), 100).await;
-    assert_eq!(open.len(), 32, "places of one address");
+    let open = silent(2, address(cluster.ops()), 100).await;
+    assert_eq!(open.len(), 32, "connections of one address");
     let (status, _) = cluster.readyz().await.expect("a response");
     assert!(status.is_success());
 }
 
-/// Strangers take no place of members: a node that restarts meanwhile joins again.
+/// Takes the handshakes of all source addresses: opens a connection for each that ends.
+async fn take_handshakes(address: std::net::SocketAddr) {
+    join_all((0..96).map(async |at| {
+        loop {
+            match connect_from(2 + at % 6, address).await {
+                Ok(mut stream) => drop(stream.read(&mut [0]).await),
+                Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }))
+    .await;
+}
+
 #[tokio::test]
-async fn silent_strangers_leave_room_for_members() {
+async fn configured_members_have_permits_before_they_connect() {
+    let cluster = options().start();
+    let address = cluster.peer_address().parse().unwrap();
+    let check = async {
+        let other = async || silent(9, address, 1).await.len();
+        eventually("the handshakes are taken", other, |open| *open == 0).await;
+        assert_eq!(silent(1, address, 1).await.len(), 1, "the address of the only member");
+    };
+    tokio::select! {
+        () = take_handshakes(address) => unreachable!(),
+        () = check => {}
+    }
+}
+
+/// Connections without a certificate take no permit of members: a node that restarts meanwhile
+/// joins again.
+#[tokio::test]
+async fn silent_connections_leave_room_for_members() {
     let cluster = options().nodes(3).start();
     let attack = join_all(
-        cluster.nodes().map(async |node| silent(node.peer_address().parse().unwrap(), 300).await),
+        cluster
+            .nodes()
+            .map(async |node| silent(2, node.peer_address().parse().unwrap(), 300).await),
     );
     for open in attack.await {
-        assert!(open.len() <= 16, "{} strangers", open.len());
+        assert!(open.len() <= 16, "{} without a certificate", open.len());
     }
     let [leader, follower, _] = cluster.leader_first().await;
-    let attack = cluster.nodes().map(|node| async {
-        let address = node.peer_address().parse().unwrap();
-        loop {
-            silent(address, 50).await;
-        }
-    });
-    let attack = join_all(attack);
+    let attack =
+        join_all(cluster.nodes().map(|node| take_handshakes(node.peer_address().parse().unwrap())));
     let restart = async {
         follower.kill();
         follower.start();
@@ -89,4 +121,61 @@ async fn silent_strangers_leave_room_for_members() {
         _ = attack => unreachable!(),
         () = restart => {}
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_without_requests_do_not_delay_others() {
+    let cluster = options().start();
+    let get = || cluster.request(Method::GET, "/agent/nodes?page_size=5");
+    let quiet = latency(200, get).await;
+    const POST_HTTPS_ROOT: [u8; 3] = [0x83, 0x87, 0x84];
+    // A request without the end of its body.
+    let start = [preface(), frame(1, 4, 1, &POST_HTTPS_ROOT)].concat();
+    let attacks = [
+        ("SETTINGS", frame(4, 0, 0, &[])),
+        ("PING", frame(6, 0, 0, &[0; 8])),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("PRIORITY", frame(2, 0, 1, &[0; 5])),
+        ("an unknown type", frame(0xbb, 0, 0, &[])),
+        ("empty DATA", frame(0, 0, 1, &[])),
+        ("small DATA", frame(0, 0, 1, &[0])),
+        ("RST_STREAM", frame(3, 0, 1, &[0; 4])),
+    ];
+    for ((name, frame), source) in attacks.into_iter().zip(2..) {
+        let attack = (start.clone(), frame.repeat(16_384 / frame.len()));
+        // From an address of its own: connections that end count for their address for a while.
+        let attack = Attack::frames(&cluster, &cluster, source, attack);
+        latency(20, get).await;
+        let attacked = latency(200, get).await;
+        drop(attack);
+        let ended = cluster.metric("hearth_connections_ended_total").await;
+        println!("{name}: {quiet:?} without, {attacked:?} with the attack, {ended} ended");
+        assert_served(quiet, attacked);
+    }
+    assert!(cluster.metric("hearth_connections_ended_total").await > 0.0);
+}
+
+/// Small windows make a client send thousands of updates.
+#[tokio::test]
+async fn downloads_and_pings_keep_their_connection() {
+    let cluster = options().start();
+    let mut client = h2::client::Builder::new();
+    client.initial_window_size(16 << 10);
+    let stream = connect_tls(&cluster, &cluster).await;
+    let (mut sender, mut connection) = client.handshake::<_, &[u8]>(stream).await.unwrap();
+    let mut pings = connection.ping_pong().unwrap();
+    let connection = tokio::spawn(connection);
+    for _ in 0..50 {
+        let request = http::Request::get(format!("{}/openapi.json", cluster.url()));
+        sender = sender.ready().await.unwrap();
+        let sent = sender.send_request(request.body(()).unwrap(), true).unwrap().0;
+        let mut body = sent.await.unwrap().into_body();
+        while let Some(data) = body.data().await {
+            let length = data.unwrap().len();
+            body.flow_control().release_capacity(length).unwrap();
+        }
+        pings.ping(h2::Ping::opaque()).await.unwrap();
+    }
+    assert!(!connection.is_finished());
+    assert_eq!(cluster.metric("hearth_connections_ended_total").await, 0.0);
 }

@@ -1,4 +1,4 @@
-//! Strangers reach the operator's listener, and through a web page also one on loopback. They
+//! Clients without a key reach the operator's listener, and through a web page also one on loopback. They
 //! change nothing, and get no address of a node.
 
 use std::process::Command;
@@ -74,7 +74,7 @@ async fn node_without_operator_key_refuses_operators() {
 
 /// DNS rebinding: the page's own name resolves to the node.
 #[tokio::test]
-async fn names_of_strangers_do_not_reach_the_listener() {
+async fn public_names_do_not_reach_the_listener() {
     let cluster = options().nodes(3).start();
     converged(&cluster).await;
     let before = status(&cluster).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attacker::{Attack, address, assert_served, latency, memory_mb};
+use super::attacker::{Attack, address, assert_served, frame, latency, memory_mb, preface};
 use super::*;
 
 /// Memory that one attacker may take, in MB.
@@ -21,6 +21,7 @@ async fn attacks(cluster: &Cluster, node: &Node) -> Vec<Attack> {
         Attack::requests(cluster, node, 100, &reader, ("/agent/search", &search)),
         Attack::requests(cluster, node, 20, &agent, ("/agent/nodes", &junk)),
         Attack::requests(cluster, node, 100, &json!({"key": "none"}), ("/agent/search", &search)),
+        Attack::frames(cluster, node, 3, (preface(), frame(4, 0, 0, &[]).repeat(1_000))),
         Attack::silence(address(node.url())),
         Attack::silence(address(node.ops())),
         Attack::silence(node.peer_address().parse().unwrap()),
