@@ -71,8 +71,8 @@ fn host(request: &Request) -> ApiResult<Option<Authority>> {
     }
 }
 
-/// Whether no outsider can choose the address of this name. A name without a
-/// dot, such as `localhost` or that of a container, is not in the public DNS.
+/// Whether no outsider can choose the address of this name. A name without a dot, such as
+/// `localhost` or that of a container, is not in the public DNS.
 fn is_known(name: &str, hosts: &[String]) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
     IpAddr::from_str(address).is_ok()

@@ -1,6 +1,6 @@
-//! Bounds the connections of a listener: their number in all and for each source
-//! network, their inactivity (see `activity`) and their frames (see `frames`). Unbounded idle connections could use up the file descriptors that the storage
-//! needs.
+//! Bounds the connections of a listener: their number in all and of each source network, their
+//! inactivity (see `activity`) and their frames (see `frames`). Unbounded idle connections could
+//! use up the file descriptors that the storage needs.
 
 use std::collections::HashSet;
 use std::io;

@@ -42,8 +42,8 @@ impl Session {
     }
 
     /// Counts the memories of each type that would be cold after [`FORECAST_DAYS`] under the
-    /// present settings, and under changed ones; those that the caller may access. Returns the changed settings, then these two
-    /// counts of each type in the order of `MemoryType::ALL`.
+    /// present settings, and under changed ones; only those that the caller may access. Returns
+    /// the changed settings, then these two counts of each type in the order of `MemoryType::ALL`.
     pub(crate) async fn forecast(
         &self,
         changes: Vec<(String, SettingValue)>,

@@ -1,8 +1,8 @@
 //! The queue of commands in front of the executor. It is bounded in commands and bytes, per API
 //! key, per tenant and in total. It is fair between tenants, and between the keys of a tenant.
 //!
-//! Keys take turns by cost, which is bytes or time, with deficit round robin (Shreedhar and Varghese, 1995). The keys of
-//! a tenant share the credit of the tenant.
+//! Keys take turns by cost, which is bytes or time, with deficit round robin (Shreedhar and
+//! Varghese, 1995). The keys of a tenant share the credit of the tenant.
 //! Commands of clients go before commands of background tasks. One in
 //! [`CLIENTS_PER_BACKGROUND`] slots goes to a background command, so none of them starves.
 

@@ -25,8 +25,8 @@ const FREQUENT_POSTING_BYTES: u64 = 2;
 
 const _: () = assert!(size_of::<(WordHash, Slot)>() == 12);
 
-/// Parts of the tables. A table that grows or shrinks is copied at once, while its tenant is locked:
-/// a part of a million words takes some milliseconds.
+/// Parts of the tables. A table that grows or shrinks is copied at once, while its tenant is
+/// locked: a part of a million words takes some milliseconds.
 const PARTS: usize = 64;
 /// First bit of a hash that selects the part. The tables use the lowest and the highest bits.
 const PART_SHIFT: u32 = 40;

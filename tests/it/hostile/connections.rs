@@ -40,7 +40,8 @@ async fn pings_do_not_keep_a_connection() {
     ping.await.unwrap();
 }
 
-/// Opens `count` connections from 127.0.0.`source` that send nothing. Returns those that are not closed at once.
+/// Opens `count` connections from 127.0.0.`source` that send nothing. Returns those that are not
+/// closed at once.
 async fn silent(
     source: u8,
     address: std::net::SocketAddr,
