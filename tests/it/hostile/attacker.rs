@@ -148,8 +148,10 @@ impl Attack {
             let repeat = async || {
                 while !stop.load(Ordering::Relaxed) {
                     let stream = connect_from(source, address).await;
-                    if let Ok(stream) = over_tls(&tls, stream).await {
-                        send(stream, &start, &frames, stop).await.ok();
+                    match over_tls(&tls, stream).await {
+                        Ok(stream) => drop(send(stream, &start, &frames, stop).await),
+                        // The processors are those of the node.
+                        Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
                     }
                 }
             };
