@@ -346,32 +346,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn zz_timing() {
-        let text2: String = (0..20000u64)
-            .map(|n| {
-                let mut h = n.wrapping_mul(0x9e3779b97f4a7c15);
-                let mut w = String::new();
-                for _ in 0..8 {
-                    w.push((b'a' + (h % 26) as u8) as char);
-                    h /= 26;
-                }
-                w + "ings "
-            })
-            .collect::<String>()[..64000]
-            .into();
-        let prose: String = std::fs::read_to_string("/work/main/docs/api.md").unwrap()
-            + &std::fs::read_to_string("/work/main/docs/cluster.md").unwrap()
-            + &std::fs::read_to_string("/work/main/docs/ARCHITECTURE.md").unwrap();
-        for t in [&text2, &prose] {
-            let t = &t[..t.floor_char_boundary(64000)];
-            let at = std::time::Instant::now();
-            let mut n = 0;
-            for _ in 0..300 {
-                n = document_words(std::iter::once(t)).len();
-            }
-            eprintln!("per label {:?} {} bytes {n} words", at.elapsed() / 300, t.len());
-        }
-    }
 }
