@@ -61,7 +61,7 @@ pub use operation::{
     Verification,
 };
 pub use shared::Totals;
-pub use types::NodeId;
+pub use types::{NodeId, is_address};
 
 use contact::Contact;
 use leader::executor::Executor;

@@ -27,8 +27,9 @@ impl fmt::Debug for Payload {
 /// Host and port of a member's peer listener; empty in a cluster of one.
 pub(crate) type Address = String;
 
-/// Whether a text is a host and a port, with which peers can be called.
-pub(crate) fn is_address(text: &str) -> bool {
+/// Whether a text is a host and a port with which peers can be called. The host is a name, an IPv4
+/// address, or an IPv6 address in brackets.
+pub fn is_address(text: &str) -> bool {
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     let is_plain = !text.contains(|c: char| c.is_whitespace() || "/\\?#@%".contains(c));
     let has_host =

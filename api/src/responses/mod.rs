@@ -63,45 +63,35 @@ impl<T: Serialize> IntoResponse for Success<T> {
 /// A body as JSON. The bytes of a large one are counted before it is built: a page of control
 /// characters takes twelve times as much as its labels.
 fn json<T: Serialize>(body: &T) -> ApiResult<Vec<u8>> {
-    let mut small = Small(Vec::new());
-    if serde_json::to_writer(&mut small, body).is_ok() {
-        return Ok(small.0);
-    }
-    let mut size = Size(0);
     let failed = |error: serde_json::Error| {
         tracing::error!(%error, "a response cannot be serialized");
         ApiError::internal()
     };
-    serde_json::to_writer(&mut size, body).map_err(failed)?;
-    take_response_bytes(size.0).map_err(ApiError::responses_full)?;
-    let mut text = Vec::with_capacity(size.0);
+    let mut start = Start::default();
+    serde_json::to_writer(&mut start, body).map_err(failed)?;
+    if start.bytes == start.text.len() {
+        return Ok(start.text);
+    }
+    take_response_bytes(start.bytes).map_err(ApiError::responses_full)?;
+    let mut text = Vec::with_capacity(start.bytes);
     serde_json::to_writer(&mut text, body).map_err(failed)?;
     Ok(text)
 }
 
-/// Takes [`SMALL_RESPONSE_BYTES_MAX`] at most.
-struct Small(Vec<u8>);
-
-impl io::Write for Small {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > SMALL_RESPONSE_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Keeps a text of [`SMALL_RESPONSE_BYTES_MAX`] at most. Counts all of its bytes.
+#[derive(Default)]
+struct Start {
+    text: Vec<u8>,
+    bytes: usize,
 }
 
-/// Counts bytes.
-struct Size(usize);
-
-impl io::Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
+impl io::Write for Start {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.bytes += part.len();
+        if self.bytes <= SMALL_RESPONSE_BYTES_MAX {
+            self.text.extend_from_slice(part);
+        }
+        Ok(part.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

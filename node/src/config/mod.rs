@@ -10,13 +10,14 @@ mod source;
 use std::path::Path;
 
 use figment::Figment;
+use raft::is_address;
 use serde::Deserialize;
 
 pub(crate) use sections::{
     Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator, Peer,
     Public, Raft, Search, Webhooks,
 };
-use source::{Source, is_address};
+use source::Source;
 
 use crate::error::text;
 

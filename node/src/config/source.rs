@@ -3,7 +3,6 @@
 //! with several items in one text.
 
 use std::collections::BTreeMap;
-use std::net::Ipv6Addr;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use figment::util::nest;
 use figment::value::{Dict, Map, Value};
 use figment::{Error, Metadata, Profile, Provider};
-use rustls::pki_types::ServerName;
+use raft::is_address;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
@@ -82,17 +81,6 @@ fn member(text: &str) -> Option<(u64, String)> {
     let (id, address) = text.split_once('=')?;
     let (id, address) = (id.trim().parse().ok()?, address.trim());
     (id > 0 && is_address(address)).then(|| (id, address.to_owned()))
-}
-
-/// Whether a text is a host and a port: a name, an IPv4 address, or an IPv6 address in brackets.
-pub(super) fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_host = match in_brackets {
-        Some(ip) => ip.parse::<Ipv6Addr>().is_ok(),
-        None => !host.contains(':') && ServerName::try_from(host).is_ok(),
-    };
-    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// A list as text, or a single number.

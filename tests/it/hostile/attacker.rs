@@ -216,3 +216,20 @@ pub(super) fn assert_served(quiet: Duration, attacked: Duration) {
         "{quiet:?} without, {attacked:?} with the attack"
     );
 }
+
+/// Asserts that another key's creates are served while `clients` of an agent's key repeat a write.
+pub(super) async fn assert_creates_served(
+    cluster: &Cluster,
+    clients: usize,
+    (path, body): (&str, &Value),
+) {
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
+    let quiet = latency(100, create).await;
+    let attack = Attack::requests(cluster, cluster, clients, &hostile, (path, body));
+    let running = async || cluster.metric("hearth_requests_in_progress").await;
+    eventually("the attack runs", running, |requests| *requests >= clients as f64 / 8.0).await;
+    let attacked = latency(100, create).await;
+    drop(attack);
+    assert_served(quiet, attacked);
+}

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::attacker::{Attack, assert_served, latency};
+use super::attacker::{Attack, assert_creates_served, assert_served, latency};
 use super::*;
 
 /// A reader's key, and honest searches with it.
@@ -57,18 +57,8 @@ async fn searches_of_one_key_do_not_delay_others() {
 #[tokio::test]
 async fn writes_of_one_key_do_not_delay_others() {
     let cluster = options().start();
-    let key = json!({"name": "hostile", "role": "agent"});
-    let hostile = cluster.post("/keys", &key).await;
-    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
-    let quiet = latency(100, || create("quiet")).await;
-    let label = "word ".repeat(10_000);
-    let attack =
-        Attack::requests(&cluster, &cluster, 400, &hostile, ("/agent/nodes", &labelled(&label)));
-    let full = async || cluster.metric("hearth_requests_in_progress").await;
-    eventually("the attack runs", full, |requests| *requests >= 50.0).await;
-    let attacked = latency(100, || create("honest")).await;
-    drop(attack);
-    assert_served(quiet, attacked);
+    let body = labelled("word ".repeat(10_000));
+    assert_creates_served(&cluster, 400, ("/agent/nodes", &body)).await;
 }
 
 /// 5,000 distinct words, in 60 kB.
@@ -80,34 +70,16 @@ fn distinct_words(seed: usize) -> String {
 #[tokio::test]
 async fn batches_of_one_key_do_not_delay_others() {
     let cluster = options().nodes(3).start();
-    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
-    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
-    let quiet = latency(200, || create("quiet")).await;
     let nodes: Vec<_> = (0..8).map(|at| labelled(distinct_words(at))).collect();
-    let body = json!({"nodes": nodes});
-    let attack = Attack::requests(&cluster, &cluster, 8, &hostile, ("/agent/nodes/batch", &body));
-    let running = async || cluster.metric("hearth_requests_in_progress").await;
-    eventually("the attack runs", running, |requests| *requests >= 5.0).await;
-    let attacked = latency(200, || create("honest")).await;
-    drop(attack);
-    assert_served(quiet, attacked);
+    assert_creates_served(&cluster, 8, ("/agent/nodes/batch", &json!({"nodes": nodes}))).await;
 }
 
 #[tokio::test]
 async fn bulk_changes_do_not_delay_other_keys() {
     let cluster = options().nodes(3).start();
-    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
     let ids = cluster.store_each((0..500).map(labelled)).await;
-    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
-    let quiet = latency(200, || create("quiet")).await;
     let body = json!({"ids": ids, "current_heat": 0.5});
-    let body = ("/agent/nodes/bulk-patch", &body);
-    let attack = Attack::requests(&cluster, &cluster, 8, &hostile, body);
-    let running = async || cluster.metric("hearth_requests_in_progress").await;
-    eventually("the attack runs", running, |requests| *requests >= 5.0).await;
-    let attacked = latency(200, || create("honest")).await;
-    drop(attack);
-    assert_served(quiet, attacked);
+    assert_creates_served(&cluster, 8, ("/agent/nodes/bulk-patch", &body)).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream};
 
-use super::attacker::{Attack, assert_served, latency};
+use super::attacker::assert_creates_served;
 use super::*;
 
 /// Triggers whose patterns occur in no label, and are expensive to exclude.
@@ -11,9 +11,6 @@ const TRIGGERS: usize = 2_000;
 #[tokio::test]
 async fn expensive_patterns_delay_no_writes() {
     let cluster = options().start();
-    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
-    let create = |label: &str| cluster.request(Method::POST, "/agent/nodes").json(&labelled(label));
-    let quiet = latency(100, || create("quiet")).await;
     // The label contains each group of bytes of a pattern, and 400 of its 450 pairs.
     let pattern = |at: usize| format!("{}c{}", "ab".repeat(450), "ab".repeat(1 + at % 40));
     let label = format!("{}c", "ab".repeat(400)).repeat(75);
@@ -24,11 +21,8 @@ async fn expensive_patterns_delay_no_writes() {
     });
     stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
     let nodes = vec![labelled(label); 8];
-    let body = ("/agent/nodes/batch", &json!({"nodes": nodes}));
-    let attack = Attack::requests(&cluster, &cluster, 10, &hostile, body);
-    let attacked = latency(30, || create("honest")).await;
-    drop(attack);
-    assert_served(quiet, attacked);
+    let body = json!({"nodes": nodes});
+    assert_creates_served(&cluster, 8, ("/agent/nodes/batch", &body)).await;
     // Evaluations beyond the limit of a command are counted.
     let activity = cluster.get("/activity?limit=100").await;
     let skipped = |item: &&Value| item["action"] == "trigger.skip";
