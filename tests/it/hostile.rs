@@ -3,6 +3,7 @@
 mod attacker;
 mod cluster;
 mod connections;
+mod held_back;
 mod memory;
 mod operator;
 mod protocol;

@@ -15,6 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::held_back::HeldBack;
 use super::*;
 
 /// Last byte of the source address of an attacker. Honest clients use 127.0.0.1.
@@ -159,6 +160,26 @@ impl Attack {
         })
     }
 
+    /// Asks for pages over connections from 127.0.0.`source` and reads none of them.
+    pub(super) fn held_back(cluster: &Cluster, node: &Node, source: u8, key: &Value) -> Self {
+        let (tls, address) = (tls(cluster, true), address(node.url()));
+        let pages = format!("{}/api/v1/agent/nodes?page_size=100", node.url());
+        let key = string(&key["key"]).to_owned();
+        Self::start(async move |stop: &AtomicBool| {
+            let mut held = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let stream = connect_from(source, address).await;
+                if let Ok(stream) = over_tls(&tls, stream).await
+                    && let Ok(client) = HeldBack::start(stream, (pages.clone(), &key), 0).await
+                {
+                    held.push(client);
+                }
+                held.retain(HeldBack::is_open);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+    }
+
     fn start(attack: impl AsyncFnOnce(&AtomicBool) + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -173,7 +194,11 @@ impl Attack {
 impl Drop for Attack {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(
+            std::thread::panicking() || matches!(ended, Some(Ok(()))),
+            "the attack ended early"
+        );
     }
 }
 

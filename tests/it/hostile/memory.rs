@@ -1,51 +1,19 @@
 //! Attacks on the memory of a node.
 
-use std::time::Duration;
-
 use futures::future::join_all;
-use tokio::task::JoinHandle;
 
 use super::attacker::{connect_tls, memory_mb};
+use super::held_back::HeldBack;
 use super::*;
 
 /// Memory that one attacker may take, in MB.
 const GROWTH_MAX: u64 = 256;
 
-/// A client that reads no body of its responses, while it answers pings.
-struct HeldBack {
-    connection: JoinHandle<Result<(), h2::Error>>,
-    requests: JoinHandle<()>,
-}
-
-impl HeldBack {
-    /// Sends 250 requests with this window, and waits until all are served, rejected or reset.
-    async fn start(cluster: &Cluster, window: u32, path: &str, key: &str) -> Self {
-        let stream = connect_tls(cluster, cluster).await;
-        let mut client = h2::client::Builder::new();
-        client.initial_window_size(window);
-        let (mut sender, connection) = client.handshake::<_, &[u8]>(stream).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let mut heads = Vec::new();
-        for _ in 0..250 {
-            let request = http::Request::get(format!("{}/api/v1{path}", cluster.url()))
-                .header("authorization", format!("Bearer {key}"));
-            sender = sender.ready().await.unwrap();
-            heads.push(sender.send_request(request.body(()).unwrap(), true).unwrap().0);
-        }
-        let heads = join_all(heads).await;
-        let requests = tokio::spawn(async move {
-            std::future::pending::<()>().await;
-            drop((heads, sender));
-        });
-        Self { connection, requests }
-    }
-
-    /// Waits until the node ends the connection.
-    async fn ended(self) {
-        let ended = tokio::time::timeout(Duration::from_secs(60), self.connection).await;
-        assert!(ended.is_ok(), "a stalled connection is still open");
-        self.requests.abort();
-    }
+/// A client of the public listener that reads no body.
+async fn held_back(cluster: &Cluster, window: u32, path: &str, key: &str) -> HeldBack {
+    let stream = connect_tls(cluster, cluster).await;
+    let url = format!("{}/api/v1{path}", cluster.url());
+    HeldBack::start(stream, (url, key), window).await.unwrap()
 }
 
 #[tokio::test]
@@ -57,12 +25,12 @@ async fn held_back_responses_take_little_memory_and_end() {
     let before = memory_mb(&cluster, "VmRSS");
     let mut clients = Vec::new();
     for at in 0..20 {
-        clients.push(HeldBack::start(&cluster, at % 2, "/openapi.json", "none").await);
+        clients.push(held_back(&cluster, at % 2, "/openapi.json", "none").await);
     }
-    clients.push(HeldBack::start(&cluster, 1, "/unknown", "none").await);
+    clients.push(held_back(&cluster, 1, "/unknown", "none").await);
     for _ in 0..2 {
         let pages = "/agent/nodes?page_size=100";
-        clients.push(HeldBack::start(&cluster, 0, pages, string(&reader["key"])).await);
+        clients.push(held_back(&cluster, 0, pages, string(&reader["key"])).await);
     }
     cluster.create(&json!({"label": "meanwhile"})).await;
     let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
@@ -120,11 +88,10 @@ async fn pages_are_counted_before_they_are_built() {
     let before = memory_mb(&cluster, "VmRSS");
     let key = cluster.post("/keys", &json!({"name": "hostile", "role": "reader"})).await;
     let pages = "/agent/nodes?page_size=100";
-    let held = HeldBack::start(&cluster, 0, pages, string(&key["key"])).await;
+    let held = held_back(&cluster, 0, pages, string(&key["key"])).await;
     let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
     assert!(growth < GROWTH_MAX, "{growth} MB");
-    held.connection.abort();
-    held.requests.abort();
+    held.abort();
     // A page of a list is complete. Other results end at 4 MiB of text.
     assert_eq!(array(&cluster.get(pages).await["items"]).len(), 100);
     let all = json!({"query": "", "limit": 100, "budget_chars": 10_000_000});

@@ -17,10 +17,23 @@ async fn attacks(cluster: &Cluster, node: &Node) -> Vec<Attack> {
     // Nothing is added: the label is over its limit, and the junk is skipped.
     let numbers: Vec<u8> = vec![0; 200_000];
     let junk = json!({"label": "x".repeat(70_000), "junk": numbers});
+    // Each trigger is evaluated for each memory of a bulk change.
+    let pattern = format!("{}cab", "ab".repeat(450));
+    let triggers = (0..200).map(|at| {
+        json!({"name": format!("trigger {at}"), "event": "on_boost",
+            "filter_label_pattern": pattern, "action": "pin"})
+    });
+    cluster.post_each("/triggers", triggers).await;
+    let label = format!("{}c", "ab".repeat(400)).repeat(10);
+    let memory = |at| json!({"label": format!("{at} {label}"), "namespace": "hostile"});
+    let ids = cluster.store_each((0..200).map(memory)).await;
+    let change = json!({"ids": ids, "current_heat": 0.5});
     vec![
         Attack::requests(cluster, node, 100, &reader, ("/agent/search", &search)),
         Attack::requests(cluster, node, 20, &agent, ("/agent/nodes", &junk)),
         Attack::requests(cluster, node, 100, &json!({"key": "none"}), ("/agent/search", &search)),
+        Attack::requests(cluster, node, 8, &agent, ("/agent/nodes/bulk-patch", &change)),
+        Attack::held_back(cluster, node, 4, &reader),
         Attack::frames(cluster, node, 3, (preface(), frame(4, 0, 0, &[]).repeat(1_000))),
         Attack::silence(address(node.url())),
         Attack::silence(address(node.ops())),
@@ -57,6 +70,8 @@ async fn attacked_cluster_loses_nothing_and_recovers() {
         after <= 5 * quiet.max(Duration::from_millis(2)),
         "{after:?} after the attacks, {quiet:?} before"
     );
+    let deleted = cluster.post("/agent/nodes/bulk", &json!({"namespace": "hostile"})).await;
+    assert_eq!(deleted["deleted"], 200);
     writers.acknowledge(50).await;
     let acknowledged = writers.stop().await;
     converged(&cluster).await;
