@@ -191,6 +191,9 @@ const METRICS: &[Metric<u64>] = &[
         s.node.app.memory().rejected
     }),
     ("memories", "Memories of all tenants.", |s| s.memories),
+    ("cache_bytes", "RAM of the caches and write buffers of log and state.", |s| {
+        s.totals.log_cache_bytes + s.node.reader.cache_bytes()
+    }),
     ("index_bytes", "Estimated bytes of the word indexes in RAM.", |s| s.index_bytes),
     ("searches_exact_total", "Vector searches that scored all candidates.", |s| {
         s.node.reader.searches().exact()

@@ -205,8 +205,9 @@ impl Handle {
     pub fn totals(&self) -> Totals {
         let Some(shared) = self.shared() else { return Totals::default() };
         let (wal_syncs, log_bytes) = (shared.log.syncs(), shared.log.size_bytes());
+        let log_cache_bytes = shared.log.cache_bytes();
         let clock_steps = shared.local.clock.steps();
-        Totals { wal_syncs, log_bytes, clock_steps, ..*shared.totals.lock() }
+        Totals { wal_syncs, log_bytes, log_cache_bytes, clock_steps, ..*shared.totals.lock() }
     }
 
     /// Cluster time minus the wall clock of this machine, in microseconds; `None` on a quarantined

@@ -68,6 +68,8 @@ pub struct Totals {
     pub wal_syncs: u64,
     /// Approximate size of the log in bytes.
     pub log_bytes: u64,
+    /// Bytes of the log in RAM.
+    pub log_cache_bytes: u64,
     /// Steps of this machine's wall clock.
     pub clock_steps: u64,
 }

@@ -18,6 +18,7 @@ use rocksdb::{DB, DBRecoveryMode, Direction, Env, IteratorMode, ReadOptions, Wri
 use crate::error::{Error, Result};
 use crate::model::cluster::{GROUP, GroupId};
 use crate::table::key::fixed;
+use crate::table::state;
 use crate::table::view::Row;
 
 const ENTRY: u8 = 0x01;
@@ -166,6 +167,11 @@ impl Log {
     pub fn size_bytes(&self) -> u64 {
         let property = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
         property("rocksdb.total-sst-files-size") + property("rocksdb.cur-size-all-mem-tables")
+    }
+
+    /// Bytes that RocksDB holds in RAM for the log: cached blocks, and entries not yet in a file.
+    pub fn cache_bytes(&self) -> u64 {
+        state::cache_bytes(&self.db)
     }
 }
 

@@ -52,6 +52,11 @@ impl Reader {
         self.engine().position.read().clone()
     }
 
+    /// Bytes that RocksDB holds in RAM for the state.
+    pub fn cache_bytes(&self) -> u64 {
+        self.engine().state.cache_bytes()
+    }
+
     /// All tenants in order of their numbers.
     pub fn tenants(&self) -> Vec<TenantId> {
         self.engine().registry.all().into_iter().map(|(tenant, _)| tenant).collect()

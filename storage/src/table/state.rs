@@ -84,6 +84,11 @@ impl State {
         self.db.write_opt(batch, &options).map_err(Error::engine("write state"))
     }
 
+    /// Bytes that RocksDB holds in RAM: blocks of its cache, and rows that are not yet in a file.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        cache_bytes(&self.db)
+    }
+
     /// Makes all earlier writes durable. The durable state is always a prefix of the writes.
     pub(crate) fn flush(&self) -> Result<()> {
         self.db.flush().map_err(Error::engine("flush state"))
@@ -191,6 +196,11 @@ impl View for State {
     fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>> {
         self.range(prefix, &prefix_end(prefix)).take(limit).collect()
     }
+}
+
+pub(crate) fn cache_bytes(db: &DB) -> u64 {
+    let property = |name| db.property_int_value(name).ok().flatten().unwrap_or(0);
+    property("rocksdb.block-cache-usage") + property("rocksdb.size-all-mem-tables")
 }
 
 pub(crate) fn count(mut rows: impl Iterator<Item = Result<Row>>) -> Result<u64> {
