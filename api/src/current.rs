@@ -10,7 +10,7 @@ use storage::model::id::TenantId;
 use storage::model::tenant::KeyId;
 
 use crate::budget::{Budget, Full, Share};
-use crate::limits::RESPONSE_OVERHEAD_BYTES;
+use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;
@@ -96,14 +96,16 @@ pub(crate) fn count_response(budget: &Arc<Budget>) {
         CURRENT.try_with(|current| drop(current.responses.set(Arc::clone(budget))));
 }
 
-/// Takes the bytes of the response to the present request, before it is built. The response to a
-/// write is never rejected: a rejection would say that nothing happened.
+/// Takes the bytes of the response to the present request, before it is built. A small response to
+/// a write always has room.
 pub(crate) fn take_response_bytes(bytes: usize) -> Result<(), Full> {
     let take = |current: &Arc<Current>| {
         let Some(budget) = current.responses.get() else { return Ok(()) };
         let (key, bytes) = (key(), bytes + RESPONSE_OVERHEAD_BYTES);
         let share = match budget.take(key, bytes) {
-            Err(_) if has_written() => budget.take_always(key, bytes),
+            Err(_) if has_written() && bytes <= SMALL_RESPONSE_BYTES_MAX => {
+                budget.take_always(key, bytes)
+            }
             taken => taken?,
         };
         current.response.lock().replace(share);

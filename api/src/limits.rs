@@ -48,9 +48,6 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Most texts of one batch create in the embedding queue: a large batch must not fill the queue
 /// that all requests share.
 pub(crate) const BATCH_EMBED_AHEAD: usize = 4;
-/// Most bytes of the labels and key points of one batch create. All nodes index them before the
-/// next write.
-pub(crate) const BATCH_TEXT_BYTES_MAX: usize = 512 << 10;
 /// How long a request may wait for the cluster.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// How long the response to a write waits until this node reflects it.
@@ -83,6 +80,8 @@ pub(crate) const BULK_DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) const BULK_ERRORS_MAX: usize = 500;
 /// Most notifications of one response; all are in the trigger history.
 pub(crate) const NOTIFICATIONS_MAX: usize = 500;
+/// Most bytes of their texts.
+pub(crate) const NOTIFICATIONS_BYTES_MAX: usize = 64 << 10;
 /// Default and largest page of triggers.
 pub(crate) const TRIGGERS_PAGE: usize = 1_000;
 /// Default page of the trigger history.

@@ -1,11 +1,15 @@
 //! Counts the frames of HTTP/2 that a client sends. Each costs time of a processor. Those that
 //! carry neither a request nor a part of its body are counted for themselves, since HTTP/2 bounds
-//! none of them: SETTINGS, PING, WINDOW_UPDATE, PRIORITY, RST_STREAM, empty DATA, unknown types.
+//! none of them: SETTINGS, PING, WINDOW_UPDATE, PRIORITY, RST_STREAM, unknown types, and small
+//! parts of a body that are not its last.
 
 /// What a client of HTTP/2 sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADER_BYTES: usize = 9;
 const DATA: u8 = 0;
+/// A part of a body that is smaller, and not the last one, costs more than it carries.
+const PART_BYTES_MIN: usize = 64;
+const END_STREAM: u8 = 1;
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
@@ -63,10 +67,12 @@ impl FrameCounter {
                     header[*arrived..*arrived + taken].copy_from_slice(&bytes[..taken]);
                     *arrived += taken;
                     if *arrived == HEADER_BYTES {
-                        let [high, middle, low, kind, ..] = *header;
+                        let [high, middle, low, kind, flags, ..] = *header;
                         let length = u32::from_be_bytes([0, high, middle, low]) as usize;
                         let is_request = matches!(kind, HEADERS | CONTINUATION);
-                        let is_other = !is_request && (kind != DATA || length == 0);
+                        let is_part =
+                            kind == DATA && (length >= PART_BYTES_MIN || flags & END_STREAM != 0);
+                        let is_other = !is_request && !is_part;
                         frames.all += 1;
                         frames.without_request += u32::from(is_other);
                         *self = Self::Payload(length);
@@ -84,8 +90,12 @@ impl FrameCounter {
 mod tests {
     use super::*;
 
+    fn flagged(kind: u8, flags: u8, length: u8) -> Vec<u8> {
+        [&[0, 0, length, kind, flags, 0, 0, 0, 1][..], &vec![kind; length as usize]].concat()
+    }
+
     fn frame(kind: u8, length: u8) -> Vec<u8> {
-        [&[0, 0, length, kind, 0, 0, 0, 0, 1][..], &vec![kind; length as usize]].concat()
+        flagged(kind, 0, length)
     }
 
     #[test]
@@ -99,6 +109,8 @@ mod tests {
             frame(6, 8),
             frame(0xbb, 255),
             frame(DATA, 1),
+            flagged(DATA, END_STREAM, 0),
+            flagged(DATA, END_STREAM, 1),
         ];
         let bytes = [PREFACE, &frames.concat()].concat();
         for piece in [1, 2, 8, 9, 10, 33, bytes.len()] {
@@ -106,7 +118,7 @@ mod tests {
             let counts: Vec<_> = bytes.chunks(piece).map(|piece| counter.count(piece)).collect();
             let without_request: u32 = counts.iter().map(|frames| frames.without_request).sum();
             let all: u32 = counts.iter().map(|frames| frames.all).sum();
-            assert_eq!((all, without_request), (8, 4), "in pieces of {piece} bytes");
+            assert_eq!((all, without_request), (10, 5), "in pieces of {piece} bytes");
         }
     }
 

@@ -20,6 +20,8 @@ use crate::model::vector::Vector;
 
 /// Most memories of a batch create.
 pub const CREATE_MAX: usize = 50;
+/// Most bytes of their labels and key points. All nodes index them before the next write.
+pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
 /// Most memories of a bulk update, deletion or restoration.
 pub const BULK_MAX: usize = 500;
 

@@ -47,8 +47,8 @@ use std::path::Path;
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, BulkFilter, CREATE_MAX, Command, EdgeRef, MemoryPatch, NewMemory, Priority,
-    TriggerPatch,
+    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,
+    NewMemory, Priority, TriggerPatch,
 };
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
@@ -62,7 +62,7 @@ pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
 pub use reader::Reader;
-pub use reply::{FeedbackReply, Rejection, Reply};
+pub use reply::{FeedbackReply, Rejection, Reply, Touched};
 pub use search::{
     ColdForecast, Filter, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour, Order,
     Overview, Page, SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TierFilter,

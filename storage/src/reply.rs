@@ -43,10 +43,9 @@ pub enum Reply {
     /// All settings of the tenant after the change.
     Settings(Box<Thermo>),
     /// The command is a repetition, and changed nothing. Contains each memory that the first
-    /// command touched, as it is now; `None` if deleted since.
+    /// command touched, as it is now.
     Replayed(
-        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")]
-        Vec<(MemoryId, Option<MemoryRecord>)>,
+        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")] Vec<(MemoryId, Touched)>,
     ),
     /// The command is a repetition, and the trigger that the first one created is deleted.
     ReplayedTriggerGone(TriggerId),
@@ -69,6 +68,17 @@ pub enum Reply {
     },
     /// A reply, and the notifications of triggers that fired. It contains no other such reply.
     WithNotifications(#[serde(deserialize_with = "inner_reply")] Box<Reply>, Vec<Notification>),
+}
+
+/// A memory that a command touched, at the time of the reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Touched {
+    /// It exists.
+    Memory(Box<MemoryRecord>),
+    /// It was deleted, or moved to a namespace that is closed to the key.
+    Deleted,
+    /// It exists, but its text has no room in the reply. It grew after the first command.
+    TooLong,
 }
 
 /// Decodes the reply within [`Reply::WithNotifications`]. Rejects another such reply in it:

@@ -1,6 +1,8 @@
 //! The journal returns the same events forward and backward, reports trimmed ranges, and filters
 //! the events of triggers. The outbox keeps its bounds.
 
+use storage::model::tenant::KeyId;
+
 use crate::common::*;
 
 struct Fixture {
@@ -166,6 +168,24 @@ fn outbox_keeps_its_bounds() {
     // All were examined, and half of the pending deliveries are of this trigger.
     assert_eq!(commands, DEAD_LETTERS_MAX / 500 + 1);
     assert_eq!(reader.outbox(TENANT).unwrap().pending, max);
+}
+
+#[test]
+fn one_key_has_half_of_the_triggers() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let create = |at: usize, key: u8| {
+        let id = TriggerId((at as u128).to_be_bytes());
+        let create = create_trigger(id, trigger(TriggerEvent::Store, TriggerAction::Pin));
+        Command { actor: Some(KeyId([key; 8])), ..create }
+    };
+    let most: Vec<_> = (0..KEY_TRIGGERS_MAX).map(|at| create(at, 0)).collect();
+    for (now, commands) in most.chunks(250).enumerate() {
+        engine.run(now as i64, commands);
+    }
+    let more = [create(KEY_TRIGGERS_MAX, 0), create(KEY_TRIGGERS_MAX + 1, 1)];
+    let decisions = engine.submit(1_000, &more);
+    assert!(matches!(&decisions[0], Err(Rejection::TooMany { .. })), "{decisions:?}");
+    assert!(matches!(&decisions[1], Ok(Reply::Trigger(..))), "{decisions:?}");
 }
 
 fn is_firing((_, event): &(Cursor, Event)) -> bool {

@@ -136,18 +136,26 @@ async fn automatic_edges_reveal_no_closed_memory() {
     let activity = request(Method::GET, "/activity").send().await.ok();
     assert!(!activity.to_string().contains("edge.add"), "{activity}");
 
-    // A key with access to both namespaces creates edges to both memories.
-    let both = cluster.store(&json!({ "label": label, "namespace": "open" })).await;
-    assert_eq!(cluster.get("/agent/graph/status").await["total_edges"], 2);
+    // More closed memories, and a key with access to them, change none of the edges.
+    for _ in 0..10 {
+        cluster.create(&memory).await;
+    }
+    let edges = cluster.get("/agent/graph/status").await["total_edges"].as_u64();
+    let both = json!({ "label": label, "key_points": ["treasure"] });
+    let both = cluster.store(&both).await;
+    let edge = json!({ "source_id": both, "target_id": closed(&cluster).await[0]["id"] });
+    cluster.post("/agent/graph/relate", &edge).await;
+    let all = cluster.get("/agent/graph/status").await["total_edges"].as_u64();
+    assert_eq!(all, edges.map(|edges| edges + 3), "two automatic ones, to the open memory");
     let path = format!("/agent/graph/neighbors/{both}");
     let found = request(Method::GET, &path).send().await.ok();
     let neighbours: Vec<_> = array(&found["neighbors"]).iter().map(id).collect();
     assert_eq!(neighbours, [id(&stored)]);
     let verified = request(Method::GET, &path.replace("neighbors", "verify")).send().await.ok();
-    assert_fields(&verified, json!({ "edges": 1, "verified": true }));
+    assert_fields(&verified, json!({ "edges": 2, "verified": true }));
     let activity = request(Method::GET, "/activity?limit=100").send().await.ok();
     let edges = array(&activity["items"]).iter().filter(|item| item["action"] == "edge.add");
-    assert_eq!(edges.count(), 1, "{activity}");
+    assert_eq!(edges.count(), 2, "{activity}");
 }
 
 /// A request by an id: method, path and body, with `ID` for the id and `OPEN` for an open memory.

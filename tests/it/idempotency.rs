@@ -84,3 +84,29 @@ async fn idempotency_key_belongs_to_its_api_key() {
     assert_eq!(create(by_other(), "of the other key").await.body["id"], second.body["id"]);
     assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
 }
+
+/// The first response had room for these memories. Then their labels grew.
+#[tokio::test]
+async fn repetition_omits_texts_that_have_grown() {
+    let cluster = options().start();
+    let nodes: Vec<_> = (0..50).map(labelled).collect();
+    let nodes = json!({ "nodes": nodes });
+    let create = async || {
+        let request = cluster.request(Method::POST, "/agent/nodes/batch").json(&nodes);
+        request.header("Idempotency-Key", "grown").send().await.ok()
+    };
+    let created = create().await;
+    let ids: Vec<_> = array(&created["results"]).iter().map(id).collect();
+    let label = "\u{1}".repeat(65_000);
+    for id in &ids {
+        cluster.patch(&format!("/agent/nodes/{id}"), &json!({ "label": label })).await;
+    }
+    let repeated = create().await;
+    let results = array(&repeated["results"]);
+    let (whole, omitted) = results.split_at(8);
+    assert!(whole.iter().all(|memory| memory["label"] == label));
+    for (memory, id) in omitted.iter().zip(&ids[8..]) {
+        assert_eq!(memory, &json!({ "id": id, "status": "created", "too_long": true }));
+    }
+    assert_eq!(results.len(), 50);
+}

@@ -21,12 +21,13 @@ pub(crate) mod values;
 
 use std::collections::BTreeMap;
 
-use axum::body::{Bytes, HttpBody};
+use axum::RequestExt;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
-use axum::response::IntoResponse;
+use futures::StreamExt;
+use http_body_util::LengthLimitError;
 use serde::de::value::{self, MapDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
@@ -82,18 +83,30 @@ impl FromRequest<App> for JsonBody {
         current::set_body(share.map_err(|full| {
             ApiError::full(full, "bodies_full", "bytes of requests in progress")
         })?);
-        let arrived = tokio::time::timeout(BODY_TIME, Bytes::from_request(request, app)).await;
+        let arrived = tokio::time::timeout(BODY_TIME, arrived(request.into_limited_body())).await;
         let arrived = arrived.map_err(|_| {
             let message = "the request body took too long to arrive";
             ApiError::new(ErrorKind::Timeout, "body_timeout", message)
         })?;
-        arrived.map(Self).map_err(|rejection| match rejection.into_response().status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
+        arrived.map(Self).map_err(|error| {
+            if error.into_inner().is::<LengthLimitError>() {
                 ApiError::new(ErrorKind::TooLarge, "too_large", "the request body is too large")
+            } else {
+                ApiError::bad_request("bad_body", "the request body could not be read")
             }
-            _ => ApiError::bad_request("bad_body", "the request body could not be read"),
         })
     }
+}
+
+/// The bytes of a body, in one buffer: each chunk keeps a buffer of its connection, and a body of
+/// single bytes would take a hundred times its size.
+async fn arrived(body: Body) -> Result<Bytes, axum::Error> {
+    let mut bytes = Vec::new();
+    let mut chunks = body.into_data_stream();
+    while let Some(chunk) = chunks.next().await {
+        bytes.extend_from_slice(&chunk?);
+    }
+    Ok(bytes.into())
 }
 
 impl JsonBody {

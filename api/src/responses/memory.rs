@@ -1,11 +1,11 @@
 //! Memories in responses: alone, in lists, and as results of a search.
 
 use serde::Serialize;
-use storage::Hit;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
 use storage::model::temporal::Window;
+use storage::{Hit, Touched};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -97,21 +97,34 @@ impl Deleted {
     }
 }
 
-impl From<(MemoryId, Option<MemoryRecord>)> for MemoryOrDeleted {
-    fn from((id, record): (MemoryId, Option<MemoryRecord>)) -> Self {
-        match record {
-            Some(record) => Self::Memory(Box::new((&record).into())),
-            None => Self::Deleted(Deleted::new(id.0)),
+/// A memory whose text is too long for the response; read it by its id.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TooLong {
+    id: Uuid,
+    /// Always true.
+    too_long: bool,
+}
+
+impl From<(MemoryId, Touched)> for MemoryOrDeleted {
+    fn from((id, touched): (MemoryId, Touched)) -> Self {
+        match touched {
+            Touched::Memory(record) => Self::Memory(Box::new((&*record).into())),
+            Touched::Deleted => Self::Deleted(Deleted::new(id.0)),
+            Touched::TooLong => {
+                Self::TooLong(TooLong { id: Uuid::from_bytes(id.0), too_long: true })
+            }
         }
     }
 }
 
-/// A memory that a write touched; deleted since, if the write is a repetition.
+/// A memory that a write touched. If the write is a repetition, the memory may be deleted since, or
+/// too long for the response.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum MemoryOrDeleted {
     Memory(Box<Memory>),
     Deleted(Deleted),
+    TooLong(TooLong),
 }
 
 /// A memory with its score.

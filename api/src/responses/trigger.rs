@@ -9,7 +9,7 @@ use storage::model::trigger::{Firings, Notification, Trigger, TriggerAction};
 use url::{Position, Url};
 use utoipa::ToSchema;
 
-use crate::limits::NOTIFICATIONS_MAX;
+use crate::limits::{NOTIFICATIONS_BYTES_MAX, NOTIFICATIONS_MAX};
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::{Nullable, Time};
@@ -19,7 +19,7 @@ use crate::responses::{Nullable, Time};
 pub(crate) struct WithNotifications<T: ToSchema> {
     #[serde(flatten)]
     body: T,
-    /// At most 500. Absent if no `notify` trigger fired.
+    /// The first ones, at most 500 and 64 KiB of text. Absent if no `notify` trigger fired.
     // `default` documents that it may be absent.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     trigger_notifications: Vec<NotificationView>,
@@ -27,7 +27,12 @@ pub(crate) struct WithNotifications<T: ToSchema> {
 
 impl<T: ToSchema> WithNotifications<T> {
     pub(crate) fn new(body: T, notifications: &[Notification]) -> Self {
-        let first = notifications.iter().take(NOTIFICATIONS_MAX);
+        let mut room = NOTIFICATIONS_BYTES_MAX;
+        let fits = |notification: &&Notification| {
+            let bytes = notification.trigger_name.len() + notification.message.len();
+            room.checked_sub(bytes).map(|rest| room = rest).is_some()
+        };
+        let first = notifications.iter().take(NOTIFICATIONS_MAX).take_while(fits);
         Self { body, trigger_notifications: first.map(Into::into).collect() }
     }
 }

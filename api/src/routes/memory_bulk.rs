@@ -1,6 +1,8 @@
 //! Several memories at once: batch create, all or none, in one log entry; and bulk writes: the
 //! same change, deletion or restoration of many memories, each by itself.
 
+use storage::Touched;
+
 use crate::current::set_created;
 use crate::prelude::*;
 use crate::requests::JsonBody;
@@ -74,8 +76,8 @@ pub(crate) async fn memory_create_batch(
     if !done.value.is_replay {
         set_created(count);
     }
-    let item = |touched: (_, Option<_>)| {
-        let status = if touched.1.is_some() { "created" } else { "deleted" };
+    let item = |touched: (_, Touched)| {
+        let status = if matches!(touched.1, Touched::Deleted) { "deleted" } else { "created" };
         BatchItem { memory: touched.into(), status }
     };
     let results = done.value.memories.into_iter().map(item).collect();

@@ -5,6 +5,7 @@ use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 
 use crate::budget::Full;
+use crate::current::has_written;
 use crate::service::node::EmbedError;
 
 /// What an error means for the caller, with its status over HTTP.
@@ -82,8 +83,13 @@ impl ApiError {
         Self { retry_after_seconds: Some(1), ..error }
     }
 
-    /// No room for the bytes of a response.
+    /// No room for the bytes of a response. A write is done all the same, so its client must not
+    /// repeat it.
     pub(crate) fn responses_full(full: Full) -> Self {
+        if has_written() {
+            let message = "the write is done, but its response has no room: responses are not read";
+            return Self::new(ErrorKind::Unknown, "response_dropped", message);
+        }
         Self::full(full, "responses_full", "bytes of responses that are not read yet")
     }
 

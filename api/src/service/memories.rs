@@ -6,11 +6,11 @@ use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
-    Action, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, Reader, Rejection,
-    SearchRequest, SearchResults,
+    Action, CREATE_TEXT_BYTES_MAX, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, Reader,
+    Rejection, SearchRequest, SearchResults,
 };
 
-use crate::limits::{BATCH_EMBED_AHEAD, BATCH_TEXT_BYTES_MAX};
+use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::{TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -22,9 +22,9 @@ impl Session {
         receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
-        if new.iter().map(NewMemory::text_bytes).sum::<usize>() > BATCH_TEXT_BYTES_MAX {
+        if new.iter().map(NewMemory::text_bytes).sum::<usize>() > CREATE_TEXT_BYTES_MAX {
             let message =
-                format!("the memories have more than {BATCH_TEXT_BYTES_MAX} bytes of text");
+                format!("the memories have more than {CREATE_TEXT_BYTES_MAX} bytes of text");
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
         let new = new.into_iter().map(|new| self.prepare(new));
@@ -119,7 +119,9 @@ impl Session {
         new.vector = self.service.embed(self.caller.key, &new.label).await?;
         let unit = components(&new.vector)?;
         self.read(move |reader, caller| {
-            new.suggestions = reader.suggestions(caller.tenant, &new.label, &new.key_points, &unit);
+            let NewMemory { namespace, label, key_points, .. } = &new;
+            new.suggestions =
+                reader.suggestions(caller.tenant, namespace, label, key_points, &unit);
             Ok(new)
         })
         .await

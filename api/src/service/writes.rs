@@ -11,7 +11,7 @@ use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{ApiKey, KeyId};
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Notification, Trigger};
-use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply};
+use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply, Touched};
 use tokio::time::Instant;
 
 use crate::current::set_written;
@@ -37,8 +37,7 @@ pub(crate) trait FromReply: Sized {
 pub(crate) struct TouchedMemories {
     /// Whether the request is a repetition: nothing changed.
     pub(crate) is_replay: bool,
-    /// `None` is deleted.
-    pub(crate) memories: Vec<(MemoryId, Option<MemoryRecord>)>,
+    pub(crate) memories: Vec<(MemoryId, Touched)>,
 }
 
 /// A trigger that was created; `None` if it was deleted since an earlier request created it.
@@ -63,9 +62,9 @@ values! {
     TouchedMemories:
         Reply::Memories(records) => Self {
             is_replay: false,
-            memories: records.into_iter().map(|record| (record.id, Some(record))).collect(),
+            memories: records.into_iter().map(existing).collect(),
         },
-        Reply::Deleted(id) => Self { is_replay: false, memories: vec![(id, None)] },
+        Reply::Deleted(id) => Self { is_replay: false, memories: vec![(id, Touched::Deleted)] },
         Reply::Replayed(memories) => Self { is_replay: true, memories };
     (KeyId, ApiKey): Reply::ApiKey(id, key) => (id, key);
     Rule: Reply::Rule(rule) => rule;
@@ -79,6 +78,10 @@ values! {
     CreatedTrigger:
         Reply::Trigger(id, trigger, firings) => (id, Some((*trigger, firings))),
         Reply::ReplayedTriggerGone(id) => (id, None);
+}
+
+fn existing(record: MemoryRecord) -> (MemoryId, Touched) {
+    (record.id, Touched::Memory(Box::new(record)))
 }
 
 /// Dead letters that are pending again.

@@ -105,7 +105,9 @@ impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let (policy, only_allowed) = (self.policy.clone(), self.only_allowed);
         Box::pin(async move {
-            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            // The same for a name that does not exist: an agent must not learn inner names.
+            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await;
+            let resolved = resolved.map_err(|_| NotAllowed)?;
             let may_reach = |address: &SocketAddr| match only_allowed {
                 true => policy.is_allowed(address.ip()),
                 false => policy.may_reach(address.ip()),

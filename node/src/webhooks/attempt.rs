@@ -14,6 +14,8 @@ use storage::model::delivery::{AttemptOutcome, Delivery, DeliveryId};
 use storage::model::id::{Timestamp, TriggerId};
 use storage::model::tenant::KeyId;
 use storage::model::trigger::{SealedSecret, Trigger, TriggerAction};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::address::{NotAllowed, Policy, Resolver};
 use super::message::{self, Message};
@@ -41,6 +43,9 @@ pub(crate) struct Webhooks {
     plain_client: Client,
     /// Pause after each failed attempt.
     retries: Vec<Duration>,
+    /// Runs all requests on one thread. A receiver may keep its connection busy without end, for
+    /// instance by 1xx responses, which takes processor time from that thread only.
+    requests: Handle,
 }
 
 impl Webhooks {
@@ -65,7 +70,8 @@ impl Webhooks {
         };
         let (client, plain_client) = (client(false)?, client(true)?);
         let retries = config.retry_seconds.clone();
-        Ok(Self { policy, sealer, client, plain_client, retries })
+        let requests = own_thread().map_err(|error| format!("webhooks: {error}"))?;
+        Ok(Self { policy, sealer, client, plain_client, retries, requests })
     }
 
     /// Makes an attempt. Returns its outcome, and whether the receiver did not respond in time.
@@ -110,11 +116,15 @@ impl Webhooks {
         let client = if url.scheme() == "https" { &self.client } else { &self.plain_client };
         let request = client.post(url).headers(message.headers).body(message.body);
         // The body of the response is not needed, and not read.
-        let response = request
-            .send()
-            .await
-            .map_err(|error| Failure { reason: reason(&error), is_timeout: error.is_timeout() })?;
-        Ok((response.status(), retry_after(response.headers(), now)))
+        let send = async move {
+            let response = request.send().await.map_err(|error| Failure::from(&error))?;
+            Ok((response.status(), retry_after(response.headers(), now)))
+        };
+        // Ends the request if this future is dropped.
+        let mut sending = JoinSet::new();
+        sending.spawn_on(send, &self.requests);
+        let sent = sending.join_next().await.and_then(Result::ok);
+        sent.unwrap_or_else(|| Err(Failure::from("the request failed".to_owned())))
     }
 }
 
@@ -129,6 +139,21 @@ impl From<String> for Failure {
     fn from(reason: String) -> Self {
         Self { reason, is_timeout: false }
     }
+}
+
+impl From<&reqwest::Error> for Failure {
+    fn from(error: &reqwest::Error) -> Self {
+        Self { reason: reason(error), is_timeout: error.is_timeout() }
+    }
+}
+
+/// A runtime with a thread of its own, as long as the process runs.
+fn own_thread() -> std::io::Result<Handle> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let run = move || runtime.block_on(std::future::pending::<()>());
+    std::thread::Builder::new().name("webhooks".into()).spawn(run)?;
+    Ok(handle)
 }
 
 fn authority(path: &Path) -> Result<Vec<Certificate>, String> {

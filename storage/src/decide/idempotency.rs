@@ -6,7 +6,7 @@
 //! or of the key with the most receipts of those that have old ones.
 
 use crate::change::Change;
-use crate::command::CREATE_MAX;
+use crate::command::{CREATE_MAX, CREATE_TEXT_BYTES_MAX};
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
@@ -17,7 +17,8 @@ use crate::model::receipt::{
     WriteEffect,
 };
 use crate::model::tenant::KeyId;
-use crate::reply::{Rejection, Reply};
+use crate::reply::{Rejection, Reply, Touched};
+use crate::search::text::TextRoom;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -150,17 +151,18 @@ fn age_min() -> i64 {
     RECEIPT_AGE_MIN_MICROS
 }
 
-/// The memories that the first request touched. Those that moved to a namespace that is closed to
-/// the acting key are deleted for it.
+/// The memories that the first request touched, as far as their texts fit. Those that moved to a
+/// namespace that is closed to the acting key are deleted for it.
 fn replay_memories(context: &mut Context<'_>, ids: Vec<MemoryId>) -> Decided<Reply> {
-    let mut memories = Vec::with_capacity(ids.len());
+    let (mut memories, mut room) = (Vec::with_capacity(ids.len()), TextRoom(CREATE_TEXT_BYTES_MAX));
     for id in ids {
-        let present = match context.existing(id) {
-            Ok(record) => Some(record),
-            Err(DecideError::Rejected(_)) => None,
+        let touched = match context.existing(id) {
+            Ok(record) if room.take(&record.memory) => Touched::Memory(Box::new(record)),
+            Ok(_) => Touched::TooLong,
+            Err(DecideError::Rejected(_)) => Touched::Deleted,
             Err(fault) => return Err(fault),
         };
-        memories.push((id, present));
+        memories.push((id, touched));
     }
     Ok(Reply::Replayed(memories))
 }

@@ -136,7 +136,7 @@ fn apply_recall(
     of_type.warmings += 1;
     of_type.heat_before += present.heat;
     of_type.heat_after += heat;
-    resonate(context, &thermo, id, heat - present.heat)
+    resonate(context, &thermo, &present, heat - present.heat)
 }
 
 /// The share of a memory that is retained since its last recall, else its creation, 0 to 1.
@@ -153,9 +153,15 @@ fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
 }
 
 /// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
-/// the heat: a hot neighbourhood cannot heat itself.
-fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f64) -> Result<()> {
-    let resonance = &thermo.resonance;
+/// the heat: a hot neighbourhood cannot heat itself. It stays in one namespace, since a heat would
+/// tell of recalls in a namespace that is closed to a key.
+fn resonate(
+    context: &mut Context<'_>,
+    thermo: &Thermo,
+    recalled: &MemoryRecord,
+    gained: f64,
+) -> Result<()> {
+    let (id, namespace, resonance) = (recalled.id, &recalled.memory.namespace, &thermo.resonance);
     let mut increment = gained * resonance.spread_factor;
     // Each memory once, over the shortest path. The recalled memory counts in addition.
     let mut visited = BTreeSet::from([id]);
@@ -170,7 +176,10 @@ fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f6
             let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
             let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
             for other in others.filter(|other| visited.insert(*other)).take(room) {
-                if warm(context, other, increment, resonance.thermal_gate)? {
+                let Some(present) = context.present(other)? else { continue };
+                if present.memory.namespace == *namespace
+                    && warm(context, &present, increment, resonance.thermal_gate)?
+                {
                     next.push(other);
                 }
             }
@@ -183,8 +192,12 @@ fn resonate(context: &mut Context<'_>, thermo: &Thermo, id: MemoryId, gained: f6
 
 /// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
 /// receives heat nor passes it on.
-fn warm(context: &mut Context<'_>, id: MemoryId, increment: f64, gate: f64) -> Result<bool> {
-    let Some(present) = context.present(id)? else { return Ok(false) };
+fn warm(
+    context: &mut Context<'_>,
+    present: &MemoryRecord,
+    increment: f64,
+    gate: f64,
+) -> Result<bool> {
     if present.heat < gate || present.memory.tier() == Tier::Cold {
         return Ok(false);
     }
@@ -192,7 +205,7 @@ fn warm(context: &mut Context<'_>, id: MemoryId, increment: f64, gate: f64) -> R
     if heat - present.heat < INCREMENT_MIN {
         return Ok(true);
     }
-    context.anchor(&present, Anchor { heat: heat as f32, ..present.anchor })?;
+    context.anchor(present, Anchor { heat: heat as f32, ..present.anchor })?;
     Ok(true)
 }
 

@@ -5,7 +5,9 @@ use crate::command::TriggerPatch;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
-use crate::model::trigger::{Firings, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter};
+use crate::model::trigger::{
+    Firings, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter,
+};
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -16,6 +18,10 @@ const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Reply> {
     let triggers = context.draft.triggers(context.tenant);
     reject_if(triggers.len() >= TRIGGERS_MAX, Rejection::too_many("triggers", TRIGGERS_MAX))?;
+    if let Some(key) = context.actor {
+        let of_key = Rejection::too_many("triggers of one API key", KEY_TRIGGERS_MAX);
+        reject_if(triggers.owned_by(key) >= KEY_TRIGGERS_MAX, of_key)?;
+    }
     reject_if(context.draft.trigger(context.tenant, id)?.is_some(), Rejection::IdTaken)?;
     let trigger = Trigger {
         number: triggers.next_number(),

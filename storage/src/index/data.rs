@@ -117,6 +117,11 @@ impl IndexData {
         (row.id(), row.vector())
     }
 
+    /// Number of the namespace of a slot in use.
+    pub(crate) fn namespace_of(&self, slot: Slot) -> u32 {
+        self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
+    }
+
     pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
         let Self { slots, free, chunks, coverage, .. } = self;
         let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::model::id::TriggerId;
 use crate::model::pattern::LabelPattern;
+use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerEvent};
 
 /// A trigger with its compiled pattern.
@@ -39,6 +40,12 @@ impl Triggers {
 
     pub(crate) fn len(&self) -> usize {
         self.events.iter().map(Vec::len).sum()
+    }
+
+    /// Number of the triggers of an API key.
+    pub(crate) fn owned_by(&self, owner: KeyId) -> usize {
+        let all = self.events.iter().flatten();
+        all.filter(|compiled| compiled.trigger.owner == Some(owner)).count()
     }
 
     pub(crate) fn next_number(&self) -> u64 {

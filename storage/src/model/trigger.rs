@@ -9,6 +9,8 @@ use crate::model::tenant::KeyId;
 
 /// Maximum number of triggers per tenant.
 pub const TRIGGERS_MAX: usize = 10_000;
+/// Most of them of one API key.
+pub const KEY_TRIGGERS_MAX: usize = TRIGGERS_MAX / 2;
 /// Longest name in bytes.
 pub const TRIGGER_NAME_BYTES_MAX: usize = 256;
 /// Longest description in bytes.

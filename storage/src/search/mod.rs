@@ -12,7 +12,7 @@ mod plan;
 pub(crate) mod query;
 mod related;
 mod scan;
-mod text;
+pub(crate) mod text;
 mod tick_scan;
 mod top_k;
 

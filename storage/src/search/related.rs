@@ -25,8 +25,10 @@ use crate::search::list::HotRequest;
 use crate::search::text::TextRoom;
 use crate::table::view::View;
 
-/// Largest document frequency of a key point that relates memories.
-const SHARING_MAX: u64 = 200;
+/// Largest number of memories of a namespace that a key point relates.
+const SHARING_MAX: usize = 200;
+/// Maximum number of memories with a key point that are examined.
+const EXAMINED_MAX: usize = 4_096;
 /// Largest document frequency of a word that yields candidates.
 const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
 /// Maximum number of words that yield candidates, rarest first.
@@ -119,10 +121,12 @@ impl Reader {
     }
 
     /// Edges that a new memory with this text, key points and unit vector should get. Similar
-    /// memories come first, then memories that share a key point.
+    /// memories come first, then memories that share a key point. All are of its namespace: edges
+    /// to others would tell of memories that are closed to a key.
     pub fn suggestions(
         &self,
         tenant: TenantId,
+        namespace: &str,
         label: &str,
         key_points: &[String],
         vector: &[f32],
@@ -130,26 +134,35 @@ impl Reader {
         let Some(index) = self.index(tenant) else { return Vec::new() };
         let neighbours = graph_neighbours(&index, vector);
         let data = index.read();
-        let mut candidates = keyword_candidates(&data, &content_words(label, MEMORY_WORDS_MAX));
-        candidates.extend(neighbours);
+        let Some(namespace) = data.namespaces.number(namespace) else { return Vec::new() };
+        let is_near = |slot: &Slot| data.namespace_of(*slot) == namespace;
+        let words = content_words(label, MEMORY_WORDS_MAX);
+        let mut candidates = keyword_candidates(&data, &words, is_near);
+        candidates.extend(neighbours.into_iter().filter(is_near));
         candidates.sort_unstable();
         candidates.dedup();
         let mut suggestions = similar(&data, &candidates, vector);
         for key_point in key_points {
-            suggest_sharing(&data, &shared_key_point(key_point), &mut suggestions);
+            suggest_sharing(&data, &shared_key_point(key_point), is_near, &mut suggestions);
         }
         suggestions
     }
 }
 
 /// Adds the newest memories with a key point, up to [`SUGGESTIONS_MAX`] in all.
-fn suggest_sharing(data: &IndexData, key_point: &str, suggestions: &mut Vec<Suggestion>) {
-    let key_point = WordHash::of(key_point);
-    if data.key_points.frequency(key_point) > SHARING_MAX {
+fn suggest_sharing(
+    data: &IndexData,
+    key_point: &str,
+    is_near: impl Fn(&Slot) -> bool,
+    suggestions: &mut Vec<Suggestion>,
+) {
+    let slots = data.key_points.slots(WordHash::of(key_point));
+    let newest = slots.iter().rev().take(EXAMINED_MAX).filter(is_near);
+    let slots: Vec<Slot> = newest.take(SHARING_MAX + 1).collect();
+    if slots.len() > SHARING_MAX {
         return;
     }
-    let slots = data.key_points.slots(key_point);
-    for slot in slots.iter().rev() {
+    for slot in slots {
         if suggestions.len() >= SUGGESTIONS_MAX {
             break;
         }
@@ -170,7 +183,11 @@ fn graph_neighbours(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
 }
 
 /// The memories that share most of the rarest words.
-fn keyword_candidates(data: &IndexData, words: &[String]) -> Vec<Slot> {
+fn keyword_candidates(
+    data: &IndexData,
+    words: &[String],
+    is_near: impl Fn(&Slot) -> bool,
+) -> Vec<Slot> {
     let frequency = |word: &String| {
         let word = WordHash::of(word);
         (data.words.frequency(word), word)
@@ -181,7 +198,7 @@ fn keyword_candidates(data: &IndexData, words: &[String]) -> Vec<Slot> {
     let mut counts: HashMap<Slot, u32> = HashMap::new();
     for (_, word) in rare.into_iter().take(WORDS_MAX) {
         let slots = data.words.slots(word);
-        slots.iter().for_each(|slot| *counts.entry(slot).or_default() += 1);
+        slots.iter().filter(&is_near).for_each(|slot| *counts.entry(slot).or_default() += 1);
     }
     let mut slots: Vec<(u32, Slot)> =
         counts.into_iter().map(|(slot, count)| (count, slot)).collect();

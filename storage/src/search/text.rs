@@ -13,11 +13,11 @@ const _: () = assert!(
 );
 
 /// Text that a result may still take, in bytes.
-pub(super) struct TextRoom(pub(super) usize);
+pub(crate) struct TextRoom(pub(crate) usize);
 
 impl TextRoom {
     /// Takes the texts of a memory. Returns whether they fit.
-    pub(super) fn take(&mut self, memory: &Memory) -> bool {
+    pub(crate) fn take(&mut self, memory: &Memory) -> bool {
         let bytes: usize = memory.texts().map(str::len).sum();
         let rest = self.0.checked_sub(bytes);
         self.0 = rest.unwrap_or(0);

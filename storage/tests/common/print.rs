@@ -1,5 +1,6 @@
 //! Prints the reply and the changes of a command for the golden scripts.
 
+use storage::Touched;
 use storage::model::cluster::Member;
 use storage::model::edge::Edge;
 use storage::model::receipt::WriteEffect;
@@ -101,8 +102,10 @@ pub fn outcome(decision: &Decision) -> String {
         Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
         Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
         Ok(Reply::Replayed(memories)) => {
-            let one = |(id, record): &(_, Option<_>)| {
-                record.as_ref().map_or_else(|| format!("{} is removed", name(*id)), memory_text)
+            let one = |(id, touched): &(_, Touched)| match touched {
+                Touched::Memory(record) => memory_text(record),
+                Touched::Deleted => format!("{} is removed", name(*id)),
+                Touched::TooLong => format!("{} is too long", name(*id)),
             };
             format!("replayed: {}", list(memories, one))
         }

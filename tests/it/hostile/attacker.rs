@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::held_back::HeldBack;
+use super::held_back::{HeldBack, get};
 use super::*;
 
 /// Last byte of the source address of an attacker. Honest clients use 127.0.0.1.
@@ -170,7 +170,7 @@ impl Attack {
             while !stop.load(Ordering::Relaxed) {
                 let stream = connect_from(source, address).await;
                 if let Ok(stream) = over_tls(&tls, stream).await
-                    && let Ok(client) = HeldBack::start(stream, (pages.clone(), &key), 0).await
+                    && let Ok(client) = HeldBack::start(stream, get(&pages, &key), 0).await
                 {
                     held.push(client);
                 }

@@ -1,11 +1,18 @@
 //! An attacker that asks for responses and never reads them.
 
+use std::io::Cursor;
 use std::time::Duration;
 
 use futures::future::join_all;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
+
+/// A GET request for a URL.
+pub(super) fn get(url: &str, key: &str) -> http::Request<Vec<u8>> {
+    let request = http::Request::get(url).header("authorization", format!("Bearer {key}"));
+    request.body(Vec::new()).unwrap()
+}
 
 /// A client that reads no body of its responses, while it answers pings.
 pub(super) struct HeldBack {
@@ -14,22 +21,24 @@ pub(super) struct HeldBack {
 }
 
 impl HeldBack {
-    /// Sends 250 GET requests with this window for the path of a URL, and waits until all are
-    /// served, rejected or reset.
+    /// Sends a request 250 times with this window, and waits until all are served, rejected or
+    /// reset.
     pub(super) async fn start(
         stream: TlsStream<TcpStream>,
-        (url, key): (String, &str),
+        request: http::Request<Vec<u8>>,
         window: u32,
     ) -> Result<Self, h2::Error> {
         let mut client = h2::client::Builder::new();
         client.initial_window_size(window);
-        let (mut sender, connection) = client.handshake::<_, &[u8]>(stream).await?;
+        let (mut sender, connection) = client.handshake(stream).await?;
         let connection = tokio::spawn(connection);
         let mut heads = Vec::new();
         for _ in 0..250 {
-            let request = http::Request::get(&url).header("authorization", format!("Bearer {key}"));
             sender = sender.ready().await?;
-            heads.push(sender.send_request(request.body(()).unwrap(), true)?.0);
+            let head = request.clone().map(drop);
+            let (response, mut body) = sender.send_request(head, false)?;
+            body.send_data(Cursor::new(request.body().clone()), true)?;
+            heads.push(response);
         }
         let heads = join_all(heads).await;
         let requests = tokio::spawn(async move {

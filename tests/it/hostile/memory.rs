@@ -3,7 +3,7 @@
 use futures::future::join_all;
 
 use super::attacker::{connect_tls, memory_mb};
-use super::held_back::HeldBack;
+use super::held_back::{HeldBack, get};
 use super::*;
 
 /// Memory that one attacker may take, in MB.
@@ -13,7 +13,37 @@ const GROWTH_MAX: u64 = 256;
 async fn held_back(cluster: &Cluster, window: u32, path: &str, key: &str) -> HeldBack {
     let stream = connect_tls(cluster, cluster).await;
     let url = format!("{}/api/v1{path}", cluster.url());
-    HeldBack::start(stream, (url, key), window).await.unwrap()
+    HeldBack::start(stream, get(&url, key), window).await.unwrap()
+}
+
+/// The responses to repeated batches are large, and a write cannot be rejected for its response.
+#[tokio::test]
+async fn unread_responses_to_writes_take_little_memory() {
+    let cluster = options().start();
+    let key = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let nodes: Vec<_> = (0..50).map(labelled).collect();
+    let body = json!({"nodes": nodes}).to_string();
+    let repeat = || {
+        let request = cluster.request_as(&key, Method::POST, "/agent/nodes/batch");
+        request.header("Idempotency-Key", "large").raw(body.clone())
+    };
+    let created = repeat().send().await.ok();
+    for memory in array(&created["results"]) {
+        let label = json!({"label": "\u{1}".repeat(65_000)});
+        cluster.patch(&format!("/agent/nodes/{}", id(memory)), &label).await;
+    }
+    let before = memory_mb(&cluster, "VmRSS");
+    let request = http::Request::post(format!("{}/api/v1/agent/nodes/batch", cluster.url()))
+        .header("authorization", format!("Bearer {}", string(&key["key"])))
+        .header("idempotency-key", "large");
+    let request = request.body(body.clone().into()).unwrap();
+    let stream = connect_tls(&cluster, &cluster).await;
+    let held = HeldBack::start(stream, request, 0).await.unwrap();
+    repeat().send().await.assert_error(504, "response_dropped");
+    cluster.create(&json!({"label": "meanwhile"})).await;
+    let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    held.abort();
+    assert!(growth < GROWTH_MAX, "{growth} MB");
 }
 
 #[tokio::test]

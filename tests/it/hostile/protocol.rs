@@ -131,6 +131,7 @@ async fn large_headers_are_rejected() {
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_of_streams_do_not_delay_others() {
     const GET_HTTPS_ROOT: [u8; 3] = [0x82, 0x87, 0x84];
+    const POST_HTTPS_ROOT: [u8; 3] = [0x83, 0x87, 0x84];
     const END_STREAM: u8 = 1;
     const END_HEADERS: u8 = 4;
     let cluster = options().start();
@@ -142,11 +143,13 @@ async fn floods_of_streams_do_not_delay_others() {
         [headers, frame(3, 0, 2 * at + 1, &[0, 0, 0, 8])].concat()
     };
     let indexed = [0x40, 1, b'x', 1, b'x'];
+    let byte = frame(0, 0, 1, b"x");
     for (source, (name, start, frames)) in (2..).zip([
         ("handshakes", preface(), Vec::new()),
         ("resets", preface(), (0..1_000).flat_map(reset).collect()),
         ("CONTINUATION", frame(1, 0, 1, &GET_HTTPS_ROOT), frame(9, 0, 1, &indexed).repeat(1_000)),
         ("empty CONTINUATION", frame(1, 0, 1, &GET_HTTPS_ROOT), frame(9, 0, 1, &[]).repeat(1_000)),
+        ("a body of single bytes", frame(1, END_HEADERS, 1, &POST_HTTPS_ROOT), byte.repeat(10_000)),
         ("a bomb", preface(), frame(1, END_HEADERS, 1, &[&indexed[..], &[0xbe; 16_000]].concat())),
     ]) {
         let start = if start == preface() { start } else { [preface(), start].concat() };
@@ -158,6 +161,24 @@ async fn floods_of_streams_do_not_delay_others() {
         assert_served(quiet, attacked);
     }
     let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    assert!(growth < GROWTH_MAX, "{growth} MB");
+}
+
+/// Each chunk of a body keeps a buffer of its connection until it is joined with others.
+#[tokio::test]
+async fn chunks_of_single_bytes_take_little_memory() {
+    let cluster = options().start();
+    let key = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let key = string(&key["key"]);
+    let before = memory_mb(&cluster, "VmRSS");
+    let head = format!(
+        "POST /api/v1/agent/search HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\n\
+         Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    );
+    let request = head + &"1\r\n \r\n".repeat(1_000_000) + "0\r\n\r\n";
+    let received = join_all((0..8).map(|_| exchange(&cluster, request.as_bytes()))).await;
+    let growth = memory_mb(&cluster, "VmHWM").saturating_sub(before);
+    assert!(received.iter().all(|text| text.starts_with("HTTP/1.1 4")), "{received:?}");
     assert!(growth < GROWTH_MAX, "{growth} MB");
 }
 

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, stream};
 
-use super::attacker::assert_creates_served;
+use super::attacker::{assert_creates_served, assert_served, latency};
 use super::*;
 
 /// Triggers whose patterns occur in no label, and are expensive to exclude.
@@ -27,4 +27,24 @@ async fn expensive_patterns_delay_no_writes() {
     let activity = cluster.get("/activity?limit=100").await;
     let skipped = |item: &&Value| item["action"] == "trigger.skip";
     assert!(array(&activity["items"]).iter().any(|item| skipped(&item)), "{activity}");
+}
+
+/// Notifications in a response are bounded in bytes. All are in the trigger history.
+#[tokio::test]
+async fn long_notifications_do_not_delay_writes() {
+    let cluster = options().start();
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
+    let quiet = latency(100, create).await;
+    let message = format!("{{label}}{}", "\u{1}".repeat(1_000));
+    let triggers = (0..500).map(|at| {
+        let trigger = json!({"name": format!("trigger {at}"), "event": "on_store",
+            "action": "notify", "action_config": {"message": message}});
+        cluster.request_as(&hostile, Method::POST, "/triggers").json(&trigger).send()
+    });
+    stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
+    let created = create().send().await.ok();
+    let notifications = array(&created["trigger_notifications"]).len();
+    assert!((1..=65).contains(&notifications), "{notifications}");
+    assert_served(quiet, latency(100, create).await);
 }

@@ -1,7 +1,12 @@
 //! Receivers that accept webhooks and respond late or never.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::attacker::{assert_served, latency};
 use super::*;
 
 /// Time in which the delivery of a receiver that responds arrives.
@@ -33,4 +38,49 @@ async fn hanging_hosts_delay_no_other_host() {
     cluster.create(&memory(60)).await;
     let arrived = tokio::time::timeout(ARRIVAL_MAX, good.reach(1)).await;
     assert!(arrived.is_ok(), "not delivered in {ARRIVAL_MAX:?}");
+}
+
+/// Connections that such receivers keep busy.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A receiver that responds with 1xx without end, on 127.0.0.`host`. Returns its URL.
+async fn endless_start(host: u8) -> String {
+    let listener = TcpListener::bind((format!("127.0.0.{host}"), 0)).await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // A thread of its own: it must not delay the honest client itself.
+    let listener = listener.into_std().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::from_std(listener).unwrap();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    stream.read_u8().await.ok();
+                    let part = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_000);
+                    OPEN.fetch_add(1, Ordering::Relaxed);
+                    while stream.write_all(part.as_bytes()).await.is_ok() {}
+                    OPEN.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+    });
+    url
+}
+
+#[tokio::test]
+async fn endless_responses_delay_no_requests() {
+    let cluster = options().start();
+    let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
+    let quiet = latency(100, create).await;
+    for host in 20..28 {
+        let config = json!({"url": endless_start(host).await});
+        create_webhook(&cluster, config, Some(60)).await;
+    }
+    create().send().await;
+    let open = async || OPEN.load(Ordering::Relaxed);
+    eventually("the node reads from all", open, |open| *open == 8).await;
+    let attacked = latency(200, create).await;
+    assert_eq!(open().await, 8, "the attack goes on");
+    println!("{quiet:?} without, {attacked:?} with the attack");
+    assert_served(quiet, attacked);
 }
