@@ -29,8 +29,8 @@ const READS_MIN: usize = 4;
 const READS_PER_PROCESSOR: usize = 2;
 /// How long a read may wait for others.
 pub(crate) const READ_WAIT: Duration = Duration::from_secs(2);
-/// Texts per thread of the embedder that are embedded or queued at once, half of them of one
-/// key; further ones wait.
+/// Texts per thread of the embedder that are embedded or queued at once, three quarters of them of
+/// one key; further ones wait.
 pub(crate) const EMBEDS_PER_THREAD: usize = 4;
 /// How long a text may wait for others.
 pub(crate) const EMBED_WAIT: Duration = Duration::from_secs(5);
@@ -131,8 +131,8 @@ pub(crate) const SECRET_BYTES_MAX: usize = 256;
 /// Days ahead of a settings forecast.
 pub(crate) const FORECAST_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
 
-/// Most reads that run at once, each on its own thread, half of them of one key; further ones
-/// wait. Some of them wait for the disk, so there are more than processors.
+/// Most reads that run at once, each on its own thread, three quarters of them of one key; further
+/// ones wait. Some of them wait for the disk, so there are more than processors.
 pub(crate) fn reads_max() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     (READS_PER_PROCESSOR * processors).max(READS_MIN)
