@@ -193,8 +193,11 @@ fn run(seed: u64, steps: usize) {
     let mut follower = Engine::empty(Options { exact_max: 5, ..Options::default() });
     let crashed = Arc::new(TempDir::new().unwrap());
     let (mut world, mut now, mut log) = (World::default(), 0, Vec::new());
-    let archive_early = configure("consolidation.cold_count_trigger", 3.0);
-    let first = [vec![bootstrap(DIMENSION), archive_early], triggers()].concat();
+    let archive_early = [
+        configure("consolidation.archive_after_days", 0.2),
+        configure("consolidation.active_index_max", 3.0),
+    ];
+    let first = [vec![bootstrap(DIMENSION)], archive_early.into(), triggers()].concat();
     let (_, first) = leader.decide(now, &first);
     log.push(codec::encode(&first));
     leader.apply(&first);

@@ -68,9 +68,15 @@ fn engine() -> (Engine, i64) {
         });
         engine.run(now + 1, &changes.collect::<Vec<_>>());
     }
-    // Ticks archive some thousand memories, so both tiers are searched.
+    // Ticks archive the excess over `active_index_max`, so both tiers are searched.
     now += Timestamp::DAY_MICROS;
-    while engine.reader.overview(TENANT, &Filter::default()).hot > COUNT - COLD {
+    let at_once = [
+        configure("consolidation.archive_after_days", 0.0),
+        configure("consolidation.active_index_max", (COUNT - COLD) as f64),
+    ];
+    engine.run(now, &at_once);
+    // A tick evaluates or archives up to 1,000 memories per step.
+    for _ in 0..4 * COUNT / 1_000 {
         now += 1;
         engine.run(now, &[command(Action::AdvanceTick)]);
     }

@@ -86,9 +86,27 @@ fn crossed(before: &Heats, after: &Heats) -> Crossings {
     after.iter().filter_map(one).collect()
 }
 
+/// The day of an agent: it stores 24 memories with the usual heat, and asks for them weeks later.
+#[test]
+fn memories_of_last_month_are_all_found() {
+    let mut ticks = Ticks::new();
+    for number in 0..24 {
+        let memory = new_memory(id(number), &format!("note {number}"));
+        ticks.run(number.into(), create(NewMemory { initial_heat: 0.8, ..memory }));
+    }
+    for day in 1..=60 {
+        ticks.tick(day * DAY);
+        let overview = ticks.engine.reader.overview(TENANT, &Filter::default());
+        assert_eq!((overview.hot, overview.cold), (24, 0), "after {day} days");
+    }
+    let request = SearchRequest { query: "note 7".into(), limit: 24, ..SearchRequest::default() };
+    let found = ticks.engine.reader.search(TENANT, &request).unwrap().hits;
+    assert_eq!((found.len(), found[0].record.id), (24, id(7)));
+}
+
 /// Turns archiving off, because it would remove memories from a count.
 fn no_archiving() -> Command {
-    configure("consolidation.cold_count_trigger", 1e6)
+    configure("consolidation.active_index_max", 1e9)
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// A tick per second, and a cold tier from two cold memories on.
+/// A tick per second, which archives all cold memories.
 async fn quick_ticks(cluster: &Cluster) {
-    let patch = json!({"tick": {"interval": 1}, "consolidation": {"cold_count_trigger": 2}});
+    let at_once = json!({"archive_after_days": 0, "active_index_max": 0});
+    let patch = json!({"tick": {"interval": 1}, "consolidation": at_once});
     cluster.patch("/settings/thermo", &patch).await;
 }
 
@@ -42,9 +43,11 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
     assert_eq!((&items[0]["id"], &items[1]["id"]), (&json!(first), &json!(second)));
     assert_eq!(items[0]["tier"], "cold");
     assert!(string(&items[0]["archived_at"]).ends_with('Z'));
-    // Lists, hot context and searches read the hot tier by default.
+    // Lists read both tiers by default; hot context and searches read the hot tier.
     converged(&cluster).await;
-    assert_eq!(node.get("/agent/nodes").await["total"], 2);
+    for (query, total) in [("", 4), ("?tier=all", 4), ("?tier=hot", 2), ("?tier=cold", 2)] {
+        assert_eq!(node.get(&format!("/agent/nodes{query}")).await["total"], total, "{query}");
+    }
     let search = async |tier: &str| {
         let hits = node.post("/agent/search", &json!({"query": "fox", "tier": tier})).await;
         array(&hits).iter().map(|hit| id(hit).to_owned()).collect::<Vec<_>>()

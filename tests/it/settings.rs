@@ -107,5 +107,12 @@ async fn preview_counts_cold_memories_without_effect() {
     assert_fields(&of("episodic"), json!({"total": 4, "cold": [0, 0, 3, 3, 3]}));
     let fact = json!({"cold": [0, 0, 2, 2, 2], "cold_as_configured": [0, 0, 0, 0, 0]});
     assert_fields(&of("fact"), fact);
+    assert_fields(&preview, json!({"archived": 0, "archived_as_configured": 0}));
+    let at_once = json!({"cold_threshold": 1, "archive_after_days": 0, "active_index_max": 4});
+    let proposed = json!({"consolidation": at_once, "half_lives": {"fact": 1, "episodic": 1}});
+    let archived = async || cluster.post("/settings/thermo/preview", &proposed).await;
+    // Five may be archived, and the hot tier has two above its maximum.
+    let all = |preview: &Value| preview["archived"] == 2;
+    eventually("all but the pinned one are cold", archived, all).await;
     assert_eq!(config(&cluster, 0).await["custom"], false);
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
 use storage::model::vector::Vector;
-use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort};
+use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort, TierFilter};
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -206,6 +206,9 @@ pub(crate) struct ListQuery {
     pub(crate) namespace: Option<Namespace>,
     pub(crate) pinned: Option<bool>,
     pub(crate) flagged: Option<bool>,
+    /// Default `all`.
+    #[param(default = "all")]
+    tier: Option<TierWord>,
     /// Words that must all occur.
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
@@ -234,6 +237,10 @@ impl ListQuery {
                 (page, size, (page - 1).saturating_mul(size))
             }
         }
+    }
+
+    pub(crate) fn tier(&self) -> TierFilter {
+        self.tier.map_or(TierFilter::All, |tier| tier.0)
     }
 
     pub(crate) fn words(&self) -> Option<&str> {

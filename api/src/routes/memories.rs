@@ -92,7 +92,7 @@ pub(crate) async fn memory_delete(
     respond_one(session.delete_memory(write.receipt, id).await?, StatusCode::OK)
 }
 
-/// List memories of the hot tier, the hottest first by default.
+/// List memories, the hottest first by default.
 #[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
     params(ListQuery, NamespaceHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
@@ -101,7 +101,8 @@ pub(crate) async fn memory_list(
     home: NamespaceHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
-    list(&session, freshness, &home, query, TierFilter::Hot).await
+    let tier = query.tier();
+    list(&session, freshness, &home, query, tier).await
 }
 
 /// List archived memories: the cold tier.

@@ -36,6 +36,10 @@ pub(crate) struct ForecastView {
     /// Days ahead.
     days: [u32; FORECAST_DAYS.len()],
     types: Vec<TypeForecast>,
+    /// Memories that the next tick would archive.
+    archived: u64,
+    /// The same under the present settings.
+    archived_as_configured: u64,
     #[schema(schema_with = settings::complete)]
     config: Value,
     /// Names in the request that are not settings.
@@ -89,8 +93,8 @@ pub(crate) async fn thermo_preview(
     ValidJson(request): ValidJson<Settings>,
 ) -> ApiResponse<ForecastView> {
     let ThermoChanges { changes, ignored } = request.into_changes()?;
-    let (thermo, types) = session.forecast(changes).await?;
-    let types = MemoryType::ALL.into_iter().zip(types);
+    let (thermo, [present, proposed]) = session.forecasts(changes).await?;
+    let types = MemoryType::ALL.into_iter().zip(present.types.into_iter().zip(proposed.types));
     let types = types.map(|(memory_type, (present, proposed))| TypeForecast {
         memory_type: OneOf(memory_type),
         total: proposed.total,
@@ -100,6 +104,8 @@ pub(crate) async fn thermo_preview(
     let body = ForecastView {
         days: FORECAST_DAYS,
         types: types.collect(),
+        archived: proposed.archived,
+        archived_as_configured: present.archived,
         config: config(thermo),
         ignored,
     };

@@ -5,7 +5,7 @@ use storage::model::memory::MemoryRecord;
 use storage::model::tenant::Tenant;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
-use storage::{Action, ColdForecast, Counts, Filter, HotRequest, Overview, Reader, View};
+use storage::{Action, Counts, Filter, Forecast, HotRequest, Overview, Reader, View};
 
 use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
@@ -41,21 +41,19 @@ impl Session {
         self.read(|reader, caller| Ok(reader.thermo(caller.tenant))).await
     }
 
-    /// Counts the memories of each type that would be cold after [`FORECAST_DAYS`] under the
-    /// present settings, and under changed ones; only those that the caller may access. Returns
-    /// the changed settings, then these two counts of each type in the order of `MemoryType::ALL`.
-    pub(crate) async fn forecast(
+    /// Forecasts for [`FORECAST_DAYS`] under the present settings and under changed ones; only of
+    /// memories that the caller may access. Returns the changed settings too.
+    pub(crate) async fn forecasts(
         &self,
         changes: Vec<(String, SettingValue)>,
-    ) -> ApiResult<(Thermo, Vec<(ColdForecast, ColdForecast)>)> {
+    ) -> ApiResult<(Thermo, [Forecast; 2])> {
         let read = self.read(move |reader, caller| {
             let present = reader.thermo(caller.tenant);
             let Ok(proposed) = present.with(&changes) else { return Ok(None) };
             let filter = Filter { access: caller.access.clone(), ..Filter::default() };
-            let cold =
-                |thermo| reader.forecast_cold(caller.tenant, &filter, thermo, &FORECAST_DAYS);
-            let types = cold(&present).into_iter().zip(cold(&proposed)).collect();
-            Ok(Some((proposed, types)))
+            let forecasts = [&present, &proposed]
+                .map(|thermo| reader.forecast(caller.tenant, &filter, thermo, &FORECAST_DAYS));
+            Ok(Some((proposed, forecasts)))
         });
         read.await?.ok_or_else(ApiError::internal)
     }

@@ -8,6 +8,7 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
 use crate::error::Result;
+use crate::model::decay::{Decay, heat};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
@@ -73,9 +74,7 @@ fn evaluate_step(
     }
     Ok(match found.crossed.last() {
         Some(last) if found.crossed.len() == STEP_MAX => Stage::Evaluating(Some(*last)),
-        _ if found.cold_count >= u64::from(tick.thermo.consolidation.cold_count_trigger) => {
-            Stage::Archiving(None)
-        }
+        _ if found.archivable > 0 => Stage::Archiving(None),
         _ => Stage::Done,
     })
 }
@@ -101,14 +100,16 @@ fn archive_step(
     let reader = &context.draft.base;
     let found = reader.tick_candidates(context.tenant, tick, &[], reached, STEP_MAX);
     let mark = context.draft.mark();
+    let mut excess = found.archivable;
     for id in &found.cold {
+        if excess == 0 {
+            return Ok(Stage::Done);
+        }
         if let Some(present) = context.present(*id)?
-            && !present.memory.is_pinned
-            && present.memory.memory_type != MemoryType::Procedural
-            && present.memory.archived_at.is_none()
-            && tick.thermo.is_cold(present.heat)
+            && may_archive(tick, &present)
         {
             archive(context, &present)?;
+            excess -= 1;
         }
         if context.draft.bytes_since(mark) > BATCH_BYTES {
             return Ok(Stage::Archiving(Some(*id)));
@@ -118,6 +119,18 @@ fn archive_step(
         Some(last) if found.cold.len() == STEP_MAX => Stage::Archiving(Some(*last)),
         _ => Stage::Done,
     })
+}
+
+/// Whether a memory belongs to those that ticks archive. Decides for the rows what
+/// `tick_candidates` decides for the columns.
+fn may_archive(tick: &Tick, present: &MemoryRecord) -> bool {
+    let MemoryRecord { memory, anchor, .. } = present;
+    let used_at = anchor.at.max(memory.updated_at).max(anchor.last_recall.unwrap_or_default());
+    let heat_at = |at| heat(anchor, Decay::of(memory, &tick.thermo), at);
+    !memory.is_pinned
+        && memory.memory_type != MemoryType::Procedural
+        && memory.archived_at.is_none()
+        && tick.thermo.is_long_cold(tick.until, used_at, heat_at)
 }
 
 /// Moves a memory to the cold tier, where it keeps its heat.

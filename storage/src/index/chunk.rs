@@ -258,6 +258,11 @@ impl<'a> RowRef<'a> {
         self.chunk.heats[self.row].at
     }
 
+    /// When the memory was last recalled, rated or changed: a time at or before this one.
+    pub(crate) fn used_at(&self) -> Timestamp {
+        self.anchored_at().max(self.updated_at())
+    }
+
     pub(crate) fn tick_heat(&self) -> f32 {
         self.chunk.tick_heats[self.row]
     }

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::id::Timestamp;
 use crate::model::memory::{DecayClass, MemoryType};
 use crate::model::score::{RecallWeights, rounded};
 
@@ -54,8 +55,17 @@ pub struct Reinforcement {
 pub struct Consolidation {
     /// A memory below this heat is cold.
     pub cold_threshold: f64,
-    /// Number of cold memories from which a tick archives them.
-    pub cold_count_trigger: u32,
+    /// Days that a memory must have been cold and unused before a tick archives it.
+    pub archive_after_days: f64,
+    /// Number of memories in the hot tier up to which ticks archive nothing.
+    pub active_index_max: u32,
+}
+
+impl Consolidation {
+    /// How many of `long_cold` memories a tick archives, with `hot` memories in the hot tier.
+    pub fn archived(&self, hot: u64, long_cold: u64) -> u64 {
+        long_cold.min(hot.saturating_sub(self.active_index_max.into()))
+    }
 }
 
 /// Limits of a hot-context response.
@@ -110,6 +120,21 @@ impl Thermo {
         rounded(heat) < self.consolidation.cold_threshold
     }
 
+    /// Whether a tick may archive a memory at `now`: it has been cold and unused for long.
+    /// `used_at` is the last time that it was recalled, changed or rated, `heat_at` its heat at a
+    /// time after that.
+    pub fn is_long_cold(
+        &self,
+        now: Timestamp,
+        used_at: Timestamp,
+        heat_at: impl FnOnce(Timestamp) -> f64,
+    ) -> bool {
+        let days = self.consolidation.archive_after_days;
+        let since = Timestamp(now.0 - (days * Timestamp::DAY_MICROS as f64) as i64);
+        // Heat only falls while a memory is unused.
+        used_at <= since && self.is_cold(heat_at(since))
+    }
+
     /// Every setting with its name, value and range. Reading, changing and validating all use
     /// this list.
     pub fn settings(&mut self) -> Vec<Setting<'_>> {
@@ -133,7 +158,8 @@ impl Thermo {
             add(&format!("decay_classes.{}", class.name()), Number(factor), 0.01..=100.0);
         }
         let Resonance { spread_factor, damping, depth, thermal_gate } = &mut self.resonance;
-        let Consolidation { cold_threshold, cold_count_trigger } = &mut self.consolidation;
+        let Consolidation { cold_threshold, archive_after_days, active_index_max } =
+            &mut self.consolidation;
         let ActiveIndex { max_nodes, context_budget_chars } = &mut self.active_index;
         let Reinforcement { on_recall, recall_min_interval_seconds } = &mut self.reinforcement;
         let recall = &mut self.recall;
@@ -143,7 +169,8 @@ impl Thermo {
         add("resonance.thermal_gate", Number(thermal_gate), 0.0..=1.0);
         add("tick.interval", Whole(&mut self.tick_interval_seconds), 1.0..=86_400.0);
         add("consolidation.cold_threshold", Number(cold_threshold), 0.0..=1.0);
-        add("consolidation.cold_count_trigger", Whole(cold_count_trigger), 1.0..=1e6);
+        add("consolidation.archive_after_days", Number(archive_after_days), 0.0..=3_650.0);
+        add("consolidation.active_index_max", Whole(active_index_max), 0.0..=1e9);
         add("active_index.max_nodes", Whole(max_nodes), 1.0..=1_000.0);
         add("active_index.context_budget_chars", Whole(context_budget_chars), 1.0..=1e7);
         add("reinforcement.on_recall", Number(on_recall), 0.0..=1.0);
@@ -281,7 +308,11 @@ impl Default for Thermo {
                 thermal_gate: 0.05,
             },
             tick_interval_seconds: 60,
-            consolidation: Consolidation { cold_threshold: 0.10, cold_count_trigger: 20 },
+            consolidation: Consolidation {
+                cold_threshold: 0.10,
+                archive_after_days: 30.0,
+                active_index_max: 100_000,
+            },
             active_index: ActiveIndex { max_nodes: 200, context_budget_chars: 50_000 },
             reinforcement: Reinforcement { on_recall: 0.1, recall_min_interval_seconds: 60 },
             recall: RecallWeights::default(),
@@ -331,6 +362,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 17);
+        assert_eq!(names.len(), 6 * 4 + 3 + 18);
     }
 }

@@ -18,7 +18,7 @@ mod top_k;
 
 pub use filter::{Filter, TierFilter};
 pub use list::{HotRequest, ListRequest, Order, Page, Sort};
-pub use overview::{ColdForecast, HEAT_BANDS, Overview};
+pub use overview::{ColdForecast, Forecast, HEAT_BANDS, Overview};
 pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};
 pub use text::TEXT_BYTES_MAX;

@@ -9,6 +9,7 @@ use crate::model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::filter::{Filter, TierFilter};
 use crate::search::scan::scan;
+use crate::search::tick_scan::is_archivable;
 use crate::search::top_k::ordered_f64;
 
 /// Lower bounds of the heat bands, hottest first.
@@ -41,6 +42,15 @@ pub struct Overview {
     pub newest: Option<Timestamp>,
     /// The coldest memory of the hot tier.
     pub coldest: Option<MemoryId>,
+}
+
+/// What a configuration would do to the memories of the hot tier.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// Per type, in the order of `MemoryType::ALL`.
+    pub types: [ColdForecast; MemoryType::ALL.len()],
+    /// Memories that the next tick would archive.
+    pub archived: u64,
 }
 
 /// Forecast for the hot-tier memories of one type.
@@ -99,20 +109,22 @@ impl Reader {
         overview
     }
 
-    /// Forecast per type for the memories that match `filter`, in the order of `MemoryType::ALL`,
-    /// after each number of `days`.
-    pub fn forecast_cold(
+    /// Forecast for the memories of the hot tier that match `filter`, after each number of `days`.
+    pub fn forecast(
         &self,
         tenant: TenantId,
         filter: &Filter,
         thermo: &Thermo,
         days: &[u32],
-    ) -> [ColdForecast; MemoryType::ALL.len()] {
+    ) -> Forecast {
         let none = ColdForecast { total: 0, cold: vec![0; days.len()] };
         let mut types = std::array::from_fn(|_| none.clone());
         let engine = self.engine();
-        let Some(index) = engine.registry.tenant(tenant) else { return types };
+        let Some(index) = engine.registry.tenant(tenant) else {
+            return Forecast { types, archived: 0 };
+        };
         let now = engine.clock();
+        let mut long_cold = 0;
         scan(&index, filter, None, None, now, |candidates| {
             for (_, row) in candidates.iter() {
                 let counts = &mut types[row.attributes().memory_type() as usize];
@@ -121,8 +133,10 @@ impl Reader {
                     let then = Timestamp(now.0 + i64::from(*days) * Timestamp::DAY_MICROS);
                     *cold += u64::from(thermo.is_cold(row.heat_under(thermo, then)));
                 }
+                long_cold += u64::from(is_archivable(row, thermo, now));
             }
         });
-        types
+        let hot = types.iter().map(|counts| counts.total).sum();
+        Forecast { types, archived: thermo.consolidation.archived(hot, long_cold) }
     }
 }

@@ -29,10 +29,10 @@ const RANK: Rank = [0; 3];
 pub(crate) struct TickCandidates {
     /// The first memories that crossed a threshold.
     pub(crate) crossed: Vec<MemoryId>,
-    /// The first cold memories that are neither pinned nor procedural.
+    /// The first memories that are long cold, and neither pinned nor procedural.
     pub(crate) cold: Vec<MemoryId>,
-    /// Number of all such cold memories.
-    pub(crate) cold_count: u64,
+    /// How many of them the tick archives: the hot tier has as many above its maximum.
+    pub(crate) archivable: u64,
 }
 
 impl Reader {
@@ -51,7 +51,7 @@ impl Reader {
         // Candidates of equal rank: the smallest ids are kept.
         let (mut crossed, mut cold) = (TopK::new(limit), TopK::new(limit));
         let is_ahead = |id| reached.is_none_or(|reached| id > reached);
-        let mut cold_count = 0;
+        let (mut hot_count, mut cold_count) = (0, 0);
         // Bounds in the columns use the present configuration. They are valid for a heat of
         // the tick only if that heat uses the same one.
         let present = engine.thermo(tenant);
@@ -63,6 +63,7 @@ impl Reader {
             chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
             let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
             let use_until = until_is_present && chunk.heat_bounds.are_tight(tick.until);
+            hot_count += candidates.rows.len() as u64;
             for (at, row) in candidates.iter() {
                 let upper_bound = use_until.then_some(candidates.heat_upper_bounds[at]);
                 let (thermo, until) = (&*tick.thermo, tick.until);
@@ -83,11 +84,8 @@ impl Reader {
                 if is_pending && has_crossed() {
                     crossed.push(RANK, id, || ());
                 }
-                let attributes = row.attributes();
-                if !attributes.is_pinned()
-                    && attributes.memory_type() != MemoryType::Procedural
-                    && now.is_cold()
-                {
+                // A cheap bound of the heat excludes most memories.
+                if now.is_cold() && is_archivable(row, thermo, until) {
                     cold_count += 1;
                     if is_ahead(id) {
                         cold.push(RANK, id, || ());
@@ -96,8 +94,17 @@ impl Reader {
             }
         });
         let ids = |best: TopK<()>| best.into_sorted().map(|(id, ())| id).collect();
-        TickCandidates { crossed: ids(crossed), cold: ids(cold), cold_count }
+        let archivable = tick.thermo.consolidation.archived(hot_count, cold_count);
+        TickCandidates { crossed: ids(crossed), cold: ids(cold), archivable }
     }
+}
+
+/// Whether a tick at `now` may archive a memory of the hot tier.
+pub(crate) fn is_archivable(row: RowRef<'_>, thermo: &Thermo, now: Timestamp) -> bool {
+    let attributes = row.attributes();
+    !attributes.is_pinned()
+        && attributes.memory_type() != MemoryType::Procedural
+        && thermo.is_long_cold(now, row.used_at(), |at| row.heat_under(thermo, at))
 }
 
 /// The heat of a memory at the previous tick or at this one. Exact heats are costly, so a tight
