@@ -242,12 +242,16 @@ pub(super) fn assert_served(quiet: Duration, attacked: Duration) {
     );
 }
 
+/// These tests take both processors, so they measure one after another.
+pub(super) static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Asserts that another key's creates are served while `clients` of an agent's key repeat a write.
 pub(super) async fn assert_creates_served(
     cluster: &Cluster,
     clients: usize,
     (path, body): (&str, &Value),
 ) {
+    let _alone = ALONE.lock().await;
     let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
     let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
     let quiet = latency(100, create).await;

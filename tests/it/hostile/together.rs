@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attacker::{Attack, address, assert_served, frame, latency, memory_mb, preface};
+use super::attacker::{ALONE, Attack, address, assert_served, frame, latency, memory_mb, preface};
 use super::*;
 
 /// Memory that one attacker may take, in MB.
@@ -50,6 +50,7 @@ async fn attacks(cluster: &Cluster, node: &Node) -> Vec<Attack> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attacked_cluster_loses_nothing_and_recovers() {
+    let _alone = ALONE.lock().await;
     let cluster = Arc::new(options().nodes(3).start());
     let honest = cluster.post("/keys", &json!({"name": "honest", "role": "reader"})).await;
     let writers = Writers::start(&cluster, 2);

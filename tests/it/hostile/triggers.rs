@@ -22,7 +22,7 @@ async fn expensive_patterns_delay_no_writes() {
     stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
     let nodes = vec![labelled(label); 8];
     let body = json!({"nodes": nodes});
-    assert_creates_served(&cluster, 8, ("/agent/nodes/batch", &body)).await;
+    assert_creates_served(&cluster, 4, ("/agent/nodes/batch", &body)).await;
     // Evaluations beyond the limit of a command are counted.
     let activity = cluster.get("/activity?limit=100").await;
     let skipped = |item: &&Value| item["action"] == "trigger.skip";
