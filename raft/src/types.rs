@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn addresses_are_host_and_port() {
-        for address in ["node-4:4282", "10.0.0.4:4282", "[::1]:4282", "node.example.:1", "::1:1"] {
-            assert_eq!(is_address(address), address != "::1:1", "{address}");
+        for address in ["node-4:4282", "10.0.0.4:4282", "[::1]:4282", "node.example.:1"] {
+            assert!(is_address(address), "{address}");
         }
         for invalid in [
             "",
@@ -78,6 +78,7 @@ mod tests {
             "node-4:1?x",
             "node-4#x:1",
             "[::1:1",
+            "::1:1",
             "node\t4:1",
             "https://node-4:1",
             "node-4:1\n",

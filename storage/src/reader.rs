@@ -35,7 +35,7 @@ use crate::verify::Verifier;
 /// | lists | `list`, `hottest`, `ids` | `search/list.rs` |
 /// | search | `search` | `search/execute.rs` |
 /// | edges | `neighbours`, `graph_view`, `suggestions` | `search/related.rs` |
-/// | analytics | `overview`, `forecast_cold` | `search/overview.rs` |
+/// | analytics | `overview`, `forecast` | `search/overview.rs` |
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
 /// | deliveries | `due`, `dead_letters`, `deliveries` | `outbox.rs` |
 /// | receipts | `old_receipts` | `receipts.rs` |

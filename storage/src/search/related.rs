@@ -27,9 +27,8 @@ use crate::table::view::View;
 
 /// Largest number of memories of a namespace that a key point relates.
 const SHARING_MAX: usize = 200;
-/// Maximum number of memories with a key point that are examined.
-const EXAMINED_MAX: usize = 4_096;
-/// Largest document frequency of a word that yields candidates.
+/// Largest document frequency of a word that yields candidates, and most memories with a key point
+/// that are examined.
 const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
 /// Maximum number of words that yield candidates, rarest first.
 const WORDS_MAX: usize = 16;
@@ -156,8 +155,11 @@ fn suggest_sharing(
     is_near: impl Fn(&Slot) -> bool,
     suggestions: &mut Vec<Suggestion>,
 ) {
+    if suggestions.len() >= SUGGESTIONS_MAX {
+        return;
+    }
     let slots = data.key_points.slots(WordHash::of(key_point));
-    let newest = slots.iter().rev().take(EXAMINED_MAX).filter(is_near);
+    let newest = slots.iter().rev().take(DOCUMENT_FREQUENCY_MAX as usize).filter(is_near);
     let slots: Vec<Slot> = newest.take(SHARING_MAX + 1).collect();
     if slots.len() > SHARING_MAX {
         return;

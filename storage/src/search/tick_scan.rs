@@ -52,6 +52,8 @@ impl Reader {
         let (mut crossed, mut cold) = (TopK::new(limit), TopK::new(limit));
         let is_ahead = |id| reached.is_none_or(|reached| id > reached);
         let (mut hot_count, mut cold_count) = (0, 0);
+        let hot_max = u64::from(tick.thermo.consolidation.active_index_max);
+        let may_archive = index.read().live() as u64 > hot_max;
         // Bounds in the columns use the present configuration. They are valid for a heat of
         // the tick only if that heat uses the same one.
         let present = engine.thermo(tenant);
@@ -85,7 +87,7 @@ impl Reader {
                     crossed.push(RANK, id, || ());
                 }
                 // A cheap bound of the heat excludes most memories.
-                if now.is_cold() && is_archivable(row, thermo, until) {
+                if may_archive && now.is_cold() && is_archivable(row, thermo, until) {
                     cold_count += 1;
                     if is_ahead(id) {
                         cold.push(RANK, id, || ());
