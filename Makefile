@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 
-.PHONY: demo test lint audit clients build bin bench soak setup env
+.PHONY: demo test lint audit clients build bin bench eval soak setup env
 
 demo: build
 	@$(CARGO_TARGET_DIR)/release/hearth demo
@@ -59,6 +59,14 @@ bench: setup
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
 	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart
+
+# How well searches answer questions; docs/search.md has the table.
+EVAL_OPTIONS ?=
+eval: setup
+	@python3 deploy/setup/glosses.py "$(CACHE)"
+	@python3 deploy/setup/questions.py "$(CACHE)"
+	@cargo build --quiet --release -p tests --features failpoints
+	@$(CARGO_TARGET_DIR)/release/eval $(EVAL_OPTIONS)
 
 # The long forms of the tests' claims; docs/testing.md has the latest result.
 soak: setup

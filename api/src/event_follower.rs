@@ -12,7 +12,9 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::cursors::EventId;
-use crate::limits::{STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT};
+use crate::limits::{
+    REPLAY_PAUSE, STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
+};
 use crate::responses::event::{KINDS, StreamItem, names};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::EventView;
@@ -37,6 +39,8 @@ pub(crate) struct Follower {
     /// The last cursor that was sent, and when.
     sent: Cursor,
     sent_at: Instant,
+    /// Whether the last read left events, so that the next one is of the past.
+    is_behind: bool,
     sender: Sender<Frame>,
 }
 
@@ -58,7 +62,8 @@ impl Follower {
         after: Cursor,
         sender: Sender<Frame>,
     ) -> Self {
-        Self { app, options, after, sent: after, sent_at: Instant::now(), sender }
+        let (sent, sent_at) = (after, Instant::now());
+        Self { app, options, after, sent, sent_at, is_behind: false, sender }
     }
 
     /// Runs until the client is gone, its key is deleted, the events after `after` are trimmed,
@@ -93,7 +98,18 @@ impl Follower {
         if !service.may_have_events_after(self.options.tenant, self.after) {
             return Ok(Next::AfterNewEntry);
         }
-        let (frames, has_more) = self.read().await?;
+        let (frames, has_more) = if self.is_behind {
+            let Some(turn) = service.replays.acquire(self.options.key).await else {
+                return Ok(Next::AfterPause);
+            };
+            let read = self.read().await?;
+            tokio::time::sleep(REPLAY_PAUSE).await;
+            drop(turn);
+            read
+        } else {
+            self.read().await?
+        };
+        self.is_behind = has_more;
         let is_empty = frames.is_empty();
         for frame in frames {
             self.send(frame).await?;

@@ -33,9 +33,13 @@ pub(crate) struct Permit {
 impl FairPermits {
     /// `max` permits, at most three quarters of them for one key.
     pub(crate) fn new(max: usize, wait_max: Duration) -> Self {
+        Self::with_key_max(max, max - max / 4, wait_max)
+    }
+
+    /// `max` permits, at most `key_max` of them for one key.
+    pub(crate) fn with_key_max(max: usize, key_max: usize, wait_max: Duration) -> Self {
         let all = Arc::new(Semaphore::new(max));
-        let keys = Mutex::default();
-        Self { all, key_max: max - max / 4, wait_max, keys, overdue: AtomicU64::new(0) }
+        Self { all, key_max, wait_max, keys: Mutex::default(), overdue: AtomicU64::new(0) }
     }
 
     /// Waits for a permit. `None` if the wait takes too long.

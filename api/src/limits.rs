@@ -112,6 +112,11 @@ pub(crate) const STREAM_READS_MAX: usize = 2;
 pub(crate) const STREAM_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 /// Events that a stream reads ahead of its reader.
 pub(crate) const STREAM_EVENTS: usize = 64;
+/// Most streams that read events of the past at once.
+pub(crate) const REPLAYS_MAX: usize = 4;
+/// Pause after each read of events of the past, while the other streams of the key wait. So the
+/// streams of one key replay some 5,000 events per second.
+pub(crate) const REPLAY_PAUSE: Duration = Duration::from_millis(10);
 /// How long a client may leave a stream unread before it ends.
 pub(crate) const STREAM_SLOW_MAX: Duration = Duration::from_secs(30);
 /// How long a stream waits for a new entry before it checks whether to end.

@@ -117,9 +117,9 @@ impl Reader {
         self.engine().registry.firings(tenant, id)
     }
 
-    /// Whether a tenant has an enabled trigger for `event`.
-    pub fn has_triggers_on(&self, tenant: TenantId, event: TriggerEvent) -> bool {
-        self.trigger_set(tenant).has_event(event)
+    /// Number of enabled triggers of a tenant for `event`.
+    pub fn triggers_on(&self, tenant: TenantId, event: TriggerEvent) -> usize {
+        self.trigger_set(tenant).on(event).len()
     }
 
     /// Results of verify marks on this node.

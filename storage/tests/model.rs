@@ -100,6 +100,10 @@ fn compare_search(engine: &Engine, world: &World, filter: &Filter, random: &mut 
     let expected = brute.best(&request, &Thermo::default(), now);
     let found = engine.reader.search(TENANT, &request).unwrap().hits;
     brute::compare(&found, &expected, &request.query);
+    let first = SearchRequest { limit: 3, ..request };
+    let first = engine.reader.search(TENANT, &first).unwrap().hits;
+    let ids = |hits: &[storage::Hit]| hits.iter().map(|hit| hit.record.id).collect::<Vec<_>>();
+    assert_eq!(ids(&first), ids(&found)[..found.len().min(3)]);
 }
 
 /// Triggers of all kinds. Those that fire on commands of the model change no memory.

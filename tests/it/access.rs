@@ -338,6 +338,32 @@ async fn counts_and_lists_cover_open_memories_only() {
 }
 
 #[tokio::test]
+async fn scores_depend_on_open_memories_only() {
+    let cluster = options().start();
+    let key = denied_key(&cluster).await;
+    for label in ["a red fox", "a blue fox"] {
+        let memory =
+            json!({ "label": label, "namespace": "open", "decay_class": "permanent", "heat": 1 });
+        cluster.store(&memory).await;
+    }
+    let search = async || {
+        let request = cluster.request_as(&key, Method::POST, "/agent/search");
+        let body = json!({ "query": "red fox", "namespace": "*", "explain": true });
+        request.json(&body).send().await.ok()
+    };
+    let before = search().await;
+    for _ in 0..20 {
+        cluster.store(&json!({ "label": "red red fox", "namespace": "closed" })).await;
+    }
+    let after = search().await;
+    assert_eq!(array(&before).len(), 2);
+    for (before, after) in array(&before).iter().zip(array(&after)) {
+        assert_eq!(before["score"], after["score"]);
+        assert_eq!(before["explain"], after["explain"]);
+    }
+}
+
+#[tokio::test]
 async fn own_namespace_of_a_key_must_be_open() {
     let cluster = options().start();
     let key = denied_key(&cluster).await;

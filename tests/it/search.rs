@@ -29,7 +29,8 @@ async fn explained_factors_multiply_to_the_score() {
         let product = number("base_score")
             * number("keyword_factor")
             * number("temporal_factor")
-            * number("namespace_factor");
+            * number("namespace_factor")
+            * number("context_factor");
         assert!((product - float(&hit["score"])).abs() < 1e-6, "{hit}");
         let base = number("similarity") * number("similarity_weight")
             + number("heat") * number("heat_weight");
@@ -38,6 +39,28 @@ async fn explained_factors_multiply_to_the_score() {
     assert_eq!(hits[0]["explain"]["namespace_boost"], 0.1);
     assert_eq!(hits[1]["explain"]["namespace_boost"], 0.0);
     assert!((float(&hits[0]["explain"]["keyword_overlap"]) - 10.0).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn searches_are_restricted_to_a_time() {
+    let cluster = options().start();
+    let memory = cluster.create(&json!({"label": "a red fox"})).await;
+    let created = string(&memory["created_at"]);
+    let day = &created[..10];
+    let found = async |from: &str, to: &str| {
+        let body = json!({"query": "red fox", "time_from": from, "time_to": to});
+        search(&cluster, body).await.len()
+    };
+    assert_eq!(found(created, created).await, 1);
+    assert_eq!(found(day, day).await, 1, "the whole day");
+    assert_eq!(found("2020-01-01", "2020-12-31T23:59:59+02:00").await, 0);
+    assert_eq!(found(created, "2020-12-31").await, 0);
+    let wrong = json!({"query": "fox", "time_from": "last week"});
+    let request = cluster.request(Method::POST, "/agent/search");
+    request.json(&wrong).send().await.assert_invalid("time_from");
+    let today = json!({"query": "what happened today?", "explain": true});
+    let hits = search(&cluster, today).await;
+    assert_eq!(hits[0]["explain"]["temporal_window"]["ranks_first"], true);
 }
 
 #[tokio::test]

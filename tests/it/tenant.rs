@@ -177,3 +177,20 @@ async fn counts_agree_on_all_nodes_and_survive_failover() {
     assert!(usage["max_latency_ms"].as_f64() >= usage["avg_latency_ms"].as_f64());
     assert!(string(&usage["billing_period_start"]).ends_with("-01"));
 }
+
+#[tokio::test]
+async fn storage_lists_the_largest_namespaces() {
+    let cluster = options().start();
+    let namespaces: Vec<_> = (0..1_020).map(|at| format!("n{at:04}")).collect();
+    for chunk in namespaces.chunks(50) {
+        let node = |name| json!({"label": "one", "namespace": name});
+        let nodes: Vec<_> = chunk.iter().map(node).collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    cluster.create(&json!({"label": "two", "namespace": "n1019"})).await;
+    let storage = cluster.get("/agent/storage").await;
+    assert_eq!(storage["namespace_count"], 1_020);
+    let listed = storage["namespaces"].as_object().unwrap();
+    assert_eq!((listed.len(), &listed["n1019"]), (1_000, &json!(2)));
+    assert!(listed.contains_key("n0000") && !listed.contains_key("n1018"));
+}

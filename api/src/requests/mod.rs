@@ -16,6 +16,7 @@ pub(crate) mod numbers;
 pub(crate) mod path;
 pub(crate) mod search;
 pub(crate) mod settings;
+pub(crate) mod times;
 pub(crate) mod triggers;
 pub(crate) mod values;
 

@@ -19,6 +19,10 @@ pub(crate) struct Search {
     pub(crate) namespace: Option<Namespace>,
     #[schema(default = "hot")]
     pub(crate) tier: Option<TierWord>,
+    /// Only memories created at this time or later.
+    pub(crate) time_from: Option<TimeText>,
+    /// Only memories created at this time or earlier, or on this day.
+    pub(crate) time_to: Option<TimeText>,
     /// Adds every factor of each score.
     pub(crate) explain: Option<bool>,
 }

@@ -4,8 +4,7 @@ use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::rounded;
-use storage::model::temporal::Window;
-use storage::{Hit, Touched};
+use storage::{Hit, SearchResults, Touched};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -155,12 +154,13 @@ pub(crate) struct SearchResult {
 }
 
 impl SearchResult {
-    /// `explain` adds every factor of the score, and the time window of the query.
-    pub(crate) fn new(hit: &Hit, explain: Option<Option<&Window>>) -> Self {
+    /// `explain`, the results that contain it, adds every factor of the score, and the time window
+    /// of the query.
+    pub(crate) fn new(hit: &Hit, explain: Option<&SearchResults>) -> Self {
         Self {
             scored: Scored { memory: (&hit.record).into(), score: hit.score },
             source: hit.via.map(|_| "graph_traversal"),
-            explain: explain.map(|window| Explanation::new(hit, window)),
+            explain: explain.map(|results| Explanation::new(hit, results)),
         }
     }
 }
@@ -174,12 +174,14 @@ struct Explanation {
     /// The score.
     fused_score: f64,
     #[schema(required)]
+    context: Option<ContextSource>,
+    #[schema(required)]
     temporal_window: Option<TemporalWindow>,
     #[schema(required)]
     graph: Option<TraversalPath>,
 }
 
-/// Factors of a score: `base_score`, times the three `…_factor`s.
+/// Factors of a score: `base_score`, times the four `…_factor`s.
 // `default` documents that they may be absent.
 #[derive(Serialize, ToSchema, Default)]
 #[serde(default)]
@@ -197,6 +199,18 @@ struct Factors {
     temporal_factor: f64,
     namespace_boost: f64,
     namespace_factor: f64,
+    /// `source_score` times `share` of `context`, divided by the product of the other factors.
+    context_boost: f64,
+    context_factor: f64,
+}
+
+/// The memory that was created next to the result and gave it its `context_boost`.
+#[derive(Serialize, ToSchema)]
+struct ContextSource {
+    id: MemoryIdText,
+    /// The score of that memory with heat 0 and without context.
+    source_score: f64,
+    share: f64,
 }
 
 /// The time window that a query refers to.
@@ -206,6 +220,9 @@ struct TemporalWindow {
     reference: String,
     start: Time,
     end: Time,
+    /// Whether memories created in it come before all others, since the query has nothing else to
+    /// search for.
+    ranks_first: bool,
 }
 
 /// The path of a result of graph traversal: its numbers multiply to the score.
@@ -218,7 +235,7 @@ struct TraversalPath {
 }
 
 impl Explanation {
-    fn new(hit: &Hit, window: Option<&Window>) -> Self {
+    fn new(hit: &Hit, results: &SearchResults) -> Self {
         let weights = &hit.weights;
         let factors = hit.factors.as_ref().map(|factors| Factors {
             similarity: factors.similarity,
@@ -234,11 +251,19 @@ impl Explanation {
             temporal_factor: 1.0 + factors.temporal_boost,
             namespace_boost: factors.namespace_boost,
             namespace_factor: 1.0 + factors.namespace_boost,
+            context_boost: factors.context_boost,
+            context_factor: 1.0 + factors.context_boost,
         });
-        let window = window.map(|window| TemporalWindow {
+        let context = hit.context.map(|context| ContextSource {
+            id: Id(context.id),
+            source_score: context.source_score,
+            share: context.share,
+        });
+        let window = results.window.as_ref().map(|window| TemporalWindow {
             reference: window.reference.clone(),
             start: Time(window.start),
             end: Time(window.end),
+            ranks_first: results.window_first,
         });
         let traversal = hit.via.map(|via| TraversalPath {
             seed_id: Id(via.seed),
@@ -246,6 +271,7 @@ impl Explanation {
             edge_weight: via.edge_weight,
             damping: via.damping,
         });
-        Self { factors, fused_score: hit.score, temporal_window: window, graph: traversal }
+        let fused_score = hit.score;
+        Self { factors, fused_score, context, temporal_window: window, graph: traversal }
     }
 }

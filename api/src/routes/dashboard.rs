@@ -37,6 +37,7 @@ pub(crate) struct Dashboard {
     memory_types: BTreeMap<&'static str, u64>,
     type_distribution: Vec<TypeCount>,
     /// Memories of each namespace.
+    /// Memories of each namespace: of the 1,000 with the most memories.
     namespace_counts: BTreeMap<String, u64>,
     namespace_count: usize,
     storage_usage_bytes: u64,
@@ -108,7 +109,7 @@ pub(crate) async fn dashboard_get(
         heat_distribution: bands.collect(),
         memory_types: types.collect(),
         type_distribution: type_counts(&overview),
-        namespace_count: overview.namespaces.len(),
+        namespace_count: overview.namespace_count,
         namespace_counts: overview.namespaces,
         storage_usage_bytes: overview.bytes,
         hottest: hottest.as_ref().map(Memory::from),

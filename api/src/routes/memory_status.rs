@@ -44,7 +44,8 @@ struct Capabilities {
 pub(crate) struct StorageUse {
     total_nodes: u64,
     total_size_bytes: u64,
-    /// Memories of each namespace.
+    namespace_count: usize,
+    /// Memories of each namespace: of the 1,000 with the most memories.
     namespaces: BTreeMap<String, u64>,
     #[schema(required)]
     oldest_node: Option<Time>,
@@ -116,6 +117,7 @@ pub(crate) async fn storage_get(
     let body = StorageUse {
         total_nodes: overview.hot + overview.cold,
         total_size_bytes: overview.bytes,
+        namespace_count: overview.namespace_count,
         namespaces: overview.namespaces,
         oldest_node: overview.oldest.map(Time),
         newest_node: overview.newest.map(Time),

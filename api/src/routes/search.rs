@@ -6,6 +6,7 @@ use storage::{HotRequest, SearchRequest};
 use crate::prelude::*;
 use crate::requests::numbers::Clamped;
 use crate::requests::search::{HotContext, HotQuery, Search};
+use crate::requests::times::TimeSpan;
 use crate::responses::memory::{Scored, SearchResult};
 
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
@@ -22,14 +23,17 @@ pub(crate) async fn memory_search(
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
+        created: TimeSpan::between(
+            request.time_from.map(|it| it.0),
+            request.time_to.map(|it| it.0),
+        ),
         ..home.filter(&session, request.namespace)?
     };
     let home_namespace = home.namespace().or(session.caller.namespace.clone());
     let query = request.query.0;
     let request = SearchRequest { query, vector: None, filter, home_namespace, limit };
     let results = session.search(request).await?;
-    let window = results.window.as_ref();
-    let result = |hit| SearchResult::new(hit, explain.then_some(window));
+    let result = |hit| SearchResult::new(hit, explain.then_some(&results));
     Ok(Success::ok(freshness, results.hits.iter().map(result).collect()))
 }
 

@@ -26,7 +26,7 @@ use storage::{Reader, View};
 
 use crate::fair::FairPermits;
 use crate::limits::{
-    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, STREAM_READS_MAX, reads_max,
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, REPLAYS_MAX, STREAM_READS_MAX, reads_max,
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use error::{ApiError, ApiResult};
@@ -43,6 +43,8 @@ pub(crate) struct Service {
     recalls: RecallBuffer,
     reads: FairPermits,
     stream_reads: FairPermits,
+    /// Streams that read events of the past, one of each key at a time.
+    pub(crate) replays: FairPermits,
     embeds: FairPermits,
     memory: MemoryGuard,
 }
@@ -76,6 +78,7 @@ impl Service {
             recalls: RecallBuffer::default(),
             reads: FairPermits::new(reads_max(), READ_WAIT),
             stream_reads: FairPermits::new(STREAM_READS_MAX, DEADLINE),
+            replays: FairPermits::with_key_max(REPLAYS_MAX, 1, DEADLINE),
             embeds: FairPermits::new(embeds, EMBED_WAIT),
             memory: MemoryGuard::default(),
         }
@@ -134,7 +137,7 @@ impl Service {
 
     /// Reads and texts that waited too long for their turn, since the start of the process.
     pub(crate) fn overdue(&self) -> [u64; 2] {
-        let reads = self.reads.overdue() + self.stream_reads.overdue();
+        let reads = self.reads.overdue() + self.stream_reads.overdue() + self.replays.overdue();
         [reads, self.embeds.overdue()]
     }
 

@@ -18,6 +18,8 @@ use storage::model::tenant::KeyId;
 /// their next recall is reported before the interval ends, and is then counted only. If none
 /// is reported yet, further memories are dropped and counted.
 const RECALLS_MAX: usize = 50_000;
+/// Cost of a firing of a trigger in a report, in recalls.
+const FIRING_COST: usize = 4;
 /// Interval at which the use of a key is reported.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -91,20 +93,24 @@ impl RecallBuffer {
         self.0.lock().dropped
     }
 
-    /// Takes what is due for a report at `now`. `interval` returns a tenant's
-    /// `recall_min_interval`.
+    /// Takes what is due for a report at `now`, as much as it has room for: writes wait while the
+    /// leader decides it. `interval` returns a tenant's `recall_min_interval`, `triggers` the
+    /// number of its triggers that wait for recalls.
     pub(crate) fn take(
         &self,
         now: Instant,
         clock: Timestamp,
         interval: impl Fn(TenantId) -> Duration,
+        triggers: impl Fn(TenantId) -> usize,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
         let mut room = REPORT_RECALLS_MAX;
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
-            let interval = interval(*tenant);
-            let report = of_tenant.take(*tenant, now, clock, interval, &mut room);
+            let (interval, firings) = (interval(*tenant), FIRING_COST * triggers(*tenant));
+            let cost = |uses: u32| (uses as usize).saturating_mul(firings).saturating_add(1);
+            let recalls = take_due(&mut of_tenant.recalls, now, interval, &mut room, cost);
+            let report = of_tenant.take(*tenant, now, clock, recalls);
             reports.extend(report);
         }
         contents.recalls = contents.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
@@ -129,12 +135,9 @@ impl TenantContents {
         tenant: TenantId,
         now: Instant,
         clock: Timestamp,
-        interval: Duration,
-        room: &mut usize,
+        mut recalls: Vec<(MemoryId, u32)>,
     ) -> Option<TenantReport> {
-        let mut recalls = take_due(&mut self.recalls, now, interval, *room);
-        *room -= recalls.len();
-        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, usize::MAX);
+        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, &mut usize::MAX.clone(), |_| 1);
         let keys: Vec<_> = keys.into_iter().map(|(key, _)| (key, clock)).collect();
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
@@ -154,17 +157,22 @@ impl TenantContents {
     }
 }
 
-/// Takes at most `most` uses that are due: their last report is `interval` ago.
+/// Takes uses that are due, while there is `room` for their cost: their last report is `interval`
+/// ago. One that costs more than a whole report is taken alone.
 fn take_due<K: Copy + Eq + Hash>(
     all: &mut HashMap<K, Uses>,
     now: Instant,
     interval: Duration,
-    most: usize,
+    room: &mut usize,
+    cost: impl Fn(u32) -> usize,
 ) -> Vec<(K, u32)> {
     let is_due = |uses: &Uses| uses.reported.is_none_or(|at| now - at >= interval);
     let mut taken = Vec::new();
     for (id, uses) in &mut *all {
-        if uses.unreported > 0 && is_due(uses) && taken.len() < most {
+        let cost = cost(uses.unreported);
+        let fits = cost <= *room || *room == REPORT_RECALLS_MAX;
+        if uses.unreported > 0 && is_due(uses) && fits {
+            *room = room.saturating_sub(cost);
             taken.push((*id, uses.unreported));
             *uses = Uses { unreported: 0, reported: Some(now) };
         }
@@ -190,7 +198,7 @@ mod tests {
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
-        let reports = buffer.take(at, Timestamp(0), |_| 60 * SECOND);
+        let reports = buffer.take(at, Timestamp(0), |_| 60 * SECOND, |_| 0);
         reports.into_iter().flat_map(|report| report.recalls).collect()
     }
 
@@ -226,10 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn report_has_room_for_some_firings() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let report = || {
+            let reports = buffer.take(start, Timestamp(0), |_| Duration::ZERO, |_| 2);
+            reports.into_iter().flat_map(|report| report.recalls).map(|(_, times)| times).collect()
+        };
+        buffer.count(TENANT, ids(0, 200));
+        let counts: [Vec<u32>; 5] = std::array::from_fn(|_| report());
+        assert_eq!(counts.map(|times| times.len()), [55, 55, 55, 35, 0], "9 recalls each");
+        (0..900).for_each(|_| buffer.count(TENANT, ids(7, 1)));
+        assert_eq!(report(), [900], "a memory that was returned often is reported alone");
+    }
+
+    #[test]
     fn due_key_use_is_reported_alone() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
         let key = KeyId([7; 8]);
-        let report = |at| buffer.take(at, Timestamp(9), |_| SECOND).pop();
+        let report = |at| buffer.take(at, Timestamp(9), |_| SECOND, |_| 0).pop();
         buffer.count_request(TENANT, key, Duration::ZERO, 0);
         assert_eq!(report(start).map(|report| report.keys.len()), Some(1));
         buffer.count_request(TENANT, key, Duration::ZERO, 0);
@@ -244,13 +266,13 @@ mod tests {
         let key = KeyId([7; 8]);
         buffer.count_request(TENANT, key, Duration::from_micros(30), 1);
         buffer.count_request(TENANT, key, Duration::from_micros(50), 0);
-        let reports = buffer.take(start, Timestamp(9), |_| SECOND);
+        let reports = buffer.take(start, Timestamp(9), |_| SECOND, |_| 0);
         assert_eq!((reports[0].searches, reports[0].searches_with_results), (1, 0));
         let usage =
             Usage { requests: 2, nodes_added: 1, latency_micros: 80, latency_max_micros: 50 };
         assert_eq!((reports[0].usage, &reports[0].keys[..]), (usage, &[(key, Timestamp(9))][..]));
         buffer.count_request(TENANT, key, Duration::from_micros(1), 0);
-        let again = buffer.take(start + SECOND, Timestamp(9), |_| SECOND);
+        let again = buffer.take(start + SECOND, Timestamp(9), |_| SECOND, |_| 0);
         assert_eq!((again[0].usage.requests, again[0].keys.len()), (1, 0));
     }
 }

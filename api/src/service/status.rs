@@ -67,14 +67,15 @@ impl Service {
     /// The recalls, requests and key uses since the last report; `all` of them, or those due.
     pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
         let reader = &self.reader;
+        let triggers = |tenant| reader.triggers_on(tenant, TriggerEvent::Recall);
         let interval = |tenant| {
             // Every return is an event where a trigger waits for it.
-            if all || reader.has_triggers_on(tenant, TriggerEvent::Recall) {
+            if all || triggers(tenant) > 0 {
                 return Duration::ZERO;
             }
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             Duration::from_secs(seconds.into())
         };
-        self.recalls.take(Instant::now(), reader.position().clock, interval)
+        self.recalls.take(Instant::now(), reader.position().clock, interval, triggers)
     }
 }

@@ -143,7 +143,7 @@ impl Context<'_> {
         let Some(transition) = tick.transition(memory, anchor) else { return };
         for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
             let (tenant, id, transition) = (self.tenant, *id, Some(transition));
-            let event = MemoryEvent { tenant, event, id, times: 1, transition };
+            let event = MemoryEvent { tenant, event, id, times: 1, other: None, transition };
             self.draft.command.events.push(event);
         }
         // A configuration change that moves the threshold past a heat counts as a crossing.

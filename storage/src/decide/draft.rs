@@ -96,6 +96,8 @@ pub(super) struct MemoryEvent {
     pub(super) event: TriggerEvent,
     pub(super) id: MemoryId,
     pub(super) times: u32,
+    /// The other end of a new edge.
+    pub(super) other: Option<MemoryId>,
     /// How the heat moved, for events of ticks.
     pub(super) transition: Option<HeatTransition>,
 }
@@ -236,7 +238,8 @@ impl Draft {
 
     /// Emits an event of a memory, for which triggers may wait.
     pub(super) fn emit(&mut self, tenant: TenantId, event: TriggerEvent, id: MemoryId, times: u32) {
-        self.command.events.push(MemoryEvent { tenant, event, id, times, transition: None });
+        let (other, transition) = (None, None);
+        self.command.events.push(MemoryEvent { tenant, event, id, times, other, transition });
     }
 
     /// Whether the present command has no room for a firing.

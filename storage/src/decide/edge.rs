@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::draft::MemoryEvent;
 use crate::error::Result;
 use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, Suggestion, relation_key};
 use crate::model::journal::EventKind;
@@ -76,7 +77,15 @@ fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
         let (other, relation) = (edge.target, edge.relation.clone());
         context.append(edge.source, &memory, EventKind::EdgeCreated { other, relation });
     }
-    context.emit(TriggerEvent::Relate, edge.source);
+    let event = MemoryEvent {
+        tenant: context.tenant,
+        event: TriggerEvent::Relate,
+        id: edge.source,
+        times: 1,
+        other: Some(edge.target),
+        transition: None,
+    };
+    context.draft.command.events.push(event);
     Ok(())
 }
 

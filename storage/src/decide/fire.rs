@@ -117,11 +117,19 @@ fn evaluate_one(
         return Ok(Err(reason));
     }
     match trigger.owner {
-        Some(owner) if !owner_has_access(draft, event.tenant, owner, &memory.namespace)? => {
-            Ok(Err(SkipReason::Access))
-        }
+        Some(owner) if !may_know(draft, event, owner, memory)? => Ok(Err(SkipReason::Access)),
         _ => Ok(Ok(())),
     }
+}
+
+/// Whether a trigger's owner may know of an event: an edge tells of both its ends.
+fn may_know(draft: &mut Draft, event: &MemoryEvent, owner: KeyId, memory: &Memory) -> Result<bool> {
+    if !owner_has_access(draft, event.tenant, owner, &memory.namespace)? {
+        return Ok(false);
+    }
+    let Some(other) = event.other else { return Ok(true) };
+    let Some(other) = draft.present(event.tenant, other)? else { return Ok(true) };
+    owner_has_access(draft, event.tenant, owner, &other.memory.namespace)
 }
 
 /// Whether a trigger's owner may access a namespace; not if its key was deleted.
@@ -278,7 +286,7 @@ pub fn evaluate(
     let mut draft = Draft::new(reader, reader.position().clock);
     let Some(present) = draft.present(tenant, id)? else { return Ok(None) };
     let transition = next_transition(&draft, tenant, event, &present)?;
-    let event = MemoryEvent { tenant, event, id, times: 1, transition };
+    let event = MemoryEvent { tenant, event, id, times: 1, other: None, transition };
     let (mut evaluations, mut subject) = (Vec::new(), Subject::new(present));
     for compiled in draft.triggers(tenant).all() {
         let evaluation = match draft.evaluates_no_more() {

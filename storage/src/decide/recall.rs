@@ -30,7 +30,7 @@ const NEIGHBOURS_MAX: usize = 16;
 /// Most memories that one recall warms besides its own.
 const RESONANCE_MAX: usize = 64;
 /// Most bytes that the firings of one report add to the log.
-const FIRED_BYTES_MAX: usize = 512 << 10;
+const FIRED_BYTES_MAX: usize = 128 << 10;
 /// Smaller increments of heat are not written.
 const INCREMENT_MIN: f64 = 0.005;
 /// Share of the distance to heat 1 that `relevant` adds.

@@ -18,6 +18,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::Memory;
 use crate::model::receipt::Retention;
+use crate::model::score::Context;
 use crate::model::sq8::Code;
 use crate::model::tenant::{KeyId, Tenant};
 use crate::model::vector::Vector;
@@ -122,6 +123,20 @@ impl IndexData {
         self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
     }
 
+    /// Calls `visit` with the memories that get context from `id`: the factor of their share, id
+    /// and slot.
+    pub(crate) fn visit_around(&self, id: MemoryId, mut visit: impl FnMut(f64, MemoryId, Slot)) {
+        let Some(slot) = self.slot(id) else { return };
+        let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
+        let gap_max = Context::GAP_MAX.as_micros() as i64;
+        for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
+            let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
+            for (damping, ((_, neighbour), slot)) in Context::DAMPING.into_iter().zip(near) {
+                visit(damping, *neighbour, *slot);
+            }
+        }
+    }
+
     pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
         let Self { slots, free, chunks, coverage, .. } = self;
         let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();
@@ -187,13 +202,13 @@ impl IndexData {
         words_before: &[WordHash],
         words: &[WordHash],
     ) {
-        // Added before the old one is removed, so that a namespace in use keeps its number.
-        let namespace = self.namespaces.add_memory(&memory.namespace);
-        if let Some(slot) = self.slot(id) {
-            let row = self.chunks[chunk_of(slot)].row(row_of(slot));
-            self.namespaces.remove_memory(row.attributes().namespace());
-        }
+        let namespace_before = self.slot(id).map(|slot| self.namespace_of(slot));
         let slot = self.slot_or_insert(id);
+        let age = (memory.created_at, id);
+        let namespace = self.namespaces.add_memory(&memory.namespace, age, slot);
+        if let Some(before) = namespace_before.filter(|before| *before != namespace) {
+            self.namespaces.remove_memory(before, age, slot);
+        }
         self.words.remove(slot, words_before);
         self.words.insert(slot, words);
         self.key_points.insert(slot, &memory.shared_key_points());
@@ -213,7 +228,9 @@ impl IndexData {
         self.key_points.remove(slot, key_points_before);
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
-        self.namespaces.remove_memory(chunk.row(row_of(slot)).attributes().namespace());
+        let row = chunk.row(row_of(slot));
+        let age = (row.created_at(), id);
+        self.namespaces.remove_memory(row.attributes().namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
     }

@@ -141,6 +141,12 @@ impl Postings {
         self.frequent_slots(word).map_or_else(rare, RoaringBitmap::len)
     }
 
+    /// Number of these slots that contain a word.
+    pub(super) fn count_in(&self, word: WordHash, slots: &RoaringBitmap) -> u64 {
+        let rare = || self.rare_slots(word).filter(|slot| slots.contains(*slot)).count() as u64;
+        self.frequent_slots(word).map_or_else(rare, |found| found.intersection_len(slots))
+    }
+
     /// The slots that contain a word.
     pub(super) fn slots(&self, word: WordHash) -> Cow<'_, RoaringBitmap> {
         let rare = || Cow::Owned(self.rare_slots(word).collect());
@@ -206,6 +212,8 @@ mod tests {
             assert_eq!(postings.count(hash), slots.len() as u64);
             assert!(postings.slots(hash).iter().eq(slots.iter().copied()));
             let (first, last) = (4, 9);
+            let some = RoaringBitmap::from_iter(first..=last);
+            assert_eq!(postings.count_in(hash, &some), slots.range(first..=last).count() as u64);
             let mut within = BTreeSet::new();
             postings.for_each(hash, first..=last, |slot| assert!(within.insert(slot)));
             assert!(within.iter().eq(slots.range(first..=last)));

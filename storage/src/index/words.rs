@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! overlap = 10 · Σ idf(query terms that the memory contains) / Σ idf(all query terms)
-//! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories in all, n of them with the term
+//! idf     = ln(1 + (N − n + ½) / (n + ½))     N memories, n of them with the term
 //! ```
 //!
-//! `model::words` turns texts into terms.
+//! The N memories are those that the search may see. `model::words` turns texts into terms.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,16 @@ use roaring::{MultiOps, RoaringBitmap};
 use crate::index::postings::Postings;
 use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
+use crate::model::spelling::{correction, is_correctable};
 use crate::model::words::WordHash;
 
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;
+
+/// Maximum number of words per query that are looked up with other letters, some hundred times.
+const CORRECTED_MAX: usize = 4;
+/// Weight of a word that is found with another letter.
+const CORRECTED_WEIGHT: f64 = 0.5;
 
 #[derive(Default)]
 pub(crate) struct InvertedIndex {
@@ -80,17 +86,34 @@ impl InvertedIndex {
         terms.iter().map(|slots| &**slots).union()
     }
 
-    /// Weights words by inverse document frequency. `live` is the number of memories.
-    pub(crate) fn query_terms(&self, words: Vec<String>, live: usize) -> QueryTerms {
-        let (mut total, mut weights) = (0.0, Vec::new());
+    /// Weights words by inverse document frequency in `visible`, or in all `live` memories.
+    /// A word that none of them contains counts half as the word that it is with a typing error.
+    pub(crate) fn query_terms(
+        &self,
+        words: Vec<String>,
+        visible: Option<&RoaringBitmap>,
+        live: usize,
+    ) -> QueryTerms {
+        let live = visible.map_or(live as u64, RoaringBitmap::len) as f64;
+        let frequency = |term: WordHash| match visible {
+            Some(visible) => self.postings.count_in(term, visible),
+            None => self.postings.count(term),
+        };
+        let (mut total, mut weights, mut corrected) = (0.0, Vec::new(), 0);
         for word in words.iter().take(QUERY_WORDS_MAX) {
-            let term = WordHash::of(word);
-            let frequency = self.postings.count(term) as f64;
-            let idf = libm::log(1.0 + (live as f64 - frequency + 0.5).max(0.0) / (frequency + 0.5));
+            let (mut term, mut weight) = (WordHash::of(word), 1.0);
+            if frequency(term) == 0 && corrected < CORRECTED_MAX && is_correctable(word) {
+                corrected += 1;
+                if let Some(found) = correction(word, frequency) {
+                    (term, weight) = (found, CORRECTED_WEIGHT);
+                }
+            }
+            let frequency = frequency(term) as f64;
+            let idf = libm::log(1.0 + (live - frequency + 0.5).max(0.0) / (frequency + 0.5));
             total += idf;
             // Words without postings count in the total, but need no lookup later.
             if frequency > 0.0 {
-                weights.push((idf, term));
+                weights.push((idf * weight, term));
             }
         }
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
@@ -133,7 +156,7 @@ mod tests {
 
     fn overlaps(index: &InvertedIndex, query: &str, live: usize) -> Vec<f64> {
         let mut overlaps = vec![0.0; CHUNK_ROWS];
-        let terms = index.query_terms(words(query), live);
+        let terms = index.query_terms(words(query), None, live);
         index.keyword_overlaps(&terms, 0, &mut overlaps);
         overlaps.truncate(live);
         overlaps
@@ -152,6 +175,14 @@ mod tests {
     fn unknown_word_lowers_every_overlap() {
         let index = index(&["red", "blue"]);
         assert!(overlaps(&index, "red unheard", 2)[0] < 10.0);
+    }
+
+    #[test]
+    fn word_with_a_typing_error_counts_half() {
+        let index = index(&["keller red", "keeler", "red"]);
+        let found = overlaps(&index, "kellre", 3);
+        assert!((found[0] - 5.0).abs() < 1e-9 && found[1] == 0.0, "{found:?}");
+        assert_eq!(overlaps(&index, "keeler", 3)[0], 0.0, "a known word is not corrected");
     }
 
     #[test]

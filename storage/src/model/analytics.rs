@@ -8,7 +8,7 @@ use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
 
 /// Maximum number of memories with recalls per report.
-pub const REPORT_RECALLS_MAX: usize = 2_000;
+pub const REPORT_RECALLS_MAX: usize = 500;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -2,10 +2,15 @@
 //!
 //! ```text
 //! base  = (1 − cosine_distance) · similarity_weight + heat · heat_weight
-//! fused = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
+//! score = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
+//!              · (1 + context_boost)
 //! ```
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+use crate::model::id::MemoryId;
 
 /// Keyword overlap of a memory that contains every word of the query.
 pub const KEYWORD_OVERLAP_MAX: f64 = 10.0;
@@ -25,6 +30,8 @@ pub struct RecallWeights {
     pub temporal_decay_days: f64,
     /// Boost for memories of the caller's namespace.
     pub namespace_boost: f64,
+    /// Share of its score that a result passes on to the memories created next to it.
+    pub context_weight: f64,
 }
 
 impl Default for RecallWeights {
@@ -36,6 +43,7 @@ impl Default for RecallWeights {
             temporal_max_boost: 0.4,
             temporal_decay_days: 7.0,
             namespace_boost: 0.1,
+            context_weight: 0.4,
         }
     }
 }
@@ -53,6 +61,8 @@ pub struct Factors {
     pub temporal_boost: f64,
     /// 0 or `namespace_boost`.
     pub namespace_boost: f64,
+    /// Boost by a memory that was created next to this one, at least 0. See [`Context`].
+    pub context_boost: f64,
 }
 
 impl Factors {
@@ -66,8 +76,46 @@ impl Factors {
         let fused = self.base(weights)
             * (1.0 + weights.keyword_weight * self.keyword_overlap)
             * (1.0 + self.temporal_boost)
-            * (1.0 + self.namespace_boost);
+            * (1.0 + self.namespace_boost)
+            * (1.0 + self.context_boost);
         rounded(fused)
+    }
+
+    /// The score of this memory with heat 0.
+    pub fn without_heat(&self, weights: &RecallWeights) -> f64 {
+        Self { heat: 0.0, ..*self }.fused(weights)
+    }
+
+    /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
+    #[must_use]
+    pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
+        let score = self.fused(weights);
+        let context_boost = if score > 0.0 { context.added() / score } else { 0.0 };
+        Self { context_boost, ..self }
+    }
+}
+
+/// What a good result, the source, adds to the score of a memory that was created next to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Context {
+    /// The source.
+    pub id: MemoryId,
+    /// Score of the source with heat 0 and without context, above 0.
+    pub source_score: f64,
+    /// `context_weight`, times the factor of [`DAMPING`](Self::DAMPING).
+    pub share: f64,
+}
+
+impl Context {
+    /// Factors of the share for the first, second, … neighbour on each side. Further ones get
+    /// nothing.
+    pub const DAMPING: [f64; 5] = [1.0, 0.8, 0.64, 0.512, 0.4096];
+    /// Largest difference between the times of creation.
+    pub const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+    /// What is added to the score.
+    pub fn added(&self) -> f64 {
+        self.source_score * self.share
     }
 }
 
@@ -80,11 +128,32 @@ pub fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Factors of a memory with similarity, heat, keyword overlap, and the two boosts.
+    /// Factors of a memory with similarity, heat, keyword overlap, and two boosts.
     fn factors(
         [similarity, heat, keyword_overlap, temporal_boost, namespace_boost]: [f64; 5],
     ) -> Factors {
-        Factors { similarity, heat, keyword_overlap, temporal_boost, namespace_boost }
+        let context_boost = 0.0;
+        Factors {
+            similarity,
+            heat,
+            keyword_overlap,
+            temporal_boost,
+            namespace_boost,
+            context_boost,
+        }
+    }
+
+    #[test]
+    fn context_adds_a_share_of_the_source() {
+        let weights = RecallWeights::default();
+        let source = factors([0.9, 1.0, 10.0, 0.0, 0.0]).without_heat(&weights);
+        assert_eq!(source, rounded(0.9 * 0.7 * 2.5), "heat is not passed on");
+        let context = Context { id: MemoryId([1; 16]), source_score: source, share: 0.4 };
+        let alone = factors([0.1, 0.5, 1.0, 0.0, 0.1]);
+        let added = alone.with_context(&context, &weights).fused(&weights) - alone.fused(&weights);
+        assert!((added - source * 0.4).abs() < 2e-6);
+        let opposite = factors([-0.9, 0.1, 0.0, 0.0, 0.0]);
+        assert_eq!(opposite.with_context(&context, &weights), opposite);
     }
 
     #[test]

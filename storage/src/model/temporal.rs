@@ -15,6 +15,7 @@ use crate::model::calendar::{
     unit_containing, units_before,
 };
 use crate::model::id::Timestamp;
+use crate::model::words::content_words;
 
 /// The time window of a temporal expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub struct Window {
     pub is_relative: bool,
 }
 
+/// Words that ask for anything.
+const ASKING: &str = "anything everything something things stuff happen happened going note notes \
+    memory memories remember new list show tell know";
+
 /// Words of a query that are parsed.
 const WORDS_MAX: usize = 128;
 
@@ -39,6 +44,19 @@ impl Window {
             Some((before, after)) if self.is_relative => format!("{before} {after}").into(),
             _ => query.into(),
         }
+    }
+
+    /// Whether `query` has no content words beside the expression: "what did I do last Tuesday?".
+    pub fn is_all_of(&self, query: &str) -> bool {
+        let Some((before, after)) = query.split_once(&self.reference) else { return false };
+        let rest = content_words(&format!("{before} {after}"), WORDS_MAX);
+        let asking = content_words(ASKING, WORDS_MAX);
+        rest.iter().all(|word| asking.contains(word))
+    }
+
+    /// Whether a time is in this window.
+    pub fn contains(&self, at: Timestamp) -> bool {
+        (self.start..self.end).contains(&at)
     }
 
     /// Days between `at` and this window. 0 inside the window.
@@ -275,6 +293,17 @@ mod tests {
         assert_eq!(subject("what broke last week in billing"), "what broke   in billing");
         assert_eq!(subject("notes of 2026-03-05"), "notes of 2026-03-05");
         assert_eq!(subject("the March budget, in March"), "the March budget, in March");
+    }
+
+    #[test]
+    fn some_queries_ask_for_a_time_only() {
+        let is_all = |query: &str| window(query, NOW).unwrap().is_all_of(query);
+        for query in ["What did I do last Tuesday?", "what happened on 3 November", "yesterday"] {
+            assert!(is_all(query), "{query}");
+        }
+        for query in ["what broke last week", "the budget of March 2025", "trip in december"] {
+            assert!(!is_all(query), "{query}");
+        }
     }
 
     #[test]

@@ -183,6 +183,7 @@ impl Thermo {
         let days = &mut recall.temporal_decay_days;
         add("recall.temporal_decay_days", Number(days), 0.01..=3_650.0);
         add("recall.namespace_boost", Number(&mut recall.namespace_boost), 0.0..=10.0);
+        add("recall.context_weight", Number(&mut recall.context_weight), 0.0..=1.0);
         all
     }
 
@@ -362,6 +363,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 18);
+        assert_eq!(names.len(), 6 * 4 + 3 + 19);
     }
 }

@@ -7,6 +7,7 @@
 //!   Khmer, Burmese) become character bigrams. Documents contain the single characters too,
 //!   so a query of one character finds them.
 //! - A UUID is one word, so an id matches only itself.
+//! - Documents and content words also have the terms of `model::identifiers`.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,6 +15,8 @@ use std::ops::ControlFlow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
+
+use crate::model::identifiers::for_each_identifier;
 
 /// Longest word in bytes. Longer words are truncated, so a label without word boundaries
 /// does not become one huge term.
@@ -60,8 +63,12 @@ impl WordHash {
 }
 
 /// Distinct query words of all `texts`, in order of first appearance.
-pub fn words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    first_words(texts, usize::MAX, |_| true)
+pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut words = DistinctWords { max: usize::MAX, ..DistinctWords::default() };
+    let mut emit = |word: &str| words.push(word);
+    // Never breaks.
+    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, false, &mut emit));
+    words.words
 }
 
 /// Distinct words under which a document with all `texts` is indexed: the first
@@ -77,34 +84,40 @@ pub fn document_words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<WordH
         until(words.len() == MEMORY_WORDS_MAX)
     };
     // Breaks at the limit.
-    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, true, &mut emit));
+    let _: ControlFlow<()> = texts.try_for_each(|text| {
+        for_each_word(text, true, &mut emit)?;
+        for_each_identifier(text, &mut |term| emit_stem(term, &mut emit))
+    });
     words
 }
 
-/// The first `max` distinct words of a text without stop words: those that count for keyword
-/// overlap.
+/// The first `max` distinct words of a text without stop words, and the terms of its identifiers:
+/// those that count for keyword overlap.
 pub fn content_words(text: &str, max: usize) -> Vec<String> {
-    first_words(std::iter::once(text), max, |word| !is_stop_word(word))
-}
-
-/// The first `max` distinct query words that are `wanted`.
-fn first_words<'a>(
-    mut texts: impl Iterator<Item = &'a str>,
-    max: usize,
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let mut words = Vec::new();
+    let mut words = DistinctWords { max, ..DistinctWords::default() };
     let mut emit = |word: &str| {
-        if wanted(word) && !seen.contains(word) {
-            seen.insert(word.to_owned());
-            words.push(word.to_owned());
-        }
-        until(words.len() == max)
+        if is_stop_word(word) { ControlFlow::Continue(()) } else { words.push(word) }
     };
     // Breaks at the limit.
-    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, false, &mut emit));
-    words
+    let _: ControlFlow<()> = for_each_word(text, false, &mut emit);
+    let _: ControlFlow<()> = for_each_identifier(text, &mut |term| emit_stem(term, &mut emit));
+    words.words
+}
+
+#[derive(Default)]
+struct DistinctWords {
+    seen: HashSet<String>,
+    words: Vec<String>,
+    max: usize,
+}
+
+impl DistinctWords {
+    fn push(&mut self, word: &str) -> ControlFlow<()> {
+        if self.words.len() < self.max && self.seen.insert(word.to_owned()) {
+            self.words.push(word.to_owned());
+        }
+        until(self.words.len() == self.max)
+    }
 }
 
 fn until(is_full: bool) -> ControlFlow<()> {
@@ -292,6 +305,7 @@ mod tests {
         assert_eq!(of("Running deployments; the user's RUNS"), ["run", "deploy", "the", "user"]);
         assert_eq!(content_words("what is the rollback of a deploy", 9), ["rollback", "deploy"]);
         assert_eq!(content_words("the old and the new", 1), ["old"]);
+        assert_eq!(content_words("parseConfig", 9), ["parseconfig", "pars", "config"]);
     }
 
     #[test]

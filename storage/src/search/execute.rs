@@ -1,12 +1,14 @@
 //! Runs a search: finds the best memories with a [`SearchPlan`] and reads them from the state.
 //! In the cold tier it also spreads scores along edges (one step of spreading activation).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::temporal::Window;
 use crate::model::thermo::Thermo;
 use crate::reader::Reader;
+use crate::search::context::Found;
 use crate::search::filter::TierFilter;
 use crate::search::plan::SearchPlan;
 use crate::search::query::{Hit, SearchRequest, SearchResults, Traversal};
@@ -31,28 +33,63 @@ impl Reader {
         let thermo = engine.thermo(tenant);
         let weights = thermo.recall;
         let plan = SearchPlan::new(&index, request, weights, now);
-        let (best, used_graph) = plan.run(engine.registry.exact_max);
+        let exact_max = engine.registry.exact_max;
+        let (best, used_graph) = plan.run(exact_max);
         self.searches().count(used_graph);
+        let best = match plan.window_request() {
+            Some(inside) => {
+                let (first, _) = SearchPlan::new(&index, &inside, weights, now).run(exact_max);
+                first_of_all(first, best, request.limit)
+            }
+            None => best,
+        };
+        let window_first = plan.window.as_ref().filter(|_| plan.window_first);
         let snapshot = engine.state.snapshot();
         let mut hits = Vec::new();
-        for (id, factors) in best.into_sorted() {
+        for (id, Found { factors, context }) in best {
             let record = snapshot.memory_record(tenant, id, &thermo, now)?;
             let score = factors.fused(&weights);
             let record = record.filter(|record| request.filter.matches(&record.memory));
             let (factors, via) = (Some(factors), None);
-            hits.extend(record.map(|record| Hit { record, score, factors, weights, via }));
+            hits.extend(record.map(|record| Hit { record, score, factors, context, weights, via }));
         }
         if request.filter.tier == TierFilter::Cold {
             traverse(&snapshot, tenant, request, &thermo, now, &mut hits)?;
+            order(&mut hits, window_first);
+            hits.truncate(request.limit);
         }
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
         hits.truncate(fitting);
-        Ok(SearchResults { hits, window: plan.window })
+        Ok(SearchResults { hits, window_first: plan.window_first, window: plan.window })
     }
 }
 
-/// Adds memories reached over edges to `hits`, each memory once, and keeps the best. A memory
+/// `first`, then the rest of `all`. Each memory once, `limit` at most.
+fn first_of_all(
+    mut first: Vec<(MemoryId, Found)>,
+    all: Vec<(MemoryId, Found)>,
+    limit: usize,
+) -> Vec<(MemoryId, Found)> {
+    let ids: HashSet<_> = first.iter().map(|(id, _)| *id).collect();
+    first.extend(all.into_iter().filter(|(id, _)| !ids.contains(id)));
+    first.truncate(limit);
+    first
+}
+
+/// Orders results by score, ties by id; those created in `window` come first.
+fn order(hits: &mut [Hit], window: Option<&Window>) {
+    let is_outside =
+        |hit: &Hit| window.is_some_and(|it| !it.contains(hit.record.memory.created_at));
+    hits.sort_by(|left, right| {
+        let by_window = is_outside(left).cmp(&is_outside(right));
+        by_window
+            .then(right.score.total_cmp(&left.score))
+            .then(left.record.id.cmp(&right.record.id))
+    });
+}
+
+/// Adds memories reached over edges to `hits`, each memory once. A memory
 /// connected to a result gets a share of that result's score if this exceeds its own score.
 fn traverse(
     rows: &impl View,
@@ -81,7 +118,8 @@ fn traverse(
         if let Some(via) = reached.remove(&hit.record.id)
             && via.score() > hit.score
         {
-            (hit.score, hit.factors, hit.via) = (via.score(), None, Some(via));
+            (hit.score, hit.via) = (via.score(), Some(via));
+            (hit.factors, hit.context) = (None, None);
         }
     }
     for (id, via) in reached {
@@ -91,13 +129,10 @@ fn traverse(
             record,
             score: via.score(),
             factors: None,
+            context: None,
             weights: thermo.recall,
             via: Some(via),
         }));
     }
-    hits.sort_by(|left, right| {
-        right.score.total_cmp(&left.score).then(left.record.id.cmp(&right.record.id))
-    });
-    hits.truncate(request.limit);
     Ok(())
 }

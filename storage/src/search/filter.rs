@@ -1,9 +1,10 @@
 //! Filters: which memories a search, a list or a count includes.
 //!
-//! A filter compiles to three parts that a scan tests cheaply: a mask over packed attributes,
-//! a set of slots from the inverted index, and a list of denied namespaces.
+//! A filter compiles to parts that a scan tests cheaply: a mask over packed attributes, a set of
+//! slots from the inverted index, a list of denied namespaces, and a span of time.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
@@ -11,6 +12,7 @@ use crate::index::attributes::AttributeMask;
 use crate::index::data::IndexData;
 use crate::index::words::QUERY_WORDS_MAX;
 use crate::model::access::Access;
+use crate::model::id::Timestamp;
 use crate::model::memory::{Memory, MemoryType};
 use crate::model::words::{WordHash, document_words};
 
@@ -52,6 +54,8 @@ pub struct Filter {
     pub flagged: Option<bool>,
     /// The memory is in this tier.
     pub tier: TierFilter,
+    /// The memory was created in this time.
+    pub created: Option<Range<Timestamp>>,
     /// The memory is indexed under all of these words, as tokenized by `model::words`. Only the
     /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
@@ -64,6 +68,7 @@ pub(crate) struct CompiledFilter {
     pub(crate) slots: Option<RoaringBitmap>,
     /// Numbers of denied namespaces, sorted.
     pub(crate) denied_namespaces: Vec<u32>,
+    pub(crate) created: Option<Range<Timestamp>>,
 }
 
 impl Filter {
@@ -76,6 +81,7 @@ impl Filter {
             && self.pinned.is_none_or(|required| required == memory.is_pinned)
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
+            && self.created.as_ref().is_none_or(|time| time.contains(&memory.created_at))
             && self.words().is_none_or(|required| {
                 let words: HashSet<_> = document_words(memory.texts()).into_iter().collect();
                 required.iter().all(|word| words.contains(&WordHash::of(word)))
@@ -106,6 +112,7 @@ impl Filter {
             (with_words, slots) => with_words.or_else(|| slots.cloned()),
         };
         let denied_namespaces = data.namespaces.denied(&self.access);
-        Some(CompiledFilter { mask, slots, denied_namespaces })
+        let created = self.created.clone();
+        Some(CompiledFilter { mask, slots, denied_namespaces, created })
     }
 }

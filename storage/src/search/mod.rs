@@ -2,8 +2,9 @@
 //!
 //! All of them scan the columns of a tenant (`scan`) and keep the best rows in a bounded heap
 //! (`top_k`). They differ in the order and in the upper bounds that prune the scan. A search
-//! may also use the HNSW graph (`plan`). The public methods are on [`crate::Reader`].
+//! may also use the HNSW graph (`plan`), and adds what neighbours in time pass on (`context`). The public methods are on [`crate::Reader`].
 
+mod context;
 mod execute;
 mod filter;
 mod list;

@@ -1,6 +1,7 @@
 //! Analytics of a tenant, each by one scan over the columns: counts, average heat and heat
 //! bands now, and how many memories would be cold under a configuration after some days.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::model::id::{MemoryId, TenantId, Timestamp};
@@ -14,6 +15,9 @@ use crate::search::top_k::ordered_f64;
 
 /// Lower bounds of the heat bands, hottest first.
 pub const HEAT_BANDS: [f64; 5] = [0.80, 0.50, 0.25, 0.10, 0.0];
+
+/// Maximum number of namespaces in an [`Overview`].
+pub const NAMESPACES_MAX: usize = 1_000;
 
 /// Counts and averages over the memories of a tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,7 +36,9 @@ pub struct Overview {
     pub bands: [u64; HEAT_BANDS.len()],
     /// Memories per type, both tiers, in the order of `MemoryType::ALL`.
     pub types: [u64; MemoryType::ALL.len()],
-    /// Memories per namespace, both tiers.
+    /// Number of namespaces with memories.
+    pub namespace_count: usize,
+    /// Memories per namespace, both tiers: of the [`NAMESPACES_MAX`] with the most memories.
     pub namespaces: BTreeMap<String, u64>,
     /// Bytes of all labels and stored vectors.
     pub bytes: u64,
@@ -102,10 +108,17 @@ impl Reader {
         if overview.hot > 0 {
             overview.average_heat = heat_sum / overview.hot as f64;
         }
+        overview.namespace_count = namespaces.len();
         let data = index.read();
         // A namespace that lost its last memory since the scan has no name.
-        let named = |(number, count)| Some((data.namespaces.name(number)?.to_owned(), count));
-        overview.namespaces = namespaces.into_iter().filter_map(named).collect();
+        let named = |(number, count)| Some((Reverse(count), data.namespaces.name(number)?));
+        let mut named: Vec<_> = namespaces.into_iter().filter_map(named).collect();
+        if named.len() > NAMESPACES_MAX {
+            named.select_nth_unstable(NAMESPACES_MAX);
+            named.truncate(NAMESPACES_MAX);
+        }
+        let owned = named.into_iter().map(|(Reverse(count), name)| (name.to_owned(), count));
+        overview.namespaces = owned.collect();
         overview
     }
 

@@ -1,5 +1,6 @@
-//! Finds the best results of a search. Every returned score is exact. Without the graph the
-//! results are exact too: a memory is skipped only if its score cannot be among the best.
+//! Finds the memories with the best scores, before context. Every returned score is exact. Without
+//! the graph the results are exact too: a memory is skipped only if its score cannot be among the
+//! best.
 //!
 //! # Pruning by upper bounds
 //!
@@ -38,6 +39,7 @@ use crate::model::sq8::Code;
 use crate::model::temporal::{Window, window};
 use crate::model::vector::dot;
 use crate::model::words::content_words;
+use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;
 use crate::search::scan::{ChunkCandidates, FEW_ROWS, matches_exceed, max_heat, scan};
 use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
@@ -48,15 +50,17 @@ const GRAPH_NEAREST: usize = 100;
 
 /// A search with everything prepared that does not depend on the row.
 pub(crate) struct SearchPlan<'a> {
-    index: &'a TenantIndex,
-    request: &'a SearchRequest,
-    weights: RecallWeights,
+    pub(super) index: &'a TenantIndex,
+    pub(super) request: &'a SearchRequest,
+    pub(super) weights: RecallWeights,
     now: Timestamp,
     terms: QueryTerms,
     /// Number of the caller's namespace, if it contains memories.
     home: Option<u32>,
     /// Time window of the query's temporal expression.
     pub(crate) window: Option<Window>,
+    /// Whether the query has nothing else to search for. Its similarities mean nothing then.
+    pub(super) window_first: bool,
     /// The query vector, quantised.
     code: Option<Code>,
 }
@@ -71,21 +75,36 @@ impl<'a> SearchPlan<'a> {
         let window = window(&request.query, now);
         let subject = window.as_ref().map(|window| window.subject(&request.query));
         let subject = subject.as_deref().unwrap_or(&request.query);
+        let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));
         let words = content_words(subject, QUERY_WORDS_MAX);
         let (terms, home) = {
             let data = index.read();
             let home =
                 request.home_namespace.as_deref().and_then(|name| data.namespaces.number(name));
-            (data.words.query_terms(words, data.live()), home)
+            let Filter { namespace, access, .. } = &request.filter;
+            let visible = data.namespaces.visible(namespace.as_deref(), access);
+            (data.words.query_terms(words, visible.as_deref(), data.live()), home)
         };
         let code = request.vector.as_deref().map(Code::of);
-        Self { index, request, weights, now, terms, home, window, code }
+        Self { index, request, weights, now, terms, home, window, window_first, code }
     }
 
-    /// The best memories, and whether the graph was used. It is used only if more than
+    /// The same search among the memories created in the window, if these come first.
+    pub(super) fn window_request(&self) -> Option<SearchRequest> {
+        let Window { start, end, .. } = self.window.as_ref().filter(|_| self.window_first)?;
+        let filter = self.request.filter.clone();
+        let created = match &filter.created {
+            Some(time) => *start.max(&time.start)..*end.min(&time.end),
+            None => *start..*end,
+        };
+        let filter = Filter { created: Some(created), ..filter };
+        Some(SearchRequest { filter, ..self.request.clone() })
+    }
+
+    /// The best `count` memories, and whether the graph was used. It is used only if more than
     /// `exact_max` memories match.
-    pub(crate) fn run(&self, exact_max: usize) -> (TopK<Factors>, bool) {
-        let mut best = TopK::new(self.request.limit);
+    pub(super) fn best(&self, count: usize, exact_max: usize) -> (TopK<Factors>, bool) {
+        let mut best = TopK::new(count);
         let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
             self.score(&mut best, None, None, 1.0);
             return (best, false);
@@ -128,6 +147,13 @@ impl<'a> SearchPlan<'a> {
         // For a negative base the highest score is the one without boosts, at most 0.
         let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
         highest < f64_from_ordered(threshold)
+    }
+
+    /// The scores of the matching memories among `slots`.
+    pub(super) fn scores_of(&self, slots: &RoaringBitmap) -> TopK<Factors> {
+        let mut all = TopK::new(slots.len() as usize);
+        self.score(&mut all, Some(slots), None, 1.0);
+        all
     }
 
     /// Scores all matching memories and adds them to `best`. `slots` restricts the scan,
@@ -232,11 +258,19 @@ impl<'a> SearchPlan<'a> {
         self.weights.temporal_max_boost * libm::exp2(-half_lives)
     }
 
-    /// These factors with the largest possible boosts.
+    /// These factors with the largest possible boosts, without context.
     fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
         let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
         let namespace_boost = self.namespace_boost(true);
-        Factors { similarity, heat, keyword_overlap, temporal_boost, namespace_boost }
+        let context_boost = 0.0;
+        Factors {
+            similarity,
+            heat,
+            keyword_overlap,
+            temporal_boost,
+            namespace_boost,
+            context_boost,
+        }
     }
 
     fn namespace_boost(&self, is_home: bool) -> f64 {
@@ -265,6 +299,7 @@ impl<'a> SearchPlan<'a> {
                 keyword_overlap: candidates.overlaps[row],
                 temporal_boost: self.temporal_boost(memory.created_at()),
                 namespace_boost: self.namespace_boost(is_home),
+                context_boost: 0.0,
             };
             if best.rejects(rank(&factors)) {
                 continue;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::id::MemoryId;
 use crate::model::memory::MemoryRecord;
-use crate::model::score::{Factors, RecallWeights, rounded};
+use crate::model::score::{Context, Factors, RecallWeights, rounded};
 use crate::model::temporal::Window;
 use crate::search::filter::Filter;
 
@@ -32,6 +32,8 @@ pub struct Hit {
     pub score: f64,
     /// Factors of the score. `None` if an edge gave the score, see `via`.
     pub factors: Option<Factors>,
+    /// The memory that gave `context_boost`, if one did.
+    pub context: Option<Context>,
     /// Weights of the factors.
     pub weights: RecallWeights,
     /// The edge that gave the score, if one did.
@@ -65,6 +67,9 @@ pub struct SearchResults {
     pub hits: Vec<Hit>,
     /// Time window of the query's temporal expression, if it has one.
     pub window: Option<Window>,
+    /// Whether memories created in the window come before all others: the query has nothing else
+    /// to search for.
+    pub window_first: bool,
 }
 
 /// Numbers of executed searches.

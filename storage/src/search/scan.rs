@@ -75,7 +75,7 @@ pub(crate) fn matches_exceed(index: &TenantIndex, filter: &Filter, count: usize)
     let compiled = filter.compile(&index.read(), None);
     match compiled {
         // Counting is faster than listing rows.
-        Some(CompiledFilter { mask, slots: None, denied_namespaces })
+        Some(CompiledFilter { mask, slots: None, denied_namespaces, created: None })
             if denied_namespaces.is_empty() =>
         {
             index.visit_chunks(|_, _, chunk| {
@@ -111,7 +111,7 @@ pub(crate) fn visit_matching_chunks(
 ) {
     // A statement of its own releases the lock before `visit_chunks` takes it.
     let compiled = filter.compile(&index.read(), slots);
-    let Some(CompiledFilter { mask, slots, denied_namespaces }) = compiled else { return };
+    let Some(CompiledFilter { mask, slots, denied_namespaces, created }) = compiled else { return };
     let mut rows = Vec::new();
     // A memory never changes its slot, so no id is visited twice.
     index.visit_chunks(|data, number, chunk| {
@@ -124,6 +124,9 @@ pub(crate) fn visit_matching_chunks(
         if !denied_namespaces.is_empty() {
             let namespace = |row: u16| chunk.row(row.into()).attributes().namespace();
             rows.retain(|row| denied_namespaces.binary_search(&namespace(*row)).is_err());
+        }
+        if let Some(created) = &created {
+            rows.retain(|row| created.contains(&chunk.row((*row).into()).created_at()));
         }
         rows.is_empty() || visit(data, number, chunk, &mut rows)
     });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
-use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX};
+use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights, rounded};
 use storage::model::temporal::window;
 use storage::model::words::{content_words, words};
 
@@ -57,19 +57,11 @@ impl BruteForce {
         let subject = window
             .as_ref()
             .map_or(request.query.as_str().into(), |window| window.subject(&request.query));
-        let idf = |word: &String| {
-            let holding =
-                self.0.values().filter(|candidate| candidate.words.contains(word)).count() as f64;
-            libm::log(1.0 + (self.0.len() as f64 - holding + 0.5) / (holding + 0.5))
-        };
-        let query_words: Vec<(String, f64)> = content_words(&subject, usize::MAX)
-            .into_iter()
-            .map(|word| (word.clone(), idf(&word)))
-            .collect();
-        let total: f64 = query_words.iter().map(|(_, idf)| idf).sum();
-        let score = |(id, candidate): (&MemoryId, &Candidate)| {
-            let matched = query_words.iter().filter(|(word, _)| candidate.words.contains(word));
-            let matched: f64 = matched.map(|(_, idf)| idf).sum();
+        let query_words = self.query_words(request, &subject);
+        let total: f64 = query_words.iter().map(|(idf, ..)| idf).sum();
+        let factors = |(id, candidate): (&MemoryId, &Candidate)| {
+            let matched = query_words.iter().filter(|(.., word)| candidate.words.contains(word));
+            let matched: f64 = matched.map(|(idf, share, _)| idf * share).sum();
             let at_home = request.home_namespace.as_ref() == Some(&candidate.memory.namespace);
             let overlap = KEYWORD_OVERLAP_MAX * matched / total;
             let similarity =
@@ -83,15 +75,106 @@ impl BruteForce {
                     weights.temporal_max_boost * libm::exp2(-days / weights.temporal_decay_days)
                 }),
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
+                context_boost: 0.0,
             };
-            (factors.fused(&weights), *id)
+            (*id, factors)
         };
         let passing =
             self.0.iter().filter(|(_, candidate)| passes(&request.filter, &candidate.memory));
-        let mut scores: Vec<_> = passing.map(score).collect();
-        scores.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
-        scores.truncate(request.limit);
-        scores
+        let mut scores: Vec<_> = passing.map(factors).collect();
+        let fused = |(_, factors): &(_, Factors)| factors.fused(&weights);
+        scores.sort_by(|l, r| fused(r).total_cmp(&fused(l)).then(l.0.cmp(&r.0)));
+        let sources = &scores[..scores.len().min(100)];
+        let contexts = self.contexts(sources, &weights);
+        let total = |it: &(MemoryId, Factors)| {
+            let context = contexts.get(&it.0).copied().filter(|_| fused(it) > 0.0);
+            (rounded(fused(it) + context.unwrap_or(0.0)), it.0)
+        };
+        let mut totals: Vec<_> = scores.iter().map(total).collect();
+        totals.sort_by(|l, r| r.0.total_cmp(&l.0).then(l.1.cmp(&r.1)));
+        totals.truncate(request.limit);
+        totals
+    }
+
+    /// The words of a query, each with its weight and the share of it that counts.
+    fn query_words(&self, request: &SearchRequest, subject: &str) -> Vec<(f64, f64, String)> {
+        let is_visible = |candidate: &&Candidate| {
+            let namespace = &candidate.memory.namespace;
+            request.filter.namespace.as_ref().is_none_or(|named| named == namespace)
+                && (request.filter.access.is_unrestricted() || namespace != "garden")
+        };
+        let visible: Vec<_> = self.0.values().filter(is_visible).collect();
+        let frequency = |word: &str| {
+            visible.iter().filter(|candidate| candidate.words.contains(word)).count() as f64
+        };
+        let idf = |word: &str| {
+            let found = frequency(word);
+            libm::log(1.0 + (visible.len() as f64 - found + 0.5) / (found + 0.5))
+        };
+        let known: BTreeSet<&String> = visible.iter().flat_map(|it| &it.words).collect();
+        let term = |word: String| {
+            if known.contains(&word) {
+                return (idf(&word), 1.0, word);
+            }
+            let near = known.iter().filter(|other| differ_by_one_error(&word, other));
+            // Of equal ones, the last one wins, so that it is the first in alphabetical order.
+            let near = near.rev().max_by(|l, r| frequency(l).total_cmp(&frequency(r)));
+            near.map_or((idf(&word), 0.0, word), |near| (idf(near), 0.5, (*near).clone()))
+        };
+        content_words(subject, usize::MAX).into_iter().map(term).collect()
+    }
+
+    /// What the sources add to the scores of the memories next to them.
+    fn contexts(
+        &self,
+        sources: &[(MemoryId, Factors)],
+        weights: &RecallWeights,
+    ) -> BTreeMap<MemoryId, f64> {
+        let mut by_age: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for (id, candidate) in &self.0 {
+            let memory = &candidate.memory;
+            by_age.entry(&memory.namespace).or_default().push((memory.created_at, *id));
+        }
+        by_age.values_mut().for_each(|ages| ages.sort_unstable());
+        let mut contexts = BTreeMap::new();
+        for (source, factors) in sources {
+            let memory = &self.0[source].memory;
+            let (at, own) = (memory.created_at, &by_age[memory.namespace.as_str()]);
+            let place = own.binary_search(&(at, *source)).unwrap();
+            let (older, newer) = (own[..place].iter().rev(), own[place + 1..].iter());
+            for side in [older.take(5).collect::<Vec<_>>(), newer.take(5).collect()] {
+                for (step, (created_at, id)) in side.into_iter().enumerate() {
+                    let seconds = (at.0 - created_at.0).abs() as f64 / 1e6;
+                    let share = weights.context_weight * 0.8_f64.powi(step as i32);
+                    let meaning = Factors { heat: 0.0, ..*factors }.fused(weights);
+                    if seconds <= 3_600.0 && meaning > 0.0 {
+                        let best: &mut f64 = contexts.entry(*id).or_default();
+                        *best = best.max(meaning * share);
+                    }
+                }
+            }
+        }
+        contexts
+    }
+}
+
+/// Whether two words of four letters or more have the same first letter and differ by one letter
+/// that is missing, added, wrong, or exchanged with the next one.
+fn differ_by_one_error(word: &str, other: &str) -> bool {
+    let (left, right): (Vec<_>, Vec<_>) = (word.chars().collect(), other.chars().collect());
+    let is_plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    if left.len() < 4 || !is_plain(word) || !is_plain(other) || left[0] != right[0] {
+        return false;
+    }
+    let start = left.iter().zip(&right).take_while(|(l, r)| l == r).count();
+    let (l, r) = (&left[start..], &right[start..]);
+    match (l, r) {
+        ([], [_]) | ([_], []) => true,
+        ([a, b, l @ ..], [c, d, r @ ..]) if a == d && b == c && l == r => true,
+        ([_, l @ ..], [_, r @ ..]) if l == r => true,
+        ([_, l @ ..], r) if l == r => true,
+        (l, [_, r @ ..]) => l == r,
+        _ => false,
     }
 }
 
@@ -105,14 +188,15 @@ pub fn hottest(mut all: Vec<(bool, f64, Timestamp, MemoryId)>) -> Vec<MemoryId> 
 }
 
 /// Asserts that a search found the same memories. Sums in another order may differ in the last
-/// digit. Two memories whose scores differ by less may change places.
+/// digit, once for a memory and once for its context. Two memories whose scores differ by less may
+/// change places.
 pub fn compare(found: &[storage::Hit], expected: &[(f64, MemoryId)], case: &str) {
     assert_eq!(found.len(), expected.len(), "{case}");
     for (hit, (score, id)) in found.iter().zip(expected) {
         let differ = (hit.score - score).abs();
-        assert!(differ <= 2e-6, "{case}: {} {score}", hit.score);
+        assert!(differ <= 3e-6, "{case}: {} {score}", hit.score);
         let is_expected = expected.iter().any(|(_, id)| *id == hit.record.id);
-        let is_last = expected.last().is_some_and(|(last, _)| (last - score).abs() < 2e-6);
+        let is_last = expected.last().is_some_and(|(last, _)| (last - score).abs() < 3e-6);
         assert!(hit.record.id == *id || is_expected || is_last, "{case}: {}", hit.record.id);
     }
 }

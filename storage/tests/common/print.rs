@@ -50,12 +50,13 @@ fn edge_text(edge: &Edge) -> String {
 
 pub fn factors_text(factors: &Factors) -> String {
     format!(
-        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={}",
+        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={} context={:.4}",
         factors.similarity,
         factors.heat,
         factors.keyword_overlap,
         factors.temporal_boost,
         factors.namespace_boost,
+        factors.context_boost,
     )
 }
 

@@ -162,3 +162,22 @@ async fn only_owners_and_admins_redirect_webhooks() {
     patch(other, stolen[0].clone()).await.assert_error(403, "not_owner");
     assert!(elsewhere.received().is_empty());
 }
+
+#[tokio::test]
+async fn triggers_do_not_tell_of_closed_ends() {
+    let cluster = options().start();
+    let outsider = Outsider::new(&cluster).await;
+    let trigger = json!({"event": "on_relate", "action": "notify", "name": "Edges"});
+    outsider.send(Method::POST, "/triggers", &trigger).await.ok();
+    let store = async |label: &str, namespace: &str| {
+        cluster.store(&json!({"label": label, "namespace": namespace})).await
+    };
+    let (source, other) = (store("one", "open").await, store("two", "open").await);
+    let closed = store("three", "closed").await;
+    for target in [&closed, &other] {
+        let edge = json!({"source_id": source, "target_id": target});
+        cluster.post("/agent/graph/relate", &edge).await;
+    }
+    let history = outsider.send(Method::GET, "/triggers/history", &json!({})).await.ok();
+    assert_eq!(array(&history["items"]).len(), 1, "{history}");
+}

@@ -1,8 +1,10 @@
 //! Attacks with a valid key: it takes its share, and others are served.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use futures::future::join_all;
 
-use super::attacker::{Attack, assert_creates_served, assert_served, latency};
+use super::attacker::{ALONE, Attack, assert_creates_served, assert_served, latency};
 use super::*;
 
 /// A reader's key, and honest searches with it.
@@ -92,4 +94,36 @@ async fn requests_without_a_body_take_no_bytes() {
     });
     let responses = join_all(deletions).await;
     assert!(responses.iter().all(|response| response.status == StatusCode::OK), "{responses:?}");
+}
+
+#[tokio::test]
+async fn streams_of_the_past_do_not_delay_others() {
+    let _alone = ALONE.lock().await;
+    let cluster = options().start();
+    let (_, ready) = Stream::ready(&cluster, "", None).await;
+    for _ in 0..100 {
+        let nodes = vec![labelled("x".repeat(200)); 50];
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    let (hostile, honest) = (reader(&cluster, "hostile").await, reader(&cluster, "honest").await);
+    let quiet = latency(200, || search(&cluster, &honest, 10)).await;
+    let read = AtomicU64::new(0);
+    let replay = async || {
+        let request = cluster.request_as(&hostile, Method::GET, "/events");
+        let mut stream = Stream::of(request.header("Last-Event-ID", &ready.id)).await.unwrap();
+        while stream.next().await.is_some() {
+            read.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let honest = async {
+        let measured = latency(200, || search(&cluster, &honest, 10)).await;
+        let so_far = async || read.load(Ordering::Relaxed);
+        eventually("the streams go on", so_far, |read| *read > 10_000).await;
+        measured
+    };
+    let attacked = tokio::select! {
+        attacked = honest => attacked,
+        _ = join_all((0..32).map(|_| replay())) => panic!("the streams ended"),
+    };
+    assert_served(quiet, attacked);
 }

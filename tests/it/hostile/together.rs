@@ -64,7 +64,7 @@ async fn attacked_cluster_loses_nothing_and_recovers() {
     let until = Instant::now() + Duration::from_secs(setting("HEARTH_SECONDS", 8));
     let (mut worst, mut most) = (Duration::ZERO, 0);
     while Instant::now() < until {
-        worst = worst.max(latency(100, get).await);
+        worst = worst.max(latency(1_000, get).await);
         most = most.max(memory_in_use(attacked).await);
     }
     let stored = (writers.acknowledged() - acknowledged) * THOUSAND_MB / 1_000;

@@ -48,3 +48,18 @@ async fn long_notifications_do_not_delay_writes() {
     assert!((1..=65).contains(&notifications), "{notifications}");
     assert_served(quiet, latency(100, create).await);
 }
+
+/// A report of recalls has room for some firings. The rest waits for later reports.
+#[tokio::test]
+async fn firings_on_recall_do_not_delay_writes() {
+    let cluster = options().start();
+    for at in 0..20 {
+        let nodes: Vec<_> = (0..50).map(|i| labelled(format!("word {at} {i}"))).collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    create_trigger(&cluster, &json!({"event": "on_recall", "action": "notify"})).await;
+    let search = json!({"query": "word", "limit": 100});
+    assert_creates_served(&cluster, 8, ("/agent/search", &search)).await;
+    let history = cluster.get("/triggers/history").await;
+    assert!(!array(&history["items"]).is_empty(), "{history}");
+}

@@ -1,0 +1,96 @@
+//! Context: finds memories that were created next to a good result. In a conversation that is
+//! stored message by message, the answer often follows the message with the words of the question.
+//!
+//! Each of the best memories passes a share of its score on to its neighbours in the order of
+//! creation within its namespace ([`Context`]). A memory gets the largest of these shares.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use roaring::RoaringBitmap;
+
+use crate::index::Slot;
+use crate::model::id::MemoryId;
+use crate::model::score::{Context, Factors};
+use crate::search::plan::SearchPlan;
+use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
+
+/// Memories that pass context on: the best before context. A constant, so that a search with a
+/// lower limit returns the first results of one with a higher limit.
+const SOURCES: usize = 100;
+
+/// Exceeds the error of a rounded score.
+const ROUNDING: f64 = 1e-6;
+
+/// The largest context of each neighbour of a source, and the neighbour's slot.
+type Contexts = HashMap<MemoryId, (Context, Slot)>;
+
+/// The composition of a result's score.
+pub(super) struct Found {
+    pub(super) factors: Factors,
+    pub(super) context: Option<Context>,
+}
+
+impl SearchPlan<'_> {
+    /// The best memories, best first, and whether the graph was used. It is used only if more than
+    /// `exact_max` memories match.
+    pub(super) fn run(&self, exact_max: usize) -> (Vec<(MemoryId, Found)>, bool) {
+        let (sources, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
+        let rest_max = sources.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
+        let sources: Vec<_> = sources.into_sorted().collect();
+        let mut contexts = self.contexts(&sources);
+        let mut results = TopK::new(self.request.limit);
+        let push = |results: &mut TopK<Found>, contexts: &mut Contexts, id, alone: Factors| {
+            let context = contexts.remove(&id).map(|(context, _)| context);
+            let with = |context: &Context| alone.with_context(context, &self.weights);
+            let factors = context.as_ref().map_or(alone, with);
+            results.push(rank(factors.fused(&self.weights)), id, || Found { factors, context });
+        };
+        for (id, factors) in sources {
+            push(&mut results, &mut contexts, id, factors);
+        }
+        // All matching memories are sources, or any other has at most the score of the last source
+        // before context.
+        if let Some(rest_max) = rest_max {
+            let slots = contexts.values().filter(|(context, _)| {
+                !results.rejects(rank(rest_max + context.added() + ROUNDING))
+            });
+            let slots: RoaringBitmap = slots.map(|(_, slot)| *slot).collect();
+            for (id, factors) in self.scores_of(&slots).into_sorted() {
+                push(&mut results, &mut contexts, id, factors);
+            }
+        }
+        (results.into_sorted().collect(), used_graph)
+    }
+
+    /// What the sources pass on.
+    fn contexts(&self, sources: &[(MemoryId, Factors)]) -> Contexts {
+        let mut contexts = Contexts::new();
+        let data = self.index.read();
+        for (id, factors) in sources {
+            let source_score = factors.without_heat(&self.weights);
+            if source_score <= 0.0 || self.weights.context_weight == 0.0 {
+                continue;
+            }
+            data.visit_around(*id, |damping, neighbour, slot| {
+                let share = self.weights.context_weight * damping;
+                let context = Context { id: *id, source_score, share };
+                match contexts.entry(neighbour) {
+                    // Sources come best first: of equal contexts, the first one stays.
+                    Entry::Occupied(mut found) if context.added() > found.get().0.added() => {
+                        found.insert((context, slot));
+                    }
+                    Entry::Occupied(_) => {}
+                    Entry::Vacant(free) => {
+                        free.insert((context, slot));
+                    }
+                }
+            });
+        }
+        contexts
+    }
+}
+
+fn rank(score: f64) -> Rank {
+    [ordered_f64(score), 0, 0]
+}
