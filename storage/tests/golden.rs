@@ -170,7 +170,8 @@ impl Script {
         if line.words[0] == "search" {
             let (query, home_namespace) = (line.words[1].clone(), line.get("home"));
             let vector = Some(vector(&query).components().unwrap());
-            let request = SearchRequest { query, vector, filter, home_namespace, limit };
+            let request =
+                SearchRequest { query, vector, filter, home_namespace, limit, min_score: None };
             for hit in engine.reader.search(TENANT, &request).unwrap().hits {
                 let found = format!("{} score={}", name(hit.record.id), hit.score);
                 self.print(&match (hit.via, hit.factors) {

@@ -55,6 +55,14 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
     assert!(!search("hot").await.contains(&first));
     assert!(search("cold").await.contains(&first) && search("cold").await.len() == 2);
     assert_eq!(search("all").await.len(), 4);
+    let matches = async |body: Value| {
+        let request = node.request(Method::POST, "/agent/search").json(&body);
+        request.send().await.number("x-hearth-cold-matches")
+    };
+    assert_eq!(matches(json!({"query": "an old house"})).await, 2, "old ones, with a word of it");
+    assert_eq!(matches(json!({"query": "an old house", "min_score": 9})).await, 0);
+    assert_eq!(matches(json!({"query": "house", "limit": 1})).await, 0, "the limit is reached");
+    assert_eq!(matches(json!({"query": "house", "tier": "all"})).await, 0);
     let body = json!({"query": "fox", "tier": "cold", "explain": true});
     let hits = node.post("/agent/search", &body).await;
     let related = array(&hits).iter().find(|hit| hit["id"] == json!(second)).unwrap();

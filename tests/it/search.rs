@@ -42,6 +42,21 @@ async fn explained_factors_multiply_to_the_score() {
 }
 
 #[tokio::test]
+async fn searches_leave_out_low_scores() {
+    let cluster = options().start();
+    for label in ["a red fox", "a blue sea"] {
+        cluster.create(&json!({"label": label, "heat": 0.8})).await;
+    }
+    let all = search(&cluster, json!({"query": "red fox"})).await;
+    assert_eq!(labels(&all), ["a red fox", "a blue sea"]);
+    let lowest = float(&all[0]["score"]) - 0.1;
+    let high = search(&cluster, json!({"query": "red fox", "min_score": lowest})).await;
+    assert_eq!(labels(&high), ["a red fox"]);
+    let none = search(&cluster, json!({"query": "quarterly tax", "min_score": lowest})).await;
+    assert!(none.is_empty(), "{none:?}");
+}
+
+#[tokio::test]
 async fn searches_are_restricted_to_a_time() {
     let cluster = options().start();
     let memory = cluster.create(&json!({"label": "a red fox"})).await;

@@ -23,6 +23,8 @@ pub(crate) struct Search {
     pub(crate) time_from: Option<TimeText>,
     /// Only memories created at this time or earlier, or on this day.
     pub(crate) time_to: Option<TimeText>,
+    /// Leaves out results with a lower score.
+    pub(crate) min_score: Option<f64>,
     /// Adds every factor of each score.
     pub(crate) explain: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! Search by meaning, and the hottest memories: the hot context for an agent's turn, and a plain
 //! list.
 
+use axum::http::HeaderValue;
 use storage::{HotRequest, SearchRequest};
 
 use crate::prelude::*;
@@ -13,13 +14,16 @@ use crate::responses::memory::{Scored, SearchResult};
 /// hottest memories.
 #[utoipa::path(post, path = "/api/v1/agent/search", tag = "search",
     params(NamespaceHeader, ReadHeaders), request_body = Search,
-    responses((status = OK, body = Vec<SearchResult>), BodyErrors))]
+    responses((status = OK, body = Vec<SearchResult>, headers(("X-Hearth-Cold-Matches" = u64,
+        description = "Archived memories, up to 100, that contain a word of the query: of a search \
+        in the hot tier with fewer results than its limit."))), BodyErrors))]
 pub(crate) async fn memory_search(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
     ValidJson(request): ValidJson<Search>,
-) -> ApiResponse<Vec<SearchResult>> {
+) -> ApiResult<([(&'static str, HeaderValue); 1], Success<Vec<SearchResult>>)> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
+    let min_score = request.min_score;
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
@@ -31,10 +35,11 @@ pub(crate) async fn memory_search(
     };
     let home_namespace = home.namespace().or(session.caller.namespace.clone());
     let query = request.query.0;
-    let request = SearchRequest { query, vector: None, filter, home_namespace, limit };
+    let request = SearchRequest { query, vector: None, filter, home_namespace, limit, min_score };
     let results = session.search(request).await?;
     let result = |hit| SearchResult::new(hit, explain.then_some(&results));
-    Ok(Success::ok(freshness, results.hits.iter().map(result).collect()))
+    let cold_matches = [("x-hearth-cold-matches", results.cold_matches.into())];
+    Ok((cold_matches, Success::ok(freshness, results.hits.iter().map(result).collect())))
 }
 
 /// Load the context of an agent's turn: pinned memories first, then the hottest, then the most

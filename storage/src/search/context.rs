@@ -16,8 +16,9 @@ use crate::search::plan::SearchPlan;
 use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
 
 /// Memories that pass context on: the best before context. A constant, so that a search with a
-/// lower limit returns the first results of one with a higher limit.
-const SOURCES: usize = 100;
+/// lower limit returns the first results of one with a higher limit. Twice as many answer 0.4 %
+/// more of the questions of `make eval` at most, and make a search a fifth slower.
+const SOURCES: usize = 50;
 
 /// Exceeds the error of a rounded score.
 const ROUNDING: f64 = 1e-6;
@@ -35,10 +36,10 @@ impl SearchPlan<'_> {
     /// The best memories, best first, and whether the graph was used. It is used only if more than
     /// `exact_max` memories match.
     pub(super) fn run(&self, exact_max: usize) -> (Vec<(MemoryId, Found)>, bool) {
-        let (sources, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
-        let rest_max = sources.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
-        let sources: Vec<_> = sources.into_sorted().collect();
-        let mut contexts = self.contexts(&sources);
+        let (best, used_graph) = self.best(SOURCES.max(self.request.limit), exact_max);
+        let rest_max = best.threshold().map(|[threshold, ..]| f64_from_ordered(threshold));
+        let best: Vec<_> = best.into_sorted().collect();
+        let mut contexts = self.contexts(&best[..best.len().min(SOURCES)]);
         let mut results = TopK::new(self.request.limit);
         let push = |results: &mut TopK<Found>, contexts: &mut Contexts, id, alone: Factors| {
             let context = contexts.remove(&id).map(|(context, _)| context);
@@ -46,10 +47,10 @@ impl SearchPlan<'_> {
             let factors = context.as_ref().map_or(alone, with);
             results.push(rank(factors.fused(&self.weights)), id, || Found { factors, context });
         };
-        for (id, factors) in sources {
+        for (id, factors) in best {
             push(&mut results, &mut contexts, id, factors);
         }
-        // All matching memories are sources, or any other has at most the score of the last source
+        // `best` has all matching memories, or any other has at most the score of its last one
         // before context.
         if let Some(rest_max) = rest_max {
             let slots = contexts.values().filter(|(context, _)| {

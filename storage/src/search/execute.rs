@@ -4,14 +4,16 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
+use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::score::RecallWeights;
 use crate::model::temporal::Window;
 use crate::model::thermo::Thermo;
 use crate::reader::Reader;
 use crate::search::context::Found;
-use crate::search::filter::TierFilter;
+use crate::search::filter::{Filter, TierFilter};
 use crate::search::plan::SearchPlan;
-use crate::search::query::{Hit, SearchRequest, SearchResults, Traversal};
+use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, Traversal};
 use crate::search::text::TextRoom;
 use crate::table::view::View;
 
@@ -58,11 +60,37 @@ impl Reader {
             order(&mut hits, window_first);
             hits.truncate(request.limit);
         }
+        hits.retain(|hit| request.min_score.is_none_or(|lowest| hit.score >= lowest));
+        let cold_matches = match request.filter.tier {
+            TierFilter::Hot if hits.len() < request.limit => {
+                cold_matches(&index, request, weights, now, exact_max)
+            }
+            _ => 0,
+        };
         let mut room = TextRoom::default();
         let fitting = hits.iter().take_while(|hit| room.take(&hit.record.memory)).count();
         hits.truncate(fitting);
-        Ok(SearchResults { hits, window_first: plan.window_first, window: plan.window })
+        let (window_first, window) = (plan.window_first, plan.window);
+        Ok(SearchResults { hits, window_first, window, cold_matches })
     }
+}
+
+/// Archived memories that contain a word of the query and reach its lowest score.
+fn cold_matches(
+    index: &TenantIndex,
+    request: &SearchRequest,
+    weights: RecallWeights,
+    now: Timestamp,
+    exact_max: usize,
+) -> usize {
+    let filter = Filter { tier: TierFilter::Cold, ..request.filter.clone() };
+    let request = SearchRequest { filter, limit: COLD_MATCHES_MAX, ..request.clone() };
+    let (best, _) = SearchPlan::new(index, &request, weights, now).run(exact_max);
+    let matches = |found: &Found| {
+        let score = found.factors.fused(&weights);
+        found.factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
+    };
+    best.iter().filter(|(_, found)| matches(found)).count()
 }
 
 /// `first`, then the rest of `all`. Each memory once, `limit` at most.

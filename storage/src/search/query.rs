@@ -21,6 +21,8 @@ pub struct SearchRequest {
     pub home_namespace: Option<String>,
     /// Maximum number of results.
     pub limit: usize,
+    /// Results with a lower score are left out.
+    pub min_score: Option<f64>,
 }
 
 /// One result of a search.
@@ -70,7 +72,13 @@ pub struct SearchResults {
     /// Whether memories created in the window come before all others: the query has nothing else
     /// to search for.
     pub window_first: bool,
+    /// Of a search in the hot tier with fewer results than its limit: archived memories, up to 100,
+    /// that contain a word of the query and reach `min_score`.
+    pub cold_matches: usize,
 }
+
+/// Archived memories that a search in the hot tier counts at most.
+pub(super) const COLD_MATCHES_MAX: usize = 100;
 
 /// Numbers of executed searches.
 #[derive(Debug, Default)]

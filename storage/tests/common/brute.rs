@@ -84,7 +84,7 @@ impl BruteForce {
         let mut scores: Vec<_> = passing.map(factors).collect();
         let fused = |(_, factors): &(_, Factors)| factors.fused(&weights);
         scores.sort_by(|l, r| fused(r).total_cmp(&fused(l)).then(l.0.cmp(&r.0)));
-        let sources = &scores[..scores.len().min(100)];
+        let sources = &scores[..scores.len().min(50)];
         let contexts = self.contexts(sources, &weights);
         let total = |it: &(MemoryId, Factors)| {
             let context = contexts.get(&it.0).copied().filter(|_| fused(it) > 0.0);
