@@ -54,6 +54,10 @@ async fn searches_leave_out_low_scores() {
     assert_eq!(labels(&high), ["a red fox"]);
     let none = search(&cluster, json!({"query": "quarterly tax", "min_score": lowest})).await;
     assert!(none.is_empty(), "{none:?}");
+    let wrong = json!({"query": "fox", "min_score": "high"});
+    let response = cluster.request(Method::POST, "/agent/search").json(&wrong).send().await;
+    response.assert_invalid("min_score");
+    assert_eq!(response.body["message"], "must be a number");
 }
 
 #[tokio::test]

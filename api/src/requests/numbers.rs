@@ -19,6 +19,12 @@ value!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build
     }
 );
 
+/// The score of a search result: any number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Score(pub(crate) f64);
+
+value!([] Score, object(Type::Number).build(), from Numeric: |score| Ok(Self(score.as_f64())));
+
 /// The strength of a boost, above 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Strength(pub(crate) f64);

@@ -5,6 +5,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
+use crate::requests::numbers::Score;
 
 /// A search.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -24,7 +25,7 @@ pub(crate) struct Search {
     /// Only memories created at this time or earlier, or on this day.
     pub(crate) time_to: Option<TimeText>,
     /// Leaves out results with a lower score.
-    pub(crate) min_score: Option<f64>,
+    pub(crate) min_score: Option<Score>,
     /// Adds every factor of each score.
     pub(crate) explain: Option<bool>,
 }

@@ -23,7 +23,7 @@ pub(crate) async fn memory_search(
     ValidJson(request): ValidJson<Search>,
 ) -> ApiResult<([(&'static str, HeaderValue); 1], Success<Vec<SearchResult>>)> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
-    let min_score = request.min_score;
+    let min_score = request.min_score.map(|it| it.0);
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
