@@ -31,9 +31,9 @@ pub(crate) struct Permit {
 }
 
 impl FairPermits {
-    /// `max` permits, at most three quarters of them for one key.
+    /// `max` permits, 2 or more, at most three quarters of them for one key.
     pub(crate) fn new(max: usize, wait_max: Duration) -> Self {
-        Self::with_key_max(max, max - max / 4, wait_max)
+        Self::with_key_max(max, max - max.div_ceil(4), wait_max)
     }
 
     /// `max` permits, at most `key_max` of them for one key.
@@ -87,6 +87,9 @@ mod tests {
         assert!(permits.acquire(TWO).await.is_some());
         drop(held);
         assert!(permits.acquire(ONE).await.is_some());
+        let two = FairPermits::new(2, Duration::ZERO);
+        let _held = two.acquire(ONE).await.unwrap();
+        assert!(two.acquire(ONE).await.is_none());
     }
 
     #[tokio::test]

@@ -36,7 +36,6 @@ pub(crate) struct Dashboard {
     /// Memories of each type.
     memory_types: BTreeMap<&'static str, u64>,
     type_distribution: Vec<TypeCount>,
-    /// Memories of each namespace.
     /// Memories of each namespace: of the 1,000 with the most memories.
     namespace_counts: BTreeMap<String, u64>,
     namespace_count: usize,

@@ -137,7 +137,8 @@ impl TenantContents {
         clock: Timestamp,
         mut recalls: Vec<(MemoryId, u32)>,
     ) -> Option<TenantReport> {
-        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, &mut usize::MAX.clone(), |_| 1);
+        let mut unlimited = usize::MAX;
+        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, &mut unlimited, |_| 1);
         let keys: Vec<_> = keys.into_iter().map(|(key, _)| (key, clock)).collect();
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
@@ -157,8 +158,9 @@ impl TenantContents {
     }
 }
 
-/// Takes uses that are due, while there is `room` for their cost: their last report is `interval`
-/// ago. One that costs more than a whole report is taken alone.
+/// Takes uses that are due, while there is `room`: their last report is `interval` ago. Those that
+/// were never reported come first, then those whose report is longest ago, so that none waits for
+/// ever. The last one may cost more than there is room for.
 fn take_due<K: Copy + Eq + Hash>(
     all: &mut HashMap<K, Uses>,
     now: Instant,
@@ -167,15 +169,17 @@ fn take_due<K: Copy + Eq + Hash>(
     cost: impl Fn(u32) -> usize,
 ) -> Vec<(K, u32)> {
     let is_due = |uses: &Uses| uses.reported.is_none_or(|at| now - at >= interval);
+    let due = all.iter_mut().filter(|(_, uses)| uses.unreported > 0 && is_due(uses));
+    let mut due: Vec<_> = due.collect();
+    due.sort_unstable_by_key(|(_, uses)| uses.reported);
     let mut taken = Vec::new();
-    for (id, uses) in &mut *all {
-        let cost = cost(uses.unreported);
-        let fits = cost <= *room || *room == REPORT_RECALLS_MAX;
-        if uses.unreported > 0 && is_due(uses) && fits {
-            *room = room.saturating_sub(cost);
-            taken.push((*id, uses.unreported));
-            *uses = Uses { unreported: 0, reported: Some(now) };
+    for (id, uses) in due {
+        if *room == 0 {
+            break;
         }
+        *room = room.saturating_sub(cost(uses.unreported));
+        taken.push((*id, uses.unreported));
+        *uses = Uses { unreported: 0, reported: Some(now) };
     }
     // Entries whose next use is reported at once need not be kept.
     all.retain(|_, uses| uses.unreported > 0 || !is_due(uses));
@@ -242,9 +246,24 @@ mod tests {
         };
         buffer.count(TENANT, ids(0, 200));
         let counts: [Vec<u32>; 5] = std::array::from_fn(|_| report());
-        assert_eq!(counts.map(|times| times.len()), [55, 55, 55, 35, 0], "9 recalls each");
-        (0..900).for_each(|_| buffer.count(TENANT, ids(7, 1)));
-        assert_eq!(report(), [900], "a memory that was returned often is reported alone");
+        assert_eq!(counts.map(|times| times.len()), [56, 56, 56, 32, 0], "9 recalls each");
+    }
+
+    #[test]
+    fn frequent_recalls_keep_no_others_waiting() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let report = |seconds: u32| {
+            let reports = buffer.take(start + seconds * SECOND, Timestamp(0), |_| SECOND, |_| 1);
+            reports.into_iter().flat_map(|report| report.recalls).collect::<Vec<_>>()
+        };
+        let frequent = || (0..20).for_each(|_| buffer.count(TENANT, ids(1, 10)));
+        frequent();
+        assert_eq!(report(0).len(), 7, "81 recalls each");
+        frequent();
+        assert_eq!(report(1).len(), 4, "first the three that wait, 161 recalls each");
+        frequent();
+        buffer.count(TENANT, ids(500, 1));
+        assert!(report(2).contains(&(id(500), 1)));
     }
 
     #[test]

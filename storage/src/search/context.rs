@@ -13,7 +13,7 @@ use crate::index::Slot;
 use crate::model::id::MemoryId;
 use crate::model::score::{Context, Factors};
 use crate::search::plan::SearchPlan;
-use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
+use crate::search::top_k::{TopK, by_score, f64_from_ordered};
 
 /// Memories that pass context on: the best before context. A constant, so that a search with a
 /// lower limit returns the first results of one with a higher limit. Twice as many answer 0.4 %
@@ -45,7 +45,7 @@ impl SearchPlan<'_> {
             let context = contexts.remove(&id).map(|(context, _)| context);
             let with = |context: &Context| alone.with_context(context, &self.weights);
             let factors = context.as_ref().map_or(alone, with);
-            results.push(rank(factors.fused(&self.weights)), id, || Found { factors, context });
+            results.push(by_score(factors.fused(&self.weights)), id, || Found { factors, context });
         };
         for (id, factors) in best {
             push(&mut results, &mut contexts, id, factors);
@@ -54,7 +54,7 @@ impl SearchPlan<'_> {
         // before context.
         if let Some(rest_max) = rest_max {
             let slots = contexts.values().filter(|(context, _)| {
-                !results.rejects(rank(rest_max + context.added() + ROUNDING))
+                !results.rejects(by_score(rest_max + context.added() + ROUNDING))
             });
             let slots: RoaringBitmap = slots.map(|(_, slot)| *slot).collect();
             for (id, factors) in self.scores_of(&slots).into_sorted() {
@@ -90,8 +90,4 @@ impl SearchPlan<'_> {
         }
         contexts
     }
-}
-
-fn rank(score: f64) -> Rank {
-    [ordered_f64(score), 0, 0]
 }

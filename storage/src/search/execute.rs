@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::error::Result;
 use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
-use crate::model::score::RecallWeights;
+use crate::model::score::{Factors, RecallWeights};
 use crate::model::temporal::Window;
 use crate::model::thermo::Thermo;
 use crate::reader::Reader;
@@ -14,6 +14,7 @@ use crate::search::context::Found;
 use crate::search::filter::{Filter, TierFilter};
 use crate::search::plan::SearchPlan;
 use crate::search::query::{COLD_MATCHES_MAX, Hit, SearchRequest, SearchResults, Traversal};
+use crate::search::scan::matches_exceed;
 use crate::search::text::TextRoom;
 use crate::table::view::View;
 
@@ -84,13 +85,18 @@ fn cold_matches(
     exact_max: usize,
 ) -> usize {
     let filter = Filter { tier: TierFilter::Cold, ..request.filter.clone() };
-    let request = SearchRequest { filter, limit: COLD_MATCHES_MAX, ..request.clone() };
-    let (best, _) = SearchPlan::new(index, &request, weights, now).run(exact_max);
-    let matches = |found: &Found| {
-        let score = found.factors.fused(&weights);
-        found.factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
+    // Most tenants have no archived memories.
+    if !matches_exceed(index, &filter, 0) {
+        return 0;
+    }
+    let request = SearchRequest { filter, ..request.clone() };
+    let plan = SearchPlan::new(index, &request, weights, now);
+    let (best, _) = plan.best(COLD_MATCHES_MAX, exact_max);
+    let matches = |factors: &Factors| {
+        let score = factors.fused(&weights);
+        factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
     };
-    best.iter().filter(|(_, found)| matches(found)).count()
+    best.into_sorted().filter(|(_, factors)| matches(factors)).count()
 }
 
 /// `first`, then the rest of `all`. Each memory once, `limit` at most.

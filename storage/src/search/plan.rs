@@ -42,7 +42,7 @@ use crate::model::words::content_words;
 use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;
 use crate::search::scan::{ChunkCandidates, FEW_ROWS, matches_exceed, max_heat, scan};
-use crate::search::top_k::{Rank, TopK, f64_from_ordered, ordered_f64};
+use crate::search::top_k::{TopK, by_score, f64_from_ordered};
 use crate::simd::dispatch;
 
 /// Memories requested from the graph.
@@ -289,8 +289,7 @@ impl<'a> SearchPlan<'a> {
         similarities: &[f32; CHUNK_ROWS],
         best: &mut TopK<Factors>,
     ) {
-        let rank =
-            |factors: &Factors| -> Rank { [ordered_f64(factors.fused(&self.weights)), 0, 0] };
+        let rank = |factors: &Factors| by_score(factors.fused(&self.weights));
         for (row, memory) in candidates.iter() {
             let is_home = self.home == Some(memory.attributes().namespace());
             let mut factors = Factors {

@@ -19,6 +19,11 @@ pub(crate) fn ordered_f64(value: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
+/// The rank of a score.
+pub(crate) fn by_score(score: f64) -> Rank {
+    [ordered_f64(score), 0, 0]
+}
+
 /// The inverse of [`ordered_f64`].
 pub(crate) fn f64_from_ordered(ordered: u64) -> f64 {
     f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered })
