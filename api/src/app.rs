@@ -99,7 +99,8 @@ impl App {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// The recalls, requests and key uses since the last report; `all` of them, or those due.
+    /// The returned memories, requests and key uses since the last report; `all` of them, or those
+    /// due.
     pub fn report(&self, all: bool) -> Vec<TenantReport> {
         self.service.report(all)
     }

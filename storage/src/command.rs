@@ -327,8 +327,8 @@ impl Command {
                 Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),
                 Action::RecordActivity(activity) => activity.size_bytes(),
                 Action::RecordReport(report) => {
-                    let recalls = report.tenants.iter().map(|tenant| &tenant.recalls);
-                    recalls.map(|recalls| size_of_val(&recalls[..])).sum()
+                    let returned = report.tenants.iter().map(|tenant| &tenant.returned);
+                    returned.map(|returned| size_of_val(&returned[..])).sum()
                 }
                 _ => 0,
             }

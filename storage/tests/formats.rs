@@ -188,10 +188,10 @@ fn configuration_bytes_are_fixed() {
     }
     thermo += &numbers(&[0.5, 1.0, 2.0]);
     // Resonance, with its depth in third position. The tick's 60 s. The cold threshold, 30 days
-    // and 100,000 memories. 200 memories and 50,000 characters. The recall gain and its 60 s.
-    // The weights.
+    // and 100,000 memories. 200 memories and 50,000 characters. The recall gain, its 60 s,
+    // and 5 results. The weights.
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
-    thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c");
+    thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05");
     thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4]);
     let (name, created_at) = ("t".into(), Timestamp(1));
     let tenant = Tenant { name, created_at, memories_max: Some(10), thermo: Box::default() };

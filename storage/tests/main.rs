@@ -10,6 +10,7 @@ mod graph;
 mod hot;
 mod journal;
 mod model;
+mod months;
 mod planner;
 mod simulation;
 mod tick;

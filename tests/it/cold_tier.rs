@@ -23,8 +23,8 @@ async fn archived(node: &Node, count: u64) -> Value {
 async fn cold_memories_are_archived_searchable_and_restorable() {
     let cluster = options().nodes(3).start();
     quick_ticks(&cluster).await;
-    // The searches below do not warm what they find, whenever their recalls are reported.
-    let patch = json!({"reinforcement": {"on_recall": 0.0}});
+    // The searches below neither warm nor restore what they find.
+    let patch = json!({"reinforcement": {"recalled_results": 0}});
     cluster.patch("/settings/thermo", &patch).await;
     let store = async |label: &str, heat: f64, memory_type: &str| {
         let body = json!({"label": label, "initial_heat": heat, "memory_type": memory_type});
@@ -86,6 +86,27 @@ async fn cold_memories_are_archived_searchable_and_restorable() {
     assert_eq!(node.get("/agent/archive").await["total"], 0);
     converged(&cluster).await;
     assert_equal_states(node).await;
+}
+
+#[tokio::test]
+async fn recall_restores_an_archived_memory() {
+    let cluster = options().start();
+    quick_ticks(&cluster).await;
+    let store =
+        async |label: &str| cluster.store(&json!({"label": label, "initial_heat": 0.05})).await;
+    let (found, other) = (store("the wifi password is on the router").await, store("tea").await);
+    archived(&cluster, 2).await;
+    // Only what is recalled stays in the hot tier, and not for the next tick only.
+    let patch = json!({"consolidation": {"archive_after_days": 30}});
+    cluster.patch("/settings/thermo", &patch).await;
+    let body = json!({"query": "wifi password", "tier": "all", "limit": 1});
+    cluster.post("/agent/search", &body).await;
+    let archive = archived(&cluster, 1).await;
+    assert_eq!(array(&archive["items"])[0]["id"], other);
+    let found = cluster.get(&format!("/agent/nodes/{found}")).await;
+    assert_fields(&found, json!({"tier": "hot", "recall_count": 1}));
+    assert_near(&found["heat"], 0.37);
+    assert_eq!(found["updated_at"], found["created_at"], "a recall is no update");
 }
 
 #[tokio::test]

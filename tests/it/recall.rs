@@ -1,5 +1,5 @@
-//! A search heats and stabilises the memories that it returns, at most once per interval. Their
-//! neighbours get a share. No other read is a recall.
+//! A search heats and stabilises its first results, at most once per interval. Their neighbours get a
+//! share. No other read is a recall.
 
 use super::*;
 
@@ -54,6 +54,34 @@ async fn search_heats_its_results_and_their_neighbours() {
     assert!(float(&found["heat"]) < 0.65, "{found}");
     converged(&cluster).await;
     assert_equal_states(node).await;
+}
+
+#[tokio::test]
+async fn first_five_results_are_recalled() {
+    let cluster = options().start();
+    let fox = |number| json!({"label": format!("fox {number}"), "initial_heat": 0.5});
+    cluster.store_each((0..8).map(fox)).await;
+    // Without words, the results are the hottest. They do not stay hot for that.
+    cluster.post("/agent/search", &json!({"query": ""})).await;
+    let results = cluster.post("/agent/search", &json!({"query": "fox"})).await;
+    let ids: Vec<_> = array(&results).iter().map(id).collect();
+    assert_eq!(ids.len(), 8);
+    recalled(&cluster, ids[4], 1).await;
+    for (rank, id) in ids.iter().enumerate() {
+        let count = get(&cluster, id).await["recall_count"].clone();
+        assert_eq!(count, u64::from(rank < 5), "the result of rank {rank}");
+    }
+    let stats = cluster.get("/analytics/recall").await;
+    assert_fields(&stats["stats"][0], json!({"total_recalls": 5}));
+    // Triggers fire for every result, also for those that are no recalls.
+    let patch = json!({"reinforcement": {"recalled_results": 1}});
+    cluster.patch("/settings/thermo", &patch).await;
+    create_trigger(&cluster, &json!({"event": "on_recall", "action": "notify"})).await;
+    cluster.post("/agent/search", &json!({"query": "fox"})).await;
+    let firings = async || trigger_history(&cluster, "").await.len();
+    eventually("all results fire", firings, |count| *count == 8).await;
+    let stats = cluster.get("/analytics/recall").await;
+    assert_fields(&stats["stats"][0], json!({"total_recalls": 6}));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::responses::settings::schema;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Longest dotted name in a body of settings, in bytes.
-const NAME_BYTES_MAX: usize = 128;
+const NAME_BYTES_MAX: usize = 1_024;
 /// Most values in a body of settings.
 const VALUES_MAX: usize = 1_000;
 /// What a setting's value must be.

@@ -74,17 +74,18 @@ impl Session {
         Ok(found.await?.ok_or(Rejection::NotFound)?)
     }
 
-    /// Searches, and counts each result as a recall. A query without words returns the hottest
-    /// memories. Sets the vector of the request.
+    /// Searches, and counts the first results as recalls. A query without words returns the hottest
+    /// memories, and recalls none: they would stay hot by being hot. Sets the vector of the request.
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
         request.vector = match request.query.trim() {
             "" => None,
             text => Some(components(&self.service.embed(self.caller.key, text).await?)?),
         };
+        let has_words = request.vector.is_some();
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
-        let ids = results.hits.iter().map(|hit| hit.record.id);
-        self.service.recalls.count(self.caller.tenant, ids);
+        let ids: Vec<_> = results.hits.iter().map(|hit| hit.record.id).collect();
+        self.service.count_search(self.caller.tenant, &ids, has_words);
         Ok(results)
     }
 

@@ -1,36 +1,38 @@
-//! The recall buffer: recalls, requests and key uses of this node, until a background task
-//! reports them to the leader.
+//! The recall buffer: results of searches, requests and key uses of this node, until a background
+//! task reports them to the leader. The first results of a search are recalls.
 //!
 //! The first recall of a memory is reported at once. Further recalls within the tenant's
 //! `recall_min_interval` are counted and reported together at its end. So a search in a loop
 //! neither writes without bound nor keeps a memory hot for ever.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
+use storage::model::analytics::{REPORT_MEMORIES_MAX, Returned, TenantReport, Usage};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::tenant::KeyId;
 
 /// Most memories in the buffer, over all tenants. At the limit the reported ones are removed:
 /// their next recall is reported before the interval ends, and is then counted only. If none
 /// is reported yet, further memories are dropped and counted.
-const RECALLS_MAX: usize = 50_000;
-/// Cost of a firing of a trigger in a report, in recalls.
+const MEMORIES_MAX: usize = 50_000;
+/// Cost of a firing of a trigger in a report, in memories.
 const FIRING_COST: usize = 4;
 /// Interval at which the use of a key is reported.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Recalls, requests and key uses since the last report.
+/// Returned memories, requests and key uses since the last report.
 #[derive(Default)]
 pub(crate) struct RecallBuffer(Mutex<Contents>);
 
 #[derive(Default)]
 struct Contents {
     tenants: BTreeMap<TenantId, TenantContents>,
-    recalls: usize,
+    /// Memories of all tenants.
+    memories: usize,
     /// Whether reported memories were removed since the last report.
     swept: bool,
     dropped: u64,
@@ -38,7 +40,7 @@ struct Contents {
 
 #[derive(Default)]
 struct TenantContents {
-    recalls: HashMap<MemoryId, Uses>,
+    memories: HashMap<MemoryId, Uses>,
     searches: u64,
     searches_with_results: u64,
     usage: Usage,
@@ -49,29 +51,44 @@ struct TenantContents {
 #[derive(Default)]
 struct Uses {
     unreported: u32,
+    /// Those of the unreported that are recalls.
+    recalls: u32,
     reported: Option<Instant>,
 }
 
 impl RecallBuffer {
-    /// Counts a search that returned these memories.
-    pub(crate) fn count(&self, tenant: TenantId, ids: impl ExactSizeIterator<Item = MemoryId>) {
+    /// Counts a search, and the memories that it returned, best first. The first `recalled` of them
+    /// are recalls. The others are counted only if triggers wait for them (`with_others`).
+    pub(crate) fn count(
+        &self,
+        tenant: TenantId,
+        returned: &[MemoryId],
+        recalled: usize,
+        with_others: bool,
+    ) {
+        let counted = if with_others { returned.len() } else { recalled.min(returned.len()) };
         let mut contents = self.0.lock();
-        if contents.recalls + ids.len() > RECALLS_MAX && !contents.swept {
+        if contents.memories + counted > MEMORIES_MAX && !contents.swept {
             contents.sweep();
         }
-        let Contents { tenants, recalls, dropped, .. } = &mut *contents;
+        let Contents { tenants, memories, dropped, .. } = &mut *contents;
         let of_tenant = tenants.entry(tenant).or_default();
         of_tenant.searches += 1;
-        of_tenant.searches_with_results += u64::from(ids.len() > 0);
-        for id in ids {
-            match of_tenant.recalls.get_mut(&id) {
-                Some(known) => known.unreported = known.unreported.saturating_add(1),
-                None if *recalls < RECALLS_MAX => {
-                    *recalls += 1;
-                    of_tenant.recalls.insert(id, Uses { unreported: 1, reported: None });
+        of_tenant.searches_with_results += u64::from(!returned.is_empty());
+        for (rank, id) in returned[..counted].iter().enumerate() {
+            let uses = match of_tenant.memories.entry(*id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) if *memories < MEMORIES_MAX => {
+                    *memories += 1;
+                    new.insert(Uses::default())
                 }
-                None => *dropped += 1,
-            }
+                Entry::Vacant(_) => {
+                    *dropped += 1;
+                    continue;
+                }
+            };
+            uses.unreported = uses.unreported.saturating_add(1);
+            uses.recalls = uses.recalls.saturating_add(u32::from(rank < recalled));
         }
     }
 
@@ -104,16 +121,17 @@ impl RecallBuffer {
         triggers: impl Fn(TenantId) -> usize,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
-        let mut room = REPORT_RECALLS_MAX;
+        let mut room = REPORT_MEMORIES_MAX;
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
             let (interval, firings) = (interval(*tenant), FIRING_COST * triggers(*tenant));
             let cost = |uses: u32| (uses as usize).saturating_mul(firings).saturating_add(1);
-            let recalls = take_due(&mut of_tenant.recalls, now, interval, &mut room, cost);
-            let report = of_tenant.take(*tenant, now, clock, recalls);
+            let due = take_due(&mut of_tenant.memories, now, interval, &mut room, cost);
+            let report = of_tenant.take(*tenant, now, clock, due);
             reports.extend(report);
         }
-        contents.recalls = contents.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        contents.memories =
+            contents.tenants.values().map(|of_tenant| of_tenant.memories.len()).sum();
         contents.swept = false;
         reports
     }
@@ -122,9 +140,9 @@ impl RecallBuffer {
 impl Contents {
     fn sweep(&mut self) {
         for of_tenant in self.tenants.values_mut() {
-            of_tenant.recalls.retain(|_, known| known.unreported > 0);
+            of_tenant.memories.retain(|_, known| known.unreported > 0);
         }
-        self.recalls = self.tenants.values().map(|of_tenant| of_tenant.recalls.len()).sum();
+        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories.len()).sum();
         self.swept = true;
     }
 }
@@ -135,7 +153,7 @@ impl TenantContents {
         tenant: TenantId,
         now: Instant,
         clock: Timestamp,
-        mut recalls: Vec<(MemoryId, u32)>,
+        memories: Vec<(MemoryId, Uses)>,
     ) -> Option<TenantReport> {
         let mut unlimited = usize::MAX;
         let keys = take_due(&mut self.keys, now, KEY_INTERVAL, &mut unlimited, |_| 1);
@@ -144,12 +162,15 @@ impl TenantContents {
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
         let searches_with_results = std::mem::take(&mut self.searches_with_results);
         let has_content =
-            !recalls.is_empty() || !keys.is_empty() || searches > 0 || usage.requests > 0;
+            !memories.is_empty() || !keys.is_empty() || searches > 0 || usage.requests > 0;
+        let returned =
+            |(id, Uses { unreported: times, recalls, .. })| Returned { id, times, recalls };
+        let mut returned: Vec<_> = memories.into_iter().map(returned).collect();
         // In order, so that reports can be compared.
-        recalls.sort_unstable();
+        returned.sort_unstable();
         has_content.then_some(TenantReport {
             tenant,
-            recalls,
+            returned,
             searches,
             searches_with_results,
             usage,
@@ -167,7 +188,7 @@ fn take_due<K: Copy + Eq + Hash>(
     interval: Duration,
     room: &mut usize,
     cost: impl Fn(u32) -> usize,
-) -> Vec<(K, u32)> {
+) -> Vec<(K, Uses)> {
     let is_due = |uses: &Uses| uses.reported.is_none_or(|at| now - at >= interval);
     let due = all.iter_mut().filter(|(_, uses)| uses.unreported > 0 && is_due(uses));
     let mut due: Vec<_> = due.collect();
@@ -178,8 +199,8 @@ fn take_due<K: Copy + Eq + Hash>(
             break;
         }
         *room = room.saturating_sub(cost(uses.unreported));
-        taken.push((*id, uses.unreported));
-        *uses = Uses { unreported: 0, reported: Some(now) };
+        let reported = Uses { reported: Some(now), ..Uses::default() };
+        taken.push((*id, std::mem::replace(uses, reported)));
     }
     // Entries whose next use is reported at once need not be kept.
     all.retain(|_, uses| uses.unreported > 0 || !is_due(uses));
@@ -197,43 +218,64 @@ mod tests {
         MemoryId(u128::from(number).to_be_bytes())
     }
 
-    fn ids(first: u64, count: usize) -> std::vec::IntoIter<MemoryId> {
-        (first..).map(id).take(count).collect::<Vec<_>>().into_iter()
+    /// Counts a search that recalls `count` memories.
+    fn count(buffer: &RecallBuffer, first: u64, count: usize) {
+        let ids: Vec<_> = (first..).map(id).take(count).collect();
+        buffer.count(TENANT, &ids, count, false);
+    }
+
+    fn returned(reports: Vec<TenantReport>) -> Vec<(MemoryId, u32)> {
+        let returned = reports.into_iter().flat_map(|report| report.returned);
+        returned.map(|returned| (returned.id, returned.times)).collect()
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
-        let reports = buffer.take(at, Timestamp(0), |_| 60 * SECOND, |_| 0);
-        reports.into_iter().flat_map(|report| report.recalls).collect()
+        returned(buffer.take(at, Timestamp(0), |_| 60 * SECOND, |_| 0))
+    }
+
+    #[test]
+    fn first_results_are_recalls() {
+        let buffer = RecallBuffer::default();
+        let report = |with_others| {
+            buffer.count(TENANT, &[id(3), id(1), id(2)], 2, with_others);
+            let report = buffer.take(Instant::now(), Timestamp(0), |_| Duration::ZERO, |_| 0).pop();
+            let report = report.expect("a search is reported");
+            assert_eq!((report.searches, report.searches_with_results), (1, 1));
+            let returned = report.returned.into_iter();
+            returned.map(|it| (it.id, it.times, it.recalls)).collect::<Vec<_>>()
+        };
+        assert_eq!(report(false), [(id(1), 1, 1), (id(3), 1, 1)]);
+        assert_eq!(report(true), [(id(1), 1, 1), (id(2), 1, 0), (id(3), 1, 1)]);
     }
 
     #[test]
     fn later_recalls_are_reported_together() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count(TENANT, ids(1, 2));
+        count(&buffer, 1, 2);
         assert_eq!(recalls(&buffer, start), [(id(1), 1), (id(2), 1)]);
         for _ in 0..3 {
-            buffer.count(TENANT, ids(1, 1));
+            count(&buffer, 1, 1);
         }
         assert_eq!(recalls(&buffer, start + 30 * SECOND), []);
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
         assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
-        assert_eq!(buffer.0.lock().recalls, 0, "nothing is kept for ever");
+        assert_eq!(buffer.0.lock().memories, 0, "nothing is kept for ever");
     }
 
     #[test]
     fn excess_recalls_are_dropped_and_counted() {
         let buffer = RecallBuffer::default();
-        buffer.count(TENANT, ids(0, RECALLS_MAX + 5));
+        count(&buffer, 0, MEMORIES_MAX + 5);
         assert_eq!(buffer.dropped(), 5);
-        assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
+        assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_MEMORIES_MAX);
     }
 
     #[test]
     fn reported_entries_make_room() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count(TENANT, ids(0, RECALLS_MAX));
+        count(&buffer, 0, MEMORIES_MAX);
         while !recalls(&buffer, start).is_empty() {}
-        buffer.count(TENANT, ids(1 << 40, RECALLS_MAX));
+        count(&buffer, 1 << 40, MEMORIES_MAX);
         assert_eq!(buffer.dropped(), 0);
     }
 
@@ -242,27 +284,26 @@ mod tests {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
         let report = || {
             let reports = buffer.take(start, Timestamp(0), |_| Duration::ZERO, |_| 2);
-            reports.into_iter().flat_map(|report| report.recalls).map(|(_, times)| times).collect()
+            returned(reports).len()
         };
-        buffer.count(TENANT, ids(0, 200));
-        let counts: [Vec<u32>; 5] = std::array::from_fn(|_| report());
-        assert_eq!(counts.map(|times| times.len()), [56, 56, 56, 32, 0], "9 recalls each");
+        count(&buffer, 0, 200);
+        let counts: [usize; 5] = std::array::from_fn(|_| report());
+        assert_eq!(counts, [56, 56, 56, 32, 0], "9 memories each");
     }
 
     #[test]
     fn frequent_recalls_keep_no_others_waiting() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
         let report = |seconds: u32| {
-            let reports = buffer.take(start + seconds * SECOND, Timestamp(0), |_| SECOND, |_| 1);
-            reports.into_iter().flat_map(|report| report.recalls).collect::<Vec<_>>()
+            returned(buffer.take(start + seconds * SECOND, Timestamp(0), |_| SECOND, |_| 1))
         };
-        let frequent = || (0..20).for_each(|_| buffer.count(TENANT, ids(1, 10)));
+        let frequent = || (0..20).for_each(|_| count(&buffer, 1, 10));
         frequent();
         assert_eq!(report(0).len(), 7, "81 recalls each");
         frequent();
         assert_eq!(report(1).len(), 4, "first the three that wait, 161 recalls each");
         frequent();
-        buffer.count(TENANT, ids(500, 1));
+        count(&buffer, 500, 1);
         assert!(report(2).contains(&(id(500), 1)));
     }
 
@@ -281,7 +322,7 @@ mod tests {
     #[test]
     fn requests_are_summed_until_reported() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count(TENANT, ids(0, 0));
+        count(&buffer, 0, 0);
         let key = KeyId([7; 8]);
         buffer.count_request(TENANT, key, Duration::from_micros(30), 1);
         buffer.count_request(TENANT, key, Duration::from_micros(50), 0);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use raft::{Operation, OperationResult, Status};
 use storage::View;
 use storage::model::analytics::TenantReport;
+use storage::model::id::{MemoryId, TenantId};
 use storage::model::trigger::TriggerEvent;
 
 use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
@@ -64,7 +65,16 @@ impl Service {
         &self.recalls
     }
 
-    /// The recalls, requests and key uses since the last report; `all` of them, or those due.
+    /// Counts a search and what it returned, best first. Without words it recalls nothing.
+    pub(crate) fn count_search(&self, tenant: TenantId, returned: &[MemoryId], has_words: bool) {
+        let recalled = self.reader.thermo(tenant).reinforcement.recalled_results as usize;
+        let recalled = if has_words { recalled } else { 0 };
+        let with_others = self.reader.triggers_on(tenant, TriggerEvent::Recall) > 0;
+        self.recalls.count(tenant, returned, recalled, with_others);
+    }
+
+    /// The returned memories, requests and key uses since the last report; `all` of them, or those
+    /// due.
     pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
         let reader = &self.reader;
         let triggers = |tenant| reader.triggers_on(tenant, TriggerEvent::Recall);

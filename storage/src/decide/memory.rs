@@ -7,7 +7,7 @@ use crate::decide::edge;
 use crate::error::Result;
 use crate::model::decay::decay_differs;
 use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
+use crate::model::id::{MemoryId, Timestamp};
 use crate::model::journal::{EventKind, MemoryField};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
@@ -125,15 +125,25 @@ pub(super) fn delete(
 /// Moves a memory to the hot tier, with at least [`RESTORED_HEAT`], unless it is there.
 pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
-    if present.memory.archived_at.is_none() {
-        return Ok(Reply::Done);
+    if present.memory.archived_at.is_some() {
+        let now = context.now();
+        move_to_hot_tier(context, &present, now)?;
     }
-    let memory = Memory { archived_at: None, updated_at: context.now(), ..present.memory.clone() };
-    let heat = present.heat.max(RESTORED_HEAT) as f32;
-    context.anchor(&present, Anchor { heat, ..present.anchor })?;
-    context.append(id, &memory, EventKind::Restored);
-    context.push(Change::MemoryPut(context.tenant, id, memory));
     Ok(Reply::Done)
+}
+
+/// Moves an archived memory to the hot tier, with at least [`RESTORED_HEAT`].
+pub(super) fn move_to_hot_tier(
+    context: &mut Context<'_>,
+    archived: &MemoryRecord,
+    updated_at: Timestamp,
+) -> Result<()> {
+    let memory = Memory { archived_at: None, updated_at, ..archived.memory.clone() };
+    let heat = archived.heat.max(RESTORED_HEAT) as f32;
+    context.anchor(archived, Anchor { heat, ..archived.anchor })?;
+    context.append(archived.id, &memory, EventKind::Restored);
+    context.push(Change::MemoryPut(context.tenant, archived.id, memory));
+    Ok(())
 }
 
 fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {

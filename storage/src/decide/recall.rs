@@ -1,5 +1,6 @@
-//! Rules of recall and feedback. A search result is a recall, which raises the heat and stability
-//! of the memory and of its neighbours. Every node reports its recalls, at most twice a second.
+//! Rules of recall and feedback. The first results of a search are recalls, which raise the heat and
+//! stability of the memories, and the heat of their neighbours. Every node reports what its searches
+//! returned, at most twice a second.
 //!
 //! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
 //! (`1 − r`). Resonance: a share of the gained heat spreads over edges, damped per hop.
@@ -10,8 +11,9 @@ use crate::change::Change;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
 use crate::decide::fire::fire;
+use crate::decide::memory::move_to_hot_tier;
 use crate::error::Result;
-use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
+use crate::model::analytics::{LastReport, RecallStats, Report, Returned, TenantReport, Usage};
 use crate::model::decay::Decay;
 use crate::model::heat::{Anchor, STABILITY_MAX};
 use crate::model::id::{MemoryId, Timestamp};
@@ -73,10 +75,12 @@ fn record_tenant_report(
     }
     let before = context.draft.recall_stats(tenant)?;
     let mut stats = before.clone();
-    for (id, times) in &report.recalls {
+    for Returned { id, times, recalls } in &report.returned {
         // One command writes a bounded number of bytes: recalls beyond it are counted only.
         let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
-        apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
+        if *recalls > 0 {
+            apply_recall(context, *id, *recalls, written < BATCH_BYTES, &mut stats)?;
+        }
         context.draft.emit(tenant, TriggerEvent::Recall, *id, *times);
         fire(context.draft)?;
     }
@@ -100,22 +104,27 @@ fn record_tenant_report(
     Ok(())
 }
 
-/// Counts the recalls of a memory in `stats`. With `writes_heat`, also warms it, at most once per
-/// `recall_min_interval`.
+/// Counts the recalls of a memory in `stats`. With `writes`, also restores it from the cold tier,
+/// and warms it, at most once per `recall_min_interval`.
 fn apply_recall(
     context: &mut Context<'_>,
     id: MemoryId,
     times: u32,
-    writes_heat: bool,
+    writes: bool,
     stats: &mut RecallStats,
 ) -> Result<()> {
-    let Some(present) = context.present(id)? else { return Ok(()) };
+    let Some(mut present) = context.present(id)? else { return Ok(()) };
     let thermo = context.thermo()?;
     let of_type = &mut stats.types[present.memory.memory_type as usize];
     of_type.recalls += u64::from(times);
-    // Archived memories can be found, and stay cold.
-    if present.memory.tier() == Tier::Cold || !writes_heat {
+    if !writes {
         return Ok(());
+    }
+    if present.memory.tier() == Tier::Cold {
+        // A recall is no update.
+        move_to_hot_tier(context, &present, present.memory.updated_at)?;
+        let Some(restored) = context.present(id)? else { return Ok(()) };
+        present = restored;
     }
     let now = context.now();
     let recall_count = present.anchor.recall_count.saturating_add(times);

@@ -7,13 +7,13 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
 
-/// Maximum number of memories with recalls per report.
-pub const REPORT_RECALLS_MAX: usize = 500;
+/// Maximum number of memories per report.
+pub const REPORT_MEMORIES_MAX: usize = 500;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TypeStats {
-    /// Memories returned by searches.
+    /// Recalls.
     pub recalls: u64,
     /// Feedback `relevant`.
     pub relevant: u64,
@@ -87,13 +87,24 @@ pub struct Report {
     pub tenants: Vec<TenantReport>,
 }
 
+/// How often searches returned a memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Returned {
+    /// The memory.
+    pub id: MemoryId,
+    /// Number of searches.
+    pub times: u32,
+    /// How many of these were recalls: the memory was among the first results.
+    pub recalls: u32,
+}
+
 /// Counts of one node for one tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
     /// The tenant.
     pub tenant: TenantId,
-    /// Memories returned by searches, with the number of times.
-    pub recalls: Vec<(MemoryId, u32)>,
+    /// Memories that searches returned. Without triggers that wait for them, only the recalled.
+    pub returned: Vec<Returned>,
     /// Searches.
     pub searches: u64,
     /// Searches with at least one result.

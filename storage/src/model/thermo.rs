@@ -48,6 +48,8 @@ pub struct Reinforcement {
     pub on_recall: f64,
     /// Minimum number of seconds between two recalls that raise the heat of one memory.
     pub recall_min_interval_seconds: u32,
+    /// Results of a search, from the best one on, that are recalls: those that its caller uses.
+    pub recalled_results: u32,
 }
 
 /// When memories move to the cold tier.
@@ -161,7 +163,8 @@ impl Thermo {
         let Consolidation { cold_threshold, archive_after_days, active_index_max } =
             &mut self.consolidation;
         let ActiveIndex { max_nodes, context_budget_chars } = &mut self.active_index;
-        let Reinforcement { on_recall, recall_min_interval_seconds } = &mut self.reinforcement;
+        let Reinforcement { on_recall, recall_min_interval_seconds, recalled_results } =
+            &mut self.reinforcement;
         let recall = &mut self.recall;
         add("resonance.spread_factor", Number(spread_factor), 0.0..=1.0);
         add("resonance.damping", Number(damping), 0.0..=1.0);
@@ -176,6 +179,7 @@ impl Thermo {
         add("reinforcement.on_recall", Number(on_recall), 0.0..=1.0);
         let interval = Whole(recall_min_interval_seconds);
         add("reinforcement.recall_min_interval", interval, 0.0..=86_400.0);
+        add("reinforcement.recalled_results", Whole(recalled_results), 0.0..=100.0);
         add("recall.similarity_weight", Number(&mut recall.similarity_weight), 0.0..=10.0);
         add("recall.heat_weight", Number(&mut recall.heat_weight), 0.0..=10.0);
         add("recall.keyword_weight", Number(&mut recall.keyword_weight), 0.0..=10.0);
@@ -315,7 +319,11 @@ impl Default for Thermo {
                 active_index_max: 100_000,
             },
             active_index: ActiveIndex { max_nodes: 200, context_budget_chars: 50_000 },
-            reinforcement: Reinforcement { on_recall: 0.1, recall_min_interval_seconds: 60 },
+            reinforcement: Reinforcement {
+                on_recall: 0.1,
+                recall_min_interval_seconds: 60,
+                recalled_results: 5,
+            },
             recall: RecallWeights::default(),
         }
     }
@@ -363,6 +371,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 19);
+        assert_eq!(names.len(), 6 * 4 + 3 + 20);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::analytics::Usage;
+use storage::model::analytics::{Returned, Usage};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{KeyId, Role};
 
@@ -218,8 +218,10 @@ impl Line {
     }
 
     fn report(&self) -> Command {
-        let recalls = self.ids().into_iter().map(|id| (id, self.get("times").unwrap_or(1)));
-        report(self.get("report").unwrap(), 1, Usage::default(), recalls.collect())
+        let times = self.get("times").unwrap_or(1);
+        let recalls = self.get("recalls").unwrap_or(times);
+        let returned = self.ids().into_iter().map(|id| Returned { id, times, recalls });
+        report(self.get("report").unwrap(), 1, Usage::default(), returned.collect())
     }
 
     /// Settings by name, each with a number, a switch or `default`.
