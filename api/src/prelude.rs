@@ -12,7 +12,9 @@ pub(crate) use crate::app::App;
 pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
 pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
-pub(crate) use crate::requests::headers::{IdempotencyHeader, NamespaceHeader, ReadHeaders};
+pub(crate) use crate::requests::headers::{
+    IdempotencyHeader, NamespaceHeader, ReadHeaders, ZoneHeader,
+};
 pub(crate) use crate::requests::memories::named_namespace;
 pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};
 pub(crate) use crate::requests::values::{Id, OneOf};

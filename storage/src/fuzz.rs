@@ -1,6 +1,8 @@
 //! Fuzz targets of the engine, behind the feature `fuzzing`. `tests/it/fuzz.rs` and `tests/fuzz`
 //! run those of all crates.
 
+use jiff::tz::TimeZone;
+
 use crate::change::{Batch, Change};
 use crate::codec::{Record, decode, encode};
 use crate::command::{Action, Command, NewMemory};
@@ -240,7 +242,7 @@ fn template_seeds() -> Vec<Vec<u8>> {
 pub fn times(bytes: &[u8]) {
     let Some((now, query)) = bytes.split_first_chunk() else { return };
     let (now, query) = (Timestamp(i64::from_le_bytes(*now)), String::from_utf8_lossy(query));
-    let Some(window) = window(&query, now) else { return };
+    let Some(window) = window(&query, now, &TimeZone::UTC) else { return };
     assert!(window.start < window.end && query.contains(&window.reference), "{window:?}");
     assert!(window.subject(&query).len() <= query.len() + 1, "{window:?}");
     for at in [now, Timestamp(i64::MIN), Timestamp(i64::MAX), window.start, window.end] {
@@ -253,6 +255,9 @@ fn time_seeds() -> Vec<Vec<u8>> {
         "what broke last week in billing",
         "the day before yesterday, 3 days ago",
         "since 2024-02-29",
+        "vor drei Tagen, hier soir, hace 2 horas",
+        "昨天下午3点, 2024年3月5日",
+        "between 3 and 5 November at 3 pm",
         "March 5th 2026 or 5 March",
         "over the last 99 months in 2024",
         "last november; since monday",

@@ -170,8 +170,15 @@ impl Script {
         if line.words[0] == "search" {
             let (query, home_namespace) = (line.words[1].clone(), line.get("home"));
             let vector = Some(vector(&query).components().unwrap());
-            let request =
-                SearchRequest { query, vector, filter, home_namespace, limit, min_score: None };
+            let request = SearchRequest {
+                query,
+                vector,
+                filter,
+                home_namespace,
+                limit,
+                min_score: None,
+                zone: None,
+            };
             for hit in engine.reader.search(TENANT, &request).unwrap().hits {
                 let found = format!("{} score={}", name(hit.record.id), hit.score);
                 self.print(&match (hit.via, hit.factors) {

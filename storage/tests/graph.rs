@@ -159,6 +159,7 @@ fn graph_and_exact_scan_agree_under_filters() {
             home_namespace: (n % 3 == 0).then(|| "space2".into()),
             limit: 10,
             min_score: None,
+            zone: None,
         })
         .collect();
     let search_all = |engine: &Engine| -> Vec<Vec<MemoryId>> {

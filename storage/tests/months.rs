@@ -206,6 +206,36 @@ fn archived_memories_are_found_and_restored() {
     assert!(all.iter().all(|percent| *percent >= 70), "{all:?}");
 }
 
+/// The agent asks on Friday, 30 January 1970, what it did on other days.
+#[test]
+fn questions_for_a_day_list_it_first() {
+    let mut agent = Agent::new(&[], TierFilter::Hot);
+    for day in 0..30 {
+        agent.live(day, RECALLED);
+    }
+    for (question, days) in [
+        ("What did I do yesterday?", [28, 28]),
+        ("what happened last Tuesday", [26, 26]),
+        ("anything new since Wednesday?", [27, 29]),
+        ("what did I do on the 20th of January", [19, 19]),
+        ("notes of the morning of January 12", [11, 11]),
+        ("what happened last weekend", [23, 24]),
+        ("between 3 and 5 January", [2, 4]),
+        ("Was habe ich am 15.01.1970 gemacht?", [14, 14]),
+        ("was war vorgestern", [27, 27]),
+        ("qu'ai-je fait il y a dix jours ?", [19, 19]),
+        ("¿qué hice el lunes pasado?", [25, 25]),
+        ("我昨天做了什么？", [28, 28]),
+    ] {
+        let found = agent.search(question, TierFilter::Hot, TOP);
+        for id in found {
+            let created = agent.engine.reader.get(TENANT, id).unwrap().unwrap().memory.created_at;
+            let day = created.0 / DAY;
+            assert!((days[0]..=days[1]).contains(&day), "{question}: day {day}, not {days:?}");
+        }
+    }
+}
+
 #[test]
 fn recalls_displace_few_others() {
     let distinct = |recalled| {

@@ -141,6 +141,7 @@ fn search_equals_brute_force_over_fifty_thousand() {
                     home_namespace: (round % 2 == 0).then(|| "default".into()),
                     limit: 10,
                     min_score: None,
+                    zone: None,
                 };
                 let expected = brute.best(&request, &thermo, Timestamp(now));
                 assert_eq!(expected.len(), 10, "{filter:?}");

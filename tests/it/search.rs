@@ -122,6 +122,22 @@ async fn time_in_a_query_boosts_matching_memories() {
 }
 
 #[tokio::test]
+async fn days_begin_at_midnight_of_the_caller() {
+    let cluster = options().start();
+    cluster.create(&json!({"label": "red fox"})).await;
+    let window = async |zone: &str| {
+        let body = json!({"query": "the red fox of today", "explain": true});
+        let request = cluster.request(Method::POST, "/agent/search").header("X-Timezone", zone);
+        let hits = request.json(&body).send().await.ok();
+        string(&hits[0]["explain"]["temporal_window"]["start"]).to_owned()
+    };
+    assert!(window("UTC").await.ends_with("T00:00:00Z"));
+    assert!(window("Asia/Tokyo").await.ends_with("T15:00:00Z"));
+    let request = cluster.request(Method::POST, "/agent/search").header("X-Timezone", "Mars");
+    request.json(&json!({"query": "fox"})).send().await.assert_invalid("X-Timezone");
+}
+
+#[tokio::test]
 async fn words_of_unspaced_scripts_are_found() {
     let cluster = options().start();
     let words = [

@@ -24,7 +24,7 @@ use crate::limits::{
     PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
-use crate::requests::times::TimeSpan;
+use crate::requests::times::{TimeSpan, Zone};
 pub(crate) use crate::requests::values::AnyWord;
 use crate::requests::values::{
     Id, MemoryIds, NonBlank, OneOf, OneOfOrEmpty, SecretText, Text, TextOrEmpty, Texts,
@@ -62,6 +62,7 @@ pub(crate) type Offset = Clamped<0, { u64::MAX }>;
 pub(crate) type WholeNumber = Whole<0, { u64::MAX }>;
 pub(crate) type Query = Text<QUERY_BYTES_MAX>;
 pub(crate) type TimeText = Id<TimeSpan>;
+pub(crate) type ZoneName = Id<Zone>;
 pub(crate) type ListWords = Text<LIST_WORDS_BYTES_MAX>;
 pub(crate) type TierWord = OneOf<TierFilter>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;

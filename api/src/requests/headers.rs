@@ -1,5 +1,5 @@
-//! Headers of requests: freshness of reads, the default namespace, idempotency keys, and where
-//! an event stream resumes.
+//! Headers of requests: freshness of reads, the default namespace, the time zone, idempotency keys,
+//! and where an event stream resumes.
 
 use std::collections::BTreeMap;
 
@@ -56,6 +56,16 @@ impl NamespaceHeader {
     }
 }
 
+/// The time zone of the times that a query names.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct ZoneHeader {
+    /// Where the days of "yesterday" or "last week" begin: a name of the IANA database.
+    #[serde(rename = "X-Timezone")]
+    #[param(default = "UTC")]
+    pub(crate) zone: Option<ZoneName>,
+}
+
 /// The idempotency key of a write.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -90,6 +100,7 @@ macro_rules! headers {
 headers! {
     ReadHeaders: "X-Hearth-Consistency", "X-Hearth-Min-Index", "X-Hearth-Max-Staleness-Ms";
     NamespaceHeader: "X-Namespace";
+    ZoneHeader: "X-Timezone";
     IdempotencyHeader: "Idempotency-Key";
     ResumeHeader: "Last-Event-ID";
 }

@@ -20,7 +20,7 @@ pub(crate) struct Search {
     pub(crate) namespace: Option<Namespace>,
     #[schema(default = "hot")]
     pub(crate) tier: Option<TierWord>,
-    /// Only memories created at this time or later.
+    /// Only memories created at this time or later. A day is one of the time zone in `X-Timezone`.
     pub(crate) time_from: Option<TimeText>,
     /// Only memories created at this time or earlier, or on this day.
     pub(crate) time_to: Option<TimeText>,

@@ -1,29 +1,47 @@
-//! Times in requests: an instant or a day.
+//! Times in requests: an instant or a day, and the time zone of the caller.
 
 use std::ops::Range;
 use std::str::FromStr;
 
-use jiff::civil::Date;
+use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use storage::model::id::Timestamp;
 
 /// An instant such as `2026-03-05T14:30:00Z`, which is a microsecond, or a day such as
-/// `2026-03-05`, in UTC. An empty text is all time.
+/// `2026-03-05`. An empty text is all time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeSpan {
-    start: Timestamp,
-    /// First instant after it.
-    end: Timestamp,
+pub(crate) enum TimeSpan {
+    All,
+    Instant(Timestamp),
+    Day(Date),
 }
 
 impl TimeSpan {
-    /// The time from the start of `from` to the end of `to`. An absent one is no bound.
-    pub(crate) fn between(from: Option<Self>, to: Option<Self>) -> Option<Range<Timestamp>> {
+    /// The time from the start of `from` to the end of `to`, whose days are those of `zone`. An
+    /// absent one is no bound.
+    pub(crate) fn between(
+        from: Option<Self>,
+        to: Option<Self>,
+        zone: &TimeZone,
+    ) -> Option<Range<Timestamp>> {
         if from.is_none() && to.is_none() {
             return None;
         }
-        let start = from.map_or(Timestamp(i64::MIN), |from| from.start);
-        Some(start..to.map_or(Timestamp(i64::MAX), |to| to.end))
+        let start = from.map_or(Timestamp(i64::MIN), |from| from.range(zone).start);
+        Some(start..to.map_or(Timestamp(i64::MAX), |to| to.range(zone).end))
+    }
+
+    fn range(self, zone: &TimeZone) -> Range<Timestamp> {
+        // The last days of the calendar have no instants.
+        let midnight = |day: Result<Date, jiff::Error>| {
+            let start = day.and_then(|day| zone.to_timestamp(day.to_datetime(Time::midnight())));
+            start.map_or(Timestamp(i64::MAX), |start| Timestamp(start.as_microsecond()))
+        };
+        match self {
+            Self::All => Timestamp(i64::MIN)..Timestamp(i64::MAX),
+            Self::Instant(at) => at..Timestamp(at.0 + 1),
+            Self::Day(day) => midnight(Ok(day))..midnight(day.tomorrow()),
+        }
     }
 }
 
@@ -32,20 +50,34 @@ impl FromStr for TimeSpan {
 
     fn from_str(text: &str) -> Result<Self, jiff::Error> {
         if text.is_empty() {
-            return Ok(Self { start: Timestamp(i64::MIN), end: Timestamp(i64::MAX) });
+            return Ok(Self::All);
         }
-        let micros = |time: jiff::Timestamp| Timestamp(time.as_microsecond());
-        if let Ok(instant) = text.parse::<jiff::Timestamp>() {
-            let start = micros(instant);
-            return Ok(Self { start, end: Timestamp(start.0 + 1) });
+        match text.parse::<jiff::Timestamp>() {
+            Ok(instant) => Ok(Self::Instant(Timestamp(instant.as_microsecond()))),
+            Err(_) => text.parse().map(Self::Day),
         }
-        let day: Date = text.parse()?;
-        // The last days of the calendar have no instants.
-        let midnight = |day: Result<Date, jiff::Error>| {
-            let start = day.and_then(|day| day.to_zoned(TimeZone::UTC));
-            start.map_or(Timestamp(i64::MAX), |start| micros(start.timestamp()))
-        };
-        Ok(Self { start: midnight(Ok(day)), end: midnight(day.tomorrow()) })
+    }
+}
+
+/// A time zone of the IANA database, such as `Europe/Berlin`. An empty text is UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Zone(pub(crate) TimeZone);
+
+impl FromStr for Zone {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        if text.is_empty() {
+            return Ok(Self(TimeZone::UTC));
+        }
+        TimeZone::get(text).map(Self)
+    }
+}
+
+impl Zone {
+    /// The names of all zones.
+    pub(crate) fn names() -> impl Iterator<Item = String> {
+        jiff::tz::db().available().map(|name| name.to_string())
     }
 }
 
@@ -54,13 +86,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn zones_have_names() {
+        let hours = |text: &str| {
+            let Zone(zone) = text.parse().unwrap();
+            zone.to_offset(jiff::Timestamp::UNIX_EPOCH).seconds() as f64 / 3_600.0
+        };
+        assert_eq!(["", "UTC", "Asia/Kolkata", "asia/kolkata"].map(hours), [0.0, 0.0, 5.5, 5.5]);
+        for wrong in ["Mars/Base", "+02:00", "yesterday"] {
+            assert!(wrong.parse::<Zone>().is_err(), "{wrong}");
+        }
+        assert!(Zone::names().all(|name| name.parse::<Zone>().is_ok()));
+    }
+
+    #[test]
     fn bounds_include_their_day_or_instant() {
-        let day = "2026-03-05".parse::<TimeSpan>().unwrap();
-        assert_eq!(day.end.0 - day.start.0, Timestamp::DAY_MICROS);
-        let instant = "2026-03-05T01:00:00+01:00".parse::<TimeSpan>().unwrap();
-        assert!("9999-12-31".parse::<TimeSpan>().is_ok());
+        let range = |text: &str, zone: &str| {
+            let Zone(zone) = zone.parse().unwrap();
+            text.parse::<TimeSpan>().unwrap().range(&zone)
+        };
+        let day = range("2026-03-05", "");
+        assert_eq!(day.end.since(day.start), Timestamp::DAY_MICROS);
+        let instant = range("2026-03-05T01:00:00+01:00", "");
         assert_eq!((instant.start, instant.end.0), (day.start, day.start.0 + 1));
-        let all = "".parse::<TimeSpan>().unwrap();
+        let of_berlin = range("2026-03-05", "Europe/Berlin");
+        assert_eq!(day.start.since(of_berlin.start), Timestamp::DAY_MICROS / 24);
+        assert!(range("9999-12-31", "").start > day.end);
+        let all = range("", "");
         assert!(all.start < day.start && all.end > day.end);
         for wrong in ["yesterday", "2026-13-01", "2026-03-05T25:00:00Z"] {
             assert!(wrong.parse::<TimeSpan>().is_err(), "{wrong}");

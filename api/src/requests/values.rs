@@ -16,7 +16,7 @@ use utoipa::openapi::schema::{
 };
 
 use crate::cursors::{EventId, PageCursor};
-use crate::requests::times::TimeSpan;
+use crate::requests::times::{TimeSpan, Zone};
 use crate::service::bulk::BulkTargets;
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
@@ -208,6 +208,8 @@ text_forms! {
     TriggerId: "the id of a trigger, a UUID", uuid();
     DeliveryId: "the id of a delivery", pattern(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$");
     PageCursor: "the next_cursor of a page", pattern(r"^[0-9]{1,18}\.[0-9]{1,9}$");
+    Zone: "the name of a time zone such as Europe/Berlin",
+        object(Type::String).enum_values(Some(Zone::names()));
     TimeSpan: "a time such as 2026-03-05T14:30:00Z, or a day such as 2026-03-05",
         object(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
     EventId: "the id of an event of this stream",

@@ -2,6 +2,7 @@
 //! list.
 
 use axum::http::HeaderValue;
+use jiff::tz::TimeZone;
 use storage::{HotRequest, SearchRequest};
 
 use crate::prelude::*;
@@ -13,29 +14,40 @@ use crate::responses::memory::{Scored, SearchResult};
 /// Search memories by meaning, heat, words and namespace. A query without words returns the
 /// hottest memories.
 #[utoipa::path(post, path = "/api/v1/agent/search", tag = "search",
-    params(NamespaceHeader, ReadHeaders), request_body = Search,
+    params(NamespaceHeader, ZoneHeader, ReadHeaders), request_body = Search,
     responses((status = OK, body = Vec<SearchResult>, headers(("X-Hearth-Cold-Matches" = u64,
         description = "Archived memories, up to 100, that contain a word of the query: of a search \
         in the hot tier with fewer results than its limit."))), BodyErrors))]
 pub(crate) async fn memory_search(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
+    zone: ZoneHeader,
     ValidJson(request): ValidJson<Search>,
 ) -> ApiResult<([(&'static str, HeaderValue); 1], Success<Vec<SearchResult>>)> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
     let min_score = request.min_score.map(|it| it.0);
+    let zone = zone.zone.map_or(TimeZone::UTC, |it| it.0.0);
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
         created: TimeSpan::between(
             request.time_from.map(|it| it.0),
             request.time_to.map(|it| it.0),
+            &zone,
         ),
         ..home.filter(&session, request.namespace)?
     };
     let home_namespace = home.namespace().or(session.caller.namespace.clone());
     let query = request.query.0;
-    let request = SearchRequest { query, vector: None, filter, home_namespace, limit, min_score };
+    let request = SearchRequest {
+        query,
+        filter,
+        home_namespace,
+        limit,
+        min_score,
+        zone: Some(zone),
+        vector: None,
+    };
     let results = session.search(request).await?;
     let result = |hit| SearchResult::new(hit, explain.then_some(&results));
     let cold_matches = [("x-hearth-cold-matches", results.cold_matches.into())];

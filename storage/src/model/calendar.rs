@@ -1,56 +1,93 @@
-//! Calendar arithmetic and English calendar words, for `model::temporal`.
+//! Calendar arithmetic for `model::temporal`, in one time zone.
 
-use jiff::ToSpan;
-use jiff::civil::{Date, Weekday};
+use jiff::civil::{Date, DateTime, Time, Weekday};
+use jiff::{Span, ToSpan};
 
-/// Days from the first date up to, and not including, the second.
-pub(super) type DayRange = (Date, Date);
+/// From the first instant up to, and not including, the second.
+pub(super) type TimeRange = (DateTime, DateTime);
 
-/// Largest count in "N days ago".
-const COUNT_MAX: i64 = 1_000;
-
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Unit {
+    Minute,
+    Hour,
     Day,
     Week,
     Month,
     Year,
 }
 
-/// Parses "day", "weeks", and so on.
-pub(super) fn parse_unit(word: &str) -> Option<Unit> {
-    Some(match word.strip_suffix('s').unwrap_or(word) {
-        "day" => Unit::Day,
-        "week" => Unit::Week,
-        "month" => Unit::Month,
-        "year" => Unit::Year,
-        _ => return None,
-    })
+/// A part of a day. The night is that after the day.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Part {
+    Morning,
+    Noon,
+    Afternoon,
+    Evening,
+    Night,
 }
 
-pub(super) fn units_before(date: Date, count: i64, unit: Unit) -> Option<Date> {
-    let span = match unit {
+/// `count` units.
+fn span(count: i64, unit: Unit) -> Span {
+    match unit {
+        Unit::Minute => count.minutes(),
+        Unit::Hour => count.hours(),
         Unit::Day => count.days(),
         Unit::Week => count.weeks(),
         Unit::Month => count.months(),
         Unit::Year => count.years(),
-    };
-    date.checked_sub(span).ok()
+    }
 }
 
-/// The calendar unit that contains `date`. Weeks begin on Monday.
-pub(super) fn unit_containing(date: Date, unit: Unit) -> Option<DayRange> {
-    let (first, length) = match unit {
-        Unit::Day => (date, 1.day()),
-        Unit::Week => (latest_weekday(date, Weekday::Monday)?, 1.week()),
-        Unit::Month => (date.first_of_month(), 1.month()),
-        Unit::Year => (date.first_of_year(), 1.year()),
-    };
-    Some((first, first.checked_add(length).ok()?))
+/// The time `count` units before `time`.
+pub(super) fn units_before(time: DateTime, count: i64, unit: Unit) -> Option<DateTime> {
+    time.checked_sub(span(count, unit)).ok()
 }
 
-pub(super) fn single_day(date: Date) -> Option<DayRange> {
-    unit_containing(date, Unit::Day)
+/// The calendar unit that contains `time`. Weeks begin on Monday. What happened minutes ago
+/// happened up to ten minutes earlier or later, and an hour ago up to half an hour.
+pub(super) fn unit_containing(time: DateTime, unit: Unit) -> Option<TimeRange> {
+    let date = time.date();
+    let first = match unit {
+        Unit::Minute => return around(time, 10),
+        Unit::Hour => return around(time, 30),
+        Unit::Day => date,
+        Unit::Week => latest_weekday(date, Weekday::Monday)?,
+        Unit::Month => date.first_of_month(),
+        Unit::Year => date.first_of_year(),
+    };
+    Some((midnight(first), midnight(first.checked_add(span(1, unit)).ok()?)))
+}
+
+/// From `minutes` before `time` to as many after it.
+pub(super) fn around(time: DateTime, minutes: i64) -> Option<TimeRange> {
+    let width = minutes.minutes();
+    Some((time.checked_sub(width).ok()?, time.checked_add(width).ok()?))
+}
+
+pub(super) fn single_day(date: Date) -> Option<TimeRange> {
+    unit_containing(midnight(date), Unit::Day)
+}
+
+/// Saturday and Sunday of the week of `date`.
+pub(super) fn weekend_of(date: Date) -> Option<TimeRange> {
+    let (_, monday) = unit_containing(midnight(date), Unit::Week)?;
+    Some((monday.checked_sub(2.days()).ok()?, monday))
+}
+
+/// A part of the day that begins at `day`.
+pub(super) fn part_of(day: DateTime, part: Part) -> Option<TimeRange> {
+    let (first, last) = match part {
+        Part::Morning => (5, 12),
+        Part::Noon => (11, 14),
+        Part::Afternoon => (12, 18),
+        Part::Evening => (17, 24),
+        Part::Night => (18, 30),
+    };
+    Some((day.checked_add(first.hours()).ok()?, day.checked_add(last.hours()).ok()?))
+}
+
+pub(super) fn midnight(date: Date) -> DateTime {
+    date.to_datetime(Time::midnight())
 }
 
 /// The latest such weekday on or before `date`.
@@ -59,55 +96,13 @@ pub(super) fn latest_weekday(date: Date, weekday: Weekday) -> Option<Date> {
 }
 
 /// The latest such month that has begun by `date`.
-pub(super) fn latest_month(date: Date, month: i8) -> Option<DayRange> {
+pub(super) fn latest_month(date: Date, month: i8) -> Option<TimeRange> {
     let year = if month <= date.month() { date.year() } else { date.year() - 1 };
-    unit_containing(Date::new(year, month, 1).ok()?, Unit::Month)
+    unit_containing(midnight(Date::new(year, month, 1).ok()?), Unit::Month)
 }
 
 /// The latest such day on or before `today`.
 pub(super) fn latest_date(today: Date, month: i8, day: i8) -> Option<Date> {
     let of = |year| Date::new(year, month, day).ok();
     of(today.year()).filter(|date| *date <= today).or_else(|| of(today.year() - 1))
-}
-
-/// Parses a lower-case weekday.
-pub(super) fn parse_weekday(word: &str) -> Option<Weekday> {
-    const NAMES: &str = "monday tuesday wednesday thursday friday saturday sunday";
-    let at = NAMES.split(' ').position(|name| name == word)?;
-    Weekday::from_monday_zero_offset(at as i8).ok()
-}
-
-/// Parses a lower-case month name, in full or its first three letters. January is 1.
-pub(super) fn parse_month(word: &str) -> Option<i8> {
-    const NAMES: &str = "january february march april may june july august september october \
-                         november december";
-    let is_month = |name: &str| name == word || word.len() == 3 && name.starts_with(word);
-    NAMES.split(' ').position(is_month).map(|at| at as i8 + 1)
-}
-
-/// Parses a count as in "3 days ago": digits, a number word, or "a".
-pub(super) fn parse_count(word: &str) -> Option<i64> {
-    const NAMES: &str = "zero one two three four five six seven eight nine ten eleven twelve";
-    let named = || NAMES.split(' ').position(|name| name == word).map(|at| at as i64);
-    let one = || matches!(word, "a" | "an").then_some(1);
-    let number = word.parse().ok().or_else(named).or_else(one)?;
-    (0..=COUNT_MAX).contains(&number).then_some(number)
-}
-
-/// Parses a year from 1900 to 2199.
-pub(super) fn parse_year(word: &str) -> Option<i16> {
-    let digits = word.len() == 4 && word.bytes().all(|byte| byte.is_ascii_digit());
-    word.parse().ok().filter(|year| digits && (1900..=2199).contains(year))
-}
-
-/// Parses a day of a month: "5", "05", "5th".
-pub(super) fn parse_month_day(word: &str) -> Option<i8> {
-    let digits = ["st", "nd", "rd", "th"].iter().find_map(|end| word.strip_suffix(end));
-    parse_bounded(digits.unwrap_or(word), 31)
-}
-
-/// Parses a number of at most two digits, 1 to `max`.
-pub(super) fn parse_bounded(word: &str, max: i8) -> Option<i8> {
-    let digits = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
-    word.parse().ok().filter(|number| digits && (1..=max).contains(number))
 }

@@ -51,6 +51,8 @@ pub mod temporal;
 pub mod tenant;
 pub mod thermo;
 pub mod tick;
+mod time_grammar;
+mod time_words;
 pub mod trigger;
 pub mod trigger_match;
 pub mod vector;

@@ -1,20 +1,18 @@
-//! Temporal expressions in queries: "last week", "3 days ago", "in March", "2026-03-05".
+//! Temporal expressions in queries: "last week", "3 days ago", "in March", "vor drei Tagen".
 //!
-//! The parser takes the first expression of a query and returns its time window, in UTC and
-//! relative to the cluster clock. It tries each word as the start of an expression in a fixed
-//! grammar of English phrases. `search` boosts memories created in or near the window.
+//! The parser takes the first expression of a query and returns its time window, in the time zone
+//! of the caller and relative to the cluster clock. It tries each word as the start of an expression
+//! in a fixed grammar, whose words are those of `model::time_words`. `search` boosts memories created
+//! in or near the window.
 
 use std::borrow::Cow;
 
-use jiff::civil::Date;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use crate::model::calendar::{
-    DayRange, Unit, latest_date, latest_month, latest_weekday, parse_bounded, parse_count,
-    parse_month, parse_month_day, parse_unit, parse_weekday, parse_year, single_day,
-    unit_containing, units_before,
-};
 use crate::model::id::Timestamp;
+use crate::model::time_grammar::Grammar;
+use crate::model::time_words::{Token, Tokens};
 use crate::model::words::content_words;
 
 /// The time window of a temporal expression.
@@ -30,9 +28,14 @@ pub struct Window {
     pub is_relative: bool,
 }
 
-/// Words that ask for anything.
+/// Words that ask for anything, in the languages of `model::time_words`.
 const ASKING: &str = "anything everything something things stuff happen happened going note notes \
-    memory memories remember new list show tell know";
+    memory memories remember new list show tell know \
+    habe haben hast hatte gemacht getan passiert geschehen los gab war was ich wir mir du es ist \
+    notizen erinnerungen alles zeig am an im um von der die das den dem \
+    qu'ai qu'est s'est qu que quoi est ce ai je j nous avons fait s il passe passé notes souvenirs tout le la les l du de des d en au \
+    qué hice hizo hicimos pasó paso he hemos hecho fue notas recuerdos todo el los las del por \
+    我 我们 做了什么 我做了什么 我们做了什么 发生了什么 干了什么 有什么";
 
 /// Words of a query that are parsed.
 const WORDS_MAX: usize = 128;
@@ -67,140 +70,30 @@ impl Window {
 }
 
 /// The window of the first temporal expression in `query`.
-pub fn window(query: &str, now: Timestamp) -> Option<Window> {
-    let today = date_of(now)?;
-    let words = words(query);
-    let texts: Vec<String> = words.iter().map(|(_, word)| word.to_lowercase()).collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    (0..texts.len()).find_map(|at| {
-        let (before, rest) = (&texts[..at], &texts[at..]);
-        let (length, days) = parse_time(before, rest, today)?;
-        let (first, end) = match before.last() {
-            Some(&"since") => (days.0, today.tomorrow().ok()?.max(days.1)),
-            _ => days,
+pub fn window(query: &str, now: Timestamp, zone: &TimeZone) -> Option<Window> {
+    let now = zone.to_datetime(jiff::Timestamp::from_microsecond(now.0).ok()?);
+    let words = Tokens::of(query);
+    let grammar = Grammar::new(&words, now);
+    (0..words.tokens.len()).find_map(|at| {
+        let (length, (start, end)) = grammar.expression(at)?;
+        let instant = |time: DateTime| {
+            let instant = zone.to_ambiguous_timestamp(time).compatible().ok()?;
+            Some(Timestamp(instant.as_microsecond()))
         };
-        let (last_at, last) = words[at + length - 1];
-        let reference = query[words[at].0..last_at + last.len()].to_owned();
-        let is_date = |word: &&str| {
-            parse_month(word).is_some()
-                || word.get(..4).is_some_and(|first| parse_year(first).is_some())
+        let found = at..at + length;
+        let is_date = |token: &Token| {
+            matches!(
+                token,
+                Token::Month(_) | Token::Year(_) | Token::Date(_) | Token::YearMonth(..)
+            )
         };
-        let is_relative = !rest[..length].iter().any(is_date);
-        Some(Window { reference, start: start_of(first)?, end: start_of(end)?, is_relative })
+        Some(Window {
+            reference: query[words.ranges[at].start..words.ranges[found.end - 1].end].to_owned(),
+            start: instant(start)?,
+            end: instant(end)?,
+            is_relative: !words.tokens[found].iter().any(is_date),
+        })
     })
-}
-
-/// The first words of `query` with their byte offsets. A numeric date is one word.
-fn words(query: &str) -> Vec<(usize, &str)> {
-    let parts = query.split(|c: char| !c.is_alphanumeric() && c != '-');
-    let words = parts.map(|part| part.trim_matches('-')).filter(|word| !word.is_empty());
-    // Words are slices of `query`, so the distance of their addresses is the offset.
-    let offset = |word: &str| word.as_ptr().addr() - query.as_ptr().addr();
-    words.take(WORDS_MAX).map(|word| (offset(word), word)).collect()
-}
-
-/// The expression at the start of `rest`: its number of words, and its days. `before` are
-/// the preceding words. They distinguish the month "may" from the verb.
-fn parse_time(before: &[&str], rest: &[&str], today: Date) -> Option<(usize, DayRange)> {
-    let yesterday = today.yesterday().ok()?;
-    let until_today = |first: Date| Some((first, today.tomorrow().ok()?));
-    Some(match rest {
-        ["today", ..] => (1, single_day(today)?),
-        ["the", "day", "before", "yesterday", ..] => (4, single_day(yesterday.yesterday().ok()?)?),
-        ["yesterday", ..] => (1, single_day(yesterday)?),
-        ["last", "night", ..] => (2, single_day(yesterday)?),
-        ["last" | "past" | "previous", number, unit, ..]
-            if let Some((count, unit)) = parse_count(number).zip(parse_unit(unit)) =>
-        {
-            (3, until_today(units_before(today, count, unit)?)?)
-        }
-        [number, unit, "ago", ..] => {
-            let (count, unit) = (parse_count(number)?, parse_unit(unit)?);
-            (3, unit_containing(units_before(today, count, unit)?, unit)?)
-        }
-        ["past", unit, ..] => (2, until_today(units_before(today, 1, parse_unit(unit)?)?)?),
-        ["this", unit, ..] if let Some(unit) = parse_unit(unit) => {
-            (2, unit_containing(today, unit)?)
-        }
-        ["last" | "previous", unit, ..] if let Some(unit) = parse_unit(unit) => {
-            (2, unit_containing(units_before(today, 1, unit)?, unit)?)
-        }
-        ["last", name, ..] if let Some(weekday) = parse_weekday(name) => {
-            (2, single_day(latest_weekday(yesterday, weekday)?)?)
-        }
-        ["last", name, ..] if let Some(month) = parse_month(name) => {
-            (2, latest_month(today.first_of_month().yesterday().ok()?, month)?)
-        }
-        [name, ..] if let Some(weekday) = parse_weekday(name) => {
-            (1, single_day(latest_weekday(today, weekday)?)?)
-        }
-        [number, ..] if number.starts_with(|c: char| c.is_ascii_digit()) => {
-            return parse_numeric_date(before, rest, today);
-        }
-        [name, ..] => return parse_month_date(before, rest, parse_month(name)?, today),
-        [] => return None,
-    })
-}
-
-/// Parses "2026-03-05", "2026-03", "5 March 2026", and "2026" after "in", "during" or "since".
-fn parse_numeric_date(before: &[&str], rest: &[&str], today: Date) -> Option<(usize, DayRange)> {
-    let parts: Vec<&str> = rest[0].split('-').collect();
-    match parts.as_slice() {
-        [year, month, day] => {
-            let (month, day) = (parse_bounded(month, 12)?, parse_bounded(day, 31)?);
-            Some((1, single_day(Date::new(parse_year(year)?, month, day).ok()?)?))
-        }
-        [year, month] => {
-            let first = Date::new(parse_year(year)?, parse_bounded(month, 12)?, 1).ok()?;
-            Some((1, unit_containing(first, Unit::Month)?))
-        }
-        [one] => {
-            if let Some((day, name)) = parse_month_day(one).zip(rest.get(1)) {
-                return month_day(parse_month(name)?, day, rest.get(2), today);
-            }
-            let has_preposition = matches!(before.last(), Some(&("in" | "during" | "since")));
-            let first = Date::new(parse_year(one).filter(|_| has_preposition)?, 1, 1).ok()?;
-            Some((1, unit_containing(first, Unit::Year)?))
-        }
-        _ => None,
-    }
-}
-
-/// Parses "March 5 2026", "March 5", "March 2026", and "March" after a preposition of time.
-fn parse_month_date(
-    before: &[&str],
-    rest: &[&str],
-    month: i8,
-    today: Date,
-) -> Option<(usize, DayRange)> {
-    let next = rest.get(1);
-    if let Some(year) = next.and_then(|text| parse_year(text)) {
-        return Some((2, unit_containing(Date::new(year, month, 1).ok()?, Unit::Month)?));
-    }
-    if let Some(day) = next.and_then(|text| parse_month_day(text)) {
-        return month_day(month, day, rest.get(2), today);
-    }
-    let prepositions = ["in", "during", "since", "from", "of", "until", "early", "mid", "late"];
-    before.last().filter(|word| prepositions.contains(word))?;
-    Some((1, latest_month(today, month)?))
-}
-
-/// A day of a month: of the year in `next`, else the latest such day.
-fn month_day(month: i8, day: i8, next: Option<&&str>, today: Date) -> Option<(usize, DayRange)> {
-    match next.and_then(|text| parse_year(text)) {
-        Some(year) => Some((3, single_day(Date::new(year, month, day).ok()?)?)),
-        None => Some((2, single_day(latest_date(today, month, day)?)?)),
-    }
-}
-
-fn date_of(now: Timestamp) -> Option<Date> {
-    let now = jiff::Timestamp::from_microsecond(now.0).ok()?;
-    Some(now.to_zoned(TimeZone::UTC).date())
-}
-
-fn start_of(date: Date) -> Option<Timestamp> {
-    let start = date.to_zoned(TimeZone::UTC).ok()?;
-    Some(Timestamp(start.timestamp().as_microsecond()))
 }
 
 #[cfg(test)]
@@ -212,9 +105,12 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_795_282_200_000_000);
 
     fn parsed(query: &str) -> Option<(String, String)> {
-        let window = window(query, NOW)?;
-        let day = |at: Timestamp| date_of(at).unwrap().to_string();
-        Some((window.reference, format!("{}..{}", day(window.start), day(window.end))))
+        let window = window(query, NOW, &TimeZone::UTC)?;
+        let text = |at: Timestamp| {
+            let time = jiff::Timestamp::from_microsecond(at.0).unwrap().to_string();
+            time.trim_end_matches("T00:00:00Z").trim_end_matches(":00Z").to_owned()
+        };
+        Some((window.reference, format!("{}..{}", text(window.start), text(window.end))))
     }
 
     #[track_caller]
@@ -226,7 +122,7 @@ mod tests {
     fn relative_expressions_are_calendar_units_before_today() {
         names("what did I do today?", "today", "2026-11-21..2026-11-22");
         names("Yesterday's meeting", "Yesterday", "2026-11-20..2026-11-21");
-        names("the day before yesterday", "the day before yesterday", "2026-11-19..2026-11-20");
+        names("the day before yesterday", "day before yesterday", "2026-11-19..2026-11-20");
         names("decisions of last week", "last week", "2026-11-09..2026-11-16");
         names("plans for this week", "this week", "2026-11-16..2026-11-23");
         names("last month", "last month", "2026-10-01..2026-11-01");
@@ -248,7 +144,7 @@ mod tests {
         names("what was said on Friday", "Friday", "2026-11-20..2026-11-21");
         names("saturday", "saturday", "2026-11-21..2026-11-22");
         names("last saturday", "last saturday", "2026-11-14..2026-11-15");
-        names("since monday", "monday", "2026-11-16..2026-11-22");
+        names("since monday", "since monday", "2026-11-16..2026-11-22");
     }
 
     #[test]
@@ -263,8 +159,113 @@ mod tests {
         names("released 2026-03-05.", "2026-03-05", "2026-03-05..2026-03-06");
         names("2026-03 report", "2026-03", "2026-03-01..2026-04-01");
         names("in 2024", "2024", "2024-01-01..2025-01-01");
-        names("since 2024-02-29", "2024-02-29", "2024-02-29..2026-11-22");
-        names("since 2027-05-01", "2027-05-01", "2027-05-01..2027-05-02");
+        names("since 2024-02-29", "since 2024-02-29", "2024-02-29..2026-11-22");
+        names("since 2027-05-01", "since 2027-05-01", "2027-05-01..2027-05-02");
+    }
+
+    #[test]
+    fn hours_and_parts_of_days_are_read() {
+        names("this morning", "this morning", "2026-11-21T05:00..2026-11-21T12:00");
+        names("who called last night?", "last night", "2026-11-20T18:00..2026-11-21T06:00");
+        names(
+            "yesterday in the afternoon",
+            "yesterday in the afternoon",
+            "2026-11-20T12:00..2026-11-20T18:00",
+        );
+        names(
+            "on the evening of 3 November",
+            "evening of 3 November",
+            "2026-11-03T17:00..2026-11-04",
+        );
+        names("yesterday at 3 pm", "yesterday at 3 pm", "2026-11-20T14:00..2026-11-20T16:00");
+        names(
+            "the call at 15:30 on friday",
+            "15:30 on friday",
+            "2026-11-20T14:30..2026-11-20T16:30",
+        );
+        names("2 hours ago", "2 hours ago", "2026-11-21T15:00..2026-11-21T16:00");
+        names("ten minutes ago", "ten minutes ago", "2026-11-21T17:10..2026-11-21T17:30");
+        names("the last 3 hours", "last 3 hours", "2026-11-21T14:30..2026-11-22");
+    }
+
+    #[test]
+    fn ranges_and_weekends_are_read() {
+        names("last weekend", "last weekend", "2026-11-14..2026-11-16");
+        names("what did we do on the weekend", "weekend", "2026-11-21..2026-11-23");
+        names("between 3 and 5 November", "between 3 and 5 November", "2026-11-03..2026-11-06");
+        names("from March 3 to 5, 2025", "from March 3 to 5, 2025", "2025-03-03..2025-03-06");
+        names("the offsite, 3-5 November", "3-5 November", "2026-11-03..2026-11-06");
+        names("between March and May", "between March and May", "2026-03-01..2026-06-01");
+        names("from monday to wednesday", "from monday to wednesday", "2026-11-16..2026-11-19");
+        names("the week before last", "week before last", "2026-11-02..2026-11-09");
+        names("before yesterday", "before yesterday", "1970-01-01..2026-11-20");
+        names("until March", "until March", "1970-01-01..2026-04-01");
+        names("after 2026-11-03", "after 2026-11-03", "2026-11-04..2026-11-22");
+        names("the 3rd of November", "3rd of November", "2026-11-03..2026-11-04");
+        names("on Tuesday, 3 November", "Tuesday, 3 November", "2026-11-03..2026-11-04");
+        names("am 03.11.2026", "03.11.2026", "2026-11-03..2026-11-04");
+        names("3/15/2026", "3/15/2026", "2026-03-15..2026-03-16");
+    }
+
+    #[test]
+    fn other_languages_are_read() {
+        for (query, reference, days) in [
+            ("was habe ich gestern gemacht", "gestern", "2026-11-20..2026-11-21"),
+            ("die Besprechung von vorgestern", "vorgestern", "2026-11-19..2026-11-20"),
+            ("vor drei Tagen", "vor drei Tagen", "2026-11-18..2026-11-19"),
+            ("vor zwei Wochen", "vor zwei Wochen", "2026-11-02..2026-11-09"),
+            ("letzte Woche", "letzte Woche", "2026-11-09..2026-11-16"),
+            ("letzten Dienstag", "letzten Dienstag", "2026-11-17..2026-11-18"),
+            ("in den letzten 3 Tagen", "letzten 3 Tagen", "2026-11-18..2026-11-22"),
+            ("gestern Abend", "gestern Abend", "2026-11-20T17:00..2026-11-21"),
+            ("heute um 15 Uhr", "heute um 15 Uhr", "2026-11-21T14:00..2026-11-21T16:00"),
+            ("am 3. November", "3. November", "2026-11-03..2026-11-04"),
+            ("vom 3. bis 5. November", "vom 3. bis 5. November", "2026-11-03..2026-11-06"),
+            ("im März", "März", "2026-03-01..2026-04-01"),
+            ("am Wochenende", "Wochenende", "2026-11-21..2026-11-23"),
+            ("la réunion d'hier soir", "hier soir", "2026-11-20T17:00..2026-11-21"),
+            ("avant-hier", "avant-hier", "2026-11-19..2026-11-20"),
+            ("il y a 3 jours", "il y a 3 jours", "2026-11-18..2026-11-19"),
+            ("la semaine dernière", "semaine dernière", "2026-11-09..2026-11-16"),
+            ("mardi dernier", "mardi dernier", "2026-11-17..2026-11-18"),
+            ("en août", "août", "2026-08-01..2026-09-01"),
+            ("le 5 mars 2024", "5 mars 2024", "2024-03-05..2024-03-06"),
+            (
+                "¿qué hice ayer por la tarde?",
+                "ayer por la tarde",
+                "2026-11-20T12:00..2026-11-20T18:00",
+            ),
+            ("hace dos semanas", "hace dos semanas", "2026-11-02..2026-11-09"),
+            ("el mes pasado", "mes pasado", "2026-10-01..2026-11-01"),
+            ("el lunes pasado", "lunes pasado", "2026-11-16..2026-11-17"),
+            ("5 de marzo de 2024", "5 de marzo de 2024", "2024-03-05..2024-03-06"),
+            ("我昨天做了什么", "昨天", "2026-11-20..2026-11-21"),
+            ("三天前的会议", "三天前", "2026-11-18..2026-11-19"),
+            ("上周的决定", "上周", "2026-11-09..2026-11-16"),
+            ("上周二", "上周二", "2026-11-10..2026-11-11"),
+            ("周五", "周五", "2026-11-20..2026-11-21"),
+            ("上个月", "上个月", "2026-10-01..2026-11-01"),
+            ("去年", "去年", "2025-01-01..2026-01-01"),
+            ("2024年3月5日", "2024年3月5", "2024-03-05..2024-03-06"),
+            ("11月3号", "11月3", "2026-11-03..2026-11-04"),
+            ("昨天下午3点", "昨天下午3点", "2026-11-20T14:00..2026-11-20T16:00"),
+            ("最近3天", "最近3天", "2026-11-18..2026-11-22"),
+        ] {
+            names(query, reference, days);
+        }
+        assert_eq!(parsed("was steht hier über den Vertrag"), None, "hier is here");
+    }
+
+    #[test]
+    fn days_begin_at_midnight_of_the_zone() {
+        let zone = TimeZone::get("America/Los_Angeles").unwrap();
+        // It is 09:30 there, in winter: eight hours behind.
+        let window = window("today", NOW, &zone).unwrap();
+        let eight = 8 * 3_600 * Timestamp::SECOND_MICROS;
+        assert_eq!(NOW.since(window.start), NOW.0 % Timestamp::DAY_MICROS - eight);
+        let tokyo = TimeZone::fixed(jiff::tz::offset(9));
+        let window = super::window("today", NOW, &tokyo).unwrap();
+        assert!(window.start > Timestamp(NOW.0 - 3 * 3_600 * Timestamp::SECOND_MICROS));
     }
 
     #[test]
@@ -289,7 +290,8 @@ mod tests {
 
     #[test]
     fn relative_expression_is_not_part_of_subject() {
-        let subject = |query: &str| window(query, NOW).unwrap().subject(query).into_owned();
+        let subject =
+            |query: &str| window(query, NOW, &TimeZone::UTC).unwrap().subject(query).into_owned();
         assert_eq!(subject("what broke last week in billing"), "what broke   in billing");
         assert_eq!(subject("notes of 2026-03-05"), "notes of 2026-03-05");
         assert_eq!(subject("the March budget, in March"), "the March budget, in March");
@@ -297,8 +299,16 @@ mod tests {
 
     #[test]
     fn some_queries_ask_for_a_time_only() {
-        let is_all = |query: &str| window(query, NOW).unwrap().is_all_of(query);
-        for query in ["What did I do last Tuesday?", "what happened on 3 November", "yesterday"] {
+        let is_all = |query: &str| window(query, NOW, &TimeZone::UTC).unwrap().is_all_of(query);
+        for query in [
+            "What did I do last Tuesday?",
+            "what happened on 3 November",
+            "yesterday",
+            "Was habe ich gestern gemacht?",
+            "qu'ai-je fait hier ?",
+            "¿Qué hice ayer?",
+            "我昨天做了什么？",
+        ] {
             assert!(is_all(query), "{query}");
         }
         for query in ["what broke last week", "the budget of March 2025", "trip in december"] {
@@ -308,7 +318,7 @@ mod tests {
 
     #[test]
     fn distance_counts_days_from_either_end() {
-        let window = window("yesterday", NOW).unwrap();
+        let window = window("yesterday", NOW, &TimeZone::UTC).unwrap();
         let day = Timestamp::DAY_MICROS;
         assert_eq!(window.days_outside(Timestamp(window.start.0 + 5)), 0.0);
         assert_eq!(window.days_outside(Timestamp(window.start.0 - day)), 1.0);
@@ -321,7 +331,7 @@ mod tests {
             text in "((last|this|in|since|5|0|31|2026-02|ago|days|march|monday|\\PC)[ -]?){0,8}",
             now: i64,
         ) {
-            if let Some(window) = window(&text, Timestamp(now)) {
+            if let Some(window) = window(&text, Timestamp(now), &TimeZone::UTC) {
                 prop_assert!(window.start < window.end && text.contains(&window.reference));
             }
         }

@@ -27,6 +27,7 @@
 //! possible error is a near neighbour that the graph misses and that neither heat nor keywords
 //! bring in.
 
+use jiff::tz::TimeZone;
 use roaring::RoaringBitmap;
 
 use crate::index::tenant::TenantIndex;
@@ -72,7 +73,7 @@ impl<'a> SearchPlan<'a> {
         weights: RecallWeights,
         now: Timestamp,
     ) -> Self {
-        let window = window(&request.query, now);
+        let window = window(&request.query, now, request.zone.as_ref().unwrap_or(&TimeZone::UTC));
         let subject = window.as_ref().map(|window| window.subject(&request.query));
         let subject = subject.as_deref().unwrap_or(&request.query);
         let window_first = window.as_ref().is_some_and(|it| it.is_all_of(&request.query));

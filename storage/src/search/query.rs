@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jiff::tz::TimeZone;
+
 use crate::model::id::MemoryId;
 use crate::model::memory::MemoryRecord;
 use crate::model::score::{Context, Factors, RecallWeights, rounded};
@@ -23,6 +25,8 @@ pub struct SearchRequest {
     pub limit: usize,
     /// Results with a lower score are left out.
     pub min_score: Option<f64>,
+    /// Time zone of the times in the query. `None` is UTC.
+    pub zone: Option<TimeZone>,
 }
 
 /// One result of a search.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::tz::TimeZone;
 use storage::model::decay::{Decay, heat};
 use storage::model::heat::Anchor;
 use storage::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights, rounded};
@@ -53,7 +54,7 @@ impl BruteForce {
         now: Timestamp,
     ) -> Vec<(f64, MemoryId)> {
         let weights = thermo.recall;
-        let window = window(&request.query, now);
+        let window = window(&request.query, now, &TimeZone::UTC);
         let subject = window
             .as_ref()
             .map_or(request.query.as_str().into(), |window| window.subject(&request.query));
