@@ -37,4 +37,4 @@ pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use random::random_bytes;
 pub use routes::{openapi, operator, public};
-pub use service::node::{EmbedError, Embedder, Embedding, Hooks};
+pub use service::node::{EmbedError, EmbedScope, Embedder, Embedding, Hooks};

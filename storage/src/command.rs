@@ -327,8 +327,9 @@ impl Command {
                 Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),
                 Action::RecordActivity(activity) => activity.size_bytes(),
                 Action::RecordReport(report) => {
-                    let returned = report.tenants.iter().map(|tenant| &tenant.returned);
-                    returned.map(|returned| size_of_val(&returned[..])).sum()
+                    let of_tenant =
+                        report.tenants.iter().map(|tenant| [&tenant.recalls, &tenant.returned]);
+                    of_tenant.flatten().map(|memories| size_of_val(&memories[..])).sum()
                 }
                 _ => 0,
             }

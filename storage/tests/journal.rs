@@ -188,6 +188,26 @@ fn one_key_has_half_of_the_triggers() {
     assert!(matches!(&decisions[1], Ok(Reply::Trigger(..))), "{decisions:?}");
 }
 
+#[test]
+fn one_key_has_few_triggers_on_recall() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let create = |at: usize, event| {
+        let create = create_trigger(
+            TriggerId((at as u128).to_be_bytes()),
+            trigger(event, TriggerAction::Pin),
+        );
+        Command { actor: Some(KeyId([0; 8])), ..create }
+    };
+    let most: Vec<_> =
+        (0..KEY_RECALL_TRIGGERS_MAX).map(|at| create(at, TriggerEvent::Recall)).collect();
+    engine.run(1, &most);
+    let next = KEY_RECALL_TRIGGERS_MAX;
+    let more = [create(next, TriggerEvent::Recall), create(next, TriggerEvent::Store)];
+    let decisions = engine.submit(2, &more);
+    assert!(matches!(&decisions[0], Err(Rejection::TooMany { .. })), "{decisions:?}");
+    assert!(matches!(&decisions[1], Ok(Reply::Trigger(..))), "{decisions:?}");
+}
+
 fn is_firing((_, event): &(Cursor, Event)) -> bool {
     matches!(event.kind, EventKind::TriggerFired(_))
 }

@@ -132,8 +132,8 @@ impl Agent {
 
     fn report(&mut self, recalled: &[MemoryId]) {
         self.reports += 1;
-        let returned = recalled.iter().map(|id| recalls(*id, 1)).collect();
-        self.engine.run(self.now, &[report(self.reports, 1, Usage::default(), returned)]);
+        let recalls = recalled.iter().map(|id| (*id, 1)).collect();
+        self.engine.run(self.now, &[report(self.reports, 1, Usage::default(), recalls)]);
     }
 
     /// How many questions about the memories of a day have the memory in the top 5, in percent.

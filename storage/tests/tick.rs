@@ -71,8 +71,8 @@ impl Ticks {
             let patch = MemoryPatch { current_heat: Some(heat), ..MemoryPatch::default() };
             self.run(now, command(Action::UpdateMemory(id(number - step), patch)));
         }
-        let returned = vec![recalls(id(COUNT - 30), 1), recalls(id(4), 1)];
-        self.run(now, report(step.into(), 1, Usage::default(), returned));
+        let recalls = vec![(id(COUNT - 30), 1), (id(4), 1)];
+        self.run(now, report(step.into(), 1, Usage::default(), recalls));
     }
 }
 

@@ -79,13 +79,13 @@ impl Session {
     pub(crate) async fn search(&self, mut request: SearchRequest) -> ApiResult<SearchResults> {
         request.vector = match request.query.trim() {
             "" => None,
-            text => Some(components(&self.service.embed(self.caller.key, text).await?)?),
+            text => Some(components(&self.service.embed(&self.caller, text).await?)?),
         };
         let has_words = request.vector.is_some();
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
         let ids: Vec<_> = results.hits.iter().map(|hit| hit.record.id).collect();
-        self.service.count_search(self.caller.tenant, &ids, has_words);
+        self.service.count_search(&self.caller, &ids, has_words);
         Ok(results)
     }
 
@@ -110,14 +110,14 @@ impl Session {
     /// Sets the vector of a new label.
     pub(super) async fn embedded(&self, mut patch: MemoryPatch) -> ApiResult<MemoryPatch> {
         if let Some((label, vector)) = &mut patch.label {
-            *vector = self.service.embed(self.caller.key, label).await?;
+            *vector = self.service.embed(&self.caller, label).await?;
         }
         Ok(patch)
     }
 
     /// Sets the vector of a new memory and the edges to create with it.
     async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
-        new.vector = self.service.embed(self.caller.key, &new.label).await?;
+        new.vector = self.service.embed(&self.caller, &new.label).await?;
         let unit = components(&new.vector)?;
         self.read(move |reader, caller| {
             let NewMemory { namespace, label, key_points, .. } = &new;

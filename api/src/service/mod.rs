@@ -30,7 +30,7 @@ use crate::limits::{
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use error::{ApiError, ApiResult};
-use node::{Embedder, Hooks};
+use node::{EmbedScope, Embedder, Hooks};
 use recalls::RecallBuffer;
 
 /// The service of one node.
@@ -141,13 +141,13 @@ impl Service {
         [reads, self.embeds.overdue()]
     }
 
-    /// The embedding of `text` for a key, as it is stored.
-    async fn embed(&self, key: KeyId, text: &str) -> ApiResult<Vector> {
-        let _permit = self.embeds.acquire(key).await.ok_or_else(|| {
+    /// The embedding of `text` for a caller, as it is stored.
+    async fn embed(&self, caller: &Caller, text: &str) -> ApiResult<Vector> {
+        let _permit = self.embeds.acquire(caller.key).await.ok_or_else(|| {
             ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
         })?;
         let embedder = &self.embedder;
-        let embedding = embedder.embed(text.to_owned()).await?;
+        let embedding = embedder.embed(EmbedScope::of(caller), text.to_owned()).await?;
         Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
     }
 }

@@ -2,8 +2,10 @@
 //! and secrets of webhooks.
 
 use futures::future::BoxFuture;
+use storage::model::access::Caller;
 use storage::model::cluster::Model;
-use storage::model::id::TriggerId;
+use storage::model::id::{TenantId, TriggerId};
+use storage::model::tenant::KeyId;
 use storage::model::trigger::SealedSecret;
 
 /// A unit vector for a text.
@@ -13,10 +15,31 @@ pub type Embedding = Vec<f32>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EmbedError;
 
+/// Whose texts may share a cache. What a key has embedded before returns sooner, which must tell
+/// no key of texts that it may not read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EmbedScope {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The key; `None` is all keys that may read everything of the tenant.
+    pub key: Option<KeyId>,
+}
+
+impl EmbedScope {
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let key = (!caller.access.is_unrestricted()).then_some(caller.key);
+        Self { tenant: caller.tenant, key }
+    }
+}
+
 /// Turns texts into vectors, on threads of its own.
 pub trait Embedder: Send + Sync {
     /// The vector of `text`. Any text has one, the empty one too.
-    fn embed(&self, text: String) -> BoxFuture<'_, Result<Embedding, EmbedError>>;
+    fn embed(
+        &self,
+        scope: EmbedScope,
+        text: String,
+    ) -> BoxFuture<'_, Result<Embedding, EmbedError>>;
 
     /// Number of texts that are embedded at the same time: 1 or more.
     fn threads(&self) -> usize;

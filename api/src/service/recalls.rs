@@ -1,26 +1,32 @@
 //! The recall buffer: results of searches, requests and key uses of this node, until a background
-//! task reports them to the leader. The first results of a search are recalls.
+//! task reports them to the leader. The first results of a search are recalls; all results are
+//! returned, for the triggers that wait for it.
 //!
 //! The first recall of a memory is reported at once. Further recalls within the tenant's
 //! `recall_min_interval` are counted and reported together at its end. So a search in a loop
 //! neither writes without bound nor keeps a memory hot for ever.
+//!
+//! A report has room for some recalls, and for some results that fire triggers. The keys of a
+//! tenant take turns, so that none waits for what another one has searched.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage::model::analytics::{REPORT_MEMORIES_MAX, Returned, TenantReport, Usage};
+use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::tenant::KeyId;
 
-/// Most memories in the buffer, over all tenants. At the limit the reported ones are removed:
-/// their next recall is reported before the interval ends, and is then counted only. If none
-/// is reported yet, further memories are dropped and counted.
+/// Most memories with recalls in the buffer, over all tenants, and of one key. At a limit the
+/// reported ones are removed: their next recall is reported before the interval ends, and is then
+/// counted only. If none is reported yet, further memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
-/// Cost of a firing of a trigger in a report, in memories.
-const FIRING_COST: usize = 4;
+const KEY_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
+/// Most firings that the results of one key may wait for. Results beyond it are dropped and counted.
+const KEY_FIRINGS_MAX: usize = 5_000;
+/// Firings for which a report has room, over all tenants. A result is never divided.
+const REPORT_FIRINGS_MAX: usize = 125;
 /// Interval at which the use of a key is reported.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -31,7 +37,7 @@ pub(crate) struct RecallBuffer(Mutex<Contents>);
 #[derive(Default)]
 struct Contents {
     tenants: BTreeMap<TenantId, TenantContents>,
-    /// Memories of all tenants.
+    /// Memories with recalls, of all tenants.
     memories: usize,
     /// Whether reported memories were removed since the last report.
     swept: bool,
@@ -40,55 +46,66 @@ struct Contents {
 
 #[derive(Default)]
 struct TenantContents {
-    memories: HashMap<MemoryId, Uses>,
+    keys: BTreeMap<KeyId, KeyContents>,
     searches: u64,
     searches_with_results: u64,
     usage: Usage,
-    keys: HashMap<KeyId, Uses>,
 }
 
-/// Uses of a memory or a key.
+/// What one key has searched.
 #[derive(Default)]
-struct Uses {
+struct KeyContents {
+    recalls: HashMap<MemoryId, Recalls>,
+    /// Results that are not reported to triggers yet, oldest first.
+    returned: VecDeque<MemoryId>,
+    /// When recalls and results were last reported: the others' turn comes first.
+    recalls_at: Option<Instant>,
+    returned_at: Option<Instant>,
+    /// Whether the key was used since its use was last reported.
+    is_used: bool,
+    use_reported: Option<Instant>,
+}
+
+/// Recalls of a memory.
+#[derive(Default)]
+struct Recalls {
     unreported: u32,
-    /// Those of the unreported that are recalls.
-    recalls: u32,
     reported: Option<Instant>,
 }
 
 impl RecallBuffer {
-    /// Counts a search, and the memories that it returned, best first. The first `recalled` of them
-    /// are recalls. The others are counted only if triggers wait for them (`with_others`).
+    /// Counts a search of a key, and the memories that it returned, best first. The first `recalled`
+    /// of them are recalls. All are kept for the `triggers` that wait for results, if there are any.
     pub(crate) fn count(
         &self,
-        tenant: TenantId,
+        (tenant, key): (TenantId, KeyId),
         returned: &[MemoryId],
         recalled: usize,
-        with_others: bool,
+        triggers: usize,
     ) {
-        let counted = if with_others { returned.len() } else { recalled.min(returned.len()) };
+        let recalled = &returned[..recalled.min(returned.len())];
         let mut contents = self.0.lock();
-        if contents.memories + counted > MEMORIES_MAX && !contents.swept {
-            contents.sweep();
-        }
+        contents.make_room(tenant, key, recalled.len());
         let Contents { tenants, memories, dropped, .. } = &mut *contents;
         let of_tenant = tenants.entry(tenant).or_default();
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(!returned.is_empty());
-        for (rank, id) in returned[..counted].iter().enumerate() {
-            let uses = match of_tenant.memories.entry(*id) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) if *memories < MEMORIES_MAX => {
-                    *memories += 1;
-                    new.insert(Uses::default())
-                }
-                Entry::Vacant(_) => {
-                    *dropped += 1;
-                    continue;
-                }
-            };
-            uses.unreported = uses.unreported.saturating_add(1);
-            uses.recalls = uses.recalls.saturating_add(u32::from(rank < recalled));
+        let of_key = of_tenant.keys.entry(key).or_default();
+        for id in recalled {
+            let has_room = *memories < MEMORIES_MAX && of_key.recalls.len() < KEY_MEMORIES_MAX;
+            if let Some(known) = of_key.recalls.get_mut(id) {
+                known.unreported = known.unreported.saturating_add(1);
+            } else if has_room {
+                *memories += 1;
+                of_key.recalls.insert(*id, Recalls { unreported: 1, reported: None });
+            } else {
+                *dropped += 1;
+            }
+        }
+        if triggers > 0 {
+            let room = (KEY_FIRINGS_MAX / triggers).max(1).saturating_sub(of_key.returned.len());
+            of_key.returned.extend(returned.iter().take(room));
+            *dropped += returned.len().saturating_sub(room) as u64;
         }
     }
 
@@ -103,16 +120,17 @@ impl RecallBuffer {
             latency_micros: micros,
             latency_max_micros: micros,
         });
-        of_tenant.keys.entry(key).or_default().unreported = 1;
+        of_tenant.keys.entry(key).or_default().is_used = true;
     }
 
+    /// Recalls and results that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }
 
     /// Takes what is due for a report at `now`, as much as it has room for: writes wait while the
     /// leader decides it. `interval` returns a tenant's `recall_min_interval`, `triggers` the
-    /// number of its triggers that wait for recalls.
+    /// number of its triggers that wait for results.
     pub(crate) fn take(
         &self,
         now: Instant,
@@ -121,55 +139,142 @@ impl RecallBuffer {
         triggers: impl Fn(TenantId) -> usize,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
-        let mut room = REPORT_MEMORIES_MAX;
+        let (mut recalls_max, mut firings_max) = (REPORT_RECALLS_MAX, REPORT_FIRINGS_MAX);
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
-            let (interval, firings) = (interval(*tenant), FIRING_COST * triggers(*tenant));
-            let cost = |uses: u32| (uses as usize).saturating_mul(firings).saturating_add(1);
-            let due = take_due(&mut of_tenant.memories, now, interval, &mut room, cost);
-            let report = of_tenant.take(*tenant, now, clock, due);
-            reports.extend(report);
+            let recalls = of_tenant.take_recalls(now, interval(*tenant), &mut recalls_max);
+            let returned = of_tenant.take_returned(now, triggers(*tenant), &mut firings_max);
+            reports.extend(of_tenant.take(*tenant, now, clock, recalls, returned));
         }
-        contents.memories =
-            contents.tenants.values().map(|of_tenant| of_tenant.memories.len()).sum();
+        contents.memories = contents.tenants.values().map(TenantContents::memories).sum();
         contents.swept = false;
         reports
     }
 }
 
 impl Contents {
-    fn sweep(&mut self) {
-        for of_tenant in self.tenants.values_mut() {
-            of_tenant.memories.retain(|_, known| known.unreported > 0);
+    /// Removes the reported memories if `count` more have no room, once per report.
+    fn make_room(&mut self, tenant: TenantId, key: KeyId, count: usize) {
+        let of_tenant = self.tenants.get(&tenant);
+        let of_key = of_tenant.and_then(|it| it.keys.get(&key)).map_or(0, |it| it.recalls.len());
+        let has_room = self.memories + count <= MEMORIES_MAX && of_key + count <= KEY_MEMORIES_MAX;
+        if has_room || self.swept {
+            return;
         }
-        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories.len()).sum();
+        for of_key in self.tenants.values_mut().flat_map(|it| it.keys.values_mut()) {
+            of_key.recalls.retain(|_, known| known.unreported > 0);
+        }
+        self.memories = self.tenants.values().map(TenantContents::memories).sum();
         self.swept = true;
     }
 }
 
 impl TenantContents {
+    fn memories(&self) -> usize {
+        self.keys.values().map(|of_key| of_key.recalls.len()).sum()
+    }
+
+    /// Takes recalls that are due: their last report is `interval` ago. Of each key, those that were
+    /// never reported come first, then those whose report is longest ago, so that none waits for
+    /// ever.
+    fn take_recalls(
+        &mut self,
+        now: Instant,
+        interval: Duration,
+        room: &mut usize,
+    ) -> Vec<(MemoryId, u32)> {
+        let is_due = |known: &Recalls| known.reported.is_none_or(|at| now - at >= interval);
+        let mut queues: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(key, of_key)| {
+                let due = of_key.recalls.iter().filter(|(_, it)| it.unreported > 0 && is_due(it));
+                let mut due: Vec<_> =
+                    due.map(|(id, known)| (Reverse(known.reported), *id)).collect();
+                // The last one is taken first.
+                due.sort_unstable();
+                (of_key.recalls_at, *key, due)
+            })
+            .collect();
+        queues.sort_unstable_by_key(|(at, key, _)| (*at, *key));
+        let mut counts = BTreeMap::new();
+        while *room > 0 && queues.iter().any(|(_, _, due)| !due.is_empty()) {
+            for (_, key, due) in &mut queues {
+                let Some(of_key) = self.keys.get_mut(key).filter(|_| *room > 0) else { break };
+                let Some((_, id)) = due.pop() else { continue };
+                *room -= 1;
+                of_key.recalls_at = Some(now);
+                let reported = Recalls { unreported: 0, reported: Some(now) };
+                let taken = of_key.recalls.insert(id, reported).unwrap_or_default();
+                *counts.entry(id).or_insert(0_u32) += taken.unreported;
+            }
+        }
+        for of_key in self.keys.values_mut() {
+            // Those whose next recall is reported at once need not be kept.
+            of_key.recalls.retain(|_, known| known.unreported > 0 || !is_due(known));
+        }
+        counts.into_iter().collect()
+    }
+
+    /// Takes results for triggers. Without triggers, nothing waits for them.
+    fn take_returned(
+        &mut self,
+        now: Instant,
+        triggers: usize,
+        room: &mut usize,
+    ) -> Vec<(MemoryId, u32)> {
+        let mut queues: Vec<_> = self.keys.values_mut().collect();
+        queues.retain(|of_key| !of_key.returned.is_empty());
+        if triggers == 0 {
+            queues.into_iter().for_each(|of_key| of_key.returned.clear());
+            return Vec::new();
+        }
+        queues.sort_by_key(|of_key| of_key.returned_at);
+        let mut counts = BTreeMap::new();
+        while *room > 0 && !queues.is_empty() {
+            for of_key in &mut queues {
+                if *room == 0 {
+                    break;
+                }
+                let Some(id) = of_key.returned.pop_front() else { continue };
+                *room = room.saturating_sub(triggers);
+                of_key.returned_at = Some(now);
+                *counts.entry(id).or_insert(0_u32) += 1;
+            }
+            queues.retain(|of_key| !of_key.returned.is_empty());
+        }
+        counts.into_iter().collect()
+    }
+
     fn take(
         &mut self,
         tenant: TenantId,
         now: Instant,
         clock: Timestamp,
-        memories: Vec<(MemoryId, Uses)>,
+        recalls: Vec<(MemoryId, u32)>,
+        returned: Vec<(MemoryId, u32)>,
     ) -> Option<TenantReport> {
-        let mut unlimited = usize::MAX;
-        let keys = take_due(&mut self.keys, now, KEY_INTERVAL, &mut unlimited, |_| 1);
-        let keys: Vec<_> = keys.into_iter().map(|(key, _)| (key, clock)).collect();
+        let mut keys = Vec::new();
+        self.keys.retain(|key, of_key| {
+            let is_due = |at: Option<Instant>| at.is_none_or(|at| now - at >= KEY_INTERVAL);
+            if of_key.is_used && is_due(of_key.use_reported) {
+                (of_key.is_used, of_key.use_reported) = (false, Some(now));
+                keys.push((*key, clock));
+            }
+            let is_empty = of_key.recalls.is_empty() && of_key.returned.is_empty();
+            !is_empty || !is_due(of_key.use_reported)
+        });
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
         let searches_with_results = std::mem::take(&mut self.searches_with_results);
-        let has_content =
-            !memories.is_empty() || !keys.is_empty() || searches > 0 || usage.requests > 0;
-        let returned =
-            |(id, Uses { unreported: times, recalls, .. })| Returned { id, times, recalls };
-        let mut returned: Vec<_> = memories.into_iter().map(returned).collect();
-        // In order, so that reports can be compared.
-        returned.sort_unstable();
+        let has_content = !recalls.is_empty()
+            || !returned.is_empty()
+            || !keys.is_empty()
+            || searches > 0
+            || usage.requests > 0;
         has_content.then_some(TenantReport {
             tenant,
+            recalls,
             returned,
             searches,
             searches_with_results,
@@ -179,73 +284,56 @@ impl TenantContents {
     }
 }
 
-/// Takes uses that are due, while there is `room`: their last report is `interval` ago. Those that
-/// were never reported come first, then those whose report is longest ago, so that none waits for
-/// ever. The last one may cost more than there is room for.
-fn take_due<K: Copy + Eq + Hash>(
-    all: &mut HashMap<K, Uses>,
-    now: Instant,
-    interval: Duration,
-    room: &mut usize,
-    cost: impl Fn(u32) -> usize,
-) -> Vec<(K, Uses)> {
-    let is_due = |uses: &Uses| uses.reported.is_none_or(|at| now - at >= interval);
-    let due = all.iter_mut().filter(|(_, uses)| uses.unreported > 0 && is_due(uses));
-    let mut due: Vec<_> = due.collect();
-    due.sort_unstable_by_key(|(_, uses)| uses.reported);
-    let mut taken = Vec::new();
-    for (id, uses) in due {
-        if *room == 0 {
-            break;
-        }
-        *room = room.saturating_sub(cost(uses.unreported));
-        let reported = Uses { reported: Some(now), ..Uses::default() };
-        taken.push((*id, std::mem::replace(uses, reported)));
-    }
-    // Entries whose next use is reported at once need not be kept.
-    all.retain(|_, uses| uses.unreported > 0 || !is_due(uses));
-    taken
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const TENANT: TenantId = TenantId(1);
+    const KEY: KeyId = KeyId([7; 8]);
+    const OTHER_KEY: KeyId = KeyId([9; 8]);
     const SECOND: Duration = Duration::from_secs(1);
 
     fn id(number: u64) -> MemoryId {
         MemoryId(u128::from(number).to_be_bytes())
     }
 
-    /// Counts a search that recalls `count` memories.
-    fn count(buffer: &RecallBuffer, first: u64, count: usize) {
-        let ids: Vec<_> = (first..).map(id).take(count).collect();
-        buffer.count(TENANT, &ids, count, false);
+    fn ids(first: u64, count: usize) -> Vec<MemoryId> {
+        (first..).map(id).take(count).collect()
     }
 
-    fn returned(reports: Vec<TenantReport>) -> Vec<(MemoryId, u32)> {
-        let returned = reports.into_iter().flat_map(|report| report.returned);
-        returned.map(|returned| (returned.id, returned.times)).collect()
+    /// Counts a search that recalls `count` memories.
+    fn count(buffer: &RecallBuffer, first: u64, count: usize) {
+        buffer.count((TENANT, KEY), &ids(first, count), count, 0);
+    }
+
+    fn report(buffer: &RecallBuffer, at: Instant, triggers: usize) -> TenantReport {
+        let reports = buffer.take(at, Timestamp(9), |_| 60 * SECOND, |_| triggers);
+        reports.into_iter().next().unwrap_or(TenantReport {
+            tenant: TENANT,
+            recalls: Vec::new(),
+            returned: Vec::new(),
+            searches: 0,
+            searches_with_results: 0,
+            usage: Usage::default(),
+            keys: Vec::new(),
+        })
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
-        returned(buffer.take(at, Timestamp(0), |_| 60 * SECOND, |_| 0))
+        report(buffer, at, 0).recalls
     }
 
     #[test]
     fn first_results_are_recalls() {
-        let buffer = RecallBuffer::default();
-        let report = |with_others| {
-            buffer.count(TENANT, &[id(3), id(1), id(2)], 2, with_others);
-            let report = buffer.take(Instant::now(), Timestamp(0), |_| Duration::ZERO, |_| 0).pop();
-            let report = report.expect("a search is reported");
-            assert_eq!((report.searches, report.searches_with_results), (1, 1));
-            let returned = report.returned.into_iter();
-            returned.map(|it| (it.id, it.times, it.recalls)).collect::<Vec<_>>()
-        };
-        assert_eq!(report(false), [(id(1), 1, 1), (id(3), 1, 1)]);
-        assert_eq!(report(true), [(id(1), 1, 1), (id(2), 1, 0), (id(3), 1, 1)]);
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        buffer.count((TENANT, KEY), &[id(3), id(1), id(2)], 2, 0);
+        let first = report(&buffer, start, 0);
+        assert_eq!((first.searches, first.searches_with_results), (1, 1));
+        assert_eq!((first.recalls, first.returned), (vec![(id(1), 1), (id(3), 1)], vec![]));
+        buffer.count((TENANT, KEY), &[id(3), id(1), id(2)], 2, 1);
+        let second = report(&buffer, start, 1);
+        assert_eq!(second.recalls, [], "within the interval");
+        assert_eq!(second.returned, [1, 2, 3].map(|number| (id(number), 1)));
     }
 
     #[test]
@@ -260,79 +348,99 @@ mod tests {
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
         assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
         assert_eq!(buffer.0.lock().memories, 0, "nothing is kept for ever");
+        assert!(buffer.0.lock().tenants[&TENANT].keys.is_empty());
     }
 
     #[test]
     fn excess_recalls_are_dropped_and_counted() {
         let buffer = RecallBuffer::default();
-        count(&buffer, 0, MEMORIES_MAX + 5);
+        count(&buffer, 0, KEY_MEMORIES_MAX + 5);
         assert_eq!(buffer.dropped(), 5);
-        assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_MEMORIES_MAX);
+        assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
+        let ids = ids(1 << 40, MEMORIES_MAX);
+        buffer.count((TENANT, OTHER_KEY), &ids, ids.len(), 0);
+        assert_eq!(buffer.dropped() as usize, 5 + KEY_MEMORIES_MAX - REPORT_RECALLS_MAX);
     }
 
     #[test]
     fn reported_entries_make_room() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        count(&buffer, 0, MEMORIES_MAX);
+        count(&buffer, 0, KEY_MEMORIES_MAX);
         while !recalls(&buffer, start).is_empty() {}
-        count(&buffer, 1 << 40, MEMORIES_MAX);
+        count(&buffer, 1 << 40, KEY_MEMORIES_MAX);
         assert_eq!(buffer.dropped(), 0);
     }
 
     #[test]
-    fn report_has_room_for_some_firings() {
+    fn keys_take_turns() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let report = || {
-            let reports = buffer.take(start, Timestamp(0), |_| Duration::ZERO, |_| 2);
-            returned(reports).len()
-        };
-        count(&buffer, 0, 200);
-        let counts: [usize; 5] = std::array::from_fn(|_| report());
-        assert_eq!(counts, [56, 56, 56, 32, 0], "9 memories each");
+        // Two triggers for each of a thousand results: a report has room for 63 of them.
+        buffer.count((TENANT, KEY), &ids(0, 1_000), 1_000, 2);
+        let first = report(&buffer, start, 2);
+        assert_eq!((first.recalls.len(), first.returned.len()), (500, 63));
+        buffer.count((TENANT, OTHER_KEY), &ids(5_000, 20), 5, 2);
+        let second = report(&buffer, start, 2);
+        let of_other =
+            |all: &[(MemoryId, u32)]| all.iter().filter(|(of, _)| *of >= id(5_000)).count();
+        assert_eq!((of_other(&second.recalls), of_other(&second.returned)), (5, 20));
+        assert_eq!((second.recalls.len(), second.returned.len()), (500, 63));
+        // A single result may need more than a report has room for.
+        buffer.count((TENANT, OTHER_KEY), &ids(5_000, 2), 0, 300);
+        let turn = |at| of_other(&report(&buffer, start + at * SECOND, 300).returned);
+        let turns = [1, 2, 3, 4].map(turn);
+        assert_eq!(turns.iter().sum::<usize>(), 2, "every other report: {turns:?}");
+    }
+
+    #[test]
+    fn results_wait_for_bounded_firings() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        for _ in 0..100 {
+            buffer.count((TENANT, KEY), &ids(0, 100), 0, 1_000);
+        }
+        assert_eq!(buffer.dropped(), 10_000 - 5);
+        // Deleted triggers leave nothing behind.
+        assert_eq!(report(&buffer, start, 0).returned, []);
+        assert_eq!(report(&buffer, start, 1).returned, []);
     }
 
     #[test]
     fn frequent_recalls_keep_no_others_waiting() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let report = |seconds: u32| {
-            returned(buffer.take(start + seconds * SECOND, Timestamp(0), |_| SECOND, |_| 1))
-        };
-        let frequent = || (0..20).for_each(|_| count(&buffer, 1, 10));
-        frequent();
-        assert_eq!(report(0).len(), 7, "81 recalls each");
-        frequent();
-        assert_eq!(report(1).len(), 4, "first the three that wait, 161 recalls each");
-        frequent();
-        count(&buffer, 500, 1);
-        assert!(report(2).contains(&(id(500), 1)));
+        count(&buffer, 0, 700);
+        assert_eq!(recalls(&buffer, start).len(), 500);
+        let waited = recalls(&buffer, start + SECOND);
+        assert_eq!(waited.len(), 200);
+        count(&buffer, 0, 700);
+        // Those whose report is longest ago come first.
+        let again = recalls(&buffer, start + 61 * SECOND);
+        assert_eq!(again.len(), 500);
+        assert_eq!(recalls(&buffer, start + 61 * SECOND), waited);
     }
 
     #[test]
     fn due_key_use_is_reported_alone() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let key = KeyId([7; 8]);
-        let report = |at| buffer.take(at, Timestamp(9), |_| SECOND, |_| 0).pop();
-        buffer.count_request(TENANT, key, Duration::ZERO, 0);
-        assert_eq!(report(start).map(|report| report.keys.len()), Some(1));
-        buffer.count_request(TENANT, key, Duration::ZERO, 0);
-        assert_eq!(report(start + SECOND).map(|report| report.keys.len()), Some(0));
-        assert_eq!(report(start + KEY_INTERVAL).map(|report| report.keys.len()), Some(1));
+        let keys = |at| report(&buffer, at, 0).keys.len();
+        buffer.count_request(TENANT, KEY, Duration::ZERO, 0);
+        assert_eq!(keys(start), 1);
+        buffer.count_request(TENANT, KEY, Duration::ZERO, 0);
+        assert_eq!(keys(start + SECOND), 0);
+        assert_eq!(keys(start + KEY_INTERVAL), 1);
     }
 
     #[test]
     fn requests_are_summed_until_reported() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
         count(&buffer, 0, 0);
-        let key = KeyId([7; 8]);
-        buffer.count_request(TENANT, key, Duration::from_micros(30), 1);
-        buffer.count_request(TENANT, key, Duration::from_micros(50), 0);
-        let reports = buffer.take(start, Timestamp(9), |_| SECOND, |_| 0);
-        assert_eq!((reports[0].searches, reports[0].searches_with_results), (1, 0));
+        buffer.count_request(TENANT, KEY, Duration::from_micros(30), 1);
+        buffer.count_request(TENANT, KEY, Duration::from_micros(50), 0);
+        let first = report(&buffer, start, 0);
+        assert_eq!((first.searches, first.searches_with_results), (1, 0));
         let usage =
             Usage { requests: 2, nodes_added: 1, latency_micros: 80, latency_max_micros: 50 };
-        assert_eq!((reports[0].usage, &reports[0].keys[..]), (usage, &[(key, Timestamp(9))][..]));
-        buffer.count_request(TENANT, key, Duration::from_micros(1), 0);
-        let again = buffer.take(start + SECOND, Timestamp(9), |_| SECOND, |_| 0);
-        assert_eq!((again[0].usage.requests, again[0].keys.len()), (1, 0));
+        assert_eq!((first.usage, &first.keys[..]), (usage, &[(KEY, Timestamp(9))][..]));
+        buffer.count_request(TENANT, KEY, Duration::from_micros(1), 0);
+        let again = report(&buffer, start + SECOND, 0);
+        assert_eq!((again.usage.requests, again.keys.len()), (1, 0));
     }
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use raft::{Operation, OperationResult, Status};
 use storage::View;
+use storage::model::access::Caller;
 use storage::model::analytics::TenantReport;
-use storage::model::id::{MemoryId, TenantId};
+use storage::model::id::MemoryId;
 use storage::model::trigger::TriggerEvent;
 
 use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
@@ -66,11 +67,11 @@ impl Service {
     }
 
     /// Counts a search and what it returned, best first. Without words it recalls nothing.
-    pub(crate) fn count_search(&self, tenant: TenantId, returned: &[MemoryId], has_words: bool) {
-        let recalled = self.reader.thermo(tenant).reinforcement.recalled_results as usize;
+    pub(crate) fn count_search(&self, caller: &Caller, returned: &[MemoryId], has_words: bool) {
+        let recalled = self.reader.thermo(caller.tenant).reinforcement.recalled_results as usize;
         let recalled = if has_words { recalled } else { 0 };
-        let with_others = self.reader.triggers_on(tenant, TriggerEvent::Recall) > 0;
-        self.recalls.count(tenant, returned, recalled, with_others);
+        let triggers = self.reader.triggers_on(caller.tenant, TriggerEvent::Recall);
+        self.recalls.count((caller.tenant, caller.key), returned, recalled, triggers);
     }
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those
@@ -79,12 +80,8 @@ impl Service {
         let reader = &self.reader;
         let triggers = |tenant| reader.triggers_on(tenant, TriggerEvent::Recall);
         let interval = |tenant| {
-            // Every return is an event where a trigger waits for it.
-            if all || triggers(tenant) > 0 {
-                return Duration::ZERO;
-            }
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
-            Duration::from_secs(seconds.into())
+            if all { Duration::ZERO } else { Duration::from_secs(seconds.into()) }
         };
         self.recalls.take(Instant::now(), reader.position().clock, interval, triggers)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use api::{EmbedError, Embedder, Embedding};
+use api::{EmbedError, EmbedScope, Embedder, Embedding};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
@@ -37,7 +37,7 @@ pub struct Pool {
     model: Model,
     threads: usize,
     queue: Sender<Task>,
-    cache: Cache<String, Arc<[f32]>>,
+    cache: Cache<(EmbedScope, String), Arc<[f32]>>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -90,14 +90,17 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
 }
 
 impl Embedder for Pool {
-    fn embed(&self, text: String) -> BoxFuture<'_, Result<Embedding, EmbedError>> {
+    fn embed(
+        &self,
+        scope: EmbedScope,
+        text: String,
+    ) -> BoxFuture<'_, Result<Embedding, EmbedError>> {
         async move {
-            let is_cacheable = text.len() <= CACHE_TEXT_BYTES;
-            if is_cacheable && let Some(vector) = self.cache.get(&text) {
+            let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, text.clone()));
+            if let Some(vector) = key.as_ref().and_then(|key| self.cache.get(key)) {
                 self.counters.cached.fetch_add(1, Ordering::Relaxed);
                 return Ok(vector.to_vec());
             }
-            let key = is_cacheable.then(|| text.clone());
             let (reply, embedded) = oneshot::channel();
             self.queue.send(Task { text, reply }).map_err(|_| EmbedError)?;
             let vector = embedded.await.unwrap_or(Err(EmbedError))?;

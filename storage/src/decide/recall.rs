@@ -13,7 +13,7 @@ use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
 use crate::decide::fire::fire;
 use crate::decide::memory::move_to_hot_tier;
 use crate::error::Result;
-use crate::model::analytics::{LastReport, RecallStats, Report, Returned, TenantReport, Usage};
+use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
 use crate::model::decay::Decay;
 use crate::model::heat::{Anchor, STABILITY_MAX};
 use crate::model::id::{MemoryId, Timestamp};
@@ -75,12 +75,12 @@ fn record_tenant_report(
     }
     let before = context.draft.recall_stats(tenant)?;
     let mut stats = before.clone();
-    for Returned { id, times, recalls } in &report.returned {
+    for (id, times) in &report.recalls {
         // One command writes a bounded number of bytes: recalls beyond it are counted only.
         let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
-        if *recalls > 0 {
-            apply_recall(context, *id, *recalls, written < BATCH_BYTES, &mut stats)?;
-        }
+        apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
+    }
+    for (id, times) in &report.returned {
         context.draft.emit(tenant, TriggerEvent::Recall, *id, *times);
         fire(context.draft)?;
     }

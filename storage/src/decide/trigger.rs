@@ -6,7 +6,8 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::trigger::{
-    Firings, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction, TriggerFilter,
+    Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
+    TriggerEvent, TriggerFilter,
 };
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
@@ -21,6 +22,11 @@ pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) ->
     if let Some(key) = context.actor {
         let of_key = Rejection::too_many("triggers of one API key", KEY_TRIGGERS_MAX);
         reject_if(triggers.owned_by(key) >= KEY_TRIGGERS_MAX, of_key)?;
+        let name = "on_recall triggers of one API key";
+        let of_key = Rejection::too_many(name, KEY_RECALL_TRIGGERS_MAX);
+        let on_recall = triggers.on(TriggerEvent::Recall).iter();
+        let owned = on_recall.filter(|it| it.trigger.owner == Some(key)).count();
+        reject_if(new.event == TriggerEvent::Recall && owned >= KEY_RECALL_TRIGGERS_MAX, of_key)?;
     }
     reject_if(context.draft.trigger(context.tenant, id)?.is_some(), Rejection::IdTaken)?;
     let trigger = Trigger {

@@ -7,8 +7,8 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::tenant::KeyId;
 
-/// Maximum number of memories per report.
-pub const REPORT_MEMORIES_MAX: usize = 500;
+/// Maximum number of recalled memories per report.
+pub const REPORT_RECALLS_MAX: usize = 500;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -87,24 +87,15 @@ pub struct Report {
     pub tenants: Vec<TenantReport>,
 }
 
-/// How often searches returned a memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Returned {
-    /// The memory.
-    pub id: MemoryId,
-    /// Number of searches.
-    pub times: u32,
-    /// How many of these were recalls: the memory was among the first results.
-    pub recalls: u32,
-}
-
 /// Counts of one node for one tenant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
     /// The tenant.
     pub tenant: TenantId,
-    /// Memories that searches returned. Without triggers that wait for them, only the recalled.
-    pub returned: Vec<Returned>,
+    /// Recalled memories, with the number of times.
+    pub recalls: Vec<(MemoryId, u32)>,
+    /// Memories that searches returned, with the number of times, for the triggers that wait for it.
+    pub returned: Vec<(MemoryId, u32)>,
     /// Searches.
     pub searches: u64,
     /// Searches with at least one result.

@@ -11,6 +11,8 @@ use crate::model::tenant::KeyId;
 pub const TRIGGERS_MAX: usize = 10_000;
 /// Most of them of one API key.
 pub const KEY_TRIGGERS_MAX: usize = TRIGGERS_MAX / 2;
+/// Maximum number of triggers of one API key on `on_recall`: every search fires them.
+pub const KEY_RECALL_TRIGGERS_MAX: usize = 20;
 /// Longest name in bytes.
 pub const TRIGGER_NAME_BYTES_MAX: usize = 256;
 /// Longest description in bytes.

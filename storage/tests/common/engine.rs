@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use storage::model::analytics::{Report, Returned, TenantReport, Usage};
+use storage::model::analytics::{Report, TenantReport, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
 use storage::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
@@ -145,9 +145,21 @@ pub fn configure(name: &str, value: f64) -> Command {
 }
 
 /// Reports searches of [`TENANT`] on node 1, one of them with results.
-pub fn report(number: u64, searches: u64, usage: Usage, returned: Vec<Returned>) -> Command {
+pub fn report(number: u64, searches: u64, usage: Usage, recalls: Vec<(MemoryId, u32)>) -> Command {
+    report_returned(number, searches, usage, recalls.clone(), recalls)
+}
+
+/// [`report`] of memories that were recalled, and of those that were returned.
+pub fn report_returned(
+    number: u64,
+    searches: u64,
+    usage: Usage,
+    recalls: Vec<(MemoryId, u32)>,
+    returned: Vec<(MemoryId, u32)>,
+) -> Command {
     let tenant = TenantReport {
         tenant: TENANT,
+        recalls,
         returned,
         searches,
         searches_with_results: 1,
@@ -156,11 +168,6 @@ pub fn report(number: u64, searches: u64, usage: Usage, returned: Vec<Returned>)
     };
     let report = Report { node: 1, boot: 1, number, tenants: vec![tenant] };
     Command::background(Action::RecordReport(report))
-}
-
-/// Recalls of a memory.
-pub fn recalls(id: MemoryId, times: u32) -> Returned {
-    Returned { id, times, recalls: times }
 }
 
 /// The state of one node, as leader or as follower. Times are in microseconds.

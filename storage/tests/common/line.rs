@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::analytics::{Returned, Usage};
+use storage::model::analytics::Usage;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{KeyId, Role};
 
@@ -220,8 +220,9 @@ impl Line {
     fn report(&self) -> Command {
         let times = self.get("times").unwrap_or(1);
         let recalls = self.get("recalls").unwrap_or(times);
-        let returned = self.ids().into_iter().map(|id| Returned { id, times, recalls });
-        report(self.get("report").unwrap(), 1, Usage::default(), returned.collect())
+        let all = |times: u32| self.ids().into_iter().map(move |id| (id, times)).collect();
+        let recalls = if recalls > 0 { all(recalls) } else { Vec::new() };
+        report_returned(self.get("report").unwrap(), 1, Usage::default(), recalls, all(times))
     }
 
     /// Settings by name, each with a number, a switch or `default`.

@@ -138,7 +138,7 @@ impl World {
             _ => {
                 self.next += 1;
                 let usage = Usage { requests: 3, ..Usage::default() };
-                report(self.next, 2, usage, vec![recalls(id, 1), recalls(other, 2)])
+                report(self.next, 2, usage, vec![(id, 1), (other, 2)])
             }
         }
     }

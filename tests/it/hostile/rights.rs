@@ -181,3 +181,24 @@ async fn triggers_do_not_tell_of_closed_ends() {
     let history = outsider.send(Method::GET, "/triggers/history", &json!({})).await.ok();
     assert_eq!(array(&history["items"]).len(), 1, "{history}");
 }
+
+/// The vector of a text that was embedded before is cached, so its search takes less time. That must
+/// not tell a key which texts a namespace contains that is closed to it.
+#[tokio::test]
+async fn cached_vectors_tell_of_no_closed_texts() {
+    let cluster = options().start();
+    let restricted = denied_key(&cluster).await;
+    let closed = json!({"label": "salary of employee 7", "namespace": "closed"});
+    cluster.create(&closed).await;
+    let cached = async |key: &Value, query: &str| {
+        let before = cluster.metric("hearth_embedder_cached_total").await;
+        let request = cluster.request_as(key, Method::POST, "/agent/search");
+        request.json(&json!({"query": query})).send().await.ok();
+        cluster.metric("hearth_embedder_cached_total").await > before
+    };
+    let query = "salary of employee 7";
+    assert!(cached(&json!({"key": cluster.key}), query).await, "all namespaces are open to it");
+    assert!(!cached(&restricted, query).await);
+    assert!(cached(&restricted, query).await, "its own search");
+    assert!(!cached(&denied_key(&cluster).await, query).await, "the search of another key");
+}

@@ -1,5 +1,7 @@
 //! Attacks with triggers: expensive patterns, and labels that almost contain them.
 
+use std::time::{Duration, Instant};
+
 use futures::{StreamExt, stream};
 
 use super::attacker::{assert_creates_served, assert_served, latency};
@@ -47,6 +49,43 @@ async fn long_notifications_do_not_delay_writes() {
     let notifications = array(&created["trigger_notifications"]).len();
     assert!((1..=65).contains(&notifications), "{notifications}");
     assert_served(quiet, latency(100, create).await);
+}
+
+/// Searches of a key whose results fire many triggers wait for their firings, not those of others.
+#[tokio::test]
+async fn firings_of_one_key_delay_no_recalls() {
+    let cluster = options().start();
+    for at in 0..4 {
+        let nodes: Vec<_> = (0..50).map(|i| labelled(format!("word {at} {i}"))).collect();
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let config = json!({"message": "{label}".repeat(50)});
+    let trigger = json!({"event": "on_recall", "action": "notify", "action_config": config});
+    for _ in 0..20 {
+        cluster.request_as(&hostile, Method::POST, "/triggers").json(&trigger).send().await.ok();
+    }
+    // Each search would fire all of them.
+    let one_more = cluster.request_as(&hostile, Method::POST, "/triggers").json(&trigger);
+    one_more.send().await.assert_error(409, "too_many");
+    let honest = json!({"event": "on_recall", "action": "notify", "filter_label_pattern": "tea"});
+    let honest = create_trigger(&cluster, &honest).await;
+    let tea = cluster.store(&labelled("tea")).await;
+    for _ in 0..20 {
+        let search = json!({"query": "word", "limit": 100});
+        cluster.request_as(&hostile, Method::POST, "/agent/search").json(&search).send().await.ok();
+    }
+    let started = Instant::now();
+    cluster.post("/agent/search", &json!({"query": "tea", "limit": 1})).await;
+    let read = async || cluster.get(&format!("/agent/nodes/{tea}")).await["recall_count"].clone();
+    eventually("the recall counts", read, |count| *count == 1).await;
+    let fired = async || cluster.get("/triggers").await["items"].clone();
+    let count = |items: &Value| {
+        let found = array(items).iter().find(|it| it["id"] == honest["id"]).cloned();
+        found.is_some_and(|it| it["fire_count"] == 1)
+    };
+    eventually("the honest trigger fires", fired, count).await;
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
 /// A report of recalls has room for some firings. The rest waits for later reports.

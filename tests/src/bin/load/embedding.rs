@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use api::Embedder;
+use api::{EmbedScope, Embedder};
 use node::embed::{Pool, Session};
+use storage::model::id::TenantId;
 use tests::installed_model;
 
 use crate::work::label;
@@ -18,6 +19,7 @@ pub async fn measure() {
     let worker = Session::open(&runtime, &manifest).expect("a session");
     let tokens: Vec<_> = texts.iter().map(|text| session.tokens(text).expect("tokens")).collect();
     let pool = Pool::start(manifest.model(), vec![Box::new(worker)]);
+    let scope = EmbedScope { tenant: TenantId(1), key: None };
     let (mut raw, mut served) = (0.0, 0.0);
     // In turns, so that the noise of the machine is equal for both.
     for part in 0..10 {
@@ -28,7 +30,7 @@ pub async fn measure() {
         }
         raw += started.elapsed().as_secs_f64();
         let started = Instant::now();
-        let embedded = texts[range].iter().map(|text| pool.embed(text.clone()));
+        let embedded = texts[range].iter().map(|text| pool.embed(scope.clone(), text.clone()));
         for vector in futures::future::join_all(embedded).await {
             vector.expect("a vector");
         }
