@@ -102,8 +102,9 @@ impl RecallBuffer {
                 *dropped += 1;
             }
         }
-        if triggers > 0 {
-            let room = (KEY_FIRINGS_MAX / triggers).max(1).saturating_sub(of_key.returned.len());
+        // Without triggers, nothing waits for results.
+        if let Some(results_max) = KEY_FIRINGS_MAX.checked_div(triggers) {
+            let room = results_max.max(1).saturating_sub(of_key.returned.len());
             of_key.returned.extend(returned.iter().take(room));
             *dropped += returned.len().saturating_sub(room) as u64;
         }
