@@ -3,6 +3,7 @@
 
 use storage::model::access::Policy;
 use storage::model::delivery::DeliveryStage;
+use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::tenant::Role;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
@@ -84,6 +85,7 @@ words! {
     // `glacial` was published as a half-life of some 30 days: it is not `permanent`.
     DecayClass: Self::NAMED,
         [("fast", Self::Volatile), ("slow", Self::Persistent), ("glacial", Self::Persistent)];
+    OnDuplicate: Self::NAMED;
     Signal: Self::NAMED;
     TriggerEvent: Self::NAMED, [("on_create", Self::Store)];
     TriggerActionKind: Self::NAMED;

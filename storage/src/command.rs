@@ -8,6 +8,7 @@ use crate::model::access::Policy;
 use crate::model::analytics::Report;
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
+use crate::model::duplicate::OnDuplicate;
 use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::AgentActivity;
@@ -179,6 +180,9 @@ pub struct NewMemory {
     pub vector: Vector,
     /// Edges to create with it.
     pub suggestions: Vec<Suggestion>,
+    /// What happens if its namespace has the same text already; `None` is as the tenant's settings
+    /// say.
+    pub on_duplicate: Option<OnDuplicate>,
 }
 
 impl NewMemory {

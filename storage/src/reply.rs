@@ -172,6 +172,9 @@ pub enum Rejection {
     /// The changes exceed the limit of one command, in bytes.
     #[error("the request results in more than {0} bytes of changes")]
     TooLarge(usize),
+    /// The namespace has a memory with the same text, and the request does not allow another.
+    #[error("the namespace has a memory with this text already")]
+    Duplicate(MemoryId),
 }
 
 impl Rejection {

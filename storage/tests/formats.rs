@@ -193,6 +193,8 @@ fn configuration_bytes_are_fixed() {
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
     thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05");
     thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4]);
+    // Duplicates are allowed; their lowest similarity and overlap.
+    thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]));
     let (name, created_at) = ("t".into(), Timestamp(1));
     let tenant = Tenant { name, created_at, memories_max: Some(10), thermo: Box::default() };
     let bytes = format!("01017402010a{thermo}");

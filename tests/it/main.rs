@@ -11,6 +11,7 @@ mod consistency;
 mod corruption;
 mod deliveries;
 mod dev;
+mod duplicates;
 mod durability;
 mod embedder;
 mod events;

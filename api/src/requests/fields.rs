@@ -3,6 +3,7 @@
 
 use storage::model::access::AGENT_BYTES_MAX;
 use storage::model::delivery::DeliveryId;
+use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{
@@ -41,6 +42,7 @@ pub(crate) type MemoryTypeWord = OneOf<MemoryType>;
 pub(crate) type MemoryTypeOrEmpty = OneOfOrEmpty<MemoryType>;
 pub(crate) type MemoryTier = OneOf<Tier>;
 pub(crate) type DecayClassWord = OneOf<DecayClass>;
+pub(crate) type OnDuplicateWord = OneOf<OnDuplicate>;
 pub(crate) type MemoryIdText = Id<MemoryId>;
 pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
 pub(crate) type SignalWord = OneOf<Signal>;

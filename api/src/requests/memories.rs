@@ -46,6 +46,9 @@ pub(crate) struct NewMemory {
     heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
     key_points: Option<KeyPoints>,
+    /// What happens if the namespace has a memory of this type with the same text; the tenant's
+    /// setting by default.
+    on_duplicate: Option<OnDuplicateWord>,
 }
 
 impl NewMemory {
@@ -69,6 +72,7 @@ impl NewMemory {
             key_points: self.key_points.unwrap_or_default().0,
             vector: Vector::default(),
             suggestions: Vec::new(),
+            on_duplicate: self.on_duplicate.map(|it| it.0),
         })
     }
 }

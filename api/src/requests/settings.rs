@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use storage::model::duplicate::OnDuplicate;
 use storage::model::thermo::{SettingValue, Thermo};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -14,7 +15,7 @@ const NAME_BYTES_MAX: usize = 1_024;
 /// Most values in a body of settings.
 const VALUES_MAX: usize = 1_000;
 /// What a setting's value must be.
-const NOT_A_VALUE: &str = "must be a number, true or false";
+const NOT_A_VALUE: &str = "must be a number, true, false or a word";
 
 /// A body of settings.
 #[derive(Debug, Deserialize)]
@@ -91,6 +92,10 @@ impl ThermoChanges {
             Value::Null => SettingValue::Default,
             Value::Bool(on) => SettingValue::Switch(*on),
             Value::Number(number) => SettingValue::Number(number.as_f64().unwrap_or(f64::NAN)),
+            Value::String(word) => match by_name(word) {
+                Some(action) => SettingValue::OnDuplicate(action),
+                None => return Err(ApiError::invalid(name, NOT_A_VALUE)),
+            },
             _ => return Err(ApiError::invalid(name, NOT_A_VALUE)),
         };
         let change = (setting, value);
@@ -100,6 +105,10 @@ impl ThermoChanges {
         self.changes.push(change);
         Ok(())
     }
+}
+
+fn by_name(word: &str) -> Option<OnDuplicate> {
+    OnDuplicate::NAMED.iter().find(|(name, _)| *name == word).map(|(_, action)| *action)
 }
 
 /// Whether the dotted name `inner` is in the section `outer`.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
 use crate::responses::Time;
+use crate::service::writes::CreatedMemory;
 
 /// A memory. Heat and text have two names each, since published clients read either.
 #[derive(Serialize, ToSchema)]
@@ -116,11 +117,33 @@ impl From<(MemoryId, Touched)> for MemoryOrDeleted {
     }
 }
 
+impl From<CreatedMemory> for MemoryOrDeleted {
+    fn from(created: CreatedMemory) -> Self {
+        match created.touched {
+            Touched::Memory(record) if created.is_duplicate => {
+                let memory = (&*record).into();
+                Self::Duplicate(Box::new(Duplicate { memory, duplicate_of: Id(created.id) }))
+            }
+            touched => (created.id, touched).into(),
+        }
+    }
+}
+
+/// A memory that was there before with the text of a new one, which was not created.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Duplicate {
+    #[serde(flatten)]
+    memory: Memory,
+    /// Its id, again.
+    duplicate_of: MemoryIdText,
+}
+
 /// A memory that a write touched. If the write is a repetition, the memory may be deleted since, or
 /// too long for the response.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum MemoryOrDeleted {
+    Duplicate(Box<Duplicate>),
     Memory(Box<Memory>),
     Deleted(Deleted),
     TooLong(TooLong),

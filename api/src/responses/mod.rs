@@ -20,7 +20,9 @@ use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 
 use crate::current::{request_id, take_response_bytes};
 use crate::limits::SMALL_RESPONSE_BYTES_MAX;
+use crate::requests::fields::MemoryIdText;
 use crate::requests::fields::MemoryTypeWord;
+use crate::requests::values::Id;
 use crate::requests::values::{OneOf, object, schema};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
@@ -124,6 +126,9 @@ pub(crate) struct Error {
     /// The id after which an event stream may resume, for `events_gone`.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest: Option<String>,
+    /// The memory with the same text, for `duplicate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_of: Option<MemoryIdText>,
 }
 
 impl IntoResponse for ApiError {
@@ -134,6 +139,7 @@ impl IntoResponse for ApiError {
             request_id: request_id(),
             field: self.field,
             oldest: self.oldest,
+            duplicate_of: self.duplicate_of.map(Id),
         };
         let status = StatusCode::from_u16(self.kind as u16).expect("each kind is a status");
         let mut response = (status, Json(body)).into_response();

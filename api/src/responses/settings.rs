@@ -1,6 +1,7 @@
 //! Settings as nested objects, and their schema.
 
 use serde_json::{Map, Value, json};
+use storage::model::duplicate::OnDuplicate;
 use storage::model::thermo::{SettingValue, Thermo};
 use utoipa::openapi::schema::Schema;
 
@@ -13,6 +14,7 @@ pub(crate) fn config(mut thermo: Thermo) -> Value {
             SettingValue::Switch(on) => on.into(),
             SettingValue::Number(number) if number.fract() == 0.0 => (number as i64).into(),
             SettingValue::Number(number) => number.into(),
+            SettingValue::OnDuplicate(action) => action.name().into(),
             SettingValue::Default => Value::Null,
         };
     }
@@ -43,17 +45,20 @@ pub(crate) fn schema(are_required: bool) -> Schema {
         *node = schema;
     };
     for setting in thermo.settings() {
-        let schema_type = match setting.value() {
-            SettingValue::Switch(_) => "boolean",
-            _ if setting.is_integer() => "integer",
-            _ => "number",
-        };
-        let mut schema = json!({ "type": [schema_type, "null"] });
-        if schema_type != "boolean" {
-            schema["minimum"] = (*setting.range.start()).into();
-            schema["maximum"] = (*setting.range.end()).into();
-        }
-        add(&setting.name, schema);
+        let (min, max) = (setting.range.start(), setting.range.end());
+        let number = |name| json!({ "type": [name, "null"], "minimum": min, "maximum": max });
+        add(
+            &setting.name,
+            match setting.value() {
+                SettingValue::Switch(_) => json!({ "type": ["boolean", "null"] }),
+                SettingValue::OnDuplicate(_) => {
+                    let mut names = OnDuplicate::NAMED.map(|(name, _)| json!(name)).to_vec();
+                    names.push(Value::Null);
+                    json!({ "type": ["string", "null"], "enum": names })
+                }
+                _ => number(if setting.is_integer() { "integer" } else { "number" }),
+            },
+        );
     }
     // Permanent memories have no factor.
     add("decay_classes.permanent", json!({ "type": "null" }));

@@ -40,7 +40,10 @@ pub(crate) struct FeedbackEffect {
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories",
     params(NamespaceHeader, IdempotencyHeader), request_body = NewMemory,
-    responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>), IdempotentErrors))]
+    responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>),
+        (status = OK, body = WithNotifications<MemoryOrDeleted>,
+            description = "The namespace has this text already, and `on_duplicate` is `merge`."),
+        IdempotentErrors))]
 pub(crate) async fn memory_create(
     Agent(session): Agent,
     home: NamespaceHeader,
@@ -48,10 +51,11 @@ pub(crate) async fn memory_create(
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let new = write.body.into_memory(home.namespace().as_deref())?;
     let done = session.create_memories(write.receipt, vec![new]).await?;
-    if !done.value.is_replay {
-        set_created(1);
-    }
-    respond_one(done, StatusCode::CREATED)
+    set_created(done.value.iter().filter(|memory| memory.is_new).count());
+    let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
+    let status = if memory.is_duplicate { StatusCode::OK } else { StatusCode::CREATED };
+    let body = WithNotifications::new(memory.into(), &done.notifications);
+    Ok(Success { status, freshness: done.freshness, body })
 }
 
 /// Get a memory.

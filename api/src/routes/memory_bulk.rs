@@ -8,6 +8,7 @@ use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, NewMemories};
 use crate::responses::memory::MemoryOrDeleted;
+use crate::service::writes::CreatedMemory;
 
 /// A memory of a batch.
 #[derive(Serialize, ToSchema)]
@@ -71,16 +72,17 @@ pub(crate) async fn memory_create_batch(
         new.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;
-    let count = new.len();
     let done = session.create_memories(write.receipt, new).await?;
-    if !done.value.is_replay {
-        set_created(count);
-    }
-    let item = |touched: (_, Touched)| {
-        let status = if matches!(touched.1, Touched::Deleted) { "deleted" } else { "created" };
-        BatchItem { memory: touched.into(), status }
+    set_created(done.value.iter().filter(|memory| memory.is_new).count());
+    let item = |memory: CreatedMemory| {
+        let status = match (&memory.touched, memory.is_duplicate) {
+            (Touched::Deleted, _) => "deleted",
+            (_, true) => "duplicate",
+            (_, false) => "created",
+        };
+        BatchItem { memory: memory.into(), status }
     };
-    let results = done.value.memories.into_iter().map(item).collect();
+    let results = done.value.into_iter().map(item).collect();
     let body = WithNotifications::new(Batch { results }, &done.notifications);
     Ok(Success::created(done.freshness, body))
 }

@@ -3,6 +3,7 @@
 
 use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
+use storage::model::id::MemoryId;
 
 use crate::budget::Full;
 use crate::current::has_written;
@@ -45,6 +46,8 @@ pub(crate) struct ApiError {
     pub(crate) field: Option<String>,
     /// The id after which an event stream may resume.
     pub(crate) oldest: Option<String>,
+    /// The memory that a new one repeats.
+    pub(crate) duplicate_of: Option<MemoryId>,
     pub(crate) retry_after_seconds: Option<u32>,
 }
 
@@ -52,8 +55,15 @@ pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
     pub(crate) fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
-        let (message, field, oldest) = (message.into(), None, None);
-        Self { kind, code, message, field, oldest, retry_after_seconds: None }
+        Self {
+            kind,
+            code,
+            message: message.into(),
+            field: None,
+            oldest: None,
+            duplicate_of: None,
+            retry_after_seconds: None,
+        }
     }
 
     /// An invalid field of the request.
@@ -138,6 +148,10 @@ impl From<Rejection> for ApiError {
             Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
             Rejection::EdgesFull(_) => (ErrorKind::Conflict, "edges_full"),
             Rejection::IdTaken => (ErrorKind::Conflict, "id_taken"),
+            Rejection::Duplicate(id) => {
+                let error = Self::new(ErrorKind::Conflict, "duplicate", message);
+                return Self { duplicate_of: Some(id), ..error };
+            }
             Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
             Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),
             Rejection::TooLarge(_) => (ErrorKind::TooLarge, "too_large"),

@@ -12,24 +12,37 @@ use storage::{
 
 use crate::limits::BATCH_EMBED_AHEAD;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
-use crate::service::writes::{TouchedMemories, WriteResult};
+use crate::service::writes::{CreatedMemory, TouchedMemories, WriteResult};
 use crate::service::{Session, components};
 
 impl Session {
-    /// Creates memories, all or none, with their vectors and edges.
+    /// Creates memories, all or none, with their vectors and edges. A duplicate is not created.
     pub(crate) async fn create_memories(
         &self,
         receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
-    ) -> ApiResult<WriteResult<TouchedMemories>> {
+    ) -> ApiResult<WriteResult<Vec<CreatedMemory>>> {
         if new.iter().map(NewMemory::text_bytes).sum::<usize>() > CREATE_TEXT_BYTES_MAX {
             let message =
                 format!("the memories have more than {CREATE_TEXT_BYTES_MAX} bytes of text");
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
+        let ids: Vec<_> = new.iter().map(|new| new.id).collect();
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
-        self.submit_once(receipt, Action::CreateMemories(new)).await
+        let done: WriteResult<TouchedMemories> =
+            self.submit_once(receipt, Action::CreateMemories(new)).await?;
+        // A duplicate has the id of the memory that it repeats.
+        let is_replay = done.value.is_replay;
+        let created = done.value.memories.into_iter().zip(ids).map(|((id, touched), new)| {
+            let is_new = !is_replay && id == new;
+            CreatedMemory { id, touched, is_new, is_duplicate: !is_replay && id != new }
+        });
+        Ok(WriteResult {
+            freshness: done.freshness,
+            value: created.collect(),
+            notifications: done.notifications,
+        })
     }
 
     /// Changes a memory. Sets the vector of a new label.

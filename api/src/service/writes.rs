@@ -40,6 +40,16 @@ pub(crate) struct TouchedMemories {
     pub(crate) memories: Vec<(MemoryId, Touched)>,
 }
 
+/// A memory that a request was to create.
+pub(crate) struct CreatedMemory {
+    pub(crate) id: MemoryId,
+    pub(crate) touched: Touched,
+    /// Whether this request created it.
+    pub(crate) is_new: bool,
+    /// Whether it was there before with the same text. A repetition of the request does not tell.
+    pub(crate) is_duplicate: bool,
+}
+
 /// A trigger that was created; `None` if it was deleted since an earlier request created it.
 pub(crate) type CreatedTrigger = (TriggerId, Option<(Trigger, Firings)>);
 

@@ -18,6 +18,9 @@ use crate::reply::Rejection;
 use crate::table::key::Key;
 use crate::table::view::View;
 
+/// Lowest heat of a memory that was restored from the cold tier.
+const RESTORED_HEAT: f64 = 0.3;
+
 /// The reason why a command had no effect.
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
@@ -130,6 +133,20 @@ impl Context<'_> {
         let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
         let anchor = Anchor { at: self.now(), tick_heat, ..anchor };
         self.push(Change::AnchorPut(self.tenant, before.id, anchor));
+        Ok(())
+    }
+
+    /// Moves an archived memory to the hot tier, with at least [`RESTORED_HEAT`].
+    pub(super) fn move_to_hot_tier(
+        &mut self,
+        archived: &MemoryRecord,
+        updated_at: Timestamp,
+    ) -> Result<()> {
+        let memory = Memory { archived_at: None, updated_at, ..archived.memory.clone() };
+        let heat = archived.heat.max(RESTORED_HEAT) as f32;
+        self.anchor(archived, Anchor { heat, ..archived.anchor })?;
+        self.append(archived.id, &memory, EventKind::Restored);
+        self.push(Change::MemoryPut(self.tenant, archived.id, memory));
         Ok(())
     }
 

@@ -150,6 +150,11 @@ impl Draft {
         Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
     }
 
+    /// The changes of the commands so far.
+    pub(super) fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
     pub(super) fn count(&self, matches: impl Fn(&Change) -> bool) -> u64 {
         self.changes.iter().filter(|change| matches(change)).count() as u64
     }

@@ -3,11 +3,13 @@
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
-use crate::decide::edge;
+use crate::decide::reinforce::reinforce;
+use crate::decide::{duplicate, edge};
 use crate::error::Result;
 use crate::model::decay::decay_differs;
+use crate::model::duplicate::OnDuplicate;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::id::MemoryId;
 use crate::model::journal::{EventKind, MemoryField};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
@@ -16,8 +18,6 @@ use crate::model::vector::Vector;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
-/// Lowest heat of a memory that was restored from the cold tier.
-const RESTORED_HEAT: f64 = 0.3;
 /// Characters of a deleted memory's label that the journal keeps.
 const DELETED_LABEL_CHARS: usize = 120;
 
@@ -32,9 +32,26 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
         context.check_access(&new.namespace)?;
         reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
         check_model(context, &new.vector)?;
-        created.push(create_one(context, new)?);
+        created.push(match present_duplicate(context, new)? {
+            Some(present) => present,
+            None => create_one(context, new)?,
+        });
     }
     Ok(Reply::Memories(created))
+}
+
+/// The memory that a new one repeats, recalled, if it is not to be created a second time.
+fn present_duplicate(context: &mut Context<'_>, new: &NewMemory) -> Decided<Option<MemoryRecord>> {
+    let duplicates = context.thermo()?.duplicates;
+    let action = new.on_duplicate.unwrap_or(duplicates.on_duplicate);
+    if action == OnDuplicate::Allow {
+        return Ok(None);
+    }
+    let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
+    reject_if(action == OnDuplicate::Reject, Rejection::Duplicate(present.id))?;
+    let id = present.id;
+    reinforce(context, present, 1)?;
+    Ok(context.present(id)?)
 }
 
 fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
@@ -122,28 +139,14 @@ pub(super) fn delete(
     Ok(Reply::Deleted(id))
 }
 
-/// Moves a memory to the hot tier, with at least [`RESTORED_HEAT`], unless it is there.
+/// Moves a memory to the hot tier, unless it is there.
 pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
     let present = context.existing(id)?;
     if present.memory.archived_at.is_some() {
         let now = context.now();
-        move_to_hot_tier(context, &present, now)?;
+        context.move_to_hot_tier(&present, now)?;
     }
     Ok(Reply::Done)
-}
-
-/// Moves an archived memory to the hot tier, with at least [`RESTORED_HEAT`].
-pub(super) fn move_to_hot_tier(
-    context: &mut Context<'_>,
-    archived: &MemoryRecord,
-    updated_at: Timestamp,
-) -> Result<()> {
-    let memory = Memory { archived_at: None, updated_at, ..archived.memory.clone() };
-    let heat = archived.heat.max(RESTORED_HEAT) as f32;
-    context.anchor(archived, Anchor { heat, ..archived.anchor })?;
-    context.append(archived.id, &memory, EventKind::Restored);
-    context.push(Change::MemoryPut(context.tenant, archived.id, memory));
-    Ok(())
 }
 
 fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {

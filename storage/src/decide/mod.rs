@@ -7,12 +7,14 @@
 mod cluster;
 mod context;
 mod draft;
+mod duplicate;
 mod edge;
 mod fire;
 mod idempotency;
 mod memory;
 mod outbox;
 mod recall;
+mod reinforce;
 mod tenant;
 mod tick;
 mod trigger;

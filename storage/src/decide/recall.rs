@@ -1,40 +1,28 @@
 //! Rules of recall and feedback. The first results of a search are recalls, which raise the heat and
 //! stability of the memories, and the heat of their neighbours. Every node reports what its searches
 //! returned, at most twice a second.
-//!
-//! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
-//! (`1 − r`). Resonance: a share of the gained heat spreads over edges, damped per hop.
-
-use std::collections::BTreeSet;
 
 use crate::change::Change;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
 use crate::decide::fire::fire;
-use crate::decide::memory::move_to_hot_tier;
+use crate::decide::reinforce::{reinforce, strengthened};
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
 use crate::model::decay::Decay;
-use crate::model::heat::{Anchor, STABILITY_MAX};
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
-use crate::model::memory::{Memory, MemoryRecord, Signal, Tier};
+use crate::model::memory::{Memory, Signal};
 use crate::model::score::rounded;
 use crate::model::tenant::ApiKey;
-use crate::model::thermo::Thermo;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{FeedbackReply, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
-/// Most neighbours of one memory that a recall warms, those with the strongest edges first.
-const NEIGHBOURS_MAX: usize = 16;
-/// Most memories that one recall warms besides its own.
-const RESONANCE_MAX: usize = 64;
 /// Most bytes that the firings of one report add to the log.
 const FIRED_BYTES_MAX: usize = 128 << 10;
-/// Smaller increments of heat are not written.
-const INCREMENT_MIN: f64 = 0.005;
 /// Share of the distance to heat 1 that `relevant` adds.
 const RELEVANT_GAIN: f64 = 0.2;
 /// Retention that `relevant` strengthens by: that after one half-life.
@@ -104,8 +92,7 @@ fn record_tenant_report(
     Ok(())
 }
 
-/// Counts the recalls of a memory in `stats`. With `writes`, also restores it from the cold tier,
-/// and warms it, at most once per `recall_min_interval`.
+/// Counts the recalls of a memory in `stats`. With `writes`, also [reinforces](reinforce) it.
 fn apply_recall(
     context: &mut Context<'_>,
     id: MemoryId,
@@ -113,109 +100,18 @@ fn apply_recall(
     writes: bool,
     stats: &mut RecallStats,
 ) -> Result<()> {
-    let Some(mut present) = context.present(id)? else { return Ok(()) };
-    let thermo = context.thermo()?;
+    let Some(present) = context.present(id)? else { return Ok(()) };
     let of_type = &mut stats.types[present.memory.memory_type as usize];
     of_type.recalls += u64::from(times);
     if !writes {
         return Ok(());
     }
-    if present.memory.tier() == Tier::Cold {
-        // A recall is no update.
-        move_to_hot_tier(context, &present, present.memory.updated_at)?;
-        let Some(restored) = context.present(id)? else { return Ok(()) };
-        present = restored;
-    }
-    let now = context.now();
-    let recall_count = present.anchor.recall_count.saturating_add(times);
-    let reinforcement = &thermo.reinforcement;
-    let interval = i64::from(reinforcement.recall_min_interval_seconds) * Timestamp::SECOND_MICROS;
-    let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
-    let profile = thermo.profile(present.memory.memory_type);
-    if is_recent || !profile.reinforce_on_recall {
-        let heat = present.heat as f32;
-        return context.anchor(&present, Anchor { heat, recall_count, ..present.anchor });
-    }
-    let retention = retention(&present, &thermo, now);
-    let heat = present.heat + reinforcement.on_recall * (1.0 - present.heat);
-    let stability = strengthened(present.anchor.stability, profile.stability_gain, retention);
-    let (anchor, last_recall) = (present.anchor, Some(now));
-    let anchor = Anchor { heat: heat as f32, stability, recall_count, last_recall, ..anchor };
-    context.anchor(&present, anchor)?;
-    of_type.warmings += 1;
-    of_type.heat_before += present.heat;
-    of_type.heat_after += heat;
-    resonate(context, &thermo, &present, heat - present.heat)
-}
-
-/// The share of a memory that is retained since its last recall, else its creation, 0 to 1.
-fn retention(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f64 {
-    let since = present.anchor.last_recall.unwrap_or(present.memory.created_at);
-    let rate = Decay::of(&present.memory, thermo).rate / f64::from(present.anchor.stability);
-    libm::exp2(-(now.since(since) as f64) * rate)
-}
-
-/// The stability after a recall at this retention.
-fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
-    let strengthened = f64::from(stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
-    (strengthened as f32).min(STABILITY_MAX)
-}
-
-/// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
-/// the heat: a hot neighbourhood cannot heat itself. It stays in one namespace, since a heat would
-/// tell of recalls in a namespace that is closed to a key.
-fn resonate(
-    context: &mut Context<'_>,
-    thermo: &Thermo,
-    recalled: &MemoryRecord,
-    gained: f64,
-) -> Result<()> {
-    let (id, namespace, resonance) = (recalled.id, &recalled.memory.namespace, &thermo.resonance);
-    let mut increment = gained * resonance.spread_factor;
-    // Each memory once, over the shortest path. The recalled memory counts in addition.
-    let mut visited = BTreeSet::from([id]);
-    let mut frontier = vec![id];
-    for _ in 0..resonance.depth {
-        if increment < INCREMENT_MIN {
-            break;
-        }
-        let mut next = Vec::new();
-        for from in frontier {
-            // The strongest edges come first.
-            let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
-            let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
-            for other in others.filter(|other| visited.insert(*other)).take(room) {
-                let Some(present) = context.present(other)? else { continue };
-                if present.memory.namespace == *namespace
-                    && warm(context, &present, increment, resonance.thermal_gate)?
-                {
-                    next.push(other);
-                }
-            }
-        }
-        frontier = next;
-        increment *= resonance.damping;
+    if let Some((before, after)) = reinforce(context, present, times)? {
+        of_type.warmings += 1;
+        of_type.heat_before += before;
+        of_type.heat_after += after;
     }
     Ok(())
-}
-
-/// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
-/// receives heat nor passes it on.
-fn warm(
-    context: &mut Context<'_>,
-    present: &MemoryRecord,
-    increment: f64,
-    gate: f64,
-) -> Result<bool> {
-    if present.heat < gate || present.memory.tier() == Tier::Cold {
-        return Ok(false);
-    }
-    let heat = (present.heat + increment).min(1.0);
-    if heat - present.heat < INCREMENT_MIN {
-        return Ok(true);
-    }
-    context.anchor(present, Anchor { heat: heat as f32, ..present.anchor })?;
-    Ok(true)
 }
 
 /// Gives feedback: a signal changes the heat, stability and review flag of a memory.

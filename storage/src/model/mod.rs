@@ -34,6 +34,7 @@ mod calendar;
 pub mod cluster;
 pub mod decay;
 pub mod delivery;
+pub mod duplicate;
 pub mod edge;
 pub mod heat;
 pub mod id;

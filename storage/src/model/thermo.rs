@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::duplicate::{Duplicates, OnDuplicate};
 use crate::model::id::Timestamp;
 use crate::model::memory::{DecayClass, MemoryType};
 use crate::model::score::{RecallWeights, rounded};
@@ -98,6 +99,8 @@ pub struct Thermo {
     pub reinforcement: Reinforcement,
     /// Weights of the score.
     pub recall: RecallWeights,
+    /// New memories whose text is known.
+    pub duplicates: Duplicates,
 }
 
 impl Thermo {
@@ -188,6 +191,11 @@ impl Thermo {
         add("recall.temporal_decay_days", Number(days), 0.01..=3_650.0);
         add("recall.namespace_boost", Number(&mut recall.namespace_boost), 0.0..=10.0);
         add("recall.context_weight", Number(&mut recall.context_weight), 0.0..=1.0);
+        let Duplicates { on_duplicate, similarity_min, overlap_min } = &mut self.duplicates;
+        add("duplicates.on_duplicate", Target::OnDuplicate(on_duplicate), 0.0..=1.0);
+        // Less similar memories are not looked for: see `SIMILAR_COSINE`.
+        add("duplicates.similarity_min", Number(similarity_min), 0.92..=1.0);
+        add("duplicates.overlap_min", Number(overlap_min), 0.5..=1.0);
         all
     }
 
@@ -222,6 +230,7 @@ enum Target<'a> {
     Number(&'a mut f64),
     Whole(&'a mut u32),
     Switch(&'a mut bool),
+    OnDuplicate(&'a mut OnDuplicate),
 }
 
 /// The value of a setting.
@@ -231,6 +240,8 @@ pub enum SettingValue {
     Number(f64),
     /// On or off.
     Switch(bool),
+    /// What happens to duplicates.
+    OnDuplicate(OnDuplicate),
     /// The default value.
     Default,
 }
@@ -256,6 +267,7 @@ impl Setting<'_> {
             Target::Number(number) => SettingValue::Number(**number),
             Target::Whole(number) => SettingValue::Number(f64::from(**number)),
             Target::Switch(on) => SettingValue::Switch(**on),
+            Target::OnDuplicate(action) => SettingValue::OnDuplicate(**action),
         }
     }
 
@@ -272,6 +284,9 @@ impl Setting<'_> {
             }
             (Target::Switch(on), SettingValue::Switch(value)) => *on = value,
             (Target::Switch(_), _) => return Err("must be true or false".into()),
+            (Target::OnDuplicate(action), SettingValue::OnDuplicate(value)) => *action = value,
+            (Target::OnDuplicate(_), _) => return Err(OnDuplicate::EXPECTED.into()),
+            (_, SettingValue::OnDuplicate(_)) => return Err("must be a number".into()),
             (_, SettingValue::Switch(_)) => return Err("must be a number".into()),
             (Target::Number(number), SettingValue::Number(value)) if fits(value) => *number = value,
             (Target::Number(_), _) => return Err(format!("must be a number from {min} to {max}")),
@@ -325,6 +340,11 @@ impl Default for Thermo {
                 recalled_results: 5,
             },
             recall: RecallWeights::default(),
+            duplicates: Duplicates {
+                on_duplicate: OnDuplicate::Allow,
+                similarity_min: 0.95,
+                overlap_min: 0.8,
+            },
         }
     }
 }
@@ -371,6 +391,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 20);
+        assert_eq!(names.len(), 6 * 4 + 3 + 23);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use storage::model::analytics::Usage;
+use storage::model::duplicate::OnDuplicate;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{KeyId, Role};
 
@@ -51,6 +52,10 @@ impl Line {
 
     fn memory_type(&self) -> Option<MemoryType> {
         Some(by_name(&MemoryType::NAMED, self.settings.get("type")?))
+    }
+
+    fn on_duplicate(&self, name: &str) -> Option<OnDuplicate> {
+        Some(by_name(&OnDuplicate::NAMED, self.settings.get(name)?))
     }
 
     fn decay_class(&self) -> Option<DecayClass> {
@@ -124,6 +129,7 @@ impl Line {
             min_heat: self.get("min").unwrap_or(new.min_heat),
             initial_heat: self.get("heat").unwrap_or(new.initial_heat),
             vector: self.settings.get("foreign").map_or(new.vector, foreign),
+            on_duplicate: self.on_duplicate("on_duplicate"),
             ..new
         }
     }
@@ -231,6 +237,9 @@ impl Line {
             "true" => SettingValue::Switch(true),
             "false" => SettingValue::Switch(false),
             "default" => SettingValue::Default,
+            "allow" | "merge" | "reject" => {
+                SettingValue::OnDuplicate(by_name(&OnDuplicate::NAMED, text))
+            }
             number => SettingValue::Number(number.parse().unwrap()),
         };
         self.settings.iter().map(|(name, text)| (name.clone(), value(text))).collect()

@@ -1,0 +1,125 @@
+//! What a recall does to a memory: it raises heat and stability, and the heat of its neighbours.
+//!
+//! Spaced repetition: the less of a memory is retained (`r`), the more a recall strengthens it
+//! (`1 − r`). Resonance: a share of the gained heat spreads over edges, damped per hop.
+
+use std::collections::BTreeSet;
+
+use crate::decide::context::Context;
+use crate::error::Result;
+use crate::model::decay::Decay;
+use crate::model::heat::{Anchor, STABILITY_MAX};
+use crate::model::id::Timestamp;
+use crate::model::memory::{MemoryRecord, Tier};
+use crate::model::thermo::Thermo;
+
+/// Most neighbours of one memory that a recall warms, those with the strongest edges first.
+const NEIGHBOURS_MAX: usize = 16;
+/// Most memories that one recall warms besides its own.
+const RESONANCE_MAX: usize = 64;
+/// Smaller increments of heat are not written.
+const INCREMENT_MIN: f64 = 0.005;
+
+/// Recalls a memory: restores it from the cold tier, and warms it, at most once per
+/// `recall_min_interval`. Returns its heat before and after, if that is more than a count.
+pub(super) fn reinforce(
+    context: &mut Context<'_>,
+    mut present: MemoryRecord,
+    times: u32,
+) -> Result<Option<(f64, f64)>> {
+    if present.memory.tier() == Tier::Cold {
+        // A recall is no update.
+        context.move_to_hot_tier(&present, present.memory.updated_at)?;
+        let Some(restored) = context.present(present.id)? else { return Ok(None) };
+        present = restored;
+    }
+    let (now, thermo) = (context.now(), context.thermo()?);
+    let recall_count = present.anchor.recall_count.saturating_add(times);
+    let reinforcement = &thermo.reinforcement;
+    let interval = i64::from(reinforcement.recall_min_interval_seconds) * Timestamp::SECOND_MICROS;
+    let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
+    let profile = thermo.profile(present.memory.memory_type);
+    if is_recent || !profile.reinforce_on_recall {
+        let heat = present.heat as f32;
+        context.anchor(&present, Anchor { heat, recall_count, ..present.anchor })?;
+        return Ok(None);
+    }
+    let retention = retention(&present, &thermo, now);
+    let heat = present.heat + reinforcement.on_recall * (1.0 - present.heat);
+    let stability = strengthened(present.anchor.stability, profile.stability_gain, retention);
+    let (anchor, last_recall) = (present.anchor, Some(now));
+    let anchor = Anchor { heat: heat as f32, stability, recall_count, last_recall, ..anchor };
+    context.anchor(&present, anchor)?;
+    resonate(context, &thermo, &present, heat - present.heat)?;
+    Ok(Some((present.heat, heat)))
+}
+
+/// The share of a memory that is retained since its last recall, else its creation, 0 to 1.
+fn retention(present: &MemoryRecord, thermo: &Thermo, now: Timestamp) -> f64 {
+    let since = present.anchor.last_recall.unwrap_or(present.memory.created_at);
+    let rate = Decay::of(&present.memory, thermo).rate / f64::from(present.anchor.stability);
+    libm::exp2(-(now.since(since) as f64) * rate)
+}
+
+/// The stability after a recall at this retention.
+pub(super) fn strengthened(stability: f32, gain: f64, retention: f64) -> f32 {
+    let strengthened = f64::from(stability) * (1.0 + (gain - 1.0) * (1.0 - retention));
+    (strengthened as f32).min(STABILITY_MAX)
+}
+
+/// Spreads a share of the gained heat over edges, breadth first. A share of the gain, not of
+/// the heat: a hot neighbourhood cannot heat itself. It stays in one namespace, since a heat would
+/// tell of recalls in a namespace that is closed to a key.
+fn resonate(
+    context: &mut Context<'_>,
+    thermo: &Thermo,
+    recalled: &MemoryRecord,
+    gained: f64,
+) -> Result<()> {
+    let (id, namespace, resonance) = (recalled.id, &recalled.memory.namespace, &thermo.resonance);
+    let mut increment = gained * resonance.spread_factor;
+    // Each memory once, over the shortest path. The recalled memory counts in addition.
+    let mut visited = BTreeSet::from([id]);
+    let mut frontier = vec![id];
+    for _ in 0..resonance.depth {
+        if increment < INCREMENT_MIN {
+            break;
+        }
+        let mut next = Vec::new();
+        for from in frontier {
+            // The strongest edges come first.
+            let others = context.edges(from)?.into_iter().map(|edge| edge.other(from));
+            let room = NEIGHBOURS_MAX.min(RESONANCE_MAX + 1 - visited.len());
+            for other in others.filter(|other| visited.insert(*other)).take(room) {
+                let Some(present) = context.present(other)? else { continue };
+                if present.memory.namespace == *namespace
+                    && warm(context, &present, increment, resonance.thermal_gate)?
+                {
+                    next.push(other);
+                }
+            }
+        }
+        frontier = next;
+        increment *= resonance.damping;
+    }
+    Ok(())
+}
+
+/// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
+/// receives heat nor passes it on.
+fn warm(
+    context: &mut Context<'_>,
+    present: &MemoryRecord,
+    increment: f64,
+    gate: f64,
+) -> Result<bool> {
+    if present.heat < gate || present.memory.tier() == Tier::Cold {
+        return Ok(false);
+    }
+    let heat = (present.heat + increment).min(1.0);
+    if heat - present.heat < INCREMENT_MIN {
+        return Ok(true);
+    }
+    context.anchor(present, Anchor { heat: heat as f32, ..present.anchor })?;
+    Ok(true)
+}

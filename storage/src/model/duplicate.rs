@@ -1,0 +1,110 @@
+//! When two texts say the same: equal but for case and spacing, or nearly equal. Texts that differ
+//! in a number or in a negation say different things, however similar they are.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::words::content_words;
+
+/// Words of a text that are compared.
+const WORDS_MAX: usize = 1_024;
+/// Words that reverse the sense of a text.
+const NEGATIONS: [&str; 24] = [
+    "not", "no", "never", "none", "neither", "nor", "without", "cannot", "nicht", "kein", "keine",
+    "keinen", "keiner", "nie", "niemals", "ohne", "pas", "jamais", "aucun", "aucune", "sans",
+    "nunca", "ningún", "sin",
+];
+/// The same in Chinese, where they are characters.
+const NEGATING: [char; 4] = ['不', '没', '无', '未'];
+
+named_enum! {
+    /// What happens to a new memory whose text the namespace has already.
+    pub enum OnDuplicate {
+        /// It is created.
+        Allow = "allow",
+        /// It is not created: the present memory is recalled.
+        Merge = "merge",
+        /// The request is rejected.
+        Reject = "reject",
+    }
+}
+
+impl OnDuplicate {
+    /// What its name must be.
+    pub const EXPECTED: &str = "must be allow, merge or reject";
+}
+
+/// How new memories are compared with present ones.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Duplicates {
+    /// What happens to one, unless its request says otherwise.
+    pub on_duplicate: OnDuplicate,
+    /// Lowest cosine of near duplicates.
+    pub similarity_min: f64,
+    /// Lowest share of the words of both texts that near duplicates have in common.
+    pub overlap_min: f64,
+}
+
+/// Whether two texts are equal but for case and white space.
+pub fn is_same_text(left: &str, right: &str) -> bool {
+    let lower = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+    let mut words = (left.split_whitespace(), right.split_whitespace());
+    loop {
+        match (words.0.next(), words.1.next()) {
+            (None, None) => return true,
+            (Some(left), Some(right)) if left == right || lower(left) == lower(right) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether two texts have at least the share `overlap_min` of their words in common (Jaccard), and
+/// the same numbers and negations.
+pub fn is_near_text(left: &str, right: &str, overlap_min: f64) -> bool {
+    let words = |text: &str| content_words(text, WORDS_MAX).into_iter().collect::<BTreeSet<_>>();
+    let (of_left, of_right) = (words(left), words(right));
+    let shared = of_left.intersection(&of_right).count();
+    let all = of_left.len() + of_right.len() - shared;
+    all > 0 && shared as f64 >= overlap_min * all as f64 && facts(left) == facts(right)
+}
+
+/// The words of a text with digits, and its negations, in order.
+fn facts(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| c.is_whitespace() || ",;:!?()[]\"".contains(c));
+    let words = words.map(|word| word.trim_matches('.').to_lowercase());
+    let is_fact = |word: &String| {
+        word.contains(|c: char| c.is_ascii_digit() || NEGATING.contains(&c))
+            || word.ends_with("n't")
+            || NEGATIONS.contains(&word.as_str())
+    };
+    words.filter(is_fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_and_spacing_do_not_matter() {
+        assert!(is_same_text("The red  fox ", "the Red\nfox"));
+        for other in ["the red fox.", "the red foxes", "the red", "the red fox x = 1"] {
+            assert!(!is_same_text("the red fox", other), "{other}");
+        }
+        assert!(!is_same_text("x == 1", "x != 1"));
+    }
+
+    #[test]
+    fn numbers_and_negations_matter() {
+        let port = "the staging database of the billing team listens on port 5432";
+        let near = |text: &str| is_near_text(port, text, 0.8);
+        assert!(near("The staging database of the billing team listens on port 5432."));
+        assert!(near("staging database of billing team listens on port 5432"));
+        assert!(!near("the staging database of the billing team listens on port 5433"));
+        assert!(!near("the staging database of the billing team does not listen on port 5432"));
+        assert!(!near("the staging database of the billing team doesn't listen on port 5432"));
+        assert!(!near("the production database of the sales team listens on port 5432"));
+        assert!(!is_near_text("我们不喝茶", "我们喝茶", 0.1));
+        assert!(!is_near_text("!!", "??", 0.5), "no words");
+    }
+}

@@ -1,0 +1,76 @@
+//! A text that is stored twice is one memory, if the request or the tenant says so: also if two nodes
+//! receive it at the same moment. Texts that differ in a fact are two.
+
+use super::*;
+
+async fn create(node: &Node, label: &str, on_duplicate: &str) -> Response {
+    let body = json!({"label": label, "on_duplicate": on_duplicate, "initial_heat": 0.5});
+    node.send(Method::POST, "/agent/nodes", &body).await
+}
+
+#[tokio::test]
+async fn same_text_at_two_nodes_is_one_memory() {
+    let cluster = options().nodes(3).start();
+    let [leader, rest] = cluster.leader_first().await;
+    for round in 0..20 {
+        let label = format!("The user prefers tea {round} times a day");
+        let upper = label.to_uppercase();
+        let (first, second) =
+            tokio::join!(create(leader, &label, "merge"), create(rest, &upper, "merge"),);
+        assert_eq!(id(&first.body), id(&second.body), "round {round}");
+        let mut statuses = [first.status.as_u16(), second.status.as_u16()];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 201]);
+        let merged = if first.status == 200 { first } else { second };
+        assert_fields(&merged.body, json!({"duplicate_of": id(&merged.body), "recall_count": 1}));
+        assert_near(&merged.body["heat"], 0.55);
+    }
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 20);
+    let rejected = create(rest, "the user prefers tea 7 times a day", "reject").await;
+    rejected.assert_error(409, "duplicate");
+    converged(&cluster).await;
+    assert_equal_states(leader).await;
+}
+
+#[tokio::test]
+async fn batch_merges_what_it_repeats() {
+    let cluster = options().start();
+    let labels = ["red fox", "blue sea", "Red  fox"];
+    let nodes = labels.map(|label| json!({"label": label, "on_duplicate": "merge"}));
+    let batch = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    let results = array(&batch["results"]);
+    let statuses: Vec<_> = results.iter().map(|item| string(&item["status"])).collect();
+    assert_eq!(statuses, ["created", "created", "duplicate"]);
+    assert_eq!(results[2]["id"], results[0]["id"]);
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
+    let nodes = labels.map(|label| json!({"label": label, "on_duplicate": "reject"}));
+    let request = cluster.request(Method::POST, "/agent/nodes/batch");
+    let rejected = request.json(&json!({"nodes": nodes})).send().await;
+    assert_eq!(rejected.body["duplicate_of"], results[0]["id"]);
+    rejected.assert_error(409, "duplicate");
+}
+
+#[tokio::test]
+async fn near_texts_are_merged_unless_a_fact_differs() {
+    let cluster = options().start();
+    let patch = json!({"duplicates": {"on_duplicate": "merge"}});
+    let settings = cluster.patch("/settings/thermo", &patch).await;
+    assert_eq!(settings["config"]["duplicates"]["on_duplicate"], "merge");
+    let store = async |label: &str| cluster.store(&json!({"label": label})).await;
+    let port = "the staging database of the billing team listens on port 5432";
+    let first = store(port).await;
+    for near in ["The staging database of the billing team listens on port 5432!", port] {
+        assert_eq!(store(near).await, first, "{near}");
+    }
+    for (other, on_duplicate) in [
+        ("the staging database of the billing team listens on port 5433", None),
+        ("the staging database of the billing team never listens on port 5432", None),
+        (port, Some("allow")),
+    ] {
+        let body = json!({"label": other, "on_duplicate": on_duplicate});
+        assert_ne!(cluster.store(&body).await, first, "{other}");
+    }
+    let wrong = json!({"duplicates": {"on_duplicate": "drop"}});
+    let request = cluster.request(Method::PATCH, "/settings/thermo").json(&wrong);
+    request.send().await.assert_invalid("duplicates.on_duplicate");
+}
