@@ -86,6 +86,13 @@ pub enum Action {
     CreateEdge(EdgeRef),
     /// Delete an edge in either direction.
     DeleteEdge(EdgeRef),
+    /// Replace a memory by another one, which both stay.
+    Supersede {
+        /// The memory that is replaced.
+        old: MemoryId,
+        /// The memory that replaces it.
+        by: MemoryId,
+    },
     /// Create a key; `decide` sets its times.
     CreateKey(KeyId, ApiKey),
     /// Delete a key.
@@ -180,6 +187,8 @@ pub struct NewMemory {
     pub vector: Vector,
     /// Edges to create with it.
     pub suggestions: Vec<Suggestion>,
+    /// The memory that it replaces.
+    pub supersedes: Option<MemoryId>,
     /// What happens if its namespace has the same text already; `None` is as the tenant's settings
     /// say.
     pub on_duplicate: Option<OnDuplicate>,
@@ -201,6 +210,7 @@ impl NewMemory {
             created_at: now,
             updated_at: now,
             archived_at: None,
+            superseded_by: None,
         }
     }
 }

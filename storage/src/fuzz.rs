@@ -156,6 +156,7 @@ pub fn commands() -> Vec<Command> {
         key_points: vec!["tea".into()],
         vector: vector(),
         suggestions: Vec::new(),
+        supersedes: None,
         on_duplicate: None,
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };

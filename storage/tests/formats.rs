@@ -80,8 +80,9 @@ fn memory_bytes_are_fixed() {
         created_at: Timestamp(1),
         updated_at: Timestamp(300),
         archived_at: None,
+        superseded_by: None,
     };
-    let bytes = "0102616204016e020100010000003f01016b02fb580200";
+    let bytes = "0102616204016e020100010000003f01016b02fb58020000";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
     let anchor = Anchor {
         heat: 1.0,
@@ -192,7 +193,7 @@ fn configuration_bytes_are_fixed() {
     // and 5 results. The weights.
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
     thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05");
-    thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4]);
+    thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4, 0.3]);
     // Duplicates are allowed; their lowest similarity and overlap.
     thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]));
     let (name, created_at) = ("t".into(), Timestamp(1));

@@ -32,6 +32,7 @@ mod search;
 mod settings;
 mod snapshots;
 mod stream_limits;
+mod supersede;
 mod tenant;
 mod tidy;
 mod triggers;

@@ -46,6 +46,8 @@ pub(crate) struct NewMemory {
     heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
     key_points: Option<KeyPoints>,
+    /// The memory that it replaces, of the same namespace.
+    supersedes: Option<MemoryIdText>,
     /// What happens if the namespace has a memory of this type with the same text; the tenant's
     /// setting by default.
     on_duplicate: Option<OnDuplicateWord>,
@@ -72,6 +74,7 @@ impl NewMemory {
             key_points: self.key_points.unwrap_or_default().0,
             vector: Vector::default(),
             suggestions: Vec::new(),
+            supersedes: self.supersedes.map(|id| id.0),
             on_duplicate: self.on_duplicate.map(|it| it.0),
         })
     }
@@ -126,6 +129,12 @@ impl MemoryChanges {
 
 // The derive below needs a literal.
 const _: () = assert!(CREATE_MAX == 50);
+
+/// The memory that replaces another one.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Supersession {
+    pub(crate) by: MemoryIdText,
+}
 
 /// New memories, all or none.
 #[derive(Debug, Deserialize, ToSchema)]

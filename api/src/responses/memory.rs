@@ -48,6 +48,9 @@ pub(crate) struct Memory {
     tier: MemoryTier,
     #[schema(required)]
     archived_at: Option<Time>,
+    /// The memory that replaces this one.
+    #[schema(required)]
+    superseded_by: Option<MemoryIdText>,
     created_at: Time,
     updated_at: Time,
 }
@@ -77,6 +80,7 @@ impl From<&MemoryRecord> for Memory {
             last_recalled_at: record.anchor.last_recall.map(Time),
             tier: OneOf(memory.tier()),
             archived_at: memory.archived_at.map(Time),
+            superseded_by: memory.superseded_by.map(Id),
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),
         }
@@ -225,6 +229,8 @@ struct Factors {
     /// `source_score` times `share` of `context`, divided by the product of the other factors.
     context_boost: f64,
     context_factor: f64,
+    /// Less than 1 if another memory replaces this one.
+    superseded_factor: f64,
 }
 
 /// The memory that was created next to the result and gave it its `context_boost`.
@@ -276,6 +282,7 @@ impl Explanation {
             namespace_factor: 1.0 + factors.namespace_boost,
             context_boost: factors.context_boost,
             context_factor: 1.0 + factors.context_boost,
+            superseded_factor: factors.superseded_factor,
         });
         let context = hit.context.map(|context| ContextSource {
             id: Id(context.id),

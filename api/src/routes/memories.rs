@@ -8,7 +8,9 @@ use storage::{ListRequest, TierFilter};
 
 use crate::current::set_created;
 use crate::prelude::*;
-use crate::requests::memories::{Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory};
+use crate::requests::memories::{
+    Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory, Supersession,
+};
 use crate::responses::memory::{Memory, MemoryOrDeleted};
 use crate::service::writes::{TouchedMemories, WriteResult};
 
@@ -153,6 +155,18 @@ fn respond_one(
     let memory = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
     let body = WithNotifications::new(memory.into(), &done.notifications);
     Ok(Success { status, freshness: done.freshness, body })
+}
+
+/// Replace a memory by another one of its namespace. It becomes cold, and searches rank it lower.
+#[utoipa::path(post, path = "/api/v1/agent/nodes/{id}/supersede", tag = "memories",
+    params(MemoryPath), request_body = Supersession,
+    responses((status = OK, body = WithNotifications<MemoryOrDeleted>), WriteErrors, NotFound))]
+pub(crate) async fn memory_supersede(
+    Agent(session): Agent,
+    MemoryPath(id): MemoryPath,
+    ValidJson(request): ValidJson<Supersession>,
+) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
+    respond_one(session.supersede(id, request.by.0).await?, StatusCode::OK)
 }
 
 /// Give feedback on a memory.

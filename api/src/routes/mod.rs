@@ -96,6 +96,7 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memory_bulk::memory_restore))
         .routes(routes!(memories::archive_list))
         .routes(routes!(memories::memory_feedback))
+        .routes(routes!(memories::memory_supersede))
         .routes(routes!(memories::feedback_create))
         .routes(routes!(search::memory_search))
         .routes(routes!(search::hot_context))

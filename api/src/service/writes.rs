@@ -119,6 +119,8 @@ writes! {
     give_feedback(id: MemoryId, signal: Signal) -> FeedbackReply: Action::GiveFeedback(id, signal);
     /// Creates an edge. The result says whether it is new.
     create_edge(edge: EdgeRef) -> (Edge, bool): Action::CreateEdge(edge);
+    /// Replaces a memory by another one. Returns the replaced one.
+    supersede(old: MemoryId, by: MemoryId) -> TouchedMemories: Action::Supersede { old, by };
     delete_edge(edge: EdgeRef) -> (Edge, bool): Action::DeleteEdge(edge);
     record_activity(activity: AgentActivity) -> (): Action::RecordActivity(activity);
     delete_trigger(id: TriggerId) -> (): Action::DeleteTrigger(id);

@@ -1,16 +1,27 @@
 //! Rules for edges: those that callers create, and those that a new memory gets.
 
+use std::collections::BTreeSet;
+
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::draft::MemoryEvent;
-use crate::error::Result;
-use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, Suggestion, relation_key};
+use crate::decide::reinforce::outdated_heat;
+use crate::error::{Error, Result};
+use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDES, Suggestion, relation_key};
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
+use crate::model::memory::Memory;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
+
+/// Most memories that one supersedes: when it is deleted, the rows of all of them change.
+const SUPERSEDED_MAX: usize = 16;
+/// Edges that are followed to find a circle.
+const CHAIN_MAX: usize = 1_000;
 
 /// Creates an edge; one that exists already is returned as it is.
 pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply> {
@@ -22,6 +33,9 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
     }
     for id in [new.source, new.target] {
         reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
+    }
+    if new.relation == SUPERSEDES {
+        check_supersedes(context, new)?;
     }
     let EdgeRef { source, target, relation } = new.clone();
     let edge = Edge { source, target, relation, weight: 1.0, created_at: context.now() };
@@ -37,12 +51,82 @@ pub(super) fn delete(context: &mut Context<'_>, named: &EdgeRef) -> Decided<Repl
             reject_if(!context.has_access(&memory.namespace)?, Rejection::NoEdge)?;
         }
     }
-    remove(context, &edge);
+    remove(context, &edge)?;
     if let Some(memory) = context.memory(edge.source)? {
         let (other, relation) = (edge.target, edge.relation.clone());
         context.append(edge.source, &memory, EventKind::EdgeDeleted { other, relation });
     }
     Ok(Reply::Edge { edge, is_new: false })
+}
+
+/// Replaces `old` by the memory `by`.
+pub(super) fn supersede(context: &mut Context<'_>, old: MemoryId, by: MemoryId) -> Decided<Reply> {
+    let new = EdgeRef { source: by, target: old, relation: SUPERSEDES.to_owned() };
+    // The edge may exist in the other direction.
+    if let Some(edge) = stored(context, &new)?
+        && edge.source == old
+    {
+        return Err(circle().into());
+    }
+    create(context, &new)?;
+    Ok(Reply::Memories(vec![context.existing(old)?]))
+}
+
+fn circle() -> Rejection {
+    Rejection::WrongState("this memory supersedes the other one, perhaps over others".into())
+}
+
+/// Rejects a memory that would supersede itself over others. Both ends have one namespace: a memory
+/// shows by which one it is superseded.
+fn check_supersedes(context: &Context<'_>, new: &EdgeRef) -> Decided<()> {
+    let namespace = |id| Ok::<_, Error>(context.memory(id)?.map(|memory| memory.namespace));
+    let is_one = namespace(new.source)? == namespace(new.target)?;
+    let reason = "a memory supersedes only memories of its namespace";
+    reject_if(!is_one, Rejection::WrongState(reason.into()))?;
+    let of_source = context.edges(new.source)?.into_iter();
+    let superseded = of_source.filter(|it| it.relation == SUPERSEDES && it.source == new.source);
+    let reason = format!("a memory supersedes {SUPERSEDED_MAX} others at most");
+    reject_if(superseded.count() >= SUPERSEDED_MAX, Rejection::WrongState(reason))?;
+    let (mut later, mut seen) = (vec![new.source], BTreeSet::new());
+    while let Some(id) = later.pop() {
+        reject_if(id == new.target || seen.len() > CHAIN_MAX, circle())?;
+        if seen.insert(id) {
+            later.extend(superseding(context, id)?.map(|edge| edge.source));
+        }
+    }
+    Ok(())
+}
+
+/// The edges from memories that supersede this one.
+fn superseding(context: &Context<'_>, id: MemoryId) -> Result<impl Iterator<Item = Edge>> {
+    let edges = context.edges(id)?.into_iter();
+    Ok(edges.filter(move |edge| edge.relation == SUPERSEDES && edge.target == id))
+}
+
+/// Stores in the row of a memory by which one it is superseded. One that is from now on is as cold
+/// as an outdated one.
+fn note_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
+    let latest = superseding(context, id)?.max_by_key(|edge| (edge.created_at, edge.source));
+    let superseded_by = latest.map(|edge| edge.source);
+    let Some(present) = context.present(id)? else { return Ok(()) };
+    if present.memory.superseded_by == superseded_by {
+        return Ok(());
+    }
+    if superseded_by.is_some() {
+        let heat = outdated_heat(&present, &*context.thermo()?) as f32;
+        context.anchor(&present, Anchor { heat, ..present.anchor })?;
+    }
+    let memory = Memory { superseded_by, updated_at: context.now(), ..present.memory };
+    context.push(Change::MemoryPut(context.tenant, id, memory));
+    Ok(())
+}
+
+/// Removes the edges by which a memory supersedes others or is superseded: it leaves its namespace.
+pub(super) fn end_supersessions(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
+    for edge in context.edges(id)?.into_iter().filter(|edge| edge.relation == SUPERSEDES) {
+        remove(context, &edge)?;
+    }
+    Ok(())
 }
 
 /// Creates the edges that the receiving node suggested, where the other memory still exists,
@@ -73,6 +157,9 @@ fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
 
 fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     context.push(Change::EdgePut(context.tenant, edge.clone()));
+    if edge.relation == SUPERSEDES {
+        note_superseded(context, edge.target)?;
+    }
     if let Some(memory) = context.memory(edge.source)? {
         let (other, relation) = (edge.target, edge.relation.clone());
         context.append(edge.source, &memory, EventKind::EdgeCreated { other, relation });
@@ -89,7 +176,11 @@ fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn remove(context: &mut Context<'_>, edge: &Edge) {
+pub(super) fn remove(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     let relation = relation_key(&edge.relation);
     context.push(Change::EdgeRemoved(context.tenant, edge.source, edge.target, relation));
+    if edge.relation == SUPERSEDES {
+        note_superseded(context, edge.target)?;
+    }
+    Ok(())
 }

@@ -32,10 +32,14 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
         context.check_access(&new.namespace)?;
         reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
         check_model(context, &new.vector)?;
-        created.push(match present_duplicate(context, new)? {
+        let record = match present_duplicate(context, new)? {
             Some(present) => present,
             None => create_one(context, new)?,
-        });
+        };
+        if let Some(old) = new.supersedes.filter(|old| *old != record.id) {
+            edge::supersede(context, old, record.id)?;
+        }
+        created.push(record);
     }
     Ok(Reply::Memories(created))
 }
@@ -117,7 +121,11 @@ pub(super) fn commit_update(
         context.anchor(present, Anchor { heat, ..present.anchor })?;
     }
     context.append(id, &memory, EventKind::Updated(update.fields));
+    let leaves_namespace = memory.namespace != present.memory.namespace;
     context.push(Change::MemoryPut(context.tenant, id, memory));
+    if leaves_namespace {
+        edge::end_supersessions(context, id)?;
+    }
     Ok(())
 }
 
@@ -131,7 +139,7 @@ pub(super) fn delete(
     reject_if(!filter.matches(&memory), Rejection::FilterMismatch)?;
     reject_if(memory.is_locked, Rejection::Locked)?;
     for edge in context.edges(id)? {
-        edge::remove(context, &edge);
+        edge::remove(context, &edge)?;
     }
     let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
     context.append(id, &memory, EventKind::Deleted(label));

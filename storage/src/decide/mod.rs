@@ -120,6 +120,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::RestoreMemories(ids) => for_each(context, ids, memory::restore),
         Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),
         Action::CreateEdge(edge) => edge::create(context, edge),
+        Action::Supersede { old, by } => edge::supersede(context, *old, *by),
         Action::DeleteEdge(edge) => edge::delete(context, edge),
         Action::UpdateSettings(changes) => tenant::update_settings(context, changes),
         Action::RenameTenant(name) => tenant::rename(context, name),

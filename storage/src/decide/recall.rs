@@ -6,10 +6,9 @@ use crate::change::Change;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
 use crate::decide::fire::fire;
-use crate::decide::reinforce::{reinforce, strengthened};
+use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
 use crate::error::Result;
 use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
-use crate::model::decay::Decay;
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
@@ -29,8 +28,6 @@ const RELEVANT_GAIN: f64 = 0.2;
 const RELEVANT_RETENTION: f64 = 0.5;
 /// Share of its heat that `irrelevant` leaves.
 const IRRELEVANT_REST: f64 = 0.3;
-/// Highest heat that `outdated` leaves.
-const OUTDATED_HEAT: f64 = 0.01;
 
 /// Applies a node's report once: repeats of the same number change nothing.
 pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply> {
@@ -129,10 +126,7 @@ pub(super) fn give_feedback(
             (heat + RELEVANT_GAIN * (1.0 - heat), strengthened(stability, gain, RELEVANT_RETENTION))
         }
         Signal::Irrelevant => (heat * IRRELEVANT_REST, stability),
-        Signal::Outdated => {
-            let floor = f64::from(Decay::of(&present.memory, &thermo).floor);
-            (heat.min(floor).min(OUTDATED_HEAT), stability)
-        }
+        Signal::Outdated => (outdated_heat(&present, &thermo), stability),
         Signal::Wrong => (heat, stability),
     };
     if signal != Signal::Wrong {

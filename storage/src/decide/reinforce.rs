@@ -19,6 +19,8 @@ const NEIGHBOURS_MAX: usize = 16;
 const RESONANCE_MAX: usize = 64;
 /// Smaller increments of heat are not written.
 const INCREMENT_MIN: f64 = 0.005;
+/// Highest heat that `outdated` leaves.
+const OUTDATED_HEAT: f64 = 0.01;
 
 /// Recalls a memory: restores it from the cold tier, and warms it, at most once per
 /// `recall_min_interval`. Returns its heat before and after, if that is more than a count.
@@ -122,4 +124,10 @@ fn warm(
     }
     context.anchor(present, Anchor { heat: heat as f32, ..present.anchor })?;
     Ok(true)
+}
+
+/// The heat of a memory that no longer holds: it becomes cold.
+pub(super) fn outdated_heat(present: &MemoryRecord, thermo: &Thermo) -> f64 {
+    let floor = f64::from(Decay::of(&present.memory, thermo).floor);
+    present.heat.min(floor).min(OUTDATED_HEAT)
 }

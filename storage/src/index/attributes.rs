@@ -14,6 +14,7 @@ const LIVE: u64 = 1;
 const PINNED: u64 = 2;
 const FLAGGED: u64 = 4;
 const ARCHIVED: u64 = 8;
+const SUPERSEDED: u64 = 16;
 const CLASS_SHIFT: u32 = 8;
 const TYPE_SHIFT: u32 = 16;
 const NAMESPACE_SHIFT: u32 = 32;
@@ -30,7 +31,8 @@ impl Attributes {
                 | LIVE
                 | (u64::from(memory.is_pinned) * PINNED)
                 | (u64::from(memory.is_flagged) * FLAGGED)
-                | (u64::from(memory.archived_at.is_some()) * ARCHIVED),
+                | (u64::from(memory.archived_at.is_some()) * ARCHIVED)
+                | (u64::from(memory.superseded_by.is_some()) * SUPERSEDED),
         )
     }
 
@@ -47,6 +49,11 @@ impl Attributes {
     #[inline]
     pub(crate) fn tier(self) -> Tier {
         if self.0 & ARCHIVED != 0 { Tier::Cold } else { Tier::Hot }
+    }
+
+    #[inline]
+    pub(crate) fn is_superseded(self) -> bool {
+        self.0 & SUPERSEDED != 0
     }
 
     /// Number of the namespace within the tenant's index.

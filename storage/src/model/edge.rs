@@ -21,6 +21,10 @@ pub const SIMILAR_TO: &str = "similar_to";
 /// Lowest cosine of such memories. The cosine is the weight of the edge.
 pub const SIMILAR_COSINE: f32 = 0.92;
 
+/// Relation from a memory to one that it replaces: see
+/// [`Memory::superseded_by`](crate::model::memory::Memory::superseded_by).
+pub const SUPERSEDES: &str = "supersedes";
+
 /// A relation within a key of the state.
 pub type RelationKey = [u8; 8];
 

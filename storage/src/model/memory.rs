@@ -103,6 +103,9 @@ pub struct Memory {
     pub updated_at: Timestamp,
     /// When the memory moved to the cold tier. `None` in the hot tier.
     pub archived_at: Option<Timestamp>,
+    /// The memory that replaces this one, of the same namespace: the latest with an edge
+    /// [`SUPERSEDES`](crate::model::edge::SUPERSEDES) to it.
+    pub superseded_by: Option<MemoryId>,
 }
 
 impl Memory {
@@ -139,6 +142,7 @@ impl Memory {
             created_at: Timestamp(0),
             updated_at: Timestamp(0),
             archived_at: None,
+            superseded_by: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! base  = (1 − cosine_distance) · similarity_weight + heat · heat_weight
 //! score = base · (1 + keyword_weight · keyword_overlap) · (1 + temporal_boost) · (1 + namespace_boost)
-//!              · (1 + context_boost)
+//!              · (1 + context_boost) · superseded_factor
 //! ```
 
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct RecallWeights {
     pub namespace_boost: f64,
     /// Share of its score that a result passes on to the memories created next to it.
     pub context_weight: f64,
+    /// Factor of the score of a memory that another one supersedes.
+    pub superseded_factor: f64,
 }
 
 impl Default for RecallWeights {
@@ -44,6 +46,7 @@ impl Default for RecallWeights {
             temporal_decay_days: 7.0,
             namespace_boost: 0.1,
             context_weight: 0.4,
+            superseded_factor: 0.3,
         }
     }
 }
@@ -63,6 +66,8 @@ pub struct Factors {
     pub namespace_boost: f64,
     /// Boost by a memory that was created next to this one, at least 0. See [`Context`].
     pub context_boost: f64,
+    /// 1, or less if another memory supersedes this one.
+    pub superseded_factor: f64,
 }
 
 impl Factors {
@@ -78,7 +83,9 @@ impl Factors {
             * (1.0 + self.temporal_boost)
             * (1.0 + self.namespace_boost)
             * (1.0 + self.context_boost);
-        rounded(fused)
+        // A lower score is a worse one.
+        let factor = if fused > 0.0 { self.superseded_factor } else { 1.0 };
+        rounded(fused * factor)
     }
 
     /// The score of this memory with heat 0.
@@ -89,7 +96,7 @@ impl Factors {
     /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
     #[must_use]
     pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
-        let score = self.fused(weights);
+        let score = Self { superseded_factor: 1.0, ..self }.fused(weights);
         let context_boost = if score > 0.0 { context.added() / score } else { 0.0 };
         Self { context_boost, ..self }
     }
@@ -132,15 +139,33 @@ mod tests {
     fn factors(
         [similarity, heat, keyword_overlap, temporal_boost, namespace_boost]: [f64; 5],
     ) -> Factors {
-        let context_boost = 0.0;
         Factors {
             similarity,
             heat,
             keyword_overlap,
             temporal_boost,
             namespace_boost,
-            context_boost,
+            context_boost: 0.0,
+            superseded_factor: 1.0,
         }
+    }
+
+    #[test]
+    fn superseded_memories_score_less() {
+        let weights = RecallWeights::default();
+        let present = factors([0.5, 0.8, 5.0, 0.0, 0.0]);
+        let old = Factors { superseded_factor: 0.3, ..present };
+        assert_eq!(old.fused(&weights), rounded(present.fused(&weights) * 0.3));
+        let context = Context { id: MemoryId([1; 16]), source_score: 1.0, share: 0.4 };
+        let with_context =
+            |factors: Factors| factors.with_context(&context, &weights).fused(&weights);
+        assert!((with_context(old) - with_context(present) * 0.3).abs() < 2e-6);
+        let opposite = Factors { similarity: -0.9, heat: 0.0, ..old };
+        assert!(opposite.fused(&weights) < 0.0);
+        assert_eq!(
+            opposite.fused(&weights),
+            Factors { superseded_factor: 1.0, ..opposite }.fused(&weights)
+        );
     }
 
     #[test]

@@ -191,6 +191,7 @@ impl Thermo {
         add("recall.temporal_decay_days", Number(days), 0.01..=3_650.0);
         add("recall.namespace_boost", Number(&mut recall.namespace_boost), 0.0..=10.0);
         add("recall.context_weight", Number(&mut recall.context_weight), 0.0..=1.0);
+        add("recall.superseded_factor", Number(&mut recall.superseded_factor), 0.0..=1.0);
         let Duplicates { on_duplicate, similarity_min, overlap_min } = &mut self.duplicates;
         add("duplicates.on_duplicate", Target::OnDuplicate(on_duplicate), 0.0..=1.0);
         // Less similar memories are not looked for: see `SIMILAR_COSINE`.
@@ -391,6 +392,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 23);
+        assert_eq!(names.len(), 6 * 4 + 3 + 24);
     }
 }

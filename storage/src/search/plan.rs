@@ -263,14 +263,14 @@ impl<'a> SearchPlan<'a> {
     fn factors_max(&self, similarity: f64, heat: f64, keyword_overlap: f64) -> Factors {
         let temporal_boost = self.window.as_ref().map_or(0.0, |_| self.weights.temporal_max_boost);
         let namespace_boost = self.namespace_boost(true);
-        let context_boost = 0.0;
         Factors {
             similarity,
             heat,
             keyword_overlap,
             temporal_boost,
             namespace_boost,
-            context_boost,
+            context_boost: 0.0,
+            superseded_factor: 1.0,
         }
     }
 
@@ -292,7 +292,9 @@ impl<'a> SearchPlan<'a> {
     ) {
         let rank = |factors: &Factors| by_score(factors.fused(&self.weights));
         for (row, memory) in candidates.iter() {
-            let is_home = self.home == Some(memory.attributes().namespace());
+            let attributes = memory.attributes();
+            let is_home = self.home == Some(attributes.namespace());
+            let is_superseded = attributes.is_superseded();
             let mut factors = Factors {
                 similarity: f64::from(similarities[row]),
                 heat: candidates.heat_upper_bounds[row].into(),
@@ -300,6 +302,7 @@ impl<'a> SearchPlan<'a> {
                 temporal_boost: self.temporal_boost(memory.created_at()),
                 namespace_boost: self.namespace_boost(is_home),
                 context_boost: 0.0,
+                superseded_factor: if is_superseded { self.weights.superseded_factor } else { 1.0 },
             };
             if best.rejects(rank(&factors)) {
                 continue;

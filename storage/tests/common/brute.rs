@@ -77,6 +77,10 @@ impl BruteForce {
                 }),
                 namespace_boost: if at_home { weights.namespace_boost } else { 0.0 },
                 context_boost: 0.0,
+                superseded_factor: match candidate.memory.superseded_by {
+                    Some(_) => weights.superseded_factor,
+                    None => 1.0,
+                },
             };
             (*id, factors)
         };

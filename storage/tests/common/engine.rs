@@ -82,6 +82,7 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         key_points: Vec::new(),
         vector: vector(label),
         suggestions: Vec::new(),
+        supersedes: None,
         on_duplicate: None,
     }
 }

@@ -82,6 +82,7 @@ impl Line {
             "update-each" => Action::UpdateMemories(self.ids(), self.patch()),
             "feedback" => Action::GiveFeedback(self.id(), by_name(&Signal::NAMED, &self.words[2])),
             "relate" => Action::CreateEdge(self.edge()),
+            "supersede" => Action::Supersede { old: self.ids()[0], by: self.ids()[1] },
             "unrelate" => Action::DeleteEdge(self.edge()),
             "configure" => Action::UpdateSettings(self.changes()),
             "trigger" => Action::CreateTrigger(self.trigger_id(), Box::new(self.trigger())),
@@ -129,6 +130,9 @@ impl Line {
             min_heat: self.get("min").unwrap_or(new.min_heat),
             initial_heat: self.get("heat").unwrap_or(new.initial_heat),
             vector: self.settings.get("foreign").map_or(new.vector, foreign),
+            supersedes: self
+                .get::<String>("supersedes")
+                .map(|name| MemoryId([name.as_bytes()[0]; 16])),
             on_duplicate: self.on_duplicate("on_duplicate"),
             ..new
         }

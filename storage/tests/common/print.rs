@@ -49,8 +49,12 @@ fn edge_text(edge: &Edge) -> String {
 }
 
 pub fn factors_text(factors: &Factors) -> String {
+    let superseded = match factors.superseded_factor {
+        1.0 => String::new(),
+        factor => format!(" superseded={factor}"),
+    };
     format!(
-        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={} context={:.4}",
+        "similarity={:.4} heat={:.4} overlap={:.4} time={:.4} namespace={} context={:.4}{superseded}",
         factors.similarity,
         factors.heat,
         factors.keyword_overlap,
@@ -82,6 +86,8 @@ pub fn memory_text(record: &MemoryRecord) -> String {
     for (flag, name) in flags.into_iter().zip([" pinned", " locked", " flagged", " cold"]) {
         text += if flag { name } else { "" };
     }
+    text +=
+        &memory.superseded_by.map_or(String::new(), |by| format!(" superseded by {}", name(by)));
     text
 }
 
