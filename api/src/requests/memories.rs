@@ -1,6 +1,7 @@
 //! Requests that create, change, list and delete memories, and feedback on them.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
 use storage::model::vector::Vector;
@@ -13,7 +14,9 @@ use crate::limits::PAGE_DEFAULT;
 use crate::requests::JsonBody;
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
-use crate::requests::values::{Items, JsonObject, first_non_blank, non_empty, object};
+use crate::requests::values::{
+    Id, Items, JsonObject, TextForm, first_non_blank, non_empty, object,
+};
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
@@ -47,10 +50,20 @@ pub(crate) struct NewMemory {
     /// At most 256 bytes each; memories that share one get an edge.
     key_points: Option<KeyPoints>,
     /// The memory that it replaces, of the same namespace.
+    #[serde(default, deserialize_with = "id_or_empty")]
     supersedes: Option<MemoryIdText>,
     /// What happens if the namespace has a memory of this type with the same text; the tenant's
     /// setting by default.
     on_duplicate: Option<OnDuplicateWord>,
+}
+
+/// An id. An empty text is none.
+fn id_or_empty<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<MemoryIdText>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
+    let id = text.map(|text| text.parse().map_err(|_| D::Error::custom(MemoryId::EXPECTED)));
+    Ok(id.transpose()?.map(Id))
 }
 
 impl NewMemory {

@@ -45,7 +45,7 @@ pub(crate) struct FeedbackEffect {
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>),
         (status = OK, body = WithNotifications<MemoryOrDeleted>,
             description = "The namespace has this text already, and `on_duplicate` is `merge`."),
-        IdempotentErrors))]
+        IdempotentErrors, NotFound))]
 pub(crate) async fn memory_create(
     Agent(session): Agent,
     home: NamespaceHeader,

@@ -59,7 +59,7 @@ pub(crate) struct Restored {
 /// Create several memories: all or none.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories",
     params(NamespaceHeader, IdempotencyHeader), request_body = NewMemories,
-    responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors))]
+    responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors, NotFound))]
 pub(crate) async fn memory_create_batch(
     Agent(session): Agent,
     home: NamespaceHeader,
