@@ -17,8 +17,8 @@ use crate::model::words::words;
 
 /// Words of a text by which equal ones are looked for.
 const WORDS_MAX: usize = 64;
-/// Memories with these words whose vectors are compared, the oldest first.
-const VECTORS_MAX: usize = 10_000;
+/// Memories with these words whose vectors are compared, the newest first: other writes wait.
+const VECTORS_MAX: usize = 2_000;
 /// Lowest cosine of equal texts: their vectors differ by rounding, and in models that know case.
 const EQUAL_COSINE: f32 = 0.9;
 /// Memories whose texts are compared.
@@ -64,9 +64,12 @@ fn same_words(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
     let (Some(index), Ok(vector)) = (index, new.vector.components()) else { return Vec::new() };
     let data = index.read();
     let slots = data.words.intersection(&words);
-    let vectors = slots.iter().take(VECTORS_MAX).map(|slot| data.vector_of(slot));
+    let vectors = slots.iter().rev().take(VECTORS_MAX).map(|slot| data.vector_of(slot));
     let equal = vectors.filter(|(_, other)| dot(other, &vector) >= EQUAL_COSINE);
-    equal.take(TEXTS_MAX).map(|(id, _)| id).collect()
+    let mut equal: Vec<_> = equal.take(TEXTS_MAX).map(|(id, _)| id).collect();
+    // The oldest one absorbs the others.
+    equal.reverse();
+    equal
 }
 
 /// Memories with the same text that earlier changes of this batch put.
