@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 1_024;
 /// Most values in a body of settings.
 const VALUES_MAX: usize = 1_000;
 /// What a setting's value must be.
-const NOT_A_VALUE: &str = "must be a number, true, false or a word";
+const NOT_A_VALUE: &str = "must be a number, true or false";
 
 /// A body of settings.
 #[derive(Debug, Deserialize)]
@@ -94,7 +94,7 @@ impl ThermoChanges {
             Value::Number(number) => SettingValue::Number(number.as_f64().unwrap_or(f64::NAN)),
             Value::String(word) => match by_name(word) {
                 Some(action) => SettingValue::OnDuplicate(action),
-                None => return Err(ApiError::invalid(name, NOT_A_VALUE)),
+                None => return Err(ApiError::invalid(name, expected(&setting))),
             },
             _ => return Err(ApiError::invalid(name, NOT_A_VALUE)),
         };
@@ -105,6 +105,11 @@ impl ThermoChanges {
         self.changes.push(change);
         Ok(())
     }
+}
+
+/// What the text of a setting must be.
+fn expected(setting: &str) -> &'static str {
+    if setting == "duplicates.on_duplicate" { OnDuplicate::EXPECTED } else { NOT_A_VALUE }
 }
 
 fn by_name(word: &str) -> Option<OnDuplicate> {

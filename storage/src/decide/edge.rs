@@ -73,7 +73,10 @@ pub(super) fn supersede(context: &mut Context<'_>, old: MemoryId, by: MemoryId) 
 }
 
 fn circle() -> Rejection {
-    Rejection::WrongState("this memory supersedes the other one, perhaps over others".into())
+    Rejection::WrongState(
+        "a memory cannot supersede itself, nor one that supersedes it, directly or over others"
+            .into(),
+    )
 }
 
 /// Rejects a memory that would supersede itself over others. Both ends have one namespace: a memory

@@ -6,6 +6,8 @@
 //! in or near the window.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -29,13 +31,23 @@ pub struct Window {
 }
 
 /// Words that ask for anything, in the languages of `model::time_words`.
-const ASKING: &str = "anything everything something things stuff happen happened going note notes \
-    memory memories remember new list show tell know \
-    habe haben hast hatte gemacht getan passiert geschehen los gab war was ich wir mir du es ist \
-    notizen erinnerungen alles zeig am an im um von der die das den dem \
-    qu'ai qu'est s'est qu que quoi est ce ai je j nous avons fait s il passe passé notes souvenirs tout le la les l du de des d en au \
-    qué hice hizo hicimos pasó paso he hemos hecho fue notas recuerdos todo el los las del por \
-    我 我们 做了什么 我做了什么 我们做了什么 发生了什么 干了什么 有什么";
+const ASKING: [&str; 7] = [
+    "anything everything something things stuff happen happened going note notes memory memories",
+    "remember new list show tell know stored saved noted recorded learned",
+    "habe haben hast hatte gemacht getan passiert geschehen los gab war was ich wir mir du es ist am \
+     an im um vom von der die das den dem alles zeig notizen erinnerungen gespeichert notiert gelernt",
+    "qu'ai qu'est s'est qu que quoi est ce ai je j nous avons fait s il passe passé noté enregistré \
+     appris notes souvenirs tout le la les l du de des d en au",
+    "qué hice hizo hicimos pasó paso he hemos hecho fue guardé anoté notas recuerdos todo el los las \
+     del por",
+    "我 我们 做了什么 我做了什么 我们做了什么",
+    "发生了什么 干了什么 有什么",
+];
+
+/// The terms of these words.
+static ASKING_TERMS: LazyLock<HashSet<String>> = LazyLock::new(|| {
+    ASKING.into_iter().flat_map(|words| content_words(words, WORDS_MAX)).collect()
+});
 
 /// Words of a query that are parsed.
 const WORDS_MAX: usize = 128;
@@ -53,8 +65,7 @@ impl Window {
     pub fn is_all_of(&self, query: &str) -> bool {
         let Some((before, after)) = query.split_once(&self.reference) else { return false };
         let rest = content_words(&format!("{before} {after}"), WORDS_MAX);
-        let asking = content_words(ASKING, WORDS_MAX);
-        rest.iter().all(|word| asking.contains(word))
+        rest.iter().all(|word| ASKING_TERMS.contains(word))
     }
 
     /// Whether a time is in this window.
