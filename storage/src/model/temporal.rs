@@ -194,6 +194,11 @@ mod tests {
             "15:30 on friday",
             "2026-11-20T14:30..2026-11-20T16:30",
         );
+        names(
+            "the morning of last tuesday",
+            "morning of last tuesday",
+            "2026-11-17T05:00..2026-11-17T12:00",
+        );
         names("2 hours ago", "2 hours ago", "2026-11-21T15:00..2026-11-21T16:00");
         names("ten minutes ago", "ten minutes ago", "2026-11-21T17:10..2026-11-21T17:30");
         names("the last 3 hours", "last 3 hours", "2026-11-21T14:30..2026-11-22");
@@ -209,6 +214,8 @@ mod tests {
         names("between March and May", "between March and May", "2026-03-01..2026-06-01");
         names("from monday to wednesday", "from monday to wednesday", "2026-11-16..2026-11-19");
         names("the week before last", "week before last", "2026-11-02..2026-11-09");
+        names("Friday last week", "Friday last week", "2026-11-13..2026-11-14");
+        names("March last year", "March last year", "2025-03-01..2025-04-01");
         names("before yesterday", "before yesterday", "1970-01-01..2026-11-20");
         names("until March", "until March", "1970-01-01..2026-04-01");
         names("after 2026-11-03", "after 2026-11-03", "2026-11-04..2026-11-22");

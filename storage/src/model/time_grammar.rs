@@ -164,6 +164,8 @@ impl<'w> Grammar<'w> {
             [Of(unit), Before, Last, ..] => (3, of(2, unit)?),
             [BeforeLast, Of(unit), ..] => (2, of(2, unit)?),
             [Day(days), ..] => (1, day(days)?),
+            // "The morning of last Tuesday" is a part of that day.
+            [Part(_), Last, Weekday(_) | Of(_), ..] => return None,
             [Last, Part(part), ..] | [Part(part), Last, ..] => (2, part_of(day(-1)?.0, part)?),
             [This, Part(part), ..] => (2, part_of(midnight(self.today), part)?),
             [Last | Past, Number(count), Of(unit), ..]
@@ -173,9 +175,14 @@ impl<'w> Grammar<'w> {
             [Past, Of(unit), ..] => (2, until_now(1, unit)?),
             [This, Of(unit), ..] => (2, of(0, unit)?),
             [Last, Of(Unit::Week), Weekday(name), ..]
-            | [Of(Unit::Week), Last, Weekday(name), ..] => {
+            | [Of(Unit::Week), Last, Weekday(name), ..]
+            | [Weekday(name), Last, Of(Unit::Week), ..] => {
                 let (_, monday) = of(1, Unit::Week)?;
                 (3, weekday(monday.date().yesterday().ok()?, name)?)
+            }
+            [Month(month), Last, Of(Unit::Year), ..] => {
+                let (january, _) = of(1, Unit::Year)?;
+                (3, latest_month(Date::new(january.year(), 12, 1).ok()?, month)?)
             }
             [Last, Of(unit), ..] | [Of(unit), Last, ..] => (2, of(1, unit)?),
             [Last, Weekend, ..] | [Weekend, Last, ..] => (2, weekend(1)?),
