@@ -40,6 +40,8 @@ const BYTES_PER_EVALUATION: usize = 32;
 
 /// Upper bound of the bytes of one firing: a new label, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
+/// Bytes after which the triggers of one key fire no more in a report of recalls: a quarter of all.
+const OWNER_FIRED_MAX: usize = 32 << 10;
 
 /// A drafted row: its bytes, or `None` when it is deleted.
 type RowState = Option<Vec<u8>>;
@@ -81,6 +83,8 @@ pub(super) struct CommandState {
     /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
+    /// Those by the triggers of each key, in a command with such a limit.
+    pub(super) fired_by: BTreeMap<KeyId, usize>,
     /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
     pub(super) notifications: Vec<Notification>,
@@ -252,6 +256,22 @@ impl Draft {
         let CommandState { mark, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
             || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
+    }
+
+    /// Whether the triggers of a key have their part of the firings of the present command, if these
+    /// have a limit of their own: the firings of others need room, too.
+    pub(super) fn has_its_part(&self, owner: Option<KeyId>) -> bool {
+        let fired = owner.and_then(|owner| self.command.fired_by.get(&owner));
+        self.command.fired_bytes_max.is_some()
+            && fired.is_some_and(|fired| *fired > OWNER_FIRED_MAX)
+    }
+
+    /// Counts the bytes of a firing.
+    pub(super) fn count_fired(&mut self, owner: Option<KeyId>, bytes: usize) {
+        self.command.fired_bytes += bytes;
+        if let Some(owner) = owner.filter(|_| self.command.fired_bytes_max.is_some()) {
+            *self.command.fired_by.entry(owner).or_default() += bytes;
+        }
     }
 
     /// Whether the present command may evaluate no further trigger.

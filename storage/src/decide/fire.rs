@@ -69,13 +69,13 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         if evaluate_one(draft, event, compiled, &subject)?.is_err() {
             continue;
         }
-        if draft.is_full() {
+        if draft.is_full() || draft.has_its_part(compiled.trigger.owner) {
             skip(draft, event, 1);
             continue;
         }
         let mark = draft.mark();
         let has_changed = perform(draft, event, compiled, &subject.record)?;
-        draft.command.fired_bytes += draft.bytes_since(mark);
+        draft.count_fired(compiled.trigger.owner, draft.bytes_since(mark));
         if has_changed && !reload(&mut subject, draft, event)? {
             return Ok(fired);
         }
