@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::bounded;
 use crate::model::access::Policy;
-use crate::model::analytics::Report;
+use crate::model::analytics::{Report, TenantReport};
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::duplicate::OnDuplicate;
@@ -341,9 +341,10 @@ impl Command {
                 Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),
                 Action::RecordActivity(activity) => activity.size_bytes(),
                 Action::RecordReport(report) => {
-                    let of_tenant =
-                        report.tenants.iter().map(|tenant| [&tenant.recalls, &tenant.returned]);
-                    of_tenant.flatten().map(|memories| size_of_val(&memories[..])).sum()
+                    let memories = |it: &TenantReport| {
+                        size_of_val(&it.recalls[..]) + size_of_val(&it.returned[..])
+                    };
+                    report.tenants.iter().map(memories).sum()
                 }
                 _ => 0,
             }

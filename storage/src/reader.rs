@@ -1,5 +1,6 @@
 //! Read access to the newest applied state. [`Reader`] lists the whole read interface.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
@@ -13,7 +14,7 @@ use crate::index::triggers::{CompiledTrigger, Triggers};
 use crate::model::access::Caller;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId, TriggerId};
-use crate::model::memory::MemoryRecord;
+use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::tenant::KeyId;
 use crate::model::thermo::Thermo;
 use crate::model::trigger::{Firings, TriggerEvent};
@@ -117,9 +118,22 @@ impl Reader {
         self.engine().registry.firings(tenant, id)
     }
 
-    /// Number of enabled triggers of a tenant for `event`.
-    pub fn triggers_on(&self, tenant: TenantId, event: TriggerEvent) -> usize {
-        self.trigger_set(tenant).on(event).len()
+    /// The owners of the enabled triggers of a tenant that wait for `event` of a memory like this
+    /// one, each with the number of these triggers. Labels and heats are not compared.
+    pub fn trigger_owners(
+        &self,
+        tenant: TenantId,
+        event: TriggerEvent,
+        namespace: &str,
+        memory_type: MemoryType,
+    ) -> BTreeMap<Option<KeyId>, usize> {
+        let mut owners = BTreeMap::new();
+        for compiled in self.trigger_set(tenant).on(event) {
+            if compiled.trigger.scope_matches(event, namespace, memory_type).is_ok() {
+                *owners.entry(compiled.trigger.owner).or_default() += 1;
+            }
+        }
+        owners
     }
 
     /// Results of verify marks on this node.

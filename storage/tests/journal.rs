@@ -1,7 +1,8 @@
 //! The journal returns the same events forward and backward, reports trimmed ranges, and filters
 //! the events of triggers. The outbox keeps its bounds.
 
-use storage::model::tenant::KeyId;
+use storage::model::analytics::{ReturnedMemory, Usage};
+use storage::model::tenant::{KeyId, Role};
 
 use crate::common::*;
 
@@ -206,6 +207,31 @@ fn one_key_has_few_triggers_on_recall() {
     let decisions = engine.submit(2, &more);
     assert!(matches!(&decisions[0], Err(Rejection::TooMany { .. })), "{decisions:?}");
     assert!(matches!(&decisions[1], Ok(Reply::Trigger(..))), "{decisions:?}");
+}
+
+/// Long messages of one owner leave room in a report for the firings of others.
+#[test]
+fn owners_divide_the_firings_of_a_report() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let [verbose, terse] = [KeyId([1; 8]), KeyId([2; 8])];
+    let on_recall = |owner: KeyId, at: u8, message: &str| {
+        let notify = TriggerAction::Notify(Some(message.into()));
+        let create = create_trigger(TriggerId([at; 16]), trigger(TriggerEvent::Recall, notify));
+        Command { actor: Some(owner), ..create }
+    };
+    let key = |id| command(Action::CreateKey(id, api_key("agent", Role::Agent)));
+    let mut commands = vec![key(verbose), key(terse)];
+    commands.extend((1..=20_u8).map(|at| on_recall(verbose, at, &"{label}".repeat(500))));
+    commands.push(on_recall(terse, 21, "{label}"));
+    commands.push(create(new_memory(memory_id(1_u8), &"words ".repeat(100))));
+    engine.run(1, &commands);
+    let of = |owner, times| ReturnedMemory { owner: Some(owner), id: memory_id(1_u8), times };
+    let returned = vec![of(verbose, 30), of(terse, 30)];
+    engine.run(2, &[report_returned(1, 1, Usage::default(), Vec::new(), returned)]);
+    let fired = |at| engine.reader.firings(TENANT, TriggerId([at; 16])).total;
+    assert_eq!(fired(21), 30);
+    let of_verbose: u64 = (1..=20).map(fired).sum();
+    assert!((1..20).contains(&of_verbose), "half of the bytes: {of_verbose} firings");
 }
 
 fn is_firing((_, event): &(Cursor, Event)) -> bool {

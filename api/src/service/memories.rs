@@ -97,8 +97,7 @@ impl Session {
         let has_words = request.vector.is_some();
         let results =
             self.read(move |reader, caller| reader.search(caller.tenant, &request)).await?;
-        let ids: Vec<_> = results.hits.iter().map(|hit| hit.record.id).collect();
-        self.service.count_search(&self.caller, &ids, has_words);
+        self.service.count_search(&self.caller, &results.hits, has_words);
         Ok(results)
     }
 

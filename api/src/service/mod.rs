@@ -11,6 +11,7 @@ pub(crate) mod journal;
 pub(crate) mod memories;
 pub(crate) mod node;
 pub(crate) mod recalls;
+mod returned;
 pub(crate) mod status;
 pub(crate) mod tenant;
 pub(crate) mod triggers;

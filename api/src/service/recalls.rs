@@ -6,27 +6,25 @@
 //! `recall_min_interval` are counted and reported together at its end. So a search in a loop
 //! neither writes without bound nor keeps a memory hot for ever.
 //!
-//! A report has room for some recalls, and for some results that fire triggers. The keys of a
-//! tenant take turns, so that none waits for what another one has searched.
+//! A report has room for some recalls, and for some [results](Returned) that fire triggers. The keys of
+//! a tenant take turns, so that none waits for what another one has searched.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage::model::analytics::{REPORT_RECALLS_MAX, TenantReport, Usage};
+use storage::model::analytics::{REPORT_RECALLS_MAX, ReturnedMemory, TenantReport, Usage};
 use storage::model::id::{MemoryId, TenantId, Timestamp};
 use storage::model::tenant::KeyId;
+
+use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Waiting};
 
 /// Most memories with recalls in the buffer, over all tenants, and of one key. At a limit the
 /// reported ones are removed: their next recall is reported before the interval ends, and is then
 /// counted only. If none is reported yet, further memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
 const KEY_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
-/// Most firings that the results of one key may wait for. Results beyond it are dropped and counted.
-const KEY_FIRINGS_MAX: usize = 5_000;
-/// Firings for which a report has room, over all tenants. A result is never divided.
-const REPORT_FIRINGS_MAX: usize = 125;
 /// Interval at which the use of a key is reported.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -47,6 +45,7 @@ struct Contents {
 #[derive(Default)]
 struct TenantContents {
     keys: BTreeMap<KeyId, KeyContents>,
+    returned: Returned,
     searches: u64,
     searches_with_results: u64,
     usage: Usage,
@@ -56,11 +55,8 @@ struct TenantContents {
 #[derive(Default)]
 struct KeyContents {
     recalls: HashMap<MemoryId, Recalls>,
-    /// Results that are not reported to triggers yet, oldest first.
-    returned: VecDeque<MemoryId>,
-    /// When recalls and results were last reported: the others' turn comes first.
+    /// When recalls were last reported: the others' turn comes first.
     recalls_at: Option<Instant>,
-    returned_at: Option<Instant>,
     /// Whether the key was used since its use was last reported.
     is_used: bool,
     use_reported: Option<Instant>,
@@ -75,13 +71,12 @@ struct Recalls {
 
 impl RecallBuffer {
     /// Counts a search of a key, and the memories that it returned, best first. The first `recalled`
-    /// of them are recalls. All are kept for the `triggers` that wait for results, if there are any.
+    /// of them are recalls. All are kept for the triggers that wait for each.
     pub(crate) fn count(
         &self,
         (tenant, key): (TenantId, KeyId),
-        returned: &[MemoryId],
+        returned: &[(MemoryId, &Waiting)],
         recalled: usize,
-        triggers: usize,
     ) {
         let recalled = &returned[..recalled.min(returned.len())];
         let mut contents = self.0.lock();
@@ -91,7 +86,7 @@ impl RecallBuffer {
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(!returned.is_empty());
         let of_key = of_tenant.keys.entry(key).or_default();
-        for id in recalled {
+        for (id, _) in recalled {
             let has_room = *memories < MEMORIES_MAX && of_key.recalls.len() < KEY_MEMORIES_MAX;
             if let Some(known) = of_key.recalls.get_mut(id) {
                 known.unreported = known.unreported.saturating_add(1);
@@ -102,12 +97,9 @@ impl RecallBuffer {
                 *dropped += 1;
             }
         }
-        // Without triggers, nothing waits for results.
-        if let Some(results_max) = KEY_FIRINGS_MAX.checked_div(triggers) {
-            let room = results_max.max(1).saturating_sub(of_key.returned.len());
-            of_key.returned.extend(returned.iter().take(room));
-            *dropped += returned.len().saturating_sub(room) as u64;
-        }
+        let pushed =
+            returned.iter().map(|(id, waiting)| of_tenant.returned.push(key, *id, waiting));
+        *dropped += pushed.sum::<u64>();
     }
 
     /// Counts a request of a key, the time that it took, and the memories that it created.
@@ -130,21 +122,19 @@ impl RecallBuffer {
     }
 
     /// Takes what is due for a report at `now`, as much as it has room for: writes wait while the
-    /// leader decides it. `interval` returns a tenant's `recall_min_interval`, `triggers` the
-    /// number of its triggers that wait for results.
+    /// leader decides it. `interval` returns a tenant's `recall_min_interval`.
     pub(crate) fn take(
         &self,
         now: Instant,
         clock: Timestamp,
         interval: impl Fn(TenantId) -> Duration,
-        triggers: impl Fn(TenantId) -> usize,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
         let (mut recalls_max, mut firings_max) = (REPORT_RECALLS_MAX, REPORT_FIRINGS_MAX);
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
             let recalls = of_tenant.take_recalls(now, interval(*tenant), &mut recalls_max);
-            let returned = of_tenant.take_returned(now, triggers(*tenant), &mut firings_max);
+            let returned = of_tenant.returned.take(now, &mut firings_max);
             reports.extend(of_tenant.take(*tenant, now, clock, recalls, returned));
         }
         contents.memories = contents.tenants.values().map(TenantContents::memories).sum();
@@ -217,43 +207,13 @@ impl TenantContents {
         counts.into_iter().collect()
     }
 
-    /// Takes results for triggers. Without triggers, nothing waits for them.
-    fn take_returned(
-        &mut self,
-        now: Instant,
-        triggers: usize,
-        room: &mut usize,
-    ) -> Vec<(MemoryId, u32)> {
-        let mut queues: Vec<_> = self.keys.values_mut().collect();
-        queues.retain(|of_key| !of_key.returned.is_empty());
-        if triggers == 0 {
-            queues.into_iter().for_each(|of_key| of_key.returned.clear());
-            return Vec::new();
-        }
-        queues.sort_by_key(|of_key| of_key.returned_at);
-        let mut counts = BTreeMap::new();
-        while *room > 0 && !queues.is_empty() {
-            for of_key in &mut queues {
-                if *room == 0 {
-                    break;
-                }
-                let Some(id) = of_key.returned.pop_front() else { continue };
-                *room = room.saturating_sub(triggers);
-                of_key.returned_at = Some(now);
-                *counts.entry(id).or_insert(0_u32) += 1;
-            }
-            queues.retain(|of_key| !of_key.returned.is_empty());
-        }
-        counts.into_iter().collect()
-    }
-
     fn take(
         &mut self,
         tenant: TenantId,
         now: Instant,
         clock: Timestamp,
         recalls: Vec<(MemoryId, u32)>,
-        returned: Vec<(MemoryId, u32)>,
+        returned: Vec<ReturnedMemory>,
     ) -> Option<TenantReport> {
         let mut keys = Vec::new();
         self.keys.retain(|key, of_key| {
@@ -262,8 +222,7 @@ impl TenantContents {
                 (of_key.is_used, of_key.use_reported) = (false, Some(now));
                 keys.push((*key, clock));
             }
-            let is_empty = of_key.recalls.is_empty() && of_key.returned.is_empty();
-            !is_empty || !is_due(of_key.use_reported)
+            !of_key.recalls.is_empty() || !is_due(of_key.use_reported)
         });
         let (searches, usage) =
             (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
@@ -302,13 +261,26 @@ mod tests {
         (first..).map(id).take(count).collect()
     }
 
-    /// Counts a search that recalls `count` memories.
-    fn count(buffer: &RecallBuffer, first: u64, count: usize) {
-        buffer.count((TENANT, KEY), &ids(first, count), count, 0);
+    /// Counts a search by `key` that returns `ids` and recalls the first ones. `triggers` wait for it.
+    fn search(
+        buffer: &RecallBuffer,
+        key: KeyId,
+        ids: &[MemoryId],
+        recalled: usize,
+        triggers: usize,
+    ) {
+        let waiting = if triggers > 0 { Waiting::from([(None, triggers)]) } else { Waiting::new() };
+        let returned: Vec<_> = ids.iter().map(|id| (*id, &waiting)).collect();
+        buffer.count((TENANT, key), &returned, recalled);
     }
 
-    fn report(buffer: &RecallBuffer, at: Instant, triggers: usize) -> TenantReport {
-        let reports = buffer.take(at, Timestamp(9), |_| 60 * SECOND, |_| triggers);
+    /// Counts a search that recalls `count` memories.
+    fn count(buffer: &RecallBuffer, first: u64, count: usize) {
+        search(buffer, KEY, &ids(first, count), count, 0);
+    }
+
+    fn report(buffer: &RecallBuffer, at: Instant) -> TenantReport {
+        let reports = buffer.take(at, Timestamp(9), |_| 60 * SECOND);
         reports.into_iter().next().unwrap_or(TenantReport {
             tenant: TENANT,
             recalls: Vec::new(),
@@ -321,20 +293,21 @@ mod tests {
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {
-        report(buffer, at, 0).recalls
+        report(buffer, at).recalls
     }
 
     #[test]
     fn first_results_are_recalls() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        buffer.count((TENANT, KEY), &[id(3), id(1), id(2)], 2, 0);
-        let first = report(&buffer, start, 0);
+        search(&buffer, KEY, &[id(3), id(1), id(2)], 2, 0);
+        let first = report(&buffer, start);
         assert_eq!((first.searches, first.searches_with_results), (1, 1));
         assert_eq!((first.recalls, first.returned), (vec![(id(1), 1), (id(3), 1)], vec![]));
-        buffer.count((TENANT, KEY), &[id(3), id(1), id(2)], 2, 1);
-        let second = report(&buffer, start, 1);
+        search(&buffer, KEY, &[id(3), id(1), id(2)], 2, 1);
+        let second = report(&buffer, start);
         assert_eq!(second.recalls, [], "within the interval");
-        assert_eq!(second.returned, [1, 2, 3].map(|number| (id(number), 1)));
+        let of = |number| ReturnedMemory { owner: None, id: id(number), times: 1 };
+        assert_eq!(second.returned, [1, 2, 3].map(of));
     }
 
     #[test]
@@ -359,7 +332,7 @@ mod tests {
         assert_eq!(buffer.dropped(), 5);
         assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
         let ids = ids(1 << 40, MEMORIES_MAX);
-        buffer.count((TENANT, OTHER_KEY), &ids, ids.len(), 0);
+        search(&buffer, OTHER_KEY, &ids, ids.len(), 0);
         assert_eq!(buffer.dropped() as usize, 5 + KEY_MEMORIES_MAX - REPORT_RECALLS_MAX);
     }
 
@@ -375,33 +348,12 @@ mod tests {
     #[test]
     fn keys_take_turns() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        // Two triggers for each of a thousand results: a report has room for 63 of them.
-        buffer.count((TENANT, KEY), &ids(0, 1_000), 1_000, 2);
-        let first = report(&buffer, start, 2);
-        assert_eq!((first.recalls.len(), first.returned.len()), (500, 63));
-        buffer.count((TENANT, OTHER_KEY), &ids(5_000, 20), 5, 2);
-        let second = report(&buffer, start, 2);
-        let of_other =
-            |all: &[(MemoryId, u32)]| all.iter().filter(|(of, _)| *of >= id(5_000)).count();
-        assert_eq!((of_other(&second.recalls), of_other(&second.returned)), (5, 20));
-        assert_eq!((second.recalls.len(), second.returned.len()), (500, 63));
-        // A single result may need more than a report has room for.
-        buffer.count((TENANT, OTHER_KEY), &ids(5_000, 2), 0, 300);
-        let turn = |at| of_other(&report(&buffer, start + at * SECOND, 300).returned);
-        let turns = [1, 2, 3, 4].map(turn);
-        assert_eq!(turns.iter().sum::<usize>(), 2, "every other report: {turns:?}");
-    }
-
-    #[test]
-    fn results_wait_for_bounded_firings() {
-        let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        for _ in 0..100 {
-            buffer.count((TENANT, KEY), &ids(0, 100), 0, 1_000);
-        }
-        assert_eq!(buffer.dropped(), 10_000 - 5);
-        // Deleted triggers leave nothing behind.
-        assert_eq!(report(&buffer, start, 0).returned, []);
-        assert_eq!(report(&buffer, start, 1).returned, []);
+        count(&buffer, 0, 1_000);
+        assert_eq!(recalls(&buffer, start).len(), 500);
+        search(&buffer, OTHER_KEY, &ids(5_000, 20), 5, 0);
+        let second = recalls(&buffer, start);
+        assert_eq!(second.iter().filter(|(of, _)| *of >= id(5_000)).count(), 5);
+        assert_eq!(second.len(), 500);
     }
 
     #[test]
@@ -421,7 +373,7 @@ mod tests {
     #[test]
     fn due_key_use_is_reported_alone() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let keys = |at| report(&buffer, at, 0).keys.len();
+        let keys = |at| report(&buffer, at).keys.len();
         buffer.count_request(TENANT, KEY, Duration::ZERO, 0);
         assert_eq!(keys(start), 1);
         buffer.count_request(TENANT, KEY, Duration::ZERO, 0);
@@ -435,13 +387,13 @@ mod tests {
         count(&buffer, 0, 0);
         buffer.count_request(TENANT, KEY, Duration::from_micros(30), 1);
         buffer.count_request(TENANT, KEY, Duration::from_micros(50), 0);
-        let first = report(&buffer, start, 0);
+        let first = report(&buffer, start);
         assert_eq!((first.searches, first.searches_with_results), (1, 0));
         let usage =
             Usage { requests: 2, nodes_added: 1, latency_micros: 80, latency_max_micros: 50 };
         assert_eq!((first.usage, &first.keys[..]), (usage, &[(KEY, Timestamp(9))][..]));
         buffer.count_request(TENANT, KEY, Duration::from_micros(1), 0);
-        let again = report(&buffer, start + SECOND, 0);
+        let again = report(&buffer, start + SECOND);
         assert_eq!((again.usage.requests, again.keys.len()), (1, 0));
     }
 }

@@ -1,14 +1,15 @@
 //! This node: its health, its contact with a leader, what it reports to the leader, and
 //! operations on its cluster.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use raft::{Operation, OperationResult, Status};
-use storage::View;
 use storage::model::access::Caller;
 use storage::model::analytics::TenantReport;
-use storage::model::id::MemoryId;
+use storage::model::memory::MemoryRecord;
 use storage::model::trigger::TriggerEvent;
+use storage::{Hit, View};
 
 use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
 use crate::service::Service;
@@ -67,22 +68,34 @@ impl Service {
     }
 
     /// Counts a search and what it returned, best first. Without words it recalls nothing.
-    pub(crate) fn count_search(&self, caller: &Caller, returned: &[MemoryId], has_words: bool) {
+    pub(crate) fn count_search(&self, caller: &Caller, returned: &[Hit], has_words: bool) {
         let recalled = self.reader.thermo(caller.tenant).reinforcement.recalled_results as usize;
         let recalled = if has_words { recalled } else { 0 };
-        let triggers = self.reader.triggers_on(caller.tenant, TriggerEvent::Recall);
-        self.recalls.count((caller.tenant, caller.key), returned, recalled, triggers);
+        // Most results are of the same few namespaces and types.
+        let mut waiting = BTreeMap::new();
+        for Hit { record: MemoryRecord { memory, .. }, .. } in returned {
+            waiting.entry((memory.namespace.as_str(), memory.memory_type)).or_insert_with(|| {
+                let (namespace, memory_type) = (&memory.namespace, memory.memory_type);
+                let event = TriggerEvent::Recall;
+                self.reader.trigger_owners(caller.tenant, event, namespace, memory_type)
+            });
+        }
+        let returned = returned.iter().map(|Hit { record, .. }| {
+            let memory = &record.memory;
+            (record.id, &waiting[&(memory.namespace.as_str(), memory.memory_type)])
+        });
+        let returned: Vec<_> = returned.collect();
+        self.recalls.count((caller.tenant, caller.key), &returned, recalled);
     }
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those
     /// due.
     pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
         let reader = &self.reader;
-        let triggers = |tenant| reader.triggers_on(tenant, TriggerEvent::Recall);
         let interval = |tenant| {
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             if all { Duration::ZERO } else { Duration::from_secs(seconds.into()) }
         };
-        self.recalls.take(Instant::now(), reader.position().clock, interval, triggers)
+        self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
 }

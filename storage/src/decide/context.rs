@@ -160,7 +160,7 @@ impl Context<'_> {
         let Some(transition) = tick.transition(memory, anchor) else { return };
         for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
             let (tenant, id, transition) = (self.tenant, *id, Some(transition));
-            let event = MemoryEvent { tenant, event, id, times: 1, other: None, transition };
+            let event = MemoryEvent { transition, ..MemoryEvent::new(tenant, event, id) };
             self.draft.command.events.push(event);
         }
         // A configuration change that moves the threshold past a heat counts as a crossing.
@@ -179,6 +179,6 @@ impl Context<'_> {
 
     /// Emits an event that triggers may wait for.
     pub(super) fn emit(&mut self, event: TriggerEvent, id: MemoryId) {
-        self.draft.emit(self.tenant, event, id, 1);
+        self.draft.emit(MemoryEvent::new(self.tenant, event, id));
     }
 }

@@ -40,8 +40,6 @@ const BYTES_PER_EVALUATION: usize = 32;
 
 /// Upper bound of the bytes of one firing: a new label, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
-/// Bytes after which the triggers of one key fire no more in a report of recalls: a quarter of all.
-const OWNER_FIRED_MAX: usize = 32 << 10;
 
 /// A drafted row: its bytes, or `None` when it is deleted.
 type RowState = Option<Vec<u8>>;
@@ -83,8 +81,6 @@ pub(super) struct CommandState {
     /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
-    /// Those by the triggers of each key, in a command with such a limit.
-    pub(super) fired_by: BTreeMap<KeyId, usize>,
     /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
     pub(super) notifications: Vec<Notification>,
@@ -104,6 +100,34 @@ pub(super) struct MemoryEvent {
     pub(super) other: Option<MemoryId>,
     /// How the heat moved, for events of ticks.
     pub(super) transition: Option<HeatTransition>,
+    /// Only triggers of these owners wait for it.
+    pub(super) owners: Owners,
+}
+
+/// The owners whose triggers wait for an event.
+#[derive(Clone, Copy)]
+pub(super) enum Owners {
+    /// All of them.
+    All,
+    /// One of them; `None` owns the triggers that no key created.
+    One(Option<KeyId>),
+}
+
+impl Owners {
+    pub(super) fn include(self, owner: Option<KeyId>) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(one) => one == owner,
+        }
+    }
+}
+
+impl MemoryEvent {
+    /// One event of a memory, for the triggers of all owners.
+    pub(super) fn new(tenant: TenantId, event: TriggerEvent, id: MemoryId) -> Self {
+        let (other, transition) = (None, None);
+        Self { tenant, event, id, times: 1, other, transition, owners: Owners::All }
+    }
 }
 
 /// A point of a draft that it can be rewound to.
@@ -246,9 +270,8 @@ impl Draft {
     }
 
     /// Emits an event of a memory, for which triggers may wait.
-    pub(super) fn emit(&mut self, tenant: TenantId, event: TriggerEvent, id: MemoryId, times: u32) {
-        let (other, transition) = (None, None);
-        self.command.events.push(MemoryEvent { tenant, event, id, times, other, transition });
+    pub(super) fn emit(&mut self, event: MemoryEvent) {
+        self.command.events.push(event);
     }
 
     /// Whether the present command has no room for a firing.
@@ -256,22 +279,6 @@ impl Draft {
         let CommandState { mark, fired_bytes, fired_bytes_max, .. } = &self.command;
         self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
             || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
-    }
-
-    /// Whether the triggers of a key have their part of the firings of the present command, if these
-    /// have a limit of their own: the firings of others need room, too.
-    pub(super) fn has_its_part(&self, owner: Option<KeyId>) -> bool {
-        let fired = owner.and_then(|owner| self.command.fired_by.get(&owner));
-        self.command.fired_bytes_max.is_some()
-            && fired.is_some_and(|fired| *fired > OWNER_FIRED_MAX)
-    }
-
-    /// Counts the bytes of a firing.
-    pub(super) fn count_fired(&mut self, owner: Option<KeyId>, bytes: usize) {
-        self.command.fired_bytes += bytes;
-        if let Some(owner) = owner.filter(|_| self.command.fired_bytes_max.is_some()) {
-            *self.command.fired_by.entry(owner).or_default() += bytes;
-        }
     }
 
     /// Whether the present command may evaluate no further trigger.

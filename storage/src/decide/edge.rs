@@ -167,15 +167,9 @@ fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
         let (other, relation) = (edge.target, edge.relation.clone());
         context.append(edge.source, &memory, EventKind::EdgeCreated { other, relation });
     }
-    let event = MemoryEvent {
-        tenant: context.tenant,
-        event: TriggerEvent::Relate,
-        id: edge.source,
-        times: 1,
-        other: Some(edge.target),
-        transition: None,
-    };
-    context.draft.command.events.push(event);
+    let other = Some(edge.target);
+    let event = MemoryEvent::new(context.tenant, TriggerEvent::Relate, edge.source);
+    context.draft.emit(MemoryEvent { other, ..event });
     Ok(())
 }
 

@@ -49,7 +49,9 @@ pub(super) fn fire(draft: &mut Draft) -> Result<u64> {
 
 fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     let triggers = draft.triggers(event.tenant);
-    let waiting = triggers.on(event.event);
+    let waiting = triggers.on(event.event).iter();
+    let waiting: Vec<_> =
+        waiting.filter(|compiled| event.owners.include(compiled.trigger.owner)).collect();
     if waiting.is_empty() {
         return Ok(0);
     }
@@ -69,13 +71,13 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         if evaluate_one(draft, event, compiled, &subject)?.is_err() {
             continue;
         }
-        if draft.is_full() || draft.has_its_part(compiled.trigger.owner) {
+        if draft.is_full() {
             skip(draft, event, 1);
             continue;
         }
         let mark = draft.mark();
         let has_changed = perform(draft, event, compiled, &subject.record)?;
-        draft.count_fired(compiled.trigger.owner, draft.bytes_since(mark));
+        draft.command.fired_bytes += draft.bytes_since(mark);
         if has_changed && !reload(&mut subject, draft, event)? {
             return Ok(fired);
         }
@@ -286,7 +288,7 @@ pub fn evaluate(
     let mut draft = Draft::new(reader, reader.position().clock);
     let Some(present) = draft.present(tenant, id)? else { return Ok(None) };
     let transition = next_transition(&draft, tenant, event, &present)?;
-    let event = MemoryEvent { tenant, event, id, times: 1, other: None, transition };
+    let event = MemoryEvent { transition, ..MemoryEvent::new(tenant, event, id) };
     let (mut evaluations, mut subject) = (Vec::new(), Subject::new(present));
     for compiled in draft.triggers(tenant).all() {
         let evaluation = match draft.evaluates_no_more() {

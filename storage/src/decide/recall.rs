@@ -2,13 +2,17 @@
 //! stability of the memories, and the heat of their neighbours. Every node reports what its searches
 //! returned, at most twice a second.
 
+use std::collections::BTreeMap;
+
 use crate::change::Change;
 use crate::decide::context::{Context, Decided};
-use crate::decide::draft::{BATCH_BYTES, Draft, Mark};
+use crate::decide::draft::{BATCH_BYTES, Draft, Mark, MemoryEvent, Owners};
 use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
 use crate::error::Result;
-use crate::model::analytics::{LastReport, RecallStats, Report, TenantReport, Usage};
+use crate::model::analytics::{
+    LastReport, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
+};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
@@ -36,12 +40,12 @@ pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply
         return Ok(Reply::Done);
     }
     let mark = draft.mark();
+    // The firings of one tenant take no room from another, nor from what is counted.
+    let fired_bytes_max = FIRED_BYTES_MAX / report.tenants.len().max(1);
     for of_tenant in &report.tenants {
-        // The firings of one tenant take no room from another, nor from what is counted.
-        draft.command.fired_bytes_max =
-            Some(draft.command.fired_bytes + FIRED_BYTES_MAX / report.tenants.len());
         let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
         record_tenant_report(&mut context, of_tenant, mark)?;
+        fire_returned(&mut context, &of_tenant.returned, fired_bytes_max)?;
     }
     let last = LastReport { boot: report.boot, number: report.number };
     draft.push(Change::LastReportPut(report.node, last));
@@ -65,10 +69,6 @@ fn record_tenant_report(
         let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
         apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
     }
-    for (id, times) in &report.returned {
-        context.draft.emit(tenant, TriggerEvent::Recall, *id, *times);
-        fire(context.draft)?;
-    }
     stats.searches += report.searches;
     stats.searches_with_results += report.searches_with_results;
     if stats != before {
@@ -84,6 +84,33 @@ fn record_tenant_report(
         if let Some(key) = context.draft.record::<ApiKey>(&Key::ApiKey(tenant, *id))? {
             let last_used_at = key.last_used_at.max(Some(*used_at));
             context.push(Change::ApiKeyPut(tenant, *id, ApiKey { last_used_at, ..key }));
+        }
+    }
+    Ok(())
+}
+
+/// Fires the triggers that wait for results. Each owner of triggers has an equal part of the bytes,
+/// and of what those before it left.
+fn fire_returned(
+    context: &mut Context<'_>,
+    returned: &[ReturnedMemory],
+    bytes_max: usize,
+) -> Decided<()> {
+    let tenant = context.tenant;
+    let mut owners: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for memory in returned {
+        owners.entry(memory.owner).or_default().push(memory);
+    }
+    let (draft, mut left) = (&mut *context.draft, owners.len());
+    let end = draft.command.fired_bytes + bytes_max;
+    for (owner, memories) in owners {
+        let fired = draft.command.fired_bytes;
+        draft.command.fired_bytes_max = Some(fired + end.saturating_sub(fired) / left);
+        left -= 1;
+        for ReturnedMemory { id, times, .. } in memories {
+            let event = MemoryEvent::new(tenant, TriggerEvent::Recall, *id);
+            draft.emit(MemoryEvent { times: *times, owners: Owners::One(owner), ..event });
+            fire(draft)?;
         }
     }
     Ok(())

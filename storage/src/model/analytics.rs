@@ -94,8 +94,8 @@ pub struct TenantReport {
     pub tenant: TenantId,
     /// Recalled memories, with the number of times.
     pub recalls: Vec<(MemoryId, u32)>,
-    /// Memories that searches returned, with the number of times, for the triggers that wait for it.
-    pub returned: Vec<(MemoryId, u32)>,
+    /// Memories that searches returned, for the triggers that wait for it.
+    pub returned: Vec<ReturnedMemory>,
     /// Searches.
     pub searches: u64,
     /// Searches with at least one result.
@@ -104,4 +104,15 @@ pub struct TenantReport {
     pub usage: Usage,
     /// Used API keys, with the time of the last use.
     pub keys: Vec<(KeyId, Timestamp)>,
+}
+
+/// A memory that searches returned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReturnedMemory {
+    /// The owner of the triggers that wait for it.
+    pub owner: Option<KeyId>,
+    /// The memory.
+    pub id: MemoryId,
+    /// The number of times.
+    pub times: u32,
 }

@@ -4,7 +4,7 @@
 use std::cell::{Cell, OnceCell};
 
 use crate::model::id::Timestamp;
-use crate::model::memory::MemoryRecord;
+use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::pattern::{FoldedText, LabelPattern};
 use crate::model::score::rounded;
 use crate::model::trigger::{Firings, Trigger, TriggerEvent, TriggerFilter};
@@ -119,12 +119,30 @@ impl Trigger {
         subject: &Subject,
         pattern: Option<&LabelPattern>,
     ) -> Result<(), SkipReason> {
-        let filter = &self.filter;
         let memory = &subject.record.memory;
-        let is_in = |namespace: &Option<String>| {
-            namespace.as_ref().is_none_or(|required| *required == memory.namespace)
+        self.scope_matches(event, &memory.namespace, memory.memory_type)?;
+        self.heat_matches(subject.record.heat, transition)?;
+        if pattern.is_some_and(|pattern| !subject.contains(pattern)) {
+            return Err(SkipReason::LabelPattern);
+        }
+        Ok(())
+    }
+
+    /// Evaluates the conditions that need no heat and no label.
+    ///
+    /// # Errors
+    /// The first condition that does not hold.
+    pub(crate) fn scope_matches(
+        &self,
+        event: TriggerEvent,
+        namespace: &str,
+        memory_type: MemoryType,
+    ) -> Result<(), SkipReason> {
+        let filter = &self.filter;
+        let is_in = |required: &Option<String>| {
+            required.as_ref().is_none_or(|required| *required == namespace)
         };
-        let is_of_type = filter.memory_type.is_none_or(|required| required == memory.memory_type);
+        let is_of_type = filter.memory_type.is_none_or(|required| required == memory_type);
         for (holds, reason) in [
             (self.enabled, SkipReason::Disabled),
             (self.event == event, SkipReason::Event),
@@ -135,10 +153,6 @@ impl Trigger {
             if !holds {
                 return Err(reason);
             }
-        }
-        self.heat_matches(subject.record.heat, transition)?;
-        if pattern.is_some_and(|pattern| !subject.contains(pattern)) {
-            return Err(SkipReason::LabelPattern);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use storage::model::analytics::{Report, TenantReport, Usage};
+use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
 use storage::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
@@ -148,7 +148,10 @@ pub fn configure(name: &str, value: f64) -> Command {
 
 /// Reports searches of [`TENANT`] on node 1, one of them with results.
 pub fn report(number: u64, searches: u64, usage: Usage, recalls: Vec<(MemoryId, u32)>) -> Command {
-    report_returned(number, searches, usage, recalls.clone(), recalls)
+    let of_owner =
+        |(id, times): &(MemoryId, u32)| ReturnedMemory { owner: None, id: *id, times: *times };
+    let returned = recalls.iter().map(of_owner).collect();
+    report_returned(number, searches, usage, recalls, returned)
 }
 
 /// [`report`] of memories that were recalled, and of those that were returned.
@@ -157,7 +160,7 @@ pub fn report_returned(
     searches: u64,
     usage: Usage,
     recalls: Vec<(MemoryId, u32)>,
-    returned: Vec<(MemoryId, u32)>,
+    returned: Vec<ReturnedMemory>,
 ) -> Command {
     let tenant = TenantReport {
         tenant: TENANT,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use storage::model::analytics::Usage;
+use storage::model::analytics::{ReturnedMemory, Usage};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::receipt::ReceiptRequest;
 use storage::model::tenant::{KeyId, Role};
@@ -230,9 +230,12 @@ impl Line {
     fn report(&self) -> Command {
         let times = self.get("times").unwrap_or(1);
         let recalls = self.get("recalls").unwrap_or(times);
-        let all = |times: u32| self.ids().into_iter().map(move |id| (id, times)).collect();
+        let all = |times: u32| -> Vec<_> { self.ids().into_iter().map(|id| (id, times)).collect() };
         let recalls = if recalls > 0 { all(recalls) } else { Vec::new() };
-        report_returned(self.get("report").unwrap(), 1, Usage::default(), recalls, all(times))
+        let owner = self.settings.get("owner").map(|owner| key_id(owner));
+        let of_owner = |(id, times)| ReturnedMemory { owner, id, times };
+        let returned = all(times).into_iter().map(of_owner).collect();
+        report_returned(self.get("report").unwrap(), 1, Usage::default(), recalls, returned)
     }
 
     /// Settings by name, each with a number, a switch or `default`.

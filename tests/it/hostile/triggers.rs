@@ -86,7 +86,7 @@ async fn firings_of_one_key_delay_no_recalls() {
         found.is_some_and(|it| it["fire_count"] == 1)
     };
     eventually("the honest trigger fires", fired, count).await;
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 }
 
 /// A report of recalls has room for some firings. The rest waits for later reports.
