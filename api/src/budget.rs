@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage::model::tenant::KeyId;
+use storage::model::id::KeyId;
 
 /// An amount that holders share. By default they are API keys, and requests without one share one
 /// part.

@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use storage::model::access::Caller;
-use storage::model::id::TenantId;
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, TenantId};
 
 use crate::budget::{Budget, Full, Share};
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};

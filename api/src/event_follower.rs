@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use axum::response::sse::Event as Frame;
-use storage::model::id::TenantId;
+use storage::model::id::{KeyId, TenantId};
 use storage::model::journal::{Cursor, Event};
-use storage::model::tenant::KeyId;
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 

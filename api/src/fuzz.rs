@@ -9,6 +9,7 @@ use storage::fuzz::Target;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::{KEY_POINTS_MAX, LABEL_BYTES_MAX, NAMESPACE_BYTES_MAX};
+use storage::model::origin::Origin;
 use storage::model::thermo::Thermo;
 use storage::model::trigger::{STRENGTH_DEFAULT, TriggerAction};
 use storage::{BULK_MAX, CREATE_MAX};
@@ -59,7 +60,7 @@ pub fn request_bodies(bytes: &[u8]) {
 }
 
 fn check_memory(memory: NewMemory) {
-    let Ok(memory) = memory.into_memory(None) else { return };
+    let Ok(memory) = memory.into_memory(None, Origin::default()) else { return };
     assert!((1..=LABEL_BYTES_MAX).contains(&memory.label.len()));
     assert!((1..=NAMESPACE_BYTES_MAX).contains(&memory.namespace.len()));
     assert!(memory.key_points.len() <= KEY_POINTS_MAX);

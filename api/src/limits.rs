@@ -66,6 +66,8 @@ pub(crate) const SEARCH_DEFAULT: usize = 20;
 pub(crate) const HOT_CONTEXT_DEFAULT: usize = 10;
 /// Default number of memories of `hot_nodes`.
 pub(crate) const HOT_NODES_DEFAULT: usize = 20;
+/// Default of `limit` for groups of memories that can be folded.
+pub(crate) const CANDIDATES_DEFAULT: usize = 20;
 /// Default number of neighbours.
 pub(crate) const NEIGHBOURS_DEFAULT: usize = 20;
 /// Most hops from a memory to a neighbour.

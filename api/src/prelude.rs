@@ -13,7 +13,7 @@ pub(crate) use crate::auth::{Admin, AdminRead, Agent, ReaderRead};
 pub(crate) use crate::openapi::{BodyErrors, IdempotentErrors, NotFound, ReadErrors, WriteErrors};
 pub(crate) use crate::requests::fields::*;
 pub(crate) use crate::requests::headers::{
-    IdempotencyHeader, NamespaceHeader, ReadHeaders, ZoneHeader,
+    IdempotencyHeader, NamespaceHeader, OriginHeaders, ReadHeaders, RequestOrigin, ZoneHeader,
 };
 pub(crate) use crate::requests::memories::named_namespace;
 pub(crate) use crate::requests::path::{KeyPath, MemoryPath, RulePath, TriggerPath};

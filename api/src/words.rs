@@ -5,6 +5,8 @@ use storage::model::access::Policy;
 use storage::model::delivery::DeliveryStage;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
+use storage::model::quality::{Defect, FoldReason};
+use storage::model::retention::RetentionAction;
 use storage::model::tenant::Role;
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
 use storage::{Order, Sort, TierFilter};
@@ -86,6 +88,9 @@ words! {
     DecayClass: Self::NAMED,
         [("fast", Self::Volatile), ("slow", Self::Persistent), ("glacial", Self::Persistent)];
     OnDuplicate: Self::NAMED;
+    FoldReason: Self::NAMED;
+    Defect: Self::NAMED;
+    RetentionAction: Self::NAMED;
     Signal: Self::NAMED;
     TriggerEvent: Self::NAMED, [("on_create", Self::Store)];
     TriggerActionKind: Self::NAMED;

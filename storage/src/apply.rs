@@ -225,17 +225,13 @@ fn index_changes(
                 let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
                 let words_of = |memory| if same { Vec::new() } else { words_of(memory) };
                 let (words_before, words) = (words_of(before.as_ref()), words_of(Some(memory)));
-                let memory = memory.clone();
+                let memory = Box::new(memory.clone());
                 (tenant, IndexChange::Memory { id: *id, memory, words_before, words })
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
             Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
-                let before = replace(*tenant, *id, None)?;
-                let words_before = words_of(before.as_ref());
-                let key_points = before.as_ref().map(Memory::shared_key_points);
-                let key_points_before = key_points.unwrap_or_default();
-                (tenant, IndexChange::Removed { id: *id, words_before, key_points_before })
+                (tenant, removed(*id, replace(*tenant, *id, None)?.as_ref()))
             }
             Change::ReceiptPut(tenant, owner, _, receipt) => {
                 (tenant, IndexChange::ReceiptPut(*owner, receipt.retention, receipt.at))
@@ -275,6 +271,14 @@ fn index_changes(
         shown.entry(*tenant).or_default().push(change);
     }
     Ok(shown)
+}
+
+/// What becomes of the index when a memory is removed.
+fn removed(id: MemoryId, before: Option<&Memory>) -> IndexChange {
+    let words_before = words_of(before);
+    let key_points_before = before.map(Memory::shared_key_points).unwrap_or_default();
+    let origin_before = before.map(|memory| memory.origin.hashes()).unwrap_or_default();
+    IndexChange::Removed { id, words_before, key_points_before, origin_before }
 }
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and

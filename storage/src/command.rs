@@ -9,12 +9,14 @@ use crate::model::analytics::{Report, TenantReport};
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::duplicate::OnDuplicate;
-use crate::model::edge::Suggestion;
-use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::edge::{SUPERSEDED_MAX, Suggestion};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::AgentActivity;
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
+use crate::model::origin::Origin;
 use crate::model::receipt::ReceiptRequest;
-use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
+use crate::model::tenant::ApiKey;
 use crate::model::thermo::SettingValue;
 use crate::model::trigger::{Trigger, TriggerAction};
 use crate::model::vector::Vector;
@@ -93,6 +95,8 @@ pub enum Action {
         /// The memory that replaces it.
         by: MemoryId,
     },
+    /// Delete a memory, and restore those that it was folded from.
+    Unfold(MemoryId),
     /// Create a key; `decide` sets its times.
     CreateKey(KeyId, ApiKey),
     /// Delete a key.
@@ -133,6 +137,10 @@ pub enum Action {
     /// Change settings of the tenant, all or none.
     UpdateSettings(
         #[serde(deserialize_with = "bounded::<SETTINGS_MAX, _, _>")] Vec<(String, SettingValue)>,
+    ),
+    /// Replace the tenant's rules of retention.
+    UpdateRetention(
+        #[serde(deserialize_with = "bounded::<RETENTION_RULES_MAX, _, _>")] Vec<RetentionRule>,
     ),
     /// Advance the cluster clock, without another change.
     AdvanceClock,
@@ -192,6 +200,11 @@ pub struct NewMemory {
     /// What happens if its namespace has the same text already; `None` is as the tenant's settings
     /// say.
     pub on_duplicate: Option<OnDuplicate>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Memories that it replaces in the hot tier.
+    #[serde(deserialize_with = "bounded::<SUPERSEDED_MAX, _, _>")]
+    pub folds: Vec<MemoryId>,
 }
 
 impl NewMemory {
@@ -211,6 +224,9 @@ impl NewMemory {
             updated_at: now,
             archived_at: None,
             superseded_by: None,
+            echo_of: None,
+            origin: self.origin.clone(),
+            folded_from: self.folds.clone(),
         }
     }
 }
@@ -365,6 +381,10 @@ impl NewMemory {
 
     fn size_bytes(&self) -> usize {
         const FIXED: usize = 128;
-        FIXED + self.text_bytes() + self.namespace.len() + self.vector.size_bytes()
+        FIXED
+            + self.text_bytes()
+            + self.namespace.len()
+            + self.vector.size_bytes()
+            + self.origin.size_bytes()
     }
 }

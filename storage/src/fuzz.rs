@@ -11,12 +11,12 @@ use crate::model::cluster::{BatchId, Position};
 use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, DeliveryNext, Event, EventKind};
 use crate::model::memory::{DecayClass, Memory, MemoryType};
+use crate::model::origin::Origin;
 use crate::model::template::{MESSAGE_BYTES_MAX, TemplateContext};
 use crate::model::temporal::window;
-use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use crate::model::vector::{ModelId, Vector};
 
@@ -158,6 +158,8 @@ pub fn commands() -> Vec<Command> {
         suggestions: Vec::new(),
         supersedes: None,
         on_duplicate: None,
+        origin: Origin::default(),
+        folds: Vec::new(),
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
     let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };

@@ -64,9 +64,9 @@ pub use outbox::Deliveries;
 pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply, Touched};
 pub use search::{
-    ColdForecast, Filter, Forecast, GraphView, HEAT_BANDS, Hit, HotRequest, ListRequest, Neighbour,
-    Order, Overview, Page, SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX,
-    TierFilter, Traversal,
+    ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
+    HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,
+    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TierFilter, Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

@@ -1,9 +1,8 @@
 //! Reading the receipts of writes by age, to remove them.
 
 use crate::error::Result;
-use crate::model::id::{TenantId, Timestamp};
+use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::receipt::{ReceiptKey, Retention};
-use crate::model::tenant::KeyId;
 use crate::reader::Reader;
 use crate::table::key::{Key, receipt_of};
 

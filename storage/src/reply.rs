@@ -10,10 +10,10 @@ use crate::command::{BULK_MAX, CREATE_MAX};
 use crate::model::access::Rule;
 use crate::model::delivery::DeadLetterCursor;
 use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::id::{MemoryId, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TriggerId};
 use crate::model::memory::MemoryRecord;
 use crate::model::receipt::RECEIPT_IDS_MAX;
-use crate::model::tenant::{ApiKey, KeyId};
+use crate::model::tenant::ApiKey;
 use crate::model::thermo::{SettingFault, Thermo};
 use crate::model::trigger::{Firings, Notification, Trigger};
 

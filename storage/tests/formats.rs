@@ -11,8 +11,10 @@ use storage::model::analytics::{LastReport, RecallStats, Usage};
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
+use storage::model::id::KeyId;
 use storage::model::receipt::{Receipt, Retention, WriteEffect};
-use storage::model::tenant::{ApiKey, KeyId, Role, Tenant};
+use storage::model::retention::{RetentionAction, RetentionRule};
+use storage::model::tenant::{ApiKey, Role, Tenant};
 use storage::model::tick::{Stage, Tick};
 
 use crate::common::*;
@@ -81,8 +83,16 @@ fn memory_bytes_are_fixed() {
         updated_at: Timestamp(300),
         archived_at: None,
         superseded_by: None,
+        echo_of: Some(OTHER),
+        origin: Origin {
+            key: Some(KEY),
+            agent: Some("a".into()),
+            client: Some("b".into()),
+            tool: None,
+        },
+        folded_from: vec![OTHER],
     };
-    let bytes = "0102616204016e020100010000003f01016b02fb58020000";
+    let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01o";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
     let anchor = Anchor {
         heat: 1.0,
@@ -160,9 +170,9 @@ fn cluster_and_tenant_bytes_are_fixed() {
     };
     let rules = Rules { last: 9, rules: vec![rule] };
     assert_row(rules, "010901030161016e010a", |row| Change::RulesPut(TENANT, row), "1301");
-    // Six counts of one byte and two sums of eight bytes, for each of six types.
+    // Seven counts of one byte and two sums of eight bytes, for each of six types.
     let stats = RecallStats { searches: 7, searches_with_results: 6, ..RecallStats::default() };
-    let bytes = format!("01{}0706", "00".repeat((6 + 16) * 6));
+    let bytes = format!("01{}0706", "00".repeat((7 + 16) * 6));
     assert_row(stats, &bytes, |row| Change::RecallStatsPut(TENANT, row), "0d01");
     let usage = Usage { requests: 1, nodes_added: 2, latency_micros: 3, latency_max_micros: 1_000 };
     let put = |row| Change::UsagePut(TENANT, 24_322, row);
@@ -194,11 +204,22 @@ fn configuration_bytes_are_fixed() {
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
     thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05");
     thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4, 0.3]);
-    // Duplicates are allowed; their lowest similarity and overlap.
-    thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]));
+    // Duplicates are allowed; their lowest similarity and overlap, and the 600 s of echoes.
+    thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]) + "fb5802");
     let (name, created_at) = ("t".into(), Timestamp(1));
-    let tenant = Tenant { name, created_at, memories_max: Some(10), thermo: Box::default() };
-    let bytes = format!("01017402010a{thermo}");
+    let tenant = Tenant {
+        name,
+        created_at,
+        memories_max: Some(10),
+        thermo: Box::default(),
+        retention: vec![RetentionRule {
+            namespace: Some("n".into()),
+            memory_type: Some(MemoryType::Fact),
+            action: RetentionAction::Delete,
+            after_days: 30,
+        }],
+    };
+    let bytes = format!("01017402010a{thermo}0101016e0104011e");
     assert_row(tenant, &bytes, |row| Change::TenantPut(TENANT, row), "0101");
     let tick = Tick {
         number: 2,

@@ -2,7 +2,8 @@
 //! the events of triggers. The outbox keeps its bounds.
 
 use storage::model::analytics::{ReturnedMemory, Usage};
-use storage::model::tenant::{KeyId, Role};
+use storage::model::id::KeyId;
+use storage::model::tenant::Role;
 
 use crate::common::*;
 

@@ -2,7 +2,8 @@
 //! similarity, heat, words, time and namespace, under every filter.
 
 use storage::model::access::{Policy, Rule, Rules};
-use storage::model::tenant::{KeyId, Role};
+use storage::model::id::KeyId;
+use storage::model::tenant::Role;
 
 use crate::common::brute::{self, BruteForce, Candidate};
 use crate::common::*;

@@ -5,9 +5,8 @@ use std::sync::OnceLock;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use storage::model::id::TriggerId;
+use storage::model::id::{KeyId, TriggerId};
 use storage::model::memory::MemoryType;
-use storage::model::tenant::KeyId;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{Vector, dot};
 use storage::model::words::words;

@@ -48,7 +48,10 @@ impl Document {
             "string" => "something".into(),
             "boolean" => true.into(),
             "integer" | "number" => schema["minimum"].clone(),
-            "array" => vec![self.sample(&schema["items"], ids)].into(),
+            "array" => {
+                let least = schema["minItems"].as_u64().unwrap_or(1).max(1);
+                (0..least).map(|_| self.sample(&schema["items"], ids)).collect()
+            }
             _ => {
                 let required = schema["required"].as_array().into_iter().flatten();
                 let value = |name: &Value| {

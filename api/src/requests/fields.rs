@@ -5,11 +5,14 @@ use storage::model::access::AGENT_BYTES_MAX;
 use storage::model::delivery::DeliveryId;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
-use storage::model::id::{MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TriggerId};
 use storage::model::memory::{
     DecayClass, KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, MemoryType,
     NAMESPACE_BYTES_MAX, Signal, Tier,
 };
+use storage::model::origin::ORIGIN_BYTES_MAX;
+use storage::model::quality::{Defect, FoldReason};
+use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
 use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
@@ -19,10 +22,11 @@ use storage::{BULK_MAX, TierFilter};
 
 use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
-    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX,
-    GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX, HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT,
-    IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT,
-    PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
+    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, CANDIDATES_DEFAULT, COOLDOWN_SECONDS_MAX,
+    EVENT_KINDS_BYTES_MAX, GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX,
+    HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT, IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX,
+    NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT,
+    SECRET_BYTES_MAX, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
@@ -46,6 +50,9 @@ pub(crate) type OnDuplicateWord = OneOf<OnDuplicate>;
 pub(crate) type MemoryIdText = Id<MemoryId>;
 pub(crate) type BulkMemoryIds = MemoryIds<BULK_MAX>;
 pub(crate) type SignalWord = OneOf<Signal>;
+/// The name of a client or a tool.
+pub(crate) type OriginName = NonBlank<ORIGIN_BYTES_MAX>;
+pub(crate) type KeyIdText = Id<KeyId>;
 pub(crate) type RelationName = NonBlank<RELATION_BYTES_MAX>;
 
 // Of reads.
@@ -55,6 +62,11 @@ pub(crate) type HotContextLimit = Count<{ PAGE_MAX as u64 }, { HOT_CONTEXT_DEFAU
 pub(crate) type HotNodesLimit = Count<{ PAGE_MAX as u64 }, { HOT_NODES_DEFAULT as u64 }>;
 pub(crate) type ActivityLimit = Count<{ PAGE_MAX as u64 }, { ACTIVITY_DEFAULT as u64 }>;
 pub(crate) type NeighboursLimit = Count<{ PAGE_MAX as u64 }, { NEIGHBOURS_DEFAULT as u64 }>;
+pub(crate) type CandidatesLimit = Count<{ PAGE_MAX as u64 }, { CANDIDATES_DEFAULT as u64 }>;
+pub(crate) type RetentionWord = OneOf<RetentionAction>;
+pub(crate) type RetentionDays = Whole<1, { RETENTION_DAYS_MAX as u64 }>;
+pub(crate) type DefectWord = OneOf<Defect>;
+pub(crate) type FoldReasonWord = OneOf<FoldReason>;
 pub(crate) type Depth = Count<{ NEIGHBOUR_DEPTH_MAX as u64 }, 1>;
 pub(crate) type GraphLimit = Count<{ GRAPH_MAX as u64 }, { GRAPH_DEFAULT as u64 }>;
 pub(crate) type HistoryLimit = Count<{ HISTORY_MAX as u64 }, { HISTORY_DEFAULT as u64 }>;

@@ -1,14 +1,17 @@
-//! Headers of requests: freshness of reads, the default namespace, the time zone, idempotency keys,
-//! and where an event stream resumes.
+//! Headers of requests: freshness of reads, the default namespace, the time zone, the origin of new
+//! memories, idempotency keys, and where an event stream resumes.
 
 use std::collections::BTreeMap;
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
+use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::Filter;
+use storage::model::access::Caller;
+use storage::model::origin::{ORIGIN_BYTES_MAX, Origin};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -64,6 +67,43 @@ pub(crate) struct ZoneHeader {
     #[serde(rename = "X-Timezone")]
     #[param(default = "UTC")]
     pub(crate) zone: Option<ZoneName>,
+}
+
+/// Where new memories come from, as the request says.
+#[derive(Debug, Clone, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct OriginHeaders {
+    /// The tool by which the agent stores the memory.
+    #[serde(rename = "X-Hearth-Tool")]
+    tool: Option<OriginName>,
+}
+
+/// Where new memories come from.
+pub(crate) struct RequestOrigin {
+    tool: Option<OriginName>,
+    /// The first word of `User-Agent`, if it is printable.
+    client: Option<String>,
+}
+
+impl RequestOrigin {
+    /// The origin of the memories that `caller` creates.
+    pub(crate) fn of(self, caller: &Caller) -> Origin {
+        let agent = Some(caller.name.clone()).filter(|name| !name.is_empty());
+        let (client, tool) = (self.client, self.tool.map(|tool| tool.0));
+        Origin { key: Some(caller.key), agent, client, tool }
+    }
+}
+
+impl FromRequestParts<App> for RequestOrigin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
+        let OriginHeaders { tool } = parse(&parts.headers, &["X-Hearth-Tool"])?;
+        let client = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+        let client = client.and_then(|text| text.split_whitespace().next());
+        let client = client.map(|word| word.chars().take(ORIGIN_BYTES_MAX).collect());
+        Ok(Self { tool, client })
+    }
 }
 
 /// The idempotency key of a write.

@@ -4,6 +4,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
+use storage::model::origin::Origin;
 use storage::model::vector::Vector;
 use storage::{BulkFilter, CREATE_MAX, MemoryPatch, Order, Sort, TierFilter};
 use utoipa::openapi::schema::{Object, Type};
@@ -15,7 +16,7 @@ use crate::requests::JsonBody;
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{
-    Id, Items, JsonObject, TextForm, first_non_blank, non_empty, object,
+    Id, Items, JsonObject, SOME_TEXT, TextForm, first_non_blank, non_empty, object,
 };
 use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
@@ -68,7 +69,11 @@ fn id_or_empty<'de, D: Deserializer<'de>>(
 
 impl NewMemory {
     /// The memory to create, without its vector; `header` is the namespace of the request's header.
-    pub(crate) fn into_memory(self, header: Option<&str>) -> ApiResult<storage::NewMemory> {
+    pub(crate) fn into_memory(
+        self,
+        header: Option<&str>,
+        origin: Origin,
+    ) -> ApiResult<storage::NewMemory> {
         let label = label(self.pointer_summary, self.label, self.content)?;
         let namespace = match non_empty(self.namespace) {
             Some(name) => concrete(name)?,
@@ -89,6 +94,8 @@ impl NewMemory {
             suggestions: Vec::new(),
             supersedes: self.supersedes.map(|id| id.0),
             on_duplicate: self.on_duplicate.map(|it| it.0),
+            origin,
+            folds: Vec::new(),
         })
     }
 }
@@ -235,6 +242,12 @@ pub(crate) struct ListQuery {
     /// Default `all`.
     #[param(default = "all")]
     tier: Option<TierWord>,
+    /// Name of the key that created the memory.
+    agent: Option<AgentName>,
+    key_id: Option<KeyIdText>,
+    /// Program that created it, with or without its version.
+    client: Option<OriginName>,
+    tool: Option<OriginName>,
     /// Words that must all occur.
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
@@ -269,6 +282,10 @@ impl ListQuery {
         self.tier.map_or(TierFilter::All, |tier| tier.0)
     }
 
+    pub(crate) fn origin(&self) -> Origin {
+        origin(self.key_id, &self.agent, &self.client, &self.tool)
+    }
+
     pub(crate) fn words(&self) -> Option<&str> {
         self.search.as_ref().map(|text| text.0.as_str()).filter(|text| !text.trim().is_empty())
     }
@@ -283,6 +300,21 @@ impl ListQuery {
     pub(crate) fn order(&self) -> Order {
         let name = self.order.as_ref().or(self.sort_order.as_ref());
         name.and_then(|name| Order::parse(&name.0)).unwrap_or_default()
+    }
+}
+
+/// The parts of an origin that a filter names.
+pub(crate) fn origin(
+    key: Option<KeyIdText>,
+    agent: &Option<AgentName>,
+    client: &Option<OriginName>,
+    tool: &Option<OriginName>,
+) -> Origin {
+    Origin {
+        key: key.map(|key| key.0),
+        agent: agent.as_ref().map(|name| name.0.clone()),
+        client: client.as_ref().map(|name| name.0.clone()),
+        tool: tool.as_ref().map(|name| name.0.clone()),
     }
 }
 
@@ -323,12 +355,12 @@ fn label(
 }
 
 fn single_namespace() -> Object {
-    namespace_schema(r"^(\S.+|[^\s*])$")
+    namespace_schema(r"^([^\s\u0085].+|[^\s\u0085*])$")
 }
 
 /// Schema of a namespace, or `*` for all.
 pub(crate) fn any_namespace() -> Object {
-    namespace_schema(r"\S")
+    namespace_schema(SOME_TEXT)
 }
 
 fn namespace_schema(pattern: &str) -> Object {

@@ -8,12 +8,14 @@
 
 pub(crate) mod access;
 pub(crate) mod activity;
+pub(crate) mod consolidation;
 pub(crate) mod fields;
 pub(crate) mod graph;
 pub(crate) mod headers;
 pub(crate) mod memories;
 pub(crate) mod numbers;
 pub(crate) mod path;
+pub(crate) mod retention;
 pub(crate) mod search;
 pub(crate) mod settings;
 pub(crate) mod times;

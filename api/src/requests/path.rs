@@ -2,8 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use storage::model::id::{MemoryId, TriggerId};
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, MemoryId, TriggerId};
 use utoipa::IntoParams;
 
 use crate::app::App;

@@ -20,6 +20,12 @@ pub(crate) struct Search {
     pub(crate) namespace: Option<Namespace>,
     #[schema(default = "hot")]
     pub(crate) tier: Option<TierWord>,
+    /// Name of the key that created the memory.
+    pub(crate) agent: Option<AgentName>,
+    pub(crate) key_id: Option<KeyIdText>,
+    /// Program that created it, with or without its version.
+    pub(crate) client: Option<OriginName>,
+    pub(crate) tool: Option<OriginName>,
     /// Only memories created at this time or later. A day is one of the time zone in `X-Timezone`.
     pub(crate) time_from: Option<TimeText>,
     /// Only memories created at this time or earlier, or on this day.

@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use storage::model::delivery::DeliveryId;
-use storage::model::id::{MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TriggerId};
 use utoipa::openapi::schema::{
     ArrayBuilder, KnownFormat, Object, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };
@@ -82,9 +82,12 @@ value!([const MAX: usize] NonBlank<MAX>, non_blank(MAX), from Text<MAX>: |Text(t
     }
 });
 
+/// Schemas do not count U+0085 as white space.
+pub(crate) const SOME_TEXT: &str = r"[^\s\u0085]";
+
 fn non_blank(max: usize) -> Object {
     let text = object(Type::String).min_length(Some(1)).max_length(Some(max));
-    text.pattern(Some(r"\S")).build()
+    text.pattern(Some(SOME_TEXT)).build()
 }
 
 /// As [`NonBlank`], with an empty text for an absent one, as published clients send it.
@@ -206,6 +209,7 @@ macro_rules! text_forms {
 text_forms! {
     MemoryId: "the id of a memory, a UUID", uuid();
     TriggerId: "the id of a trigger, a UUID", uuid();
+    KeyId: "the id of a key", pattern("^[0-9a-fA-F]{16}$");
     DeliveryId: "the id of a delivery", pattern(r"^msg_[0-9a-f]{32}_[0-9]{1,18}$");
     PageCursor: "the next_cursor of a page", pattern(r"^[0-9]{1,18}\.[0-9]{1,9}$");
     Zone: "the name of a time zone such as Europe/Berlin",

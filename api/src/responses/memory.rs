@@ -3,6 +3,7 @@
 use serde::Serialize;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
+use storage::model::origin::Origin;
 use storage::model::score::rounded;
 use storage::{Hit, SearchResults, Touched};
 use utoipa::ToSchema;
@@ -10,7 +11,7 @@ use uuid::Uuid;
 
 use crate::requests::fields::*;
 use crate::requests::values::{Id, OneOf};
-use crate::responses::Time;
+use crate::responses::{Nullable, Time};
 use crate::service::writes::CreatedMemory;
 
 /// A memory. Heat and text have two names each, since published clients read either.
@@ -51,6 +52,16 @@ pub(crate) struct Memory {
     /// The memory that replaces this one.
     #[schema(required)]
     superseded_by: Option<MemoryIdText>,
+    /// The memory that it repeats, which had been recalled a moment before.
+    #[schema(required)]
+    echo_of: Option<MemoryIdText>,
+    origin: OriginView,
+    /// The memories that it replaces, which are in the cold tier.
+    folded_from: Vec<MemoryIdText>,
+    /// Its id, again, if a create found it instead of creating a memory with the same text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = MemoryIdText)]
+    duplicate_of: Option<MemoryIdText>,
     created_at: Time,
     updated_at: Time,
 }
@@ -81,8 +92,37 @@ impl From<&MemoryRecord> for Memory {
             tier: OneOf(memory.tier()),
             archived_at: memory.archived_at.map(Time),
             superseded_by: memory.superseded_by.map(Id),
+            echo_of: memory.echo_of.map(Id),
+            origin: (&memory.origin).into(),
+            folded_from: memory.folded_from.iter().copied().map(Id).collect(),
+            duplicate_of: None,
             created_at: Time(memory.created_at),
             updated_at: Time(memory.updated_at),
+        }
+    }
+}
+
+/// Where a memory comes from: stamped from the request that created it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Origin)]
+struct OriginView {
+    #[schema(required)]
+    key_id: Option<KeyIdText>,
+    /// The name that the key had.
+    agent: Nullable<String>,
+    /// Name and version of the program.
+    client: Nullable<String>,
+    /// Tool by which the agent stored it.
+    tool: Nullable<String>,
+}
+
+impl From<&Origin> for OriginView {
+    fn from(origin: &Origin) -> Self {
+        Self {
+            key_id: origin.key.map(Id),
+            agent: origin.agent.clone(),
+            client: origin.client.clone(),
+            tool: origin.tool.clone(),
         }
     }
 }
@@ -125,21 +165,12 @@ impl From<CreatedMemory> for MemoryOrDeleted {
     fn from(created: CreatedMemory) -> Self {
         match created.touched {
             Touched::Memory(record) if created.is_duplicate => {
-                let memory = (&*record).into();
-                Self::Duplicate(Box::new(Duplicate { memory, duplicate_of: Id(created.id) }))
+                let duplicate_of = Some(Id(created.id));
+                Self::Memory(Box::new(Memory { duplicate_of, ..(&*record).into() }))
             }
             touched => (created.id, touched).into(),
         }
     }
-}
-
-/// A memory that was there before with the text of a new one, which was not created.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Duplicate {
-    #[serde(flatten)]
-    memory: Memory,
-    /// Its id, again.
-    duplicate_of: MemoryIdText,
 }
 
 /// A memory that a write touched. If the write is a repetition, the memory may be deleted since, or
@@ -147,7 +178,6 @@ pub(crate) struct Duplicate {
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum MemoryOrDeleted {
-    Duplicate(Box<Duplicate>),
     Memory(Box<Memory>),
     Deleted(Deleted),
     TooLong(TooLong),

@@ -1,6 +1,7 @@
 //! Recall analytics: what searches found, the feedback on it, and suggestions for tuning.
 
 use storage::model::analytics::{RecallStats, TypeStats};
+use storage::model::thermo::Thermo;
 
 use crate::prelude::*;
 
@@ -8,6 +9,8 @@ use crate::prelude::*;
 const FEEDBACK_MIN: u64 = 10;
 /// Searches below which the hit rate gets no suggestion.
 const SEARCHES_MIN: u64 = 20;
+/// Echoes of a type below which it gets no suggestion.
+const ECHOES_MIN: u64 = 10;
 
 /// Recalls, hit rate, and feedback.
 #[derive(Serialize, ToSchema)]
@@ -31,6 +34,8 @@ struct TypeRecalls {
     irrelevant_count: u64,
     outdated_count: u64,
     wrong_count: u64,
+    /// Memories that repeat what a search had just returned, stored or merged.
+    echo_count: u64,
     #[schema(required, minimum = 0, maximum = 1)]
     relevance_ratio: Option<f64>,
     avg_heat_before: Nullable<f64>,
@@ -63,7 +68,7 @@ async fn recall_analytics(session: Session, freshness: Freshness) -> ApiResponse
         searches: stats.searches,
         searches_with_results: stats.searches_with_results,
         hit_rate: ratio(stats.searches_with_results, stats.searches),
-        suggestions: suggestions(&stats),
+        suggestions: suggestions(&stats, &tenant.thermo),
         period: Some(format!("since {}", tenant.created_at)),
     };
     Ok(Success::ok(freshness, body))
@@ -78,6 +83,7 @@ fn of_type(memory_type: MemoryType, stats: &TypeStats) -> TypeRecalls {
         irrelevant_count: stats.irrelevant,
         outdated_count: stats.outdated,
         wrong_count: stats.wrong,
+        echo_count: stats.echoes,
         relevance_ratio: ratio(stats.relevant, feedback(stats)),
         avg_heat_before: average(stats.heat_before),
         avg_heat_after: average(stats.heat_after),
@@ -92,34 +98,45 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| rounded(part as f64 / whole as f64))
 }
 
-/// Changes that the counts suggest.
-fn suggestions(stats: &RecallStats) -> Vec<String> {
+/// Changes that the counts suggest, with the settings as they are.
+fn suggestions(stats: &RecallStats, thermo: &Thermo) -> Vec<String> {
     let mut suggestions = Vec::new();
-    let hits = ratio(stats.searches_with_results, stats.searches);
-    if stats.searches >= SEARCHES_MIN && hits.is_some_and(|hits| hits < 0.5) {
-        suggestions.push(
-            "more than half of all searches find nothing: look at the namespaces and types that \
+    let (searches, found) = (stats.searches, stats.searches_with_results);
+    if searches >= SEARCHES_MIN && found * 2 < searches {
+        let empty = searches - found;
+        suggestions.push(format!(
+            "{empty} of {searches} searches found nothing: look at the namespaces and types that \
              they filter by, or search with tier all"
-                .into(),
-        );
+        ));
     }
     for (memory_type, of_type) in MemoryType::ALL.into_iter().zip(&*stats.types) {
-        let (name, all) = (memory_type.name(), feedback(of_type));
-        if all < FEEDBACK_MIN {
-            continue;
-        }
-        let shorten = format!("shorten decay_profiles.{name}.half_life");
-        let lower = "lower recall.heat_weight, so that similarity counts for more".to_owned();
+        let (name, all, weights) = (memory_type.name(), feedback(of_type), &thermo.recall);
+        let half_life = thermo.profile(memory_type).half_life_seconds;
+        let shorter = half_life / 2.0;
+        let shorten = format!(
+            "shorten decay_profiles.{name}.half_life from {half_life} to some {shorter} seconds"
+        );
+        let weight = weights.heat_weight;
+        let lower =
+            format!("lower recall.heat_weight, now {weight}, so that similarity counts more");
         let review = "review what GET /agent/nodes?flagged=true lists".to_owned();
-        for (count, parts, share, signal, advice) in [
-            (of_type.outdated, 3, "a third", "outdated", shorten),
-            (of_type.irrelevant, 2, "half", "irrelevant", lower),
-            (of_type.wrong, 4, "a quarter", "wrong", review),
+        for (count, parts, signal, advice) in [
+            (of_type.outdated, 3, "outdated", shorten),
+            (of_type.irrelevant, 2, "irrelevant", lower),
+            (of_type.wrong, 4, "wrong", review),
         ] {
-            if count * parts > all {
-                let subject = format!("more than {share} of the feedback on {name} memories");
-                suggestions.push(format!("{subject} is `{signal}`: {advice}"));
+            if all >= FEEDBACK_MIN && count * parts > all {
+                suggestions.push(format!(
+                    "{count} of {all} signals on {name} memories are `{signal}`: {advice}"
+                ));
             }
+        }
+        if of_type.echoes >= ECHOES_MIN {
+            let (echoes, now) = (of_type.echoes, thermo.duplicates.on_duplicate.name());
+            suggestions.push(format!(
+                "{echoes} {name} memories repeat what a search had just returned: set \
+                 duplicates.on_duplicate, now {now}, to merge"
+            ));
         }
     }
     suggestions

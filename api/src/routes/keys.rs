@@ -1,6 +1,7 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
-use storage::model::tenant::{ApiKey, KeyId, Role};
+use storage::model::id::KeyId;
+use storage::model::tenant::{ApiKey, Role};
 
 use crate::prelude::*;
 use crate::requests::access::NewKey;

@@ -41,7 +41,7 @@ pub(crate) struct FeedbackEffect {
 
 /// Create a memory.
 #[utoipa::path(post, path = "/api/v1/agent/nodes", tag = "memories",
-    params(NamespaceHeader, IdempotencyHeader), request_body = NewMemory,
+    params(NamespaceHeader, OriginHeaders, IdempotencyHeader), request_body = NewMemory,
     responses((status = CREATED, body = WithNotifications<MemoryOrDeleted>),
         (status = OK, body = WithNotifications<MemoryOrDeleted>,
             description = "The namespace has this text already, and `on_duplicate` is `merge`."),
@@ -49,9 +49,11 @@ pub(crate) struct FeedbackEffect {
 pub(crate) async fn memory_create(
     Agent(session): Agent,
     home: NamespaceHeader,
+    origin: RequestOrigin,
     write: Write<NewMemory>,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
-    let new = write.body.into_memory(home.namespace().as_deref())?;
+    let origin = origin.of(&session.caller);
+    let new = write.body.into_memory(home.namespace().as_deref(), origin)?;
     let done = session.create_memories(write.receipt, vec![new]).await?;
     set_created(done.value.iter().filter(|memory| memory.is_new).count());
     let memory = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
@@ -137,6 +139,7 @@ async fn list(
         flagged: query.flagged,
         words: query.words().map(|text| words(std::iter::once(text))),
         tier,
+        origin: query.origin(),
         ..home.filter(session, query.namespace.clone())?
     };
     let (sort, order) = (query.sort(), query.order());

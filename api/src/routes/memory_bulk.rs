@@ -58,17 +58,18 @@ pub(crate) struct Restored {
 
 /// Create several memories: all or none.
 #[utoipa::path(post, path = "/api/v1/agent/nodes/batch", tag = "memories",
-    params(NamespaceHeader, IdempotencyHeader), request_body = NewMemories,
+    params(NamespaceHeader, OriginHeaders, IdempotencyHeader), request_body = NewMemories,
     responses((status = CREATED, body = WithNotifications<Batch>), IdempotentErrors, NotFound))]
 pub(crate) async fn memory_create_batch(
     Agent(session): Agent,
     home: NamespaceHeader,
+    origin: RequestOrigin,
     write: Write<NewMemories>,
 ) -> ApiResponse<WithNotifications<Batch>> {
-    let home = home.namespace();
+    let (home, origin) = (home.namespace(), origin.of(&session.caller));
     let nodes = write.body.nodes.0.into_iter().enumerate();
     let new = nodes.map(|(at, node)| {
-        let new = node.0.into_memory(home.as_deref());
+        let new = node.0.into_memory(home.as_deref(), origin.clone());
         new.map_err(|error| error.within(&format!("nodes[{at}]")))
     });
     let new = new.collect::<ApiResult<Vec<_>>>()?;

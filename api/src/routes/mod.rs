@@ -4,17 +4,20 @@
 mod activity;
 mod analytics;
 mod cluster;
+mod consolidation;
 mod dashboard;
 mod deliveries;
 mod events;
 mod graph;
 mod health;
+mod hygiene;
 mod keys;
 mod memories;
 mod memory_bulk;
 mod memory_status;
 mod namespaces;
 mod org;
+mod retention;
 mod search;
 mod settings;
 mod trigger_history;
@@ -98,6 +101,9 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memories::memory_feedback))
         .routes(routes!(memories::memory_supersede))
         .routes(routes!(memories::feedback_create))
+        .routes(routes!(consolidation::candidates))
+        .routes(routes!(consolidation::fold))
+        .routes(routes!(consolidation::unfold))
         .routes(routes!(search::memory_search))
         .routes(routes!(search::hot_context))
         .routes(routes!(search::hot_nodes))
@@ -110,6 +116,7 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(dashboard::usage_get))
         .routes(routes!(analytics::recall_analytics_get))
         .routes(routes!(analytics::analytics_recall_get))
+        .routes(routes!(hygiene::hygiene_get))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
         .routes(routes!(trigger_history::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
@@ -127,6 +134,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memory_status::memory_status))
         .routes(routes!(memory_status::storage_get))
         .routes(routes!(memory_status::metrics_json))
+        .routes(routes!(retention::retention_get, retention::retention_put))
+        .routes(routes!(retention::retention_preview))
         .merge(free_form())
 }
 

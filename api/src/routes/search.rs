@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use storage::{HotRequest, SearchRequest};
 
 use crate::prelude::*;
+use crate::requests::memories::origin;
 use crate::requests::numbers::Clamped;
 use crate::requests::search::{HotContext, HotQuery, Search};
 use crate::requests::times::TimeSpan;
@@ -35,6 +36,7 @@ pub(crate) async fn memory_search(
             request.time_to.map(|it| it.0),
             &zone,
         ),
+        origin: origin(request.key_id, &request.agent, &request.client, &request.tool),
         ..home.filter(&session, request.namespace)?
     };
     let home_namespace = home.namespace().or(session.caller.namespace.clone());

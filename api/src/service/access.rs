@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use raft::SubmitError;
 use storage::model::access::{Access, Rule};
-use storage::model::id::Timestamp;
-use storage::model::tenant::{ApiKey, KeyId, KeyText, Role};
+use storage::model::id::{KeyId, Timestamp};
+use storage::model::tenant::{ApiKey, KeyText, Role};
 use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 

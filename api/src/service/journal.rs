@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use storage::model::access::{Access, Caller};
-use storage::model::id::{TenantId, TriggerId};
+use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
-use storage::model::tenant::{ApiKey, KeyId};
+use storage::model::tenant::ApiKey;
 use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 

@@ -6,8 +6,8 @@ use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
-    Action, CREATE_TEXT_BYTES_MAX, HotRequest, ListRequest, MemoryPatch, NewMemory, Page, Reader,
-    Rejection, SearchRequest, SearchResults,
+    Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
+    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
@@ -67,6 +67,34 @@ impl Session {
     /// Reads a memory.
     pub(crate) async fn memory(&self, id: MemoryId) -> ApiResult<MemoryRecord> {
         Ok(self.find_memory(id, |_, _, record| Ok(Some(record))).await?.0)
+    }
+
+    /// Reads memories after all acknowledged writes. All must exist.
+    pub(crate) async fn present_memories(
+        &self,
+        ids: Vec<MemoryId>,
+    ) -> ApiResult<Vec<MemoryRecord>> {
+        self.service.await_linearizable().await?;
+        let reads = ids.into_iter().map(|id| self.memory(id));
+        stream::iter(reads).buffered(1).try_collect().await
+    }
+
+    /// Groups of memories that can be folded.
+    pub(crate) async fn fold_candidates(
+        &self,
+        filter: Filter,
+        after: Option<MemoryId>,
+        limit: usize,
+    ) -> ApiResult<FoldCandidates> {
+        let read = move |reader: &Reader, caller: &Caller| {
+            reader.fold_candidates(caller.tenant, &filter, after, limit)
+        };
+        self.read(read).await
+    }
+
+    /// Defects among the memories after one.
+    pub(crate) async fn hygiene(&self, after: Option<MemoryId>) -> ApiResult<Hygiene> {
+        self.read(move |reader, caller| reader.hygiene(caller.tenant, after)).await
     }
 
     /// Reads what belongs to a memory. One that the caller may not access is not found.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
-use storage::model::tenant::KeyId;
+use storage::model::id::KeyId;
 use storage::model::vector::Vector;
 use storage::{Reader, View};
 

@@ -4,8 +4,7 @@
 use futures::future::BoxFuture;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
-use storage::model::id::{TenantId, TriggerId};
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::trigger::SealedSecret;
 
 /// A unit vector for a text.

@@ -15,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage::model::analytics::{REPORT_RECALLS_MAX, ReturnedMemory, TenantReport, Usage};
-use storage::model::id::{MemoryId, TenantId, Timestamp};
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 
 use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Waiting};
 

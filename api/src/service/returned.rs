@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use storage::model::analytics::ReturnedMemory;
-use storage::model::id::MemoryId;
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, MemoryId};
 
 /// Most firings that a queue waits for.
 const QUEUE_FIRINGS_MAX: usize = 5_000;

@@ -2,10 +2,11 @@
 
 use storage::model::analytics::{RecallStats, Usage};
 use storage::model::memory::MemoryRecord;
+use storage::model::retention::RetentionRule;
 use storage::model::tenant::Tenant;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::tick::Tick;
-use storage::{Action, Counts, Filter, Forecast, HotRequest, Overview, Reader, View};
+use storage::{Action, Counts, DueRequest, Filter, Forecast, HotRequest, Overview, Reader, View};
 
 use crate::limits::FORECAST_DAYS;
 use crate::service::Session;
@@ -56,6 +57,16 @@ impl Session {
             Ok(Some((proposed, forecasts)))
         });
         read.await?.ok_or_else(ApiError::internal)
+    }
+
+    /// Number of memories on which each rule would be due now.
+    pub(crate) async fn retention_due(&self, rules: Vec<RetentionRule>) -> ApiResult<Vec<u64>> {
+        self.read(move |reader, caller| {
+            let (thermo, now) = (&reader.thermo(caller.tenant), reader.position().clock);
+            let request = DueRequest { rules: &rules, thermo, now, reached: None, limit: 0 };
+            Ok(reader.retention_due(caller.tenant, &request).1)
+        })
+        .await
     }
 
     /// Counts of the memories that pass each filter, from one read.

@@ -4,11 +4,12 @@
 use storage::model::access::{Policy, Rule};
 use storage::model::delivery::DeadLetterCursor;
 use storage::model::edge::Edge;
-use storage::model::id::{MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TriggerId};
 use storage::model::journal::AgentActivity;
 use storage::model::memory::{MemoryRecord, Signal};
 use storage::model::receipt::ReceiptRequest;
-use storage::model::tenant::{ApiKey, KeyId};
+use storage::model::retention::RetentionRule;
+use storage::model::tenant::ApiKey;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Notification, Trigger};
 use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply, Touched};
@@ -121,6 +122,8 @@ writes! {
     create_edge(edge: EdgeRef) -> (Edge, bool): Action::CreateEdge(edge);
     /// Replaces a memory by another one. Returns the replaced one.
     supersede(old: MemoryId, by: MemoryId) -> TouchedMemories: Action::Supersede { old, by };
+    /// Deletes a memory, and restores those that it was folded from. Returns those.
+    unfold(id: MemoryId) -> TouchedMemories: Action::Unfold(id);
     delete_edge(edge: EdgeRef) -> (Edge, bool): Action::DeleteEdge(edge);
     record_activity(activity: AgentActivity) -> (): Action::RecordActivity(activity);
     delete_trigger(id: TriggerId) -> (): Action::DeleteTrigger(id);
@@ -129,6 +132,8 @@ writes! {
     put_rule(agent: String, namespace: String, policy: Option<Policy>) -> Rule:
         Action::PutRule { agent, namespace, policy };
     delete_rule(number: u64) -> Rule: Action::DeleteRule(number);
+    /// Replaces the rules of retention.
+    update_retention(rules: Vec<RetentionRule>) -> (): Action::UpdateRetention(rules);
     update_settings(changes: Vec<(String, SettingValue)>) -> Thermo:
         Action::UpdateSettings(changes);
 }

@@ -6,6 +6,7 @@ mod demo;
 mod dev;
 mod dev_config;
 mod dev_node;
+mod hygiene;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ enum Command {
     Dev(dev::Dev),
     /// Show a running cluster, and change its members
     Cluster(cluster::Cluster),
+    /// Examine the memories of a tenant for duplicates, echoes, contradictions and disuse
+    Hygiene(hygiene::Hygiene),
     /// Create the certificate authority of a cluster, and certificates of its nodes
     Certs(certs::Certs),
     /// Run a development cluster, show its features, and keep it running
@@ -78,6 +81,7 @@ async fn execute(command: Command) -> Result<(), String> {
             serve(Config::load(&config, environment())?, bootstrap, while_stdin_open).await
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
+        Command::Hygiene(hygiene) => hygiene.run().await,
         Command::Certs(certs) => certs.run(),
         Command::Dev(dev) => dev.run().await,
         Command::Demo => demo::run().await,

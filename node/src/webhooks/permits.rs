@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use storage::model::delivery::DeliveryId;
-use storage::model::id::TenantId;
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, TenantId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use storage::model::id::TenantId;
-use storage::model::tenant::KeyId;
+use storage::model::id::{KeyId, TenantId};
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
 

@@ -6,9 +6,9 @@ use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::idempotency;
 use crate::model::cluster::{Cluster, Incarnation, Member};
-use crate::model::id::{TenantId, Timestamp};
+use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
-use crate::model::tenant::{ApiKey, KeyId, Tenant};
+use crate::model::tenant::{ApiKey, Tenant};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 

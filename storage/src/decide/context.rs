@@ -7,10 +7,10 @@ use crate::decide::draft::{Draft, MemoryEvent};
 use crate::error::{Error, Result};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
-use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::tenant::{ApiKey, KeyId, Role};
+use crate::model::memory::{Memory, MemoryRecord, MemoryType};
+use crate::model::tenant::{ApiKey, Role};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::{Trigger, TriggerEvent};
@@ -136,6 +136,15 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Moves a memory to the cold tier, where it keeps its heat.
+    pub(super) fn move_to_cold_tier(&mut self, present: &MemoryRecord) -> Result<()> {
+        let memory = Memory { archived_at: Some(self.now()), ..present.memory.clone() };
+        self.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
+        self.append(present.id, &memory, EventKind::Archived);
+        self.push(Change::MemoryPut(self.tenant, present.id, memory));
+        Ok(())
+    }
+
     /// Moves an archived memory to the hot tier, with at least [`RESTORED_HEAT`].
     pub(super) fn move_to_hot_tier(
         &mut self,
@@ -175,6 +184,14 @@ impl Context<'_> {
     /// Appends an event about a memory to the journal.
     pub(super) fn append(&mut self, id: MemoryId, memory: &Memory, kind: EventKind) {
         self.draft.append(self.tenant, self.actor, Some((id, &memory.namespace)), kind);
+    }
+
+    /// Counts an echo.
+    pub(super) fn count_echo(&mut self, memory_type: MemoryType) -> Result<()> {
+        let mut stats = self.draft.recall_stats(self.tenant)?;
+        stats.types[memory_type as usize].echoes += 1;
+        self.push(Change::RecallStatsPut(self.tenant, stats));
+        Ok(())
     }
 
     /// Emits an event that triggers may wait for.

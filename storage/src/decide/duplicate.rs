@@ -3,14 +3,16 @@
 //!
 //! Equal texts are found by the word index, and among the changes of this batch. Near ones are those
 //! that the receiving node has found to be similar.
+//!
+//! An echo is a duplicate of what a search has just recalled: agents store again what they have read.
 
 use crate::change::Change;
 use crate::command::NewMemory;
 use crate::decide::context::Context;
 use crate::error::Result;
 use crate::model::duplicate::{Duplicates, is_near_text, is_same_text};
-use crate::model::edge::SIMILAR_TO;
-use crate::model::id::MemoryId;
+use crate::model::edge::{SIMILAR_TO, Suggestion};
+use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::vector::dot;
 use crate::model::words::words;
@@ -39,21 +41,59 @@ pub(super) fn find(
             return Ok(Some(present));
         }
     }
-    let near = new.suggestions.iter().filter(|suggestion| {
-        suggestion.relation == SIMILAR_TO
-            && f64::from(suggestion.weight) >= duplicates.similarity_min
-    });
-    for suggestion in near {
-        let present = context.present(suggestion.other)?;
+    near(context, new, duplicates, |present| is_alike(&present.memory))
+}
+
+/// The first memory with a near text, of those that the receiving node has found to be similar.
+fn near(
+    context: &Context<'_>,
+    new: &NewMemory,
+    duplicates: &Duplicates,
+    matches: impl Fn(&MemoryRecord) -> bool,
+) -> Result<Option<MemoryRecord>> {
+    for Suggestion { other, relation, weight } in &new.suggestions {
+        if relation != SIMILAR_TO || f64::from(*weight) < duplicates.similarity_min {
+            continue;
+        }
+        let present = context.present(*other)?.filter(&matches);
         let is_near = |present: &MemoryRecord| {
-            is_alike(&present.memory)
-                && is_near_text(&present.memory.label, &new.label, duplicates.overlap_min)
+            let label = &present.memory.label;
+            is_same_text(label, &new.label)
+                || is_near_text(label, &new.label, duplicates.overlap_min)
         };
         if let Some(present) = present.filter(is_near) {
             return Ok(Some(present));
         }
     }
     Ok(None)
+}
+
+/// The memory of the same namespace that a new one echoes: near to it, and recalled a moment ago. If
+/// that is an echo, the memory that it echoes.
+pub(super) fn echoed(
+    context: &Context<'_>,
+    new: &NewMemory,
+    duplicates: &Duplicates,
+) -> Result<Option<MemoryId>> {
+    let now = context.now();
+    let present = near(context, new, duplicates, |present| {
+        present.memory.namespace == new.namespace && is_echo(present, duplicates, now)
+    })?;
+    let Some(MemoryRecord { id, memory, .. }) = present else { return Ok(None) };
+    Ok(Some(source(context, &memory)?.unwrap_or(id)))
+}
+
+/// The memory that this one echoes, while it exists.
+pub(super) fn source(context: &Context<'_>, memory: &Memory) -> Result<Option<MemoryId>> {
+    let Some(id) = memory.echo_of else { return Ok(None) };
+    let source = context.memory(id)?.filter(|source| source.namespace == memory.namespace);
+    Ok(source.map(|_| id))
+}
+
+/// Whether what repeats this memory at `now` is an echo.
+pub(super) fn is_echo(present: &MemoryRecord, duplicates: &Duplicates, now: Timestamp) -> bool {
+    let window = i64::from(duplicates.echo_seconds) * Timestamp::SECOND_MICROS;
+    present.anchor.last_recall.is_some_and(|last| now.since(last) < window)
 }
 
 /// Memories that contain the words of a text, and whose vector is that of the text.

@@ -8,18 +8,18 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::draft::MemoryEvent;
 use crate::decide::reinforce::outdated_heat;
 use crate::error::{Error, Result};
-use crate::model::edge::{EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDES, Suggestion, relation_key};
+use crate::model::edge::{
+    EDGES_MAX, Edge, SUGGESTIONS_MAX, SUPERSEDED_MAX, SUPERSEDES, Suggestion, relation_key,
+};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
-use crate::model::memory::Memory;
+use crate::model::memory::{Memory, Tier};
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
-/// Most memories that one supersedes: when it is deleted, the rows of all of them change.
-const SUPERSEDED_MAX: usize = 16;
 /// Edges that are followed to find a circle.
 const CHAIN_MAX: usize = 1_000;
 
@@ -115,7 +115,8 @@ fn note_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
     if present.memory.superseded_by == superseded_by {
         return Ok(());
     }
-    if superseded_by.is_some() {
+    // One of the cold tier is in no hot context, and keeps its heat.
+    if superseded_by.is_some() && present.memory.tier() == Tier::Hot {
         let heat = outdated_heat(&present, &*context.thermo()?) as f32;
         context.anchor(&present, Anchor { heat, ..present.anchor })?;
     }
@@ -138,16 +139,14 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
         let Suggestion { other: target, relation, weight } = suggestion.clone();
         let (tenant, source) = (context.tenant, new.id);
-        let key = Key::Edge(tenant, source, target, relation_key(&relation));
         let Some(other) = context.memory(target)? else { continue };
         // An edge reveals both its ends.
         let fits = context.has_access(&other.namespace)?
             && target != source
-            && context.draft.bytes(&key)?.is_none()
             && context.edges(target)?.len() < EDGES_MAX;
         if fits {
             let edge = Edge { source, target, relation, weight, created_at: context.now() };
-            put(&mut Context { draft: &mut *context.draft, tenant, actor: None }, &edge)?;
+            put_new(&mut Context { draft: &mut *context.draft, tenant, actor: None }, &edge)?;
         }
     }
     Ok(())
@@ -156,6 +155,16 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
 fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
+}
+
+/// Creates an edge, unless there is one. Returns whether it did.
+pub(super) fn put_new(context: &mut Context<'_>, edge: &Edge) -> Result<bool> {
+    let Edge { source, target, relation, .. } = edge.clone();
+    let is_new = stored(context, &EdgeRef { source, target, relation })?.is_none();
+    if is_new {
+        put(context, edge)?;
+    }
+    Ok(is_new)
 }
 
 fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {

@@ -11,12 +11,11 @@ use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
 use crate::error::Result;
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use crate::model::receipt::{
     RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, Retention,
     WriteEffect,
 };
-use crate::model::tenant::KeyId;
 use crate::reply::{Rejection, Reply, Touched};
 use crate::search::text::TextRoom;
 use crate::table::key::Key;

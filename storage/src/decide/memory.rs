@@ -4,7 +4,7 @@ use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::reinforce::reinforce;
-use crate::decide::{duplicate, edge};
+use crate::decide::{duplicate, edge, fold};
 use crate::error::Result;
 use crate::model::decay::decay_differs;
 use crate::model::duplicate::OnDuplicate;
@@ -39,6 +39,10 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
         if let Some(old) = new.supersedes.filter(|old| *old != record.id) {
             edge::supersede(context, old, record.id)?;
         }
+        let record = match &new.folds[..] {
+            [] => record,
+            sources => fold::fold(context, &record, sources)?,
+        };
         created.push(record);
     }
     Ok(Reply::Memories(created))
@@ -54,13 +58,25 @@ fn present_duplicate(context: &mut Context<'_>, new: &NewMemory) -> Decided<Opti
     let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
     reject_if(action == OnDuplicate::Reject, Rejection::Duplicate(present.id))?;
     let id = present.id;
-    reinforce(context, present, 1)?;
+    if duplicate::is_echo(&present, &duplicates, context.now()) {
+        context.count_echo(present.memory.memory_type)?;
+    } else {
+        reinforce(context, present, 1)?;
+    }
     Ok(context.present(id)?)
 }
 
 fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecord> {
     let (tenant, now) = (context.tenant, context.now());
-    let memory = new.memory(now);
+    let duplicates = context.thermo()?.duplicates;
+    let echo_of = match &new.folds[..] {
+        [] => duplicate::echoed(context, new, &duplicates)?,
+        _ => None,
+    };
+    if echo_of.is_some() {
+        context.count_echo(new.memory_type)?;
+    }
+    let memory = Memory { echo_of, ..new.memory(now) };
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
     context.push(Change::AnchorPut(tenant, new.id, anchor));
@@ -161,6 +177,8 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
     let label = patch.label.as_ref().map_or(&memory.label, |(label, _)| label);
     Memory {
         label: label.clone(),
+        // A new text is an echo no more.
+        echo_of: memory.echo_of.filter(|_| *label == memory.label),
         memory_type: patch.memory_type.unwrap_or(memory.memory_type),
         namespace: patch.namespace.clone().unwrap_or_else(|| memory.namespace.clone()),
         decay_class: patch.decay_class.unwrap_or(memory.decay_class),

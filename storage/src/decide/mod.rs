@@ -10,6 +10,7 @@ mod draft;
 mod duplicate;
 mod edge;
 mod fire;
+mod fold;
 mod idempotency;
 mod memory;
 mod outbox;
@@ -18,6 +19,7 @@ mod reinforce;
 mod tenant;
 mod tick;
 mod trigger;
+mod unfold;
 
 pub use context::DecideError;
 pub use draft::{BATCH_BYTES, COMMAND_BYTES_MAX, Draft};
@@ -121,8 +123,10 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),
         Action::CreateEdge(edge) => edge::create(context, edge),
         Action::Supersede { old, by } => edge::supersede(context, *old, *by),
+        Action::Unfold(id) => unfold::unfold(context, *id),
         Action::DeleteEdge(edge) => edge::delete(context, edge),
         Action::UpdateSettings(changes) => tenant::update_settings(context, changes),
+        Action::UpdateRetention(rules) => tenant::update_retention(context, rules),
         Action::RenameTenant(name) => tenant::rename(context, name),
         Action::RecordActivity(activity) => Ok(tenant::record_activity(context, activity)),
         Action::CreateKey(id, key) => tenant::create_key(context, *id, key),

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::decide::context::Context;
+use crate::decide::duplicate;
 use crate::error::Result;
 use crate::model::decay::Decay;
 use crate::model::heat::{Anchor, STABILITY_MAX};
@@ -22,14 +23,14 @@ const INCREMENT_MIN: f64 = 0.005;
 /// Highest heat that `outdated` leaves.
 const OUTDATED_HEAT: f64 = 0.01;
 
-/// Recalls a memory: restores it from the cold tier, and warms it, at most once per
-/// `recall_min_interval`. Returns its heat before and after, if that is more than a count.
+/// Recalls a memory: restores it from the cold tier, unless another one replaces it, and warms it, at most once per
+/// `recall_min_interval`. An echo is not warmed. Returns its heat before and after, if that is more than a count.
 pub(super) fn reinforce(
     context: &mut Context<'_>,
     mut present: MemoryRecord,
     times: u32,
 ) -> Result<Option<(f64, f64)>> {
-    if present.memory.tier() == Tier::Cold {
+    if present.memory.tier() == Tier::Cold && present.memory.superseded_by.is_none() {
         // A recall is no update.
         context.move_to_hot_tier(&present, present.memory.updated_at)?;
         let Some(restored) = context.present(present.id)? else { return Ok(None) };
@@ -41,9 +42,12 @@ pub(super) fn reinforce(
     let interval = i64::from(reinforcement.recall_min_interval_seconds) * Timestamp::SECOND_MICROS;
     let is_recent = present.anchor.last_recall.is_some_and(|last| now.since(last) < interval);
     let profile = thermo.profile(present.memory.memory_type);
-    if is_recent || !profile.reinforce_on_recall {
-        let heat = present.heat as f32;
-        context.anchor(&present, Anchor { heat, recall_count, ..present.anchor })?;
+    let is_echo = duplicate::source(context, &present.memory)?.is_some();
+    if is_recent || is_echo || !profile.reinforce_on_recall {
+        let (heat, anchor) = (present.heat as f32, present.anchor);
+        // What repeats an echo is an echo, too: that depends on its last recall.
+        let last_recall = if is_echo { Some(now) } else { anchor.last_recall };
+        context.anchor(&present, Anchor { heat, recall_count, last_recall, ..anchor })?;
         return Ok(None);
     }
     let retention = retention(&present, &thermo, now);
@@ -107,7 +111,7 @@ fn resonate(
     Ok(())
 }
 
-/// Warms a neighbour. Returns false if it is below the thermal gate or archived: it neither
+/// Warms a neighbour. Returns false if it is below the thermal gate, archived or an echo: it neither
 /// receives heat nor passes it on.
 fn warm(
     context: &mut Context<'_>,
@@ -115,7 +119,8 @@ fn warm(
     increment: f64,
     gate: f64,
 ) -> Result<bool> {
-    if present.heat < gate || present.memory.tier() == Tier::Cold {
+    let is_echo = duplicate::source(context, &present.memory)?.is_some();
+    if present.heat < gate || is_echo || present.memory.tier() == Tier::Cold {
         return Ok(false);
     }
     let heat = (present.heat + increment).min(1.0);

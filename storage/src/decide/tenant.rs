@@ -4,8 +4,10 @@
 use crate::change::Change;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::model::access::{Policy, RULES_MAX, Rule};
+use crate::model::id::KeyId;
 use crate::model::journal::{AgentActivity, EventKind};
-use crate::model::tenant::{ApiKey, KEYS_MAX, KeyId, Role, Tenant};
+use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
+use crate::model::tenant::{ApiKey, KEYS_MAX, Role, Tenant};
 use crate::model::thermo::SettingValue;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
@@ -23,6 +25,21 @@ pub(super) fn update_settings(
         context.push(Change::TenantPut(context.tenant, row));
     }
     Ok(Reply::Settings(thermo))
+}
+
+/// Replaces the rules of retention.
+pub(super) fn update_retention(
+    context: &mut Context<'_>,
+    rules: &[RetentionRule],
+) -> Decided<Reply> {
+    let too_many = Rejection::too_many("rules of retention", RETENTION_RULES_MAX);
+    reject_if(rules.len() > RETENTION_RULES_MAX, too_many)?;
+    let row = existing(context)?;
+    if row.retention != rules {
+        let retention = rules.to_vec();
+        context.push(Change::TenantPut(context.tenant, Tenant { retention, ..row }));
+    }
+    Ok(Reply::Done)
 }
 
 pub(super) fn rename(context: &mut Context<'_>, name: &str) -> Decided<Reply> {

@@ -4,19 +4,20 @@
 use std::sync::Arc;
 
 use crate::change::Change;
+use crate::command::BulkFilter;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
-use crate::error::Result;
+use crate::decide::memory;
 use crate::model::decay::{Decay, heat};
-use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
-use crate::model::journal::EventKind;
-use crate::model::memory::{Memory, MemoryRecord, MemoryType};
+use crate::model::id::{MemoryId, Timestamp};
+use crate::model::memory::{MemoryRecord, MemoryType};
+use crate::model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
 use crate::model::score::rounded;
 use crate::model::tick::{Stage, Tick};
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{Rejection, Reply};
+use crate::search::DueRequest;
 use crate::table::view::View;
 
 /// Most memories that one step evaluates or archives.
@@ -41,11 +42,16 @@ pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
         _ => last,
     };
     context.draft.command.tick = Some(Arc::new(tick.clone()));
+    let rules = &row.retention;
     tick.stage = match tick.stage {
         Stage::Evaluating(reached) => evaluate_step(context, &tick, reached)?,
         Stage::Archiving(reached) => archive_step(context, &tick, reached)?,
+        Stage::Retaining(reached) => retain_step(context, &tick, rules, reached)?,
         Stage::Done => Stage::Done,
     };
+    if tick.stage == Stage::Retaining(None) && rules.is_empty() {
+        tick.stage = Stage::Done;
+    }
     let reply = if tick.stage == Stage::Done { Reply::Done } else { Reply::Partial };
     context.push(Change::TickPut(tenant, tick));
     Ok(reply)
@@ -75,7 +81,7 @@ fn evaluate_step(
     Ok(match found.crossed.last() {
         Some(last) if found.crossed.len() == STEP_MAX => Stage::Evaluating(Some(*last)),
         _ if found.archivable > 0 => Stage::Archiving(None),
-        _ => Stage::Done,
+        _ => Stage::Retaining(None),
     })
 }
 
@@ -103,12 +109,12 @@ fn archive_step(
     let mut excess = found.archivable;
     for id in &found.cold {
         if excess == 0 {
-            return Ok(Stage::Done);
+            return Ok(Stage::Retaining(None));
         }
         if let Some(present) = context.present(*id)?
             && may_archive(tick, &present)
         {
-            archive(context, &present)?;
+            context.move_to_cold_tier(&present)?;
             excess -= 1;
         }
         if context.draft.bytes_since(mark) > BATCH_BYTES {
@@ -117,27 +123,73 @@ fn archive_step(
     }
     Ok(match found.cold.last() {
         Some(last) if found.cold.len() == STEP_MAX => Stage::Archiving(Some(*last)),
+        _ => Stage::Retaining(None),
+    })
+}
+
+/// Archives or deletes the memories on which a rule of retention is due.
+fn retain_step(
+    context: &mut Context<'_>,
+    tick: &Tick,
+    rules: &[RetentionRule],
+    reached: Option<MemoryId>,
+) -> Decided<Stage> {
+    let (reader, tenant) = (&context.draft.base, context.tenant);
+    let (thermo, now) = (&tick.thermo, tick.until);
+    let request = DueRequest { rules, thermo, now, reached, limit: STEP_MAX };
+    let (due, _) = reader.retention_due(tenant, &request);
+    let mark = context.draft.mark();
+    for id in &due {
+        let Some(present) = context.present(*id)? else { continue };
+        match due_action(tick, rules, &present) {
+            Some(RetentionAction::Archive) => context.move_to_cold_tier(&present)?,
+            Some(RetentionAction::Delete) if !present.memory.is_locked => {
+                memory::delete(context, *id, &BulkFilter::default())?;
+            }
+            _ => {}
+        }
+        if context.draft.bytes_since(mark) > BATCH_BYTES {
+            return Ok(Stage::Retaining(Some(*id)));
+        }
+    }
+    Ok(match due.last() {
+        Some(last) if due.len() == STEP_MAX => Stage::Retaining(Some(*last)),
         _ => Stage::Done,
     })
+}
+
+/// What a rule of retention does to a memory now. Decides for the rows what `retention_due` decides
+/// for the columns.
+fn due_action(
+    tick: &Tick,
+    rules: &[RetentionRule],
+    present: &MemoryRecord,
+) -> Option<RetentionAction> {
+    let MemoryRecord { memory, anchor, .. } = present;
+    let subject = RetentionSubject {
+        is_pinned: memory.is_pinned,
+        is_archived: memory.archived_at.is_some(),
+        used_at: used_at(present),
+        heat_at: |at| heat(anchor, Decay::of(memory, &tick.thermo), at),
+    };
+    let deciding = deciding(rules, &memory.namespace, memory.memory_type);
+    let at = subject.due(rules, deciding, &tick.thermo, tick.until)?;
+    rules.get(at).map(|rule| rule.action)
+}
+
+/// The last time that a memory was recalled, changed, rated or archived.
+fn used_at(present: &MemoryRecord) -> Timestamp {
+    let MemoryRecord { memory, anchor, .. } = present;
+    anchor.at.max(memory.updated_at).max(anchor.last_recall.unwrap_or_default())
 }
 
 /// Whether a memory belongs to those that ticks archive. Decides for the rows what
 /// `tick_candidates` decides for the columns.
 fn may_archive(tick: &Tick, present: &MemoryRecord) -> bool {
     let MemoryRecord { memory, anchor, .. } = present;
-    let used_at = anchor.at.max(memory.updated_at).max(anchor.last_recall.unwrap_or_default());
     let heat_at = |at| heat(anchor, Decay::of(memory, &tick.thermo), at);
     !memory.is_pinned
         && memory.memory_type != MemoryType::Procedural
         && memory.archived_at.is_none()
-        && tick.thermo.is_long_cold(tick.until, used_at, heat_at)
-}
-
-/// Moves a memory to the cold tier, where it keeps its heat.
-fn archive(context: &mut Context<'_>, present: &MemoryRecord) -> Result<()> {
-    let memory = Memory { archived_at: Some(context.now()), ..present.memory.clone() };
-    context.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
-    context.append(present.id, &memory, EventKind::Archived);
-    context.push(Change::MemoryPut(context.tenant, present.id, memory));
-    Ok(())
+        && tick.thermo.is_long_cold(tick.until, used_at(present), heat_at)
 }

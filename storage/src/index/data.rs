@@ -15,12 +15,12 @@ use crate::index::receipts::ReceiptCounts;
 use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
-use crate::model::id::{MemoryId, Timestamp};
+use crate::model::id::{KeyId, MemoryId, Timestamp};
 use crate::model::memory::Memory;
 use crate::model::receipt::Retention;
 use crate::model::score::Context;
 use crate::model::sq8::Code;
-use crate::model::tenant::{KeyId, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::vector::Vector;
 use crate::model::words::WordHash;
 
@@ -51,6 +51,8 @@ pub(crate) struct IndexData {
     pub(crate) words: InvertedIndex,
     /// Normalised key points, each as one term.
     pub(crate) key_points: InvertedIndex,
+    /// Parts of origins, each as one term.
+    pub(crate) origins: InvertedIndex,
     pub(crate) coverage: GraphCoverage,
     /// Largest quantisation error of any code so far: bounds the error of graph similarities.
     pub(crate) code_error_max: f32,
@@ -67,7 +69,7 @@ pub(crate) enum IndexChange {
     Tenant(Tenant),
     Memory {
         id: MemoryId,
-        memory: Memory,
+        memory: Box<Memory>,
         words_before: Vec<WordHash>,
         words: Vec<WordHash>,
     },
@@ -77,6 +79,7 @@ pub(crate) enum IndexChange {
         id: MemoryId,
         words_before: Vec<WordHash>,
         key_points_before: Vec<WordHash>,
+        origin_before: Vec<WordHash>,
     },
     /// With owner and time of the receipt.
     ReceiptPut(KeyId, Retention, Timestamp),
@@ -153,7 +156,7 @@ impl IndexData {
 
     pub(crate) fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
-        let index_bytes = self.words.bytes() + self.key_points.bytes();
+        let index_bytes = self.words.bytes() + self.key_points.bytes() + self.origins.bytes();
         Counts { memories, receipts, events: self.events, edges: self.edges, index_bytes }
     }
 
@@ -176,8 +179,11 @@ impl IndexData {
                     self.code_error_max = self.code_error_max.max(code.error);
                 }
             }
-            IndexChange::Removed { id, words_before, key_points_before } => {
-                self.remove_memory(id, &words_before, &key_points_before);
+            IndexChange::Removed { id, words_before, key_points_before, origin_before } => {
+                let Some(slot) = self.remove_memory(id) else { return };
+                self.words.remove(slot, &words_before);
+                self.key_points.remove(slot, &key_points_before);
+                self.origins.remove(slot, &origin_before);
             }
             IndexChange::ReceiptPut(owner, retention, at) => {
                 self.receipts.put(owner, retention, at);
@@ -212,20 +218,15 @@ impl IndexData {
         self.words.remove(slot, words_before);
         self.words.insert(slot, words);
         self.key_points.insert(slot, &memory.shared_key_points());
+        self.origins.insert(slot, &memory.origin.hashes());
         let attributes = Attributes::of(memory, namespace);
         let chunk = &mut self.chunks[chunk_of(slot)];
         chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
     }
 
-    fn remove_memory(
-        &mut self,
-        id: MemoryId,
-        words_before: &[WordHash],
-        key_points_before: &[WordHash],
-    ) {
-        let Some(slot) = self.slots.remove(&id) else { return };
-        self.words.remove(slot, words_before);
-        self.key_points.remove(slot, key_points_before);
+    /// Frees the slot of a memory, and returns it.
+    fn remove_memory(&mut self, id: MemoryId) -> Option<Slot> {
+        let slot = self.slots.remove(&id)?;
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
         let row = chunk.row(row_of(slot));
@@ -233,6 +234,7 @@ impl IndexData {
         self.namespaces.remove_memory(row.attributes().namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
+        Some(slot)
     }
 
     fn set_tenant(&mut self, tenant: Tenant) {

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::id::Timestamp;
+use crate::model::id::{KeyId, Timestamp};
 use crate::model::receipt::Retention;
-use crate::model::tenant::KeyId;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReceiptCounts {

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::model::id::TriggerId;
+use crate::model::id::{KeyId, TriggerId};
 use crate::model::pattern::LabelPattern;
-use crate::model::tenant::KeyId;
 use crate::model::trigger::{Trigger, TriggerEvent};
 
 /// A trigger with its compiled pattern.

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::{TenantId, Timestamp};
-use crate::model::tenant::{KeyId, Role};
+use crate::model::id::{KeyId, TenantId, Timestamp};
+use crate::model::tenant::Role;
 
 /// Maximum number of rules per tenant.
 pub const RULES_MAX: usize = 1_000;

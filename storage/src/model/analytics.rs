@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
-use crate::model::tenant::KeyId;
 
 /// Maximum number of recalled memories per report.
 pub const REPORT_RECALLS_MAX: usize = 500;
@@ -29,6 +28,8 @@ pub struct TypeStats {
     pub heat_before: f64,
     /// Sum of the heats after them.
     pub heat_after: f64,
+    /// Echoes that were stored, or merged with what they repeat.
+    pub echoes: u64,
 }
 
 /// Recall statistics of a tenant since its creation.

@@ -44,6 +44,8 @@ pub struct Duplicates {
     pub similarity_min: f64,
     /// Lowest share of the words of both texts that near duplicates have in common.
     pub overlap_min: f64,
+    /// A duplicate of what was recalled within this time is an echo. 0: none is.
+    pub echo_seconds: u32,
 }
 
 /// Whether two texts are equal but for case and white space.

@@ -24,6 +24,8 @@ pub const SIMILAR_COSINE: f32 = 0.92;
 /// Relation from a memory to one that it replaces: see
 /// [`Memory::superseded_by`](crate::model::memory::Memory::superseded_by).
 pub const SUPERSEDES: &str = "supersedes";
+/// Most memories that one supersedes: when it is deleted, the rows of all of them change.
+pub const SUPERSEDED_MAX: usize = 16;
 
 /// A relation within a key of the state.
 pub type RelationKey = [u8; 8];

@@ -26,7 +26,7 @@ pub struct Anchor {
     pub at: Timestamp,
     /// Multiplier of the half-life, 1 to [`STABILITY_MAX`].
     pub stability: f32,
-    /// Last recall that raised the heat.
+    /// Last recall that raised the heat, or that of an echo.
     pub last_recall: Option<Timestamp>,
     /// Recalls so far.
     pub recall_count: u32,

@@ -1,14 +1,34 @@
-//! Identifiers of tenants, memories and triggers, and timestamps.
+//! Identifiers of tenants, keys, memories and triggers, and timestamps.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hex::FromHexError;
 use serde::{Deserialize, Serialize};
 
 /// Number of a tenant, in order of creation. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
+
+/// The public part of an API key: the id of its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct KeyId(pub [u8; 8]);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&hex::encode(self.0))
+    }
+}
+
+impl FromStr for KeyId {
+    type Err = FromHexError;
+
+    fn from_str(text: &str) -> Result<Self, FromHexError> {
+        let mut id = [0; 8];
+        hex::decode_to_slice(text, &mut id).map(|()| Self(id))
+    }
+}
 
 /// Defines an id type of 16 bytes that is displayed and parsed as a UUID.
 macro_rules! uuid_id {

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
-use crate::model::id::{MemoryId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use crate::model::memory::Signal;
-use crate::model::tenant::KeyId;
 use crate::model::trigger::{TriggerActionKind, TriggerEvent};
 
 /// Days that events are kept.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
+use crate::model::origin::Origin;
 use crate::model::words::WordHash;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
@@ -106,6 +107,13 @@ pub struct Memory {
     /// The memory that replaces this one, of the same namespace: the latest with an edge
     /// [`SUPERSEDES`](crate::model::edge::SUPERSEDES) to it.
     pub superseded_by: Option<MemoryId>,
+    /// The memory that it repeats, which a search had recalled a moment before. While that one
+    /// exists, recalls do not warm this one.
+    pub echo_of: Option<MemoryId>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The memories that it was folded from.
+    pub folded_from: Vec<MemoryId>,
 }
 
 impl Memory {
@@ -143,6 +151,9 @@ impl Memory {
             updated_at: Timestamp(0),
             archived_at: None,
             superseded_by: None,
+            echo_of: None,
+            origin: Origin::default(),
+            folded_from: Vec::new(),
         }
     }
 }

@@ -1,14 +1,11 @@
 //! Tenants and their API keys: rows, roles, the form of keys, and the check of a presented key.
 
-use std::fmt;
-use std::num::ParseIntError;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::model::id::Timestamp;
+use crate::model::id::{KeyId, Timestamp};
+use crate::model::retention::RetentionRule;
 use crate::model::thermo::Thermo;
 
 /// A tenant's row.
@@ -22,6 +19,8 @@ pub struct Tenant {
     pub memories_max: Option<u64>,
     /// Its settings.
     pub thermo: Box<Thermo>,
+    /// Its rules of retention, in order.
+    pub retention: Vec<RetentionRule>,
 }
 
 named_enum! {
@@ -36,24 +35,6 @@ named_enum! {
         Admin = "admin",
         /// Administers the cluster.
         Operator = "operator",
-    }
-}
-
-/// The public part of an API key: the id of its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct KeyId(pub [u8; 8]);
-
-impl fmt::Display for KeyId {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&hex::encode(self.0))
-    }
-}
-
-impl FromStr for KeyId {
-    type Err = ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, ParseIntError> {
-        u64::from_str_radix(text, 16).map(|id| Self(id.to_be_bytes()))
     }
 }
 

@@ -192,11 +192,13 @@ impl Thermo {
         add("recall.namespace_boost", Number(&mut recall.namespace_boost), 0.0..=10.0);
         add("recall.context_weight", Number(&mut recall.context_weight), 0.0..=1.0);
         add("recall.superseded_factor", Number(&mut recall.superseded_factor), 0.0..=1.0);
-        let Duplicates { on_duplicate, similarity_min, overlap_min } = &mut self.duplicates;
+        let Duplicates { on_duplicate, similarity_min, overlap_min, echo_seconds } =
+            &mut self.duplicates;
         add("duplicates.on_duplicate", Target::OnDuplicate(on_duplicate), 0.0..=1.0);
         // Less similar memories are not looked for: see `SIMILAR_COSINE`.
         add("duplicates.similarity_min", Number(similarity_min), 0.92..=1.0);
         add("duplicates.overlap_min", Number(overlap_min), 0.5..=1.0);
+        add("duplicates.echo_seconds", Whole(echo_seconds), 0.0..=86_400.0);
         all
     }
 
@@ -345,6 +347,7 @@ impl Default for Thermo {
                 on_duplicate: OnDuplicate::Allow,
                 similarity_min: 0.95,
                 overlap_min: 0.8,
+                echo_seconds: 600,
             },
         }
     }
@@ -392,6 +395,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 24);
+        assert_eq!(names.len(), 6 * 4 + 3 + 25);
     }
 }

@@ -40,6 +40,8 @@ pub enum Stage {
     Evaluating(Option<MemoryId>),
     /// All crossings are evaluated. Cold memories are archived up to and including this one.
     Archiving(Option<MemoryId>),
+    /// Cold memories are archived. Rules of retention are applied up to and including this one.
+    Retaining(Option<MemoryId>),
     /// The tick is complete.
     Done,
 }

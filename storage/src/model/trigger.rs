@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::id::{MemoryId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryType;
-use crate::model::tenant::KeyId;
 
 /// Maximum number of triggers per tenant.
 pub const TRIGGERS_MAX: usize = 10_000;

@@ -14,6 +14,7 @@ use crate::index::words::QUERY_WORDS_MAX;
 use crate::model::access::Access;
 use crate::model::id::Timestamp;
 use crate::model::memory::{Memory, MemoryType};
+use crate::model::origin::Origin;
 use crate::model::words::{WordHash, document_words};
 
 /// Tiers that a filter includes.
@@ -59,6 +60,8 @@ pub struct Filter {
     /// The memory is indexed under all of these words, as tokenized by `model::words`. Only the
     /// first `QUERY_WORDS_MAX` are used.
     pub words: Option<Vec<String>>,
+    /// The memory comes from there, as far as parts are named.
+    pub origin: Origin,
 }
 
 /// A filter compiled for the index of one tenant.
@@ -82,6 +85,7 @@ impl Filter {
             && self.flagged.is_none_or(|required| required == memory.is_flagged)
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
             && self.created.as_ref().is_none_or(|time| time.contains(&memory.created_at))
+            && memory.origin.has(&self.origin)
             && self.words().is_none_or(|required| {
                 let words: HashSet<_> = document_words(memory.texts()).into_iter().collect();
                 required.iter().all(|word| words.contains(&WordHash::of(word)))
@@ -107,10 +111,10 @@ impl Filter {
         let mask = AttributeMask::LIVE.in_namespace(namespace).of_type(self.memory_type);
         let mask = mask.with_flags(self.pinned, self.flagged, self.tier.archived());
         let with_words = self.words().map(|words| data.words.intersection(words));
-        let slots = match (with_words, slots) {
-            (Some(with_words), Some(slots)) => Some(with_words & slots),
-            (with_words, slots) => with_words.or_else(|| slots.cloned()),
-        };
+        let origin = self.origin.named();
+        let of_origin = (!origin.is_empty()).then(|| data.origins.intersection(&origin));
+        let sets = [with_words, of_origin, slots.cloned()];
+        let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);
         let created = self.created.clone();
         Some(CompiledFilter { mask, slots, denied_namespaces, created })

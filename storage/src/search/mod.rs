@@ -4,22 +4,28 @@
 //! (`top_k`). They differ in the order and in the upper bounds that prune the scan. A search
 //! may also use the HNSW graph (`plan`), and adds what neighbours in time pass on (`context`). The public methods are on [`crate::Reader`].
 
+mod candidates;
 mod context;
 mod execute;
 mod filter;
+mod hygiene;
 mod list;
 mod overview;
 mod plan;
 pub(crate) mod query;
 mod related;
+mod retention;
 mod scan;
 pub(crate) mod text;
 mod tick_scan;
 mod top_k;
 
+pub use candidates::{FoldCandidates, FoldGroup};
 pub use filter::{Filter, TierFilter};
+pub use hygiene::{DefectCount, Hygiene};
 pub use list::{HotRequest, ListRequest, Order, Page, Sort};
 pub use overview::{ColdForecast, Forecast, HEAT_BANDS, Overview};
 pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};
+pub use retention::DueRequest;
 pub use text::TEXT_BYTES_MAX;

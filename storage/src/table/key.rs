@@ -8,10 +8,9 @@ use crate::error::{Error, Result};
 use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
-use crate::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::Cursor;
 use crate::model::receipt::{ReceiptKey, Retention};
-use crate::model::tenant::KeyId;
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
 macro_rules! keys {

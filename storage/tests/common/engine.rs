@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
-use storage::model::id::{MemoryId, TenantId, Timestamp, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
-use storage::model::tenant::{ApiKey, KeyId, Role};
+use storage::model::origin::Origin;
+use storage::model::tenant::{ApiKey, Role};
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
@@ -84,6 +85,8 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         suggestions: Vec::new(),
         supersedes: None,
         on_duplicate: None,
+        origin: Origin::default(),
+        folds: Vec::new(),
     }
 }
 

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use storage::model::analytics::{ReturnedMemory, Usage};
 use storage::model::duplicate::OnDuplicate;
+use storage::model::edge::{SIMILAR_TO, Suggestion};
+use storage::model::id::KeyId;
 use storage::model::receipt::ReceiptRequest;
-use storage::model::tenant::{KeyId, Role};
+use storage::model::tenant::Role;
 
 use crate::common::*;
 
@@ -133,9 +135,17 @@ impl Line {
             supersedes: self
                 .get::<String>("supersedes")
                 .map(|name| MemoryId([name.as_bytes()[0]; 16])),
+            suggestions: self.similar(),
             on_duplicate: self.on_duplicate("on_duplicate"),
             ..new
         }
+    }
+
+    /// A memory that the receiving node has found to have the same vector.
+    fn similar(&self) -> Vec<Suggestion> {
+        let other = self.get::<String>("similar").map(|name| MemoryId([name.as_bytes()[0]; 16]));
+        let suggestion = |other| Suggestion { other, relation: SIMILAR_TO.into(), weight: 1.0 };
+        other.map(suggestion).into_iter().collect()
     }
 
     fn large(&self, count: u8) -> Vec<NewMemory> {

@@ -12,6 +12,7 @@ pub use storage::model::delivery::*;
 pub use storage::model::id::*;
 pub use storage::model::journal::*;
 pub use storage::model::memory::*;
+pub use storage::model::origin::Origin;
 pub use storage::model::thermo::{SettingValue, Thermo};
 pub use storage::model::trigger::*;
 pub use storage::model::vector::*;

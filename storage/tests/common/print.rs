@@ -86,6 +86,7 @@ pub fn memory_text(record: &MemoryRecord) -> String {
     for (flag, name) in flags.into_iter().zip([" pinned", " locked", " flagged", " cold"]) {
         text += if flag { name } else { "" };
     }
+    text += &memory.echo_of.map_or(String::new(), |of| format!(" echo of {}", name(of)));
     text +=
         &memory.superseded_by.map_or(String::new(), |by| format!(" superseded by {}", name(by)));
     text
@@ -184,7 +185,9 @@ pub fn change_text(change: &Change) -> String {
         }
         Change::RecallStatsPut(_, stats) => {
             let recalls: u64 = stats.types.iter().map(|of_type| of_type.recalls).sum();
-            format!("statistics: {recalls} recalls, {} searches", stats.searches)
+            let echoes: u64 = stats.types.iter().map(|of_type| of_type.echoes).sum();
+            let echoes = if echoes > 0 { format!(", {echoes} echoes") } else { String::new() };
+            format!("statistics: {recalls} recalls, {} searches{echoes}", stats.searches)
         }
         Change::UsagePut(_, month, usage) => {
             format!("{} requests in month {month}", usage.requests)

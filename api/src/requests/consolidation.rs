@@ -1,0 +1,101 @@
+//! Requests that find memories to fold, fold them, and undo it.
+
+use serde::Deserialize;
+use storage::model::duplicate::OnDuplicate;
+use storage::model::edge::SUPERSEDED_MAX;
+use storage::model::id::MemoryId;
+use storage::model::memory::MemoryRecord;
+use storage::model::origin::Origin;
+use storage::model::vector::Vector;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::requests::fields::*;
+use crate::requests::values::Items;
+use crate::service::error::{ApiError, ApiResult};
+
+/// Which memories to group.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct CandidateQuery {
+    /// Most groups.
+    #[serde(default)]
+    pub(crate) limit: CandidatesLimit,
+    /// `*` is all.
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) memory_type: Option<MemoryTypeWord>,
+    /// Continues after this memory: the `next` of a response.
+    pub(crate) after: Option<MemoryIdText>,
+}
+
+// The derive below needs a literal.
+const _: () = assert!(SUPERSEDED_MAX == 16);
+
+/// Memories to fold into one.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Fold {
+    /// Different memories of one namespace.
+    #[schema(value_type = Vec<uuid::Uuid>, min_items = 2, max_items = 16)]
+    ids: Items<MemoryIdText, 2, SUPERSEDED_MAX>,
+    /// The text that says what they said.
+    label: FullLabel,
+    /// That of the first memory by default.
+    memory_type: Option<MemoryTypeWord>,
+    /// At most 256 bytes each.
+    key_points: Option<KeyPoints>,
+}
+
+impl Fold {
+    pub(crate) fn ids(&self) -> ApiResult<Vec<MemoryId>> {
+        let ids: Vec<_> = self.ids.0.iter().map(|id| id.0).collect();
+        let is_repeated = |(at, id): (usize, &MemoryId)| ids[..at].contains(id);
+        if ids.iter().enumerate().any(is_repeated) {
+            return Err(ApiError::invalid("ids", "must differ from each other"));
+        }
+        Ok(ids)
+    }
+
+    /// The new memory, without its vector. What the request does not say is as in the sources, the
+    /// first one first.
+    pub(crate) fn into_memory(
+        self,
+        sources: &[MemoryRecord],
+        origin: Origin,
+    ) -> ApiResult<storage::NewMemory> {
+        let folds = self.ids()?;
+        let first = &sources.first().ok_or_else(ApiError::internal)?.memory;
+        let is_pinned = sources.iter().any(|source| source.memory.is_pinned);
+        Ok(storage::NewMemory {
+            id: MemoryId(Uuid::now_v7().into_bytes()),
+            label: self.label.0,
+            memory_type: self.memory_type.map_or(first.memory_type, |it| it.0),
+            namespace: first.namespace.clone(),
+            decay_class: first.decay_class,
+            is_pinned,
+            min_heat: sources.iter().map(|source| source.memory.min_heat).fold(0.0, f32::max),
+            // It becomes as hot as the hottest source.
+            initial_heat: 0.0,
+            key_points: self.key_points.unwrap_or_default().0,
+            vector: Vector::default(),
+            suggestions: Vec::new(),
+            supersedes: None,
+            on_duplicate: Some(OnDuplicate::Allow),
+            origin,
+            folds,
+        })
+    }
+}
+
+/// A memory that was folded from others.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct Unfold {
+    pub(crate) id: MemoryIdText,
+}
+
+/// From where on memories are examined.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HygieneQuery {
+    /// Continues after this memory: the `next` of a response.
+    pub(crate) after: Option<MemoryIdText>,
+}

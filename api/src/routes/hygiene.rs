@@ -1,0 +1,76 @@
+//! What spoils the memories of a tenant, and the remedy.
+
+use storage::DefectCount;
+use storage::model::quality::Defect;
+
+use crate::prelude::*;
+use crate::requests::consolidation::HygieneQuery;
+
+/// Defects among the examined memories.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct HygieneReport {
+    /// Memories that this request examined, at most 5,000.
+    examined: usize,
+    defects: Vec<DefectView>,
+    /// Continue with it as `after`, and add the numbers; null at the end.
+    #[schema(required)]
+    next: Option<MemoryIdText>,
+}
+
+/// A kind of defects.
+#[derive(Serialize, ToSchema)]
+struct DefectView {
+    defect: DefectWord,
+    count: usize,
+    /// The first of them.
+    examples: Vec<Example>,
+    /// How to remedy it.
+    command: &'static str,
+}
+
+/// A memory with a defect.
+#[derive(Serialize, ToSchema)]
+struct Example {
+    id: MemoryIdText,
+    /// The beginning of its text.
+    label: String,
+}
+
+/// Examine memories for duplicates, echoes, contradictions and disuse.
+#[utoipa::path(get, path = "/api/v1/admin/hygiene", tag = "analytics",
+    params(HygieneQuery, ReadHeaders), responses((status = OK, body = HygieneReport), ReadErrors))]
+pub(crate) async fn hygiene_get(
+    AdminRead(session, freshness): AdminRead,
+    ValidQuery(query): ValidQuery<HygieneQuery>,
+) -> ApiResponse<HygieneReport> {
+    let found = session.hygiene(query.after.map(|id| id.0)).await?;
+    let view = |(defect, DefectCount { count, examples })| DefectView {
+        defect: OneOf(defect),
+        count,
+        examples: examples.into_iter().map(|(id, label)| Example { id: Id(id), label }).collect(),
+        command: command(defect),
+    };
+    let defects = Defect::ALL.into_iter().zip(found.defects).map(view).collect();
+    let body = HygieneReport { examined: found.examined, defects, next: found.next.map(Id) };
+    Ok(Success::ok(freshness, body))
+}
+
+/// The remedy of a defect.
+fn command(defect: Defect) -> &'static str {
+    match defect {
+        Defect::ExactDuplicate | Defect::NearDuplicate => {
+            "GET /agent/consolidation/candidates, then POST /agent/consolidation/fold; for new ones \
+             PATCH /settings/thermo {\"duplicates\": {\"on_duplicate\": \"merge\"}}"
+        }
+        Defect::Echo => "POST /agent/nodes/bulk-delete {\"ids\": […]}",
+        Defect::Contradicted => {
+            "GET /agent/nodes?flagged=true, then POST /agent/nodes/{id}/supersede {\"by\": …} or \
+             DELETE /agent/nodes/{id}"
+        }
+        Defect::NeverRecalled => {
+            "GET /agent/nodes?sort=created_at&order=asc, then POST /agent/nodes/bulk-delete \
+             {\"ids\": […]}"
+        }
+        Defect::Orphan => "POST /agent/graph/relate, or DELETE /agent/nodes/{id}",
+    }
+}

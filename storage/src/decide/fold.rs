@@ -1,0 +1,65 @@
+//! Folding: one memory replaces several. They stay in the cold tier, superseded by it, so that it can
+//! be undone: see `unfold`.
+
+use crate::decide::context::{Context, Decided};
+use crate::decide::edge;
+use crate::model::edge::{EDGES_MAX, Edge, SUPERSEDES};
+use crate::model::heat::Anchor;
+use crate::model::id::MemoryId;
+use crate::model::memory::{MemoryRecord, Tier};
+
+/// Most edges that a memory takes over from those that it replaces.
+const EDGES_TAKEN_MAX: usize = 64;
+
+/// Replaces `sources` by the new memory `into`, which takes over their strength and edges.
+pub(super) fn fold(
+    context: &mut Context<'_>,
+    into: &MemoryRecord,
+    sources: &[MemoryId],
+) -> Decided<MemoryRecord> {
+    let mut anchor = into.anchor;
+    let mut edges = Vec::new();
+    for id in sources {
+        let present = context.existing(*id)?;
+        let of = present.anchor;
+        anchor = Anchor {
+            heat: anchor.heat.max(present.heat as f32),
+            stability: anchor.stability.max(of.stability),
+            recall_count: anchor.recall_count.saturating_add(of.recall_count),
+            last_recall: anchor.last_recall.max(of.last_recall),
+            ..anchor
+        };
+        edges.extend(context.edges(*id)?.into_iter().map(|edge| (*id, edge)));
+        if present.memory.tier() == Tier::Hot {
+            context.move_to_cold_tier(&present)?;
+        }
+        edge::supersede(context, *id, into.id)?;
+    }
+    let mut taken = 0;
+    for (id, edge) in edges {
+        let other = edge.other(id);
+        if taken < EDGES_TAKEN_MAX && edge.relation != SUPERSEDES && !sources.contains(&other) {
+            taken += usize::from(take_over(context, into.id, id, edge)?);
+        }
+    }
+    context.anchor(into, anchor)?;
+    context.existing(into.id)
+}
+
+/// Creates an edge of `source` for `id` too, if there is room. Returns whether it did.
+fn take_over(
+    context: &mut Context<'_>,
+    id: MemoryId,
+    source: MemoryId,
+    edge: Edge,
+) -> Decided<bool> {
+    let other = edge.other(source);
+    let Some(memory) = context.memory(other)? else { return Ok(false) };
+    // An edge reveals both its ends.
+    if !context.has_access(&memory.namespace)? || context.edges(other)?.len() >= EDGES_MAX {
+        return Ok(false);
+    }
+    let (source, target) = if edge.source == source { (id, other) } else { (other, id) };
+    let edge = Edge { source, target, created_at: context.now(), ..edge };
+    Ok(edge::put_new(context, &edge)?)
+}

@@ -1,0 +1,122 @@
+//! What spoils a tenant's memories: duplicates, echoes, memories that feedback contradicts, and those
+//! that no one needs. A request examines some memories in the order of ids; the numbers of several
+//! requests add up.
+
+use crate::error::Result;
+use crate::model::duplicate::{is_near_text, is_same_text};
+use crate::model::edge::SIMILAR_TO;
+use crate::model::id::{MemoryId, TenantId, Timestamp};
+use crate::model::memory::MemoryRecord;
+use crate::model::quality::Defect;
+use crate::model::thermo::Thermo;
+use crate::reader::Reader;
+use crate::search::candidates::memories_after;
+use crate::table::view::View;
+
+/// Most memories that one request examines.
+const EXAMINED_MAX: usize = 5_000;
+/// Most examples of a defect.
+const EXAMPLES_MAX: usize = 5;
+/// Characters of an example's text.
+const EXAMPLE_CHARS: usize = 120;
+/// Age from which a memory without recalls counts as unused.
+const UNUSED_DAYS: i64 = 30;
+
+/// Number and examples of a defect.
+#[derive(Debug, Clone, Default)]
+pub struct DefectCount {
+    /// Memories with this defect.
+    pub count: usize,
+    /// The first of them, with the beginnings of their texts.
+    pub examples: Vec<(MemoryId, String)>,
+}
+
+/// Defects among the examined memories.
+#[derive(Debug, Clone, Default)]
+pub struct Hygiene {
+    /// Examined memories.
+    pub examined: usize,
+    /// Per defect, in the order of [`Defect::ALL`].
+    pub defects: [DefectCount; Defect::ALL.len()],
+    /// The last examined memory, if there are more: continue after it.
+    pub next: Option<MemoryId>,
+}
+
+impl Reader {
+    /// Examines the memories after `after`.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn hygiene(&self, tenant: TenantId, after: Option<MemoryId>) -> Result<Hygiene> {
+        let engine = self.engine();
+        let (now, thermo) = (engine.clock(), engine.thermo(tenant));
+        let snapshot = engine.state.snapshot();
+        let mut hygiene = Hygiene::default();
+        for id in memories_after(&engine, tenant, after) {
+            let id = id?;
+            let Some(record) = snapshot.memory_record(tenant, id, &thermo, now)? else { continue };
+            for defect in defects(&snapshot, tenant, &record, &thermo, now)? {
+                let of_defect = &mut hygiene.defects[defect as usize];
+                of_defect.count += 1;
+                if of_defect.examples.len() < EXAMPLES_MAX {
+                    let label = record.memory.label.chars().take(EXAMPLE_CHARS);
+                    of_defect.examples.push((id, label.collect()));
+                }
+            }
+            hygiene.examined += 1;
+            if hygiene.examined == EXAMINED_MAX {
+                hygiene.next = Some(id);
+                break;
+            }
+        }
+        Ok(hygiene)
+    }
+}
+
+fn defects(
+    view: &impl View,
+    tenant: TenantId,
+    record: &MemoryRecord,
+    thermo: &Thermo,
+    now: Timestamp,
+) -> Result<Vec<Defect>> {
+    let MemoryRecord { memory, anchor, .. } = record;
+    // Another one replaces it: nothing is wrong with it.
+    if memory.superseded_by.is_some() {
+        return Ok(Vec::new());
+    }
+    let edges = view.edges(tenant, record.id)?;
+    let mut found = Vec::new();
+    for edge in &edges {
+        let is_near = edge.relation == SIMILAR_TO
+            && f64::from(edge.weight) >= thermo.duplicates.similarity_min;
+        // Of two memories, the younger one is the duplicate.
+        if !is_near || edge.other(record.id) > record.id {
+            continue;
+        }
+        let Some(older) = view.memory(tenant, edge.other(record.id))? else { continue };
+        let is_alike = older.namespace == memory.namespace
+            && older.memory_type == memory.memory_type
+            && older.superseded_by.is_none();
+        let (left, right) = (&older.label, &memory.label);
+        if is_alike && is_same_text(left, right) {
+            found = vec![Defect::ExactDuplicate];
+            break;
+        }
+        if is_alike && is_near_text(left, right, thermo.duplicates.overlap_min) {
+            found = vec![Defect::NearDuplicate];
+        }
+    }
+    let unused = Timestamp(now.0 - UNUSED_DAYS * Timestamp::DAY_MICROS);
+    let is_old = memory.created_at < unused;
+    let is_unused = is_old && anchor.last_recall.is_none_or(|last| last < unused);
+    for (holds, defect) in [
+        (memory.echo_of.is_some(), Defect::Echo),
+        (memory.is_flagged, Defect::Contradicted),
+        (is_old && anchor.recall_count == 0, Defect::NeverRecalled),
+        (is_unused && edges.is_empty(), Defect::Orphan),
+    ] {
+        found.extend(holds.then_some(defect));
+    }
+    Ok(found)
+}
