@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec;
+use crate::decide::last_puts::last_puts;
 use crate::error::Result;
 use crate::index::triggers::Triggers;
 use crate::model::access::Access;
@@ -39,6 +40,11 @@ const BYTES_PER_EVALUATION: usize = 32;
 
 /// Upper bound of the bytes of one firing: a new label, a delivery with it, a message.
 const FIRING_BYTES_MAX: usize = 128 << 10;
+/// Most firings of the triggers of one owner on one event.
+const OWNER_FIRINGS_PER_EVENT_MAX: usize = 32;
+/// Bytes of changes after which the triggers of one owner fire no more in a command. Commands on
+/// several memories leave the rest to the next one before.
+const OWNER_FIRED_BYTES_MAX: usize = 2 * BATCH_BYTES;
 
 /// A drafted row: its bytes, or `None` when it is deleted.
 type RowState = Option<Vec<u8>>;
@@ -80,6 +86,8 @@ pub(super) struct CommandState {
     /// Bytes of changes by firings, and their limit where there is one of their own.
     pub(super) fired_bytes: usize,
     pub(super) fired_bytes_max: Option<usize>,
+    /// Firings per owner of triggers.
+    pub(super) fired: BTreeMap<Option<KeyId>, Fired>,
     /// Emitted events that triggers were not evaluated for yet.
     pub(super) events: Vec<MemoryEvent>,
     pub(super) notifications: Vec<Notification>,
@@ -87,6 +95,15 @@ pub(super) struct CommandState {
     pub(super) skipped: BTreeMap<TenantId, u64>,
     /// The tick that the command takes a step of; the state holds it as it was before.
     pub(super) tick: Option<Arc<Tick>>,
+}
+
+/// Firings of the triggers of one owner.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fired {
+    /// Firings on the present event.
+    pub(super) of_event: usize,
+    /// Bytes of their changes in the command.
+    bytes: usize,
 }
 
 /// Something that happened to a memory, for which triggers may wait.
@@ -174,7 +191,8 @@ impl Draft {
 
     /// The finished batch, named `id`.
     pub fn into_batch(self, id: BatchId) -> Batch {
-        Batch { id, after: self.position.batch, stamp: self.now, changes: self.changes }
+        let changes = last_puts(self.changes);
+        Batch { id, after: self.position.batch, stamp: self.now, changes }
     }
 
     /// The changes of the commands so far.
@@ -273,11 +291,22 @@ impl Draft {
         self.command.events.push(event);
     }
 
-    /// Whether the present command has no room for a firing.
-    pub(crate) fn is_full(&self) -> bool {
-        let CommandState { mark, fired_bytes, fired_bytes_max, .. } = &self.command;
-        self.bytes_since(*mark) + FIRING_BYTES_MAX > COMMAND_BYTES_MAX
-            || fired_bytes_max.is_some_and(|max| *fired_bytes > max)
+    /// Whether the present command has room for a firing of a trigger of `owner`.
+    pub(super) fn has_room(&self, owner: Option<KeyId>) -> bool {
+        let CommandState { mark, fired_bytes, fired_bytes_max, fired, .. } = &self.command;
+        let of_owner = fired.get(&owner).copied().unwrap_or_default();
+        self.bytes_since(*mark) + FIRING_BYTES_MAX <= COMMAND_BYTES_MAX
+            && fired_bytes_max.is_none_or(|max| *fired_bytes <= max)
+            && of_owner.of_event < OWNER_FIRINGS_PER_EVENT_MAX
+            && of_owner.bytes <= OWNER_FIRED_BYTES_MAX
+    }
+
+    /// Counts a firing of a trigger of `owner`, whose changes begin at `mark`.
+    pub(super) fn count_firing(&mut self, owner: Option<KeyId>, mark: Mark) {
+        let bytes = self.bytes_since(mark);
+        self.command.fired_bytes += bytes;
+        let fired = self.command.fired.entry(owner).or_default();
+        (fired.of_event, fired.bytes) = (fired.of_event + 1, fired.bytes + bytes);
     }
 
     /// Whether the present command may evaluate no further trigger.

@@ -62,6 +62,7 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
     let Some(present) = draft.present(event.tenant, event.id)? else { return Ok(0) };
     let mut subject = Subject::new(present);
     let mut fired = 0;
+    draft.command.fired.values_mut().for_each(|fired| fired.of_event = 0);
     for (at, compiled) in waiting.iter().enumerate() {
         if draft.evaluates_no_more() {
             skip(draft, event, waiting.len() - at);
@@ -70,13 +71,11 @@ fn fire_once(draft: &mut Draft, event: &MemoryEvent) -> Result<u64> {
         if evaluate_one(draft, event, compiled, &subject)?.is_err() {
             continue;
         }
-        if draft.is_full() {
+        if !draft.has_room(compiled.trigger.owner) {
             skip(draft, event, 1);
             continue;
         }
-        let mark = draft.mark();
         let has_changed = perform(draft, event, compiled, &subject.record)?;
-        draft.command.fired_bytes += draft.bytes_since(mark);
         if has_changed && !reload(&mut subject, draft, event)? {
             return Ok(fired);
         }
@@ -147,8 +146,21 @@ fn owner_has_access(
     Ok(draft.command.owners[&owner].allows(namespace))
 }
 
-/// Performs a trigger's action and records the firing. Returns whether the memory changed.
+/// Performs a trigger's action, and counts the firing. Returns whether the memory changed.
 fn perform(
+    draft: &mut Draft,
+    event: &MemoryEvent,
+    compiled: &CompiledTrigger,
+    present: &MemoryRecord,
+) -> Result<bool> {
+    let mark = draft.mark();
+    let has_changed = execute(draft, event, compiled, present)?;
+    draft.count_firing(compiled.trigger.owner, mark);
+    Ok(has_changed)
+}
+
+/// Executes a trigger's action, and records the firing. Returns whether the memory changed.
+fn execute(
     draft: &mut Draft,
     event: &MemoryEvent,
     compiled: &CompiledTrigger,
@@ -294,8 +306,8 @@ pub fn evaluate(
             true => Err(SkipReason::NoRoom),
             false => evaluate_one(&mut draft, &event, &compiled, &subject)?,
         };
-        let evaluation = evaluation
-            .and_then(|()| if draft.is_full() { Err(SkipReason::NoRoom) } else { Ok(()) });
+        let has_room = draft.has_room(compiled.trigger.owner);
+        let evaluation = evaluation.and(if has_room { Ok(()) } else { Err(SkipReason::NoRoom) });
         // This draft is never applied.
         if evaluation.is_ok() && perform(&mut draft, &event, &compiled, &subject.record)? {
             reload(&mut subject, &draft, &event)?;

@@ -12,6 +12,7 @@ mod edge;
 mod fire;
 mod fold;
 mod idempotency;
+mod last_puts;
 mod memory;
 mod outbox;
 mod recall;

@@ -51,6 +51,27 @@ async fn long_notifications_do_not_delay_writes() {
     assert_served(quiet, latency(100, create).await);
 }
 
+/// Of the triggers of one key, some fire on an event. The label grows by their tags, and is indexed
+/// once.
+#[tokio::test]
+async fn many_triggers_of_one_key_delay_no_writes() {
+    let cluster = options().nodes(3).start();
+    let hostile = cluster.post("/keys", &json!({"name": "hostile", "role": "agent"})).await;
+    let create = || cluster.request(Method::POST, "/agent/nodes").json(&labelled("honest"));
+    let quiet = latency(100, create).await;
+    let triggers = (0..500).map(|at| {
+        let trigger = json!({"event": "on_store", "action": "tag",
+            "action_config": {"label": format!("tag{at}")}});
+        cluster.request_as(&hostile, Method::POST, "/triggers").json(&trigger).send()
+    });
+    stream::iter(triggers).buffer_unordered(32).collect::<Vec<_>>().await;
+    let created = create().send().await.ok();
+    assert_eq!(string(&created["label"]).matches('#').count(), 32);
+    assert_served(quiet, latency(100, create).await);
+    let activity = cluster.get("/activity?limit=1").await;
+    assert_fields(&activity["items"][0], json!({"action": "trigger.skip"}));
+}
+
 /// Searches of a key whose results fire many triggers wait for their firings, not those of others.
 #[tokio::test]
 async fn firings_of_one_key_delay_no_recalls() {

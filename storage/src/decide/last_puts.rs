@@ -1,0 +1,60 @@
+//! Leaves out the writes of a batch that later ones replace. A memory that many triggers change is
+//! then logged, written and indexed once.
+
+use std::collections::BTreeMap;
+
+use crate::change::Change;
+use crate::table::key::Key;
+
+/// Keeps one put of each memory, anchor and count of firings: in the place of the first, with the
+/// content of the last. A put after a removal is another one.
+pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
+    let mut places = BTreeMap::new();
+    let mut kept = Vec::with_capacity(changes.len());
+    for change in changes {
+        let key = match &change {
+            Change::MemoryPut(tenant, id, _) => Some(Key::Memory(*tenant, *id)),
+            Change::AnchorPut(tenant, id, _) => Some(Key::Anchor(*tenant, *id)),
+            Change::FiringsPut(tenant, id, _) => Some(Key::Firings(*tenant, *id)),
+            Change::MemoryRemoved(tenant, id) => {
+                places.remove(&Key::Memory(*tenant, *id).bytes());
+                places.remove(&Key::Anchor(*tenant, *id).bytes());
+                None
+            }
+            Change::TriggerRemoved(tenant, id) => {
+                places.remove(&Key::Firings(*tenant, *id).bytes());
+                None
+            }
+            _ => None,
+        };
+        let end = kept.len();
+        let place = key.map_or(end, |key| *places.entry(key.bytes()).or_insert(end));
+        if place < end {
+            kept[place] = change;
+        } else {
+            kept.push(change);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::heat::Anchor;
+    use crate::model::id::{MemoryId, TenantId, Timestamp};
+
+    #[test]
+    fn last_content_takes_the_first_place() {
+        let put = |id: u8, heat: f32| {
+            let anchor = Anchor::fresh(heat, Timestamp(1));
+            Change::AnchorPut(TenantId(1), MemoryId([id; 16]), anchor)
+        };
+        let removed = |id: u8| Change::MemoryRemoved(TenantId(1), MemoryId([id; 16]));
+        let mark = Change::VerifyMark(7);
+        let changes =
+            vec![put(1, 0.1), mark.clone(), put(2, 0.2), put(1, 0.3), removed(1), put(1, 0.4)];
+        let expected = [put(1, 0.3), mark, put(2, 0.2), removed(1), put(1, 0.4)];
+        assert_eq!(last_puts(changes), expected);
+    }
+}
