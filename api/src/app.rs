@@ -117,8 +117,8 @@ impl App {
         [requests, bodies, responses, streams].map(|budget| budget.usage())
     }
 
-    /// Reads, and texts to embed, that were rejected after too long a wait for others.
-    pub fn overdue(&self) -> [u64; 2] {
+    /// Reads, texts to embed, and large writes that were rejected after too long a wait for others.
+    pub fn overdue(&self) -> [u64; 3] {
         self.service.overdue()
     }
 

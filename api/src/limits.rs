@@ -34,6 +34,15 @@ pub(crate) const READ_WAIT: Duration = Duration::from_secs(2);
 pub(crate) const EMBEDS_PER_THREAD: usize = 4;
 /// How long a text may wait for others.
 pub(crate) const EMBED_WAIT: Duration = Duration::from_secs(5);
+/// Large writes of a key that a node prepares and submits at once. Others of the key wait: they
+/// would delay the writes of other keys, and be hardly faster.
+pub(crate) const KEY_LARGE_WRITES_MAX: usize = 1;
+/// Large writes of all keys that a node prepares and submits at once.
+pub(crate) const LARGE_WRITES_MAX: usize = 8;
+/// Memories above which a write is large.
+pub(crate) const SMALL_WRITE_MEMORIES_MAX: usize = 4;
+/// Bytes of text above which a write is large.
+pub(crate) const SMALL_WRITE_BYTES_MAX: usize = 16 << 10;
 /// How long a request body may take to arrive.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// Most bytes that are read and discarded of the body of a rejected request, so that its client

@@ -183,6 +183,9 @@ const METRICS: &[Metric<u64>] = &[
     ("reads_busy_total", "Reads rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[0]
     }),
+    ("writes_busy_total", "Large writes rejected after too long a wait for others.", |s| {
+        s.node.app.overdue()[2]
+    }),
     ("memory_resident_bytes", "Resident memory of the process.", |s| s.node.app.memory().resident),
     ("memory_limit_bytes", "Resident memory above which new work is rejected.", |s| {
         s.node.app.memory().limit

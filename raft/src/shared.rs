@@ -99,10 +99,10 @@ impl Shared {
     }
 
     /// Removes and claims the next command. Skips commands that their submitters cancelled.
-    pub(crate) fn claim_next(&self, bytes_max: usize) -> Option<QueuedCommand> {
+    pub(crate) fn claim_next(&self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
         let mut queue = self.queue.lock();
         loop {
-            let queued = queue.pop(bytes_max)?;
+            let queued = queue.pop(&fits)?;
             if queued.claim.take() {
                 return Some(queued);
             }

@@ -266,7 +266,9 @@ fn index_changes(
             | Change::FiringsPut(..)
             | Change::OutboxPut(..)
             | Change::DeliveryPut(..)
-            | Change::DeliveryRemoved(..) => continue,
+            | Change::DeliveryRemoved(..)
+            | Change::EventReplaced(..)
+            | Change::ReceiptReplaced(..) => continue,
         };
         shown.entry(*tenant).or_default().push(change);
     }

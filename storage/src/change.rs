@@ -77,6 +77,10 @@ pub enum Change {
     DeliveryPut(TenantId, DeliveryId, Delivery, Option<DeliveryStage>),
     /// Removes a delivery; its last stage.
     DeliveryRemoved(TenantId, DeliveryId, DeliveryStage),
+    /// Replaces an event, which keeps its cursor and its trigger.
+    EventReplaced(TenantId, Cursor, Event),
+    /// Replaces a receipt, which keeps its time and retention.
+    ReceiptReplaced(TenantId, KeyId, ReceiptKey, Receipt),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -162,16 +166,16 @@ impl Change {
             Self::FiringsPut(tenant, id, row) => put(Key::Firings(*tenant, *id), row),
             Self::OutboxPut(tenant, row) => put(Key::Outbox(*tenant), row),
             Self::DeliveryPut(tenant, id, row, before) => {
-                let before = before.as_ref().map(|stage| stage_key(*tenant, *id, stage));
-                let mut writes: Vec<_> = before.map(RowWrite::Delete).into_iter().collect();
-                writes.extend(put(Key::Delivery(*tenant, *id), row));
-                writes.push(RowWrite::Put(stage_key(*tenant, *id, &row.stage), Vec::new()));
-                writes
+                delivery_rows(*tenant, *id, row, before.as_ref())
             }
             Self::DeliveryRemoved(tenant, id, stage) => vec![
                 RowWrite::Delete(Key::Delivery(*tenant, *id)),
                 RowWrite::Delete(stage_key(*tenant, *id, stage)),
             ],
+            Self::EventReplaced(tenant, cursor, row) => put(Key::Event(*tenant, *cursor), row),
+            Self::ReceiptReplaced(tenant, owner, key, row) => {
+                put(Key::Receipt(*tenant, *owner, *key), row)
+            }
         }
     }
 
@@ -184,9 +188,13 @@ impl Change {
                     memory.texts().map(str::len).sum::<usize>() + memory.namespace.len()
                 }
                 Self::VectorPut(_, _, vector) => vector.size_bytes(),
-                Self::ReceiptPut(_, _, _, receipt) => receipt.effect.size_bytes(),
+                Self::ReceiptPut(_, _, _, receipt) | Self::ReceiptReplaced(_, _, _, receipt) => {
+                    receipt.effect.size_bytes()
+                }
                 Self::ReceiptsRemoved(_, _, _, removed) => size_of_val(&removed[..]),
-                Self::EventAppended(_, event) => event.namespace.len() + event.kind.size_bytes(),
+                Self::EventAppended(_, event) | Self::EventReplaced(_, _, event) => {
+                    event.namespace.len() + event.kind.size_bytes()
+                }
                 Self::TickPut(..) => 1_024,
                 Self::TenantPut(..) | Self::RecallStatsPut(..) => 512,
                 Self::RulesPut(_, rules) => rules.rules.len() * 64,
@@ -217,6 +225,21 @@ fn receipt_keys(
     key: ReceiptKey,
 ) -> [Key; 2] {
     [Key::Receipt(tenant, owner, key), Key::ReceiptAge(tenant, owner, retention, at, key)]
+}
+
+/// Puts a delivery in its stage, and takes it from the stage before.
+fn delivery_rows(
+    tenant: TenantId,
+    id: DeliveryId,
+    row: &Delivery,
+    before: Option<&DeliveryStage>,
+) -> Vec<RowWrite> {
+    let before = before.map(|stage| RowWrite::Delete(stage_key(tenant, id, stage)));
+    let present = [
+        RowWrite::Put(Key::Delivery(tenant, id), codec::encode(row)),
+        RowWrite::Put(stage_key(tenant, id, &row.stage), Vec::new()),
+    ];
+    before.into_iter().chain(present).collect()
 }
 
 /// The index key of a delivery's stage.

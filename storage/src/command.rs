@@ -11,10 +11,10 @@ use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::duplicate::OnDuplicate;
 use crate::model::edge::{SUPERSEDED_MAX, Suggestion};
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::AgentActivity;
+use crate::model::journal::{AgentActivity, Cursor};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::origin::Origin;
-use crate::model::receipt::ReceiptRequest;
+use crate::model::receipt::{ReceiptKey, ReceiptRequest};
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use crate::model::tenant::ApiKey;
 use crate::model::thermo::SettingValue;
@@ -28,6 +28,8 @@ pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
 /// Most memories of a bulk update, deletion or restoration.
 pub const BULK_MAX: usize = 500;
 
+/// Most rows of each kind of which a command removes texts.
+pub const TRACES_MAX: usize = 1_000;
 /// Most attempts of a command.
 pub const ATTEMPTS_MAX: usize = 500;
 /// Most settings of a command: more than a request can name.
@@ -95,6 +97,10 @@ pub enum Action {
         /// The memory that replaces it.
         by: MemoryId,
     },
+    /// Delete several memories for good, also locked ones. The journal keeps no text of them.
+    PurgeMemories(Vec<MemoryId>),
+    /// Remove deliveries, texts of events, and the contents of receipts.
+    RemoveTraces(TraceRows),
     /// Delete a memory, and restore those that it was folded from.
     Unfold(MemoryId),
     /// Create a key; `decide` sets its times.
@@ -157,6 +163,20 @@ pub enum Action {
     },
     /// Remove the node with this id from the cluster for good.
     RemoveMember(u64),
+}
+
+/// Rows that tell of memories.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceRows {
+    /// Events with texts.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub events: Vec<Cursor>,
+    /// Deliveries.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub deliveries: Vec<DeliveryId>,
+    /// Receipts.
+    #[serde(deserialize_with = "bounded::<TRACES_MAX, _, _>")]
+    pub receipts: Vec<(KeyId, ReceiptKey)>,
 }
 
 /// Identifies an edge: at most one per pair of memories and relation.

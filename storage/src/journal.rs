@@ -155,6 +155,6 @@ fn page(
     Ok(EventPage { events, next: None })
 }
 
-fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {
+pub(crate) fn event_row((key, value): &Row) -> Result<(Cursor, Event)> {
     Ok((cursor_of(split(key)?.1)?, codec::decode(value)?))
 }

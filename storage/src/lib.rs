@@ -40,6 +40,7 @@ mod reply;
 mod search;
 mod simd;
 mod table;
+mod traces;
 mod verify;
 
 use std::path::Path;
@@ -48,7 +49,7 @@ pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
     Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,
-    NewMemory, Priority, TriggerPatch,
+    NewMemory, Priority, TRACES_MAX, TraceRows, TriggerPatch,
 };
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
@@ -70,6 +71,7 @@ pub use search::{
 };
 pub use table::key::Key;
 pub use table::view::View;
+pub use traces::{TraceScope, Traces};
 pub use verify::{Verifier, VerifyResult};
 
 pub use model::memory::Signal;

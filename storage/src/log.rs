@@ -66,8 +66,10 @@ impl Log {
         options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         options.set_track_and_verify_wals_in_manifest(true);
         options.set_paranoid_checks(true);
-        options.set_compression_type(rocksdb::DBCompressionType::Lz4);
+        // Entries are removed soon, and mostly vectors.
+        options.set_compression_type(rocksdb::DBCompressionType::None);
         options.set_keep_log_file_num(4);
+        options.set_bytes_per_sync(state::BYTES_PER_SYNC);
         options.enable_statistics();
         if let Some(env) = env {
             options.set_env(env);

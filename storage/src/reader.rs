@@ -39,6 +39,7 @@ use crate::verify::Verifier;
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
 /// | deliveries | `due`, `dead_letters`, `deliveries` | `outbox.rs` |
 /// | receipts | `old_receipts` | `receipts.rs` |
+/// | traces of memories that are purged | `traces` | `traces.rs` |
 #[derive(Clone)]
 pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,

@@ -123,7 +123,9 @@ fn memory_bytes_are_fixed() {
         kind: EventKind::Updated(vec![MemoryField::Label]),
     };
     let bytes = "010a01k01m016e010100";
-    assert_row(event, bytes, |row| Change::EventAppended(TENANT, row), "0901");
+    assert_row(event.clone(), bytes, |row| Change::EventAppended(TENANT, row), "0901");
+    let replace = |row| Change::EventReplaced(TENANT, Cursor::new(22, 1), row);
+    assert_row(event, bytes, replace, "1a01001601");
     let receipt = Receipt {
         at: Timestamp(6),
         retention: Retention::Day,
@@ -132,7 +134,9 @@ fn memory_bytes_are_fixed() {
     };
     let (bytes, prefix) = (format!("010c01{}0001m", "08".repeat(32)), "05".repeat(32));
     let put = |row| Change::ReceiptPut(TENANT, KEY, [5; 32], row);
-    assert_row(receipt, &bytes, put, &format!("0701k{prefix}"));
+    assert_row(receipt.clone(), &bytes, put, &format!("0701k{prefix}"));
+    let replace = |row| Change::ReceiptReplaced(TENANT, KEY, [5; 32], row);
+    assert_row(receipt, &bytes, replace, &format!("1b01k{prefix}"));
 }
 
 #[test]

@@ -31,6 +31,7 @@ mod openapi;
 mod origin;
 mod partitions;
 mod peer_port;
+mod purge;
 mod recall;
 mod retention;
 mod search;

@@ -354,7 +354,7 @@ fn label(
     }
 }
 
-fn single_namespace() -> Object {
+pub(crate) fn single_namespace() -> Object {
     namespace_schema(r"^([^\s\u0085].+|[^\s\u0085*])$")
 }
 

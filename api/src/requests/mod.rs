@@ -15,6 +15,7 @@ pub(crate) mod headers;
 pub(crate) mod memories;
 pub(crate) mod numbers;
 pub(crate) mod path;
+pub(crate) mod purge;
 pub(crate) mod retention;
 pub(crate) mod search;
 pub(crate) mod settings;

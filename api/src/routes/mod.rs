@@ -17,6 +17,7 @@ mod memory_bulk;
 mod memory_status;
 mod namespaces;
 mod org;
+mod purge;
 mod retention;
 mod search;
 mod settings;
@@ -117,6 +118,7 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(analytics::recall_analytics_get))
         .routes(routes!(analytics::analytics_recall_get))
         .routes(routes!(hygiene::hygiene_get))
+        .routes(routes!(purge::purge))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
         .routes(routes!(trigger_history::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))

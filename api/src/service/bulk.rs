@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Submits `action` for all targets, in as many commands as it takes.
-    async fn for_each(
+    pub(super) async fn for_each(
         &self,
         targets: BulkTargets,
         action: impl Fn(Vec<MemoryId>) -> Action,
@@ -106,7 +106,11 @@ impl Session {
         unknown.iter().for_each(|text| result.reject(text, &Rejection::NotFound));
         while !remaining.is_empty() && Instant::now() < deadline {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
-            let done = match self.submit::<Vec<_>>(action(chunk)).await {
+            let submit = async {
+                let _turn = self.write_turn(chunk.len(), 0).await?;
+                self.submit::<Vec<_>>(action(chunk)).await
+            };
+            let done = match submit.await {
                 Ok(done) => done,
                 // What is done is reported; the caller repeats the request for the rest.
                 Err(_) if result.done + result.rejected > unknown.len() => break,

@@ -22,11 +22,13 @@ impl Session {
         receipt: Option<ReceiptRequest>,
         new: Vec<NewMemory>,
     ) -> ApiResult<WriteResult<Vec<CreatedMemory>>> {
-        if new.iter().map(NewMemory::text_bytes).sum::<usize>() > CREATE_TEXT_BYTES_MAX {
+        let bytes = new.iter().map(NewMemory::text_bytes).sum::<usize>();
+        if bytes > CREATE_TEXT_BYTES_MAX {
             let message =
                 format!("the memories have more than {CREATE_TEXT_BYTES_MAX} bytes of text");
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
+        let _turn = self.write_turn(new.len(), bytes).await?;
         let ids: Vec<_> = new.iter().map(|new| new.id).collect();
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;

@@ -10,6 +10,7 @@ pub(crate) mod freshness;
 pub(crate) mod journal;
 pub(crate) mod memories;
 pub(crate) mod node;
+pub(crate) mod purge;
 pub(crate) mod recalls;
 mod returned;
 pub(crate) mod status;
@@ -25,9 +26,10 @@ use storage::model::id::KeyId;
 use storage::model::vector::Vector;
 use storage::{Reader, View};
 
-use crate::fair::FairPermits;
+use crate::fair::{FairPermits, Permit};
 use crate::limits::{
-    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, READ_WAIT, REPLAYS_MAX, STREAM_READS_MAX, reads_max,
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITES_MAX, READ_WAIT,
+    REPLAYS_MAX, SMALL_WRITE_BYTES_MAX, SMALL_WRITE_MEMORIES_MAX, STREAM_READS_MAX, reads_max,
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use error::{ApiError, ApiResult};
@@ -47,6 +49,7 @@ pub(crate) struct Service {
     /// Streams that read events of the past, one of each key at a time.
     pub(crate) replays: FairPermits,
     embeds: FairPermits,
+    large_writes: FairPermits,
     memory: MemoryGuard,
 }
 
@@ -81,6 +84,11 @@ impl Service {
             stream_reads: FairPermits::new(STREAM_READS_MAX, DEADLINE),
             replays: FairPermits::with_key_max(REPLAYS_MAX, 1, DEADLINE),
             embeds: FairPermits::new(embeds, EMBED_WAIT),
+            large_writes: FairPermits::with_key_max(
+                LARGE_WRITES_MAX,
+                KEY_LARGE_WRITES_MAX,
+                DEADLINE,
+            ),
             memory: MemoryGuard::default(),
         }
     }
@@ -136,10 +144,11 @@ impl Service {
         MemoryUse { rejected: usage.rejected + self.raft.totals().memory_full, ..usage }
     }
 
-    /// Reads and texts that waited too long for their turn, since the start of the process.
-    pub(crate) fn overdue(&self) -> [u64; 2] {
+    /// Reads, texts and large writes that waited too long for their turn, since the start of the
+    /// process.
+    pub(crate) fn overdue(&self) -> [u64; 3] {
         let reads = self.reads.overdue() + self.stream_reads.overdue() + self.replays.overdue();
-        [reads, self.embeds.overdue()]
+        [reads, self.embeds.overdue(), self.large_writes.overdue()]
     }
 
     /// The embedding of `text` for a caller, as it is stored.
@@ -154,6 +163,17 @@ impl Service {
 }
 
 impl Session {
+    /// Waits for the turn of a large write, which lasts as long as the permit; `None` for a small
+    /// one.
+    async fn write_turn(&self, memories: usize, bytes: usize) -> ApiResult<Option<Permit>> {
+        if memories <= SMALL_WRITE_MEMORIES_MAX && bytes <= SMALL_WRITE_BYTES_MAX {
+            return Ok(None);
+        }
+        let busy =
+            || ApiError::unavailable("writes_busy", "too many large writes of this key wait");
+        self.service.large_writes.acquire(self.caller.key).await.ok_or_else(busy).map(Some)
+    }
+
     /// [`Service::read`] with the caller.
     async fn read<T: Send + 'static>(
         &self,

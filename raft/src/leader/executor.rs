@@ -41,7 +41,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
 use storage::model::id::Timestamp;
-use storage::{ApplyOutcome, DecideError, Draft, Rejection, Reply, codec, decide};
+use storage::{ApplyOutcome, Command, DecideError, Draft, Rejection, Reply, codec, decide};
 use tokio::time::Instant;
 
 use crate::error::{Outcome, SubmitError};
@@ -52,6 +52,9 @@ use crate::types::{Payload, TypeConfig};
 
 /// Maximum commands per batch.
 pub const BATCH_COMMANDS_MAX: usize = 256;
+/// Largest command that joins a batch with commands of another key. One that is larger waits until
+/// it is the first of a batch, so it does not delay the small ones that were before it.
+const JOINING_COMMAND_BYTES_MAX: usize = 16 << 10;
 /// Longest time in which commands are added to a batch. It bounds how long the expensive commands
 /// of one key delay those of others, since the queue is fair between batches.
 const DECIDE_TIME_MAX: Duration = Duration::from_millis(10);
@@ -216,7 +219,9 @@ impl Executor {
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
         while decided.len() < BATCH_COMMANDS_MAX && draft.room() > 0 && in_time(stale.len()) {
-            let next = stale.next().or_else(|| self.shared.claim_next(draft.room()));
+            let next = stale
+                .next()
+                .or_else(|| self.shared.claim_next(|next| fits(next, draft.room(), &decided)));
             let Some(queued) = next else { break };
             let started_at = Instant::now();
             let reply = decide(draft, &queued.command);
@@ -286,10 +291,20 @@ impl Executor {
     }
 
     fn fail_queued(&self) {
-        while let Some(queued) = self.shared.claim_next(usize::MAX) {
+        while let Some(queued) = self.shared.claim_next(|_| true) {
             queued.send(Err(SubmitError::NoLeader));
         }
     }
+}
+
+/// Whether a command may join a batch that has `room` for so many bytes.
+fn fits(next: &Command, room: usize, decided: &Decisions) -> bool {
+    let bytes = next.size_bytes();
+    let is_of_next =
+        |command: &Command| (command.tenant, command.actor) == (next.tenant, next.actor);
+    let joins = bytes <= JOINING_COMMAND_BYTES_MAX
+        || decided.iter().all(|(queued, _)| is_of_next(&queued.command));
+    bytes <= room && joins
 }
 
 fn fail<T>(decided: Decisions, error: SubmitError) -> Result<T, ()> {

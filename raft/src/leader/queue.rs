@@ -149,16 +149,16 @@ impl Queue {
         }
     }
 
-    /// Takes the next command, unless it has more than `bytes_max` bytes.
-    pub(crate) fn pop(&mut self, bytes_max: usize) -> Option<QueuedCommand> {
+    /// Takes the next command, if it fits.
+    pub(crate) fn pop(&mut self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
         let is_due = self.clients_since_background >= CLIENTS_PER_BACKGROUND;
-        let due = if is_due { self.background.pop(bytes_max) } else { None };
-        let client = if due.is_none() { self.clients.pop(bytes_max) } else { None };
+        let due = if is_due { self.background.pop(&fits) } else { None };
+        let client = if due.is_none() { self.clients.pop(&fits) } else { None };
         self.clients_since_background = match client {
             Some(_) => self.clients_since_background.saturating_add(1),
             None => 0,
         };
-        let queued = due.or(client).or_else(|| self.background.pop(bytes_max))?;
+        let queued = due.or(client).or_else(|| self.background.pop(&fits))?;
         self.count -= 1;
         self.bytes -= queued.command.size_bytes();
         Some(queued)
@@ -201,19 +201,20 @@ impl FairQueue {
 
     /// Deficit round robin: a key sends what its credit covers. Then it receives its part of the
     /// tenant's quantum and goes to the end.
-    fn pop(&mut self, bytes_max: usize) -> Option<QueuedCommand> {
+    fn pop(&mut self, fits: impl Fn(&Command) -> bool) -> Option<QueuedCommand> {
         loop {
             let actor = *self.turns.front()?;
             let queue = self.actors.get_mut(&actor)?;
             let of_tenant = self.tenants.get_mut(&actor.0)?;
-            let bytes = queue.commands.front()?.command.size_bytes();
+            let next = &queue.commands.front()?.command;
+            let bytes = next.size_bytes();
             let cost = cost_in_bytes(bytes);
             if cost > queue.credit {
                 queue.credit += QUANTUM_BYTES / of_tenant.actors;
                 self.turns.rotate_left(1);
                 continue;
             }
-            if bytes > bytes_max {
+            if !fits(next) {
                 return None;
             }
             queue.credit -= cost;
@@ -256,7 +257,7 @@ mod tests {
     }
 
     fn order(queue: &mut Queue) -> Vec<u32> {
-        std::iter::from_fn(|| queue.pop(usize::MAX))
+        std::iter::from_fn(|| queue.pop(|_| true))
             .map(|queued| queued.command.tenant.map_or(0, |tenant| tenant.0))
             .collect()
     }
@@ -301,7 +302,7 @@ mod tests {
         }
         assert_eq!(count, KEY_COMMANDS_MAX);
         assert!(queue.push(client(1, 2)));
-        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(usize::MAX)).collect();
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         let of_quiet = |queued: &QueuedCommand| queued.command.actor == Some(KeyId([2; 8]));
         let position = commands.iter().position(of_quiet).unwrap();
         assert!(
@@ -315,11 +316,11 @@ mod tests {
     fn slow_commands_use_up_credit() {
         let mut queue = Queue::default();
         fill(&mut queue, 200, 1);
-        let slow = queue.pop(usize::MAX).unwrap();
+        let slow = queue.pop(|_| true).unwrap();
         let key = slow.command.actor;
         queue.charge(&slow.command, Duration::from_millis(50));
         // The next command of the slow key comes after all of the other.
-        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(usize::MAX)).collect();
+        let commands: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         let next = commands.iter().position(|queued| queued.command.actor == key);
         assert_eq!((next, commands.len()), (Some(100), 199));
     }
@@ -328,8 +329,8 @@ mod tests {
     fn large_command_waits_for_room() {
         let mut queue = Queue::default();
         fill(&mut queue, 1, 1);
-        assert!(queue.pop(100).is_none());
-        assert!(queue.pop(200).is_some());
+        assert!(queue.pop(|next| next.size_bytes() <= 100).is_none());
+        assert!(queue.pop(|next| next.size_bytes() <= 200).is_some());
     }
 
     #[test]

@@ -151,14 +151,24 @@ pub(super) fn delete(
     id: MemoryId,
     filter: &BulkFilter,
 ) -> Decided<Reply> {
-    let MemoryRecord { memory, .. } = context.existing(id)?;
-    reject_if(!filter.matches(&memory), Rejection::FilterMismatch)?;
-    reject_if(memory.is_locked, Rejection::Locked)?;
+    let present = context.existing(id)?;
+    reject_if(!filter.matches(&present.memory), Rejection::FilterMismatch)?;
+    reject_if(present.memory.is_locked, Rejection::Locked)?;
+    let label = present.memory.label.chars().take(DELETED_LABEL_CHARS).collect();
+    remove(context, &present, label)
+}
+
+/// Removes a memory and its edges. The journal keeps `label`.
+pub(super) fn remove(
+    context: &mut Context<'_>,
+    present: &MemoryRecord,
+    label: String,
+) -> Decided<Reply> {
+    let id = present.id;
     for edge in context.edges(id)? {
         edge::remove(context, &edge)?;
     }
-    let label = memory.label.chars().take(DELETED_LABEL_CHARS).collect();
-    context.append(id, &memory, EventKind::Deleted(label));
+    context.append(id, &present.memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))
 }

@@ -15,6 +15,7 @@ mod idempotency;
 mod last_puts;
 mod memory;
 mod outbox;
+mod purge;
 mod recall;
 mod reinforce;
 mod tenant;
@@ -124,6 +125,8 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),
         Action::CreateEdge(edge) => edge::create(context, edge),
         Action::Supersede { old, by } => edge::supersede(context, *old, *by),
+        Action::PurgeMemories(ids) => for_each(context, ids, purge::purge),
+        Action::RemoveTraces(rows) => purge::remove_traces(context, rows),
         Action::Unfold(id) => unfold::unfold(context, *id),
         Action::DeleteEdge(edge) => edge::delete(context, edge),
         Action::UpdateSettings(changes) => tenant::update_settings(context, changes),

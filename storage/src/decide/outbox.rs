@@ -148,7 +148,7 @@ fn disable(context: &mut Context<'_>, id: TriggerId, updated_at: Timestamp) -> R
 
 /// Moves a delivery to its next stage, or removes it, and maintains the counts. The oldest dead
 /// letter is removed when there are too many.
-fn put(
+pub(super) fn put(
     context: &mut Context<'_>,
     id: DeliveryId,
     before: DeliveryStage,

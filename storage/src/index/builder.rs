@@ -15,9 +15,9 @@ use crate::index::graph::{Graph, TaskKind};
 use crate::index::registry::Registry;
 use crate::model::id::TenantId;
 
-/// Added to the thread's niceness: about a third of the CPU share of other threads. A higher
+/// Added to the thread's niceness: about a tenth of the CPU share of other threads. A higher
 /// value could starve it while searches wait for a lock that it holds.
-const NICENESS: i32 = 5;
+const NICENESS: i32 = 10;
 /// Tasks of one tenant before the next tenant's turn.
 const TURN_TASKS: usize = 100;
 /// Interval of checks whether the last search has released a graph.

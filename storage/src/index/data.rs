@@ -247,6 +247,11 @@ impl IndexData {
         }
     }
 
+    /// Whether a memory is in the index.
+    pub(crate) fn has(&self, id: MemoryId) -> bool {
+        self.slots.contains_key(&id)
+    }
+
     fn slot(&self, id: MemoryId) -> Option<Slot> {
         self.slots.get(&id).copied()
     }

@@ -69,6 +69,22 @@ pub struct Event {
     pub kind: EventKind,
 }
 
+impl Event {
+    /// Removes all texts that an agent wrote. Returns whether there were any.
+    pub fn remove_texts(&mut self) -> bool {
+        let before = self.kind.clone();
+        match &mut self.kind {
+            EventKind::Deleted(text)
+            | EventKind::EdgeCreated { relation: text, .. }
+            | EventKind::EdgeDeleted { relation: text, .. } => text.clear(),
+            EventKind::TriggerFired(fired) => fired.remove_texts(),
+            EventKind::Activity(activity) => *activity = AgentActivity::purged(),
+            _ => {}
+        }
+        self.kind != before
+    }
+}
+
 /// What happened, with its details. New kinds are appended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum EventKind {
@@ -203,6 +219,11 @@ pub struct AgentActivity {
 }
 
 impl AgentActivity {
+    /// What remains of an activity whose texts were removed.
+    fn purged() -> Self {
+        Self { action: "purged".into(), metadata: "{}".into(), ..Self::default() }
+    }
+
     pub(crate) fn size_bytes(&self) -> usize {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         self.action.len()

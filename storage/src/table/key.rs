@@ -178,6 +178,12 @@ pub fn timed_delivery_of(key: &[u8]) -> Result<(Timestamp, DeliveryId)> {
     Ok((Timestamp(i64::from_be_bytes(*at)), delivery_of(key)?))
 }
 
+/// Decodes owner and hash from a key of [`Kind::Receipt`].
+pub fn receipt_key_of(key: &[u8]) -> Result<(KeyId, ReceiptKey)> {
+    let bytes: [u8; 40] = fixed(split(key)?.1)?;
+    Ok((KeyId(fixed(&bytes[..8])?), fixed(&bytes[8..])?))
+}
+
 /// Decodes owner, retention, time and hash from a key of [`Kind::ReceiptAge`].
 pub fn receipt_of(key: &[u8]) -> Result<(KeyId, Retention, Timestamp, ReceiptKey)> {
     let bytes: [u8; 49] = fixed(split(key)?.1)?;

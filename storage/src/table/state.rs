@@ -22,6 +22,9 @@ use crate::table::view::{Row, View};
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
+/// Bytes of a table file after which the operating system begins to write them. Without it, the sync
+/// of a log entry waits until whole files of flushes and compactions are on disk.
+pub(crate) const BYTES_PER_SYNC: u64 = 1 << 20;
 
 pub(crate) struct State {
     db: DB,
@@ -225,7 +228,9 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     table.set_partition_filters(true);
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_top_level_index_and_filter(true);
-    let mut options = rocksdb::Options::default();
+    // Bytes of deleted rows leave the disk: each file is rewritten once it is a week old.
+    let mut options = rocksdb::Options::default()
+        .get_options_from_string("periodic_compaction_seconds=604800")?;
     if let Some(env) = env {
         // In simulations, dropping a state models a crash.
         options = options.get_options_from_string("avoid_flush_during_shutdown=true")?;
@@ -237,6 +242,7 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     options.set_write_buffer_size(WRITE_BUFFER_BYTES);
     options.set_paranoid_checks(true);
     options.set_keep_log_file_num(4);
+    options.set_bytes_per_sync(BYTES_PER_SYNC);
     options.set_max_open_files(512);
     Ok(options)
 }

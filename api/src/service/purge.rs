@@ -1,0 +1,101 @@
+//! Purges: memories are deleted for good with everything that the state tells of them, and the state
+//! is read once more to prove it.
+
+use std::collections::HashSet;
+
+use storage::model::origin::Origin;
+use storage::{Action, Filter, TRACES_MAX, TierFilter, TraceRows, TraceScope, Traces, View};
+
+use crate::service::Session;
+use crate::service::bulk::BulkTargets;
+use crate::service::error::ApiResult;
+use crate::service::freshness::Freshness;
+
+/// What a purge found, and what it left.
+pub(crate) struct Purge {
+    pub(crate) freshness: Freshness,
+    pub(crate) found: Traces,
+    /// `None` for a dry run.
+    pub(crate) remaining: Option<Traces>,
+}
+
+impl Session {
+    /// Deletes the memories of a namespace, of an origin, or of both, with all traces. Locked ones,
+    /// too. Takes out what was written meanwhile with a second pass.
+    pub(crate) async fn purge(
+        &self,
+        namespace: Option<String>,
+        origin: Origin,
+        is_dry_run: bool,
+    ) -> ApiResult<Purge> {
+        let namespace = self.read_namespace(namespace, None)?;
+        let scope = self.trace_scope(namespace, origin).await?;
+        let found = self.traces(&scope).await?;
+        if is_dry_run {
+            return Ok(Purge { freshness: self.service.present(), found, remaining: None });
+        }
+        self.remove_traces(found.rows.clone()).await?;
+        let ids = scope.ids.iter().copied().collect();
+        let targets = BulkTargets { ids, unknown: Vec::new() };
+        self.for_each(targets, Action::PurgeMemories).await?;
+        self.remove_traces(self.traces(&scope).await?.rows).await?;
+        let remaining = self.traces(&scope).await?;
+        Ok(Purge { freshness: self.service.present(), found, remaining: Some(remaining) })
+    }
+
+    /// The memories of a namespace and an origin, and whose other traces are meant.
+    async fn trace_scope(
+        &self,
+        namespace: Option<String>,
+        origin: Origin,
+    ) -> ApiResult<TraceScope> {
+        self.service.await_linearizable().await?;
+        let access = self.caller.access.clone();
+        self.read(move |reader, caller| {
+            let is_agents = origin != Origin::default();
+            let is_named = |(id, name): &(_, &String)| {
+                origin.key == Some(*id) || origin.agent.as_ref() == Some(*name)
+            };
+            let all = reader.api_keys(caller.tenant)?;
+            let of_agent = all.iter().map(|(id, key)| (*id, &key.name)).filter(is_named);
+            let keys = match namespace {
+                None => of_agent.map(|(id, _)| id).collect(),
+                Some(_) => HashSet::new(),
+            };
+            let filter = Filter {
+                namespace: namespace.clone(),
+                origin: origin.clone(),
+                access,
+                tier: TierFilter::All,
+                ..Filter::default()
+            };
+            let ids = reader.ids(caller.tenant, &filter).into_iter().collect();
+            Ok(TraceScope { ids, namespace: namespace.filter(|_| !is_agents), keys })
+        })
+        .await
+    }
+
+    /// The traces after all acknowledged writes.
+    async fn traces(&self, scope: &TraceScope) -> ApiResult<Traces> {
+        self.service.await_linearizable().await?;
+        let scope = scope.clone();
+        self.read(move |reader, caller| reader.traces(caller.tenant, &scope)).await
+    }
+
+    async fn remove_traces(&self, rows: TraceRows) -> ApiResult<()> {
+        let TraceRows { events, deliveries, receipts } = rows;
+        for events in events.chunks(TRACES_MAX) {
+            let rows = TraceRows { events: events.to_vec(), ..TraceRows::default() };
+            self.submit::<()>(Action::RemoveTraces(rows)).await?;
+        }
+        for deliveries in deliveries.chunks(TRACES_MAX) {
+            let rows = TraceRows { deliveries: deliveries.to_vec(), ..TraceRows::default() };
+            self.submit::<()>(Action::RemoveTraces(rows)).await?;
+        }
+        for receipts in receipts.chunks(TRACES_MAX) {
+            let rows = TraceRows { receipts: receipts.to_vec(), ..TraceRows::default() };
+            self.submit::<()>(Action::RemoveTraces(rows)).await?;
+        }
+        Ok(())
+    }
+}

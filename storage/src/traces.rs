@@ -1,0 +1,105 @@
+//! What the state holds of memories that are purged, apart from their rows: texts of events, pending
+//! and failed deliveries, and receipts of writes.
+
+use std::collections::HashSet;
+
+use crate::change::all_of;
+use crate::codec;
+use crate::command::TraceRows;
+use crate::error::Result;
+use crate::journal::event_row;
+use crate::model::delivery::Delivery;
+use crate::model::id::{KeyId, MemoryId, TenantId};
+use crate::model::journal::{Event, EventKind};
+use crate::model::receipt::{Receipt, WriteEffect};
+use crate::reader::Reader;
+use crate::table::key::{Key, Kind, delivery_of, receipt_key_of};
+use crate::table::view::View;
+
+/// Whose traces are meant.
+#[derive(Debug, Clone, Default)]
+pub struct TraceScope {
+    /// The memories.
+    pub ids: HashSet<MemoryId>,
+    /// Also what is about other memories of this namespace: deleted ones.
+    pub namespace: Option<String>,
+    /// Also the activities that these keys recorded.
+    pub keys: HashSet<KeyId>,
+}
+
+/// What there is of memories.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Traces {
+    /// Memories of the scope with a row, or in an index.
+    pub memories: usize,
+    /// Their edges.
+    pub edges: usize,
+    /// Texts of events, deliveries and receipts about them.
+    pub rows: TraceRows,
+}
+
+impl TraceScope {
+    fn has_delivery(&self, delivery: &Delivery) -> bool {
+        self.ids.contains(&delivery.memory) || self.namespace.as_ref() == Some(&delivery.namespace)
+    }
+
+    fn has_receipt(&self, receipt: &Receipt) -> bool {
+        let WriteEffect::Memories(ids) = &receipt.effect else { return false };
+        ids.iter().any(|id| self.ids.contains(id))
+    }
+
+    fn has_event(&self, event: &Event) -> bool {
+        let is_of = |id: Option<MemoryId>| id.is_some_and(|id| self.ids.contains(&id));
+        if let EventKind::Activity(activity) = &event.kind {
+            let target = activity.target_id.as_ref().and_then(|id| id.parse().ok());
+            return is_of(target) || event.actor.is_some_and(|key| self.keys.contains(&key));
+        }
+        let is_in_namespace =
+            event.subject.is_some() && self.namespace.as_ref() == Some(&event.namespace);
+        is_of(event.subject) || is_of(event.kind.other_end()) || is_in_namespace
+    }
+}
+
+impl Reader {
+    /// Finds all traces. Reads the whole journal, outbox and all receipts of the tenant.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn traces(&self, tenant: TenantId, scope: &TraceScope) -> Result<Traces> {
+        let engine = self.engine();
+        let rows_of = |kind| {
+            let (start, end) = all_of(kind, tenant);
+            engine.state.range(&start, &end)
+        };
+        let mut traces = Traces::default();
+        for id in &scope.ids {
+            let keys =
+                [Key::Memory(tenant, *id), Key::Anchor(tenant, *id), Key::Vector(tenant, *id)];
+            let mut is_there = self.index(tenant).is_some_and(|index| index.read().has(*id));
+            for key in keys {
+                is_there |= engine.state.bytes(&key)?.is_some();
+            }
+            traces.memories += usize::from(is_there);
+            traces.edges += engine.state.edges(tenant, *id)?.len();
+        }
+        for row in rows_of(Kind::Event) {
+            let (cursor, mut event) = event_row(&row?)?;
+            if scope.has_event(&event) && event.remove_texts() {
+                traces.rows.events.push(cursor);
+            }
+        }
+        for row in rows_of(Kind::Delivery) {
+            let (key, value) = row?;
+            if scope.has_delivery(&codec::decode(&value)?) {
+                traces.rows.deliveries.push(delivery_of(&key)?);
+            }
+        }
+        for row in rows_of(Kind::Receipt) {
+            let (key, value) = row?;
+            if scope.has_receipt(&codec::decode(&value)?) {
+                traces.rows.receipts.push(receipt_key_of(&key)?);
+            }
+        }
+        Ok(traces)
+    }
+}
