@@ -311,3 +311,30 @@ fn fail<T>(decided: Decisions, error: SubmitError) -> Result<T, ()> {
     decided.into_iter().for_each(|(queued, _)| queued.send(Err(error)));
     Err(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storage::model::id::{KeyId, MemoryId, TenantId};
+    use storage::{Action, BulkFilter};
+
+    #[test]
+    fn large_commands_join_batches_of_their_key() {
+        let delete = |key: u8, memories: usize| {
+            let ids = vec![MemoryId([0; 16]); memories];
+            let action = Action::DeleteMemories(ids, BulkFilter::default());
+            let (tenant, actor) = (Some(TenantId(1)), Some(KeyId([key; 8])));
+            Command { tenant, actor, receipt: None, action }
+        };
+        let batch = |commands: Vec<Command>| -> Decisions {
+            let decided = |command| (QueuedCommand::new(command).0, Ok(Reply::Done));
+            commands.into_iter().map(decided).collect()
+        };
+        let (small, large) = (delete(1, 10), delete(1, 2_000));
+        assert!(fits(&large, 1 << 20, &batch(Vec::new())));
+        assert!(fits(&large, 1 << 20, &batch(vec![small.clone(), large.clone()])));
+        assert!(!fits(&large, 1 << 20, &batch(vec![small.clone(), delete(2, 10)])));
+        assert!(fits(&small, 1 << 20, &batch(vec![delete(2, 2_000)])));
+        assert!(!fits(&small, 100, &batch(vec![delete(2, 10)])));
+    }
+}

@@ -76,6 +76,15 @@ async fn batches_of_one_key_do_not_delay_others() {
     assert_creates_served(&cluster, 8, ("/agent/nodes/batch", &json!({"nodes": nodes}))).await;
 }
 
+/// All nodes index each of these texts.
+#[tokio::test]
+async fn batches_of_long_texts_do_not_delay_others() {
+    let cluster = options().nodes(3).start();
+    let text = |at: usize| (0..190).map(|word| format!("word{at}x{word} ")).collect::<String>();
+    let nodes: Vec<_> = (0..50).map(|at| labelled(text(at))).collect();
+    assert_creates_served(&cluster, 16, ("/agent/nodes/batch", &json!({"nodes": nodes}))).await;
+}
+
 #[tokio::test]
 async fn bulk_changes_do_not_delay_other_keys() {
     let cluster = options().nodes(3).start();
