@@ -80,7 +80,7 @@ soak: setup
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
-	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 cargo test --quiet --release -p tests \
+	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 cargo test --quiet --release -p tests \
 	    --features failpoints --test it -- hostile::together hostile::shares --nocapture --test-threads 1
 	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it fuzz:: -- --nocapture
