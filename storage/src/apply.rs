@@ -15,13 +15,12 @@ use crate::codec;
 use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
 use crate::index::builder::Builder;
-use crate::index::data::IndexChange;
+use crate::index::data::{IndexChange, Terms};
 use crate::index::registry::dimension;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
-use crate::model::words::{WordHash, document_words};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::{count, stage};
@@ -222,16 +221,18 @@ fn index_changes(
         let (tenant, change) = match change {
             Change::MemoryPut(tenant, id, memory) => {
                 let before = replace(*tenant, *id, Some(memory.clone()))?;
-                let same = before.as_ref().is_some_and(|before| before.texts().eq(memory.texts()));
-                let words_of = |memory| if same { Vec::new() } else { words_of(memory) };
-                let (words_before, words) = (words_of(before.as_ref()), words_of(Some(memory)));
-                let memory = Box::new(memory.clone());
-                (tenant, IndexChange::Memory { id: *id, memory, words_before, words })
+                let (before, terms) = match before {
+                    None => (Terms::default(), Terms::of(memory)),
+                    Some(before) if before.texts().eq(memory.texts()) => Default::default(),
+                    Some(before) => (Terms::of_text(&before), Terms::of_text(memory)),
+                };
+                (tenant, IndexChange::memory(*id, memory.clone(), before, terms))
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
             Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
-                (tenant, removed(*id, replace(*tenant, *id, None)?.as_ref()))
+                let before = replace(*tenant, *id, None)?.as_ref().map(Terms::of);
+                (tenant, IndexChange::Removed { id: *id, before: before.unwrap_or_default() })
             }
             Change::ReceiptPut(tenant, owner, _, receipt) => {
                 (tenant, IndexChange::ReceiptPut(*owner, receipt.retention, receipt.at))
@@ -275,14 +276,6 @@ fn index_changes(
     Ok(shown)
 }
 
-/// What becomes of the index when a memory is removed.
-fn removed(id: MemoryId, before: Option<&Memory>) -> IndexChange {
-    let words_before = words_of(before);
-    let key_points_before = before.map(Memory::shared_key_points).unwrap_or_default();
-    let origin_before = before.map(|memory| memory.origin.hashes()).unwrap_or_default();
-    IndexChange::Removed { id, words_before, key_points_before, origin_before }
-}
-
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
 /// keys before the rows that refer to them. Returns whether a graph became stale.
 fn show(
@@ -318,8 +311,4 @@ fn show(
         }
     }
     Ok(is_graph_stale)
-}
-
-fn words_of(memory: Option<&Memory>) -> Vec<WordHash> {
-    memory.map(|memory| document_words(memory.texts())).unwrap_or_default()
 }

@@ -29,7 +29,7 @@ pub const CREATE_TEXT_BYTES_MAX: usize = 512 << 10;
 pub const BULK_MAX: usize = 500;
 
 /// Most rows of each kind of which a command removes texts.
-pub const TRACES_MAX: usize = 1_000;
+pub const TRACES_MAX: usize = 300;
 /// Most attempts of a command.
 pub const ATTEMPTS_MAX: usize = 500;
 /// Most settings of a command: more than a request can name.

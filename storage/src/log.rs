@@ -66,7 +66,7 @@ impl Log {
         options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         options.set_track_and_verify_wals_in_manifest(true);
         options.set_paranoid_checks(true);
-        // Entries are removed soon, and mostly vectors.
+        // Entries are removed soon: they are not worth the processor time of compression.
         options.set_compression_type(rocksdb::DBCompressionType::None);
         options.set_keep_log_file_num(4);
         options.set_bytes_per_sync(state::BYTES_PER_SYNC);

@@ -72,10 +72,11 @@ impl Reader {
             engine.state.range(&start, &end)
         };
         let mut traces = Traces::default();
+        let index = self.index(tenant);
         for id in &scope.ids {
             let keys =
                 [Key::Memory(tenant, *id), Key::Anchor(tenant, *id), Key::Vector(tenant, *id)];
-            let mut is_there = self.index(tenant).is_some_and(|index| index.read().has(*id));
+            let mut is_there = index.as_ref().is_some_and(|index| index.read().has(*id));
             for key in keys {
                 is_there |= engine.state.bytes(&key)?.is_some();
             }

@@ -8,6 +8,7 @@ async fn requests_stamp_origins_that_filters_find() {
     let cluster = options().nodes(3).start();
     let [leader, rest] = cluster.leader_first().await;
     let helper = cluster.post("/keys", &json!({"name": "helper", "role": "agent"})).await;
+    converged(&cluster).await;
     let create = |label: &str| {
         let body = json!({"label": label, "origin": {"agent": "admin"}});
         rest.request_as(&helper, Method::POST, "/agent/nodes").json(&body)

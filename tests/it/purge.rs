@@ -98,6 +98,10 @@ async fn purge_of_an_agent_spares_others() {
     by_leaver("/agent/nodes", json!({"label": "okapi there", "namespace": "other"})).await;
     by_leaver("/activity", json!({"action": "okapi", "metadata": {"of": "okapi"}})).await;
     let kept = cluster.store(&label("okapi too")).await;
+    // Nothing fits both fields.
+    let other = cluster.post("/keys", &json!({"name": "other", "role": "agent"})).await;
+    let none = purge(&cluster, &json!({"agent": "leaver", "key_id": id(&other)})).await;
+    assert_eq!(counts(&none), [0; 5]);
     let done = purge(&cluster, &json!({"agent": "leaver", "namespace": "other"})).await;
     assert_eq!((&done["memories"], &done["remaining"]["memories"]), (&json!(1), &json!(0)));
     let done = purge(&cluster, &json!({"agent": "leaver"})).await;

@@ -3,7 +3,9 @@
 
 use std::collections::HashSet;
 
+use storage::model::id::KeyId;
 use storage::model::origin::Origin;
+use storage::model::tenant::ApiKey;
 use storage::{Action, Filter, TRACES_MAX, TierFilter, TraceRows, TraceScope, Traces, View};
 
 use crate::service::Session;
@@ -53,15 +55,17 @@ impl Session {
         let access = self.caller.access.clone();
         self.read(move |reader, caller| {
             let is_agents = origin != Origin::default();
-            let is_named = |(id, name): &(_, &String)| {
-                origin.key == Some(*id) || origin.agent.as_ref() == Some(*name)
-            };
-            let all = reader.api_keys(caller.tenant)?;
-            let of_agent = all.iter().map(|(id, key)| (*id, &key.name)).filter(is_named);
-            let keys = match namespace {
-                None => of_agent.map(|(id, _)| id).collect(),
-                Some(_) => HashSet::new(),
-            };
+            let mut keys = HashSet::new();
+            if namespace.is_none() {
+                let is_named = |(id, key): &(KeyId, ApiKey)| {
+                    origin.key.is_none_or(|named| named == *id)
+                        && origin.agent.as_ref().is_none_or(|name| *name == key.name)
+                };
+                let named = reader.api_keys(caller.tenant)?.into_iter().filter(is_named);
+                keys.extend(
+                    named.map(|(id, _)| id).chain(origin.key.filter(|_| origin.agent.is_none())),
+                );
+            }
             let filter = Filter {
                 namespace: namespace.clone(),
                 origin: origin.clone(),
@@ -83,19 +87,20 @@ impl Session {
     }
 
     async fn remove_traces(&self, rows: TraceRows) -> ApiResult<()> {
-        let TraceRows { events, deliveries, receipts } = rows;
-        for events in events.chunks(TRACES_MAX) {
-            let rows = TraceRows { events: events.to_vec(), ..TraceRows::default() };
-            self.submit::<()>(Action::RemoveTraces(rows)).await?;
-        }
-        for deliveries in deliveries.chunks(TRACES_MAX) {
-            let rows = TraceRows { deliveries: deliveries.to_vec(), ..TraceRows::default() };
-            self.submit::<()>(Action::RemoveTraces(rows)).await?;
-        }
-        for receipts in receipts.chunks(TRACES_MAX) {
-            let rows = TraceRows { receipts: receipts.to_vec(), ..TraceRows::default() };
+        let most = rows.events.len().max(rows.deliveries.len()).max(rows.receipts.len());
+        for at in 0..most.div_ceil(TRACES_MAX) {
+            let rows = TraceRows {
+                events: part(&rows.events, at),
+                deliveries: part(&rows.deliveries, at),
+                receipts: part(&rows.receipts, at),
+            };
             self.submit::<()>(Action::RemoveTraces(rows)).await?;
         }
         Ok(())
     }
+}
+
+/// The rows of a kind for one of several commands.
+fn part<T: Clone>(rows: &[T], at: usize) -> Vec<T> {
+    rows.chunks(TRACES_MAX).nth(at).unwrap_or_default().to_vec()
 }

@@ -83,8 +83,7 @@ pub(super) struct CommandState {
     pub(super) owners: BTreeMap<KeyId, Access>,
     /// Work on triggers, in evaluations. See [`BYTES_PER_EVALUATION`].
     pub(super) evaluations: usize,
-    /// Bytes of changes by firings, and their limit where there is one of their own.
-    pub(super) fired_bytes: usize,
+    /// Limit of the bytes of changes by firings, where there is one of their own.
     pub(super) fired_bytes_max: Option<usize>,
     /// Firings per owner of triggers.
     pub(super) fired: BTreeMap<Option<KeyId>, Fired>,
@@ -293,18 +292,22 @@ impl Draft {
 
     /// Whether the present command has room for a firing of a trigger of `owner`.
     pub(super) fn has_room(&self, owner: Option<KeyId>) -> bool {
-        let CommandState { mark, fired_bytes, fired_bytes_max, fired, .. } = &self.command;
+        let CommandState { mark, fired_bytes_max, fired, .. } = &self.command;
         let of_owner = fired.get(&owner).copied().unwrap_or_default();
         self.bytes_since(*mark) + FIRING_BYTES_MAX <= COMMAND_BYTES_MAX
-            && fired_bytes_max.is_none_or(|max| *fired_bytes <= max)
+            && fired_bytes_max.is_none_or(|max| self.fired_bytes() <= max)
             && of_owner.of_event < OWNER_FIRINGS_PER_EVENT_MAX
             && of_owner.bytes <= OWNER_FIRED_BYTES_MAX
+    }
+
+    /// Bytes of changes by the firings of the present command.
+    pub(super) fn fired_bytes(&self) -> usize {
+        self.command.fired.values().map(|fired| fired.bytes).sum()
     }
 
     /// Counts a firing of a trigger of `owner`, whose changes begin at `mark`.
     pub(super) fn count_firing(&mut self, owner: Option<KeyId>, mark: Mark) {
         let bytes = self.bytes_since(mark);
-        self.command.fired_bytes += bytes;
         let fired = self.command.fired.entry(owner).or_default();
         (fired.of_event, fired.bytes) = (fired.of_event + 1, fired.bytes + bytes);
     }

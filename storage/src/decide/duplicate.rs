@@ -10,8 +10,8 @@ use crate::change::Change;
 use crate::command::NewMemory;
 use crate::decide::context::Context;
 use crate::error::Result;
-use crate::model::duplicate::{Duplicates, is_near_text, is_same_text};
-use crate::model::edge::{SIMILAR_TO, Suggestion};
+use crate::model::duplicate::{Duplicates, is_same_text};
+use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::vector::dot;
@@ -52,15 +52,12 @@ fn near(
     matches: impl Fn(&MemoryRecord) -> bool,
 ) -> Result<Option<MemoryRecord>> {
     for Suggestion { other, relation, weight } in &new.suggestions {
-        if relation != SIMILAR_TO || f64::from(*weight) < duplicates.similarity_min {
+        if !duplicates.are_similar(relation, *weight) {
             continue;
         }
         let present = context.present(*other)?.filter(&matches);
-        let is_near = |present: &MemoryRecord| {
-            let label = &present.memory.label;
-            is_same_text(label, &new.label)
-                || is_near_text(label, &new.label, duplicates.overlap_min)
-        };
+        let is_near =
+            |present: &MemoryRecord| duplicates.say_the_same(&present.memory.label, &new.label);
         if let Some(present) = present.filter(is_near) {
             return Ok(Some(present));
         }

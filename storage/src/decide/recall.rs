@@ -66,7 +66,7 @@ fn record_tenant_report(
     let mut stats = before.clone();
     for (id, times) in &report.recalls {
         // One command writes a bounded number of bytes: recalls beyond it are counted only.
-        let written = context.draft.bytes_since(mark) - context.draft.command.fired_bytes;
+        let written = context.draft.bytes_since(mark) - context.draft.fired_bytes();
         apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
     }
     stats.searches += report.searches;
@@ -102,9 +102,9 @@ fn fire_returned(
         owners.entry(memory.owner).or_default().push(memory);
     }
     let (draft, mut left) = (&mut *context.draft, owners.len());
-    let end = draft.command.fired_bytes + bytes_max;
+    let end = draft.fired_bytes() + bytes_max;
     for (owner, memories) in owners {
-        let fired = draft.command.fired_bytes;
+        let fired = draft.fired_bytes();
         draft.command.fired_bytes_max = Some(fired + end.saturating_sub(fired) / left);
         left -= 1;
         for ReturnedMemory { id, times, .. } in memories {

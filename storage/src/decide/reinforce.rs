@@ -23,8 +23,9 @@ const INCREMENT_MIN: f64 = 0.005;
 /// Highest heat that `outdated` leaves.
 const OUTDATED_HEAT: f64 = 0.01;
 
-/// Recalls a memory: restores it from the cold tier, unless another one replaces it, and warms it, at most once per
-/// `recall_min_interval`. An echo is not warmed. Returns its heat before and after, if that is more than a count.
+/// Recalls a memory: restores it from the cold tier, unless another one replaces it, and warms it,
+/// at most once per `recall_min_interval`. An echo is not warmed. Returns its heat before and after,
+/// if that is more than a count.
 pub(super) fn reinforce(
     context: &mut Context<'_>,
     mut present: MemoryRecord,

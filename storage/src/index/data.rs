@@ -22,7 +22,7 @@ use crate::model::score::Context;
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 use crate::model::vector::Vector;
-use crate::model::words::WordHash;
+use crate::model::words::{WordHash, document_words};
 
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,16 +70,15 @@ pub(crate) enum IndexChange {
     Memory {
         id: MemoryId,
         memory: Box<Memory>,
-        words_before: Vec<WordHash>,
-        words: Vec<WordHash>,
+        /// Terms that it loses, and terms that it gets.
+        before: Terms,
+        terms: Terms,
     },
     Anchor(MemoryId, Anchor),
     Vector(MemoryId, Vec<f32>, Code),
     Removed {
         id: MemoryId,
-        words_before: Vec<WordHash>,
-        key_points_before: Vec<WordHash>,
-        origin_before: Vec<WordHash>,
+        before: Terms,
     },
     /// With owner and time of the receipt.
     ReceiptPut(KeyId, Retention, Timestamp),
@@ -93,7 +92,33 @@ pub(crate) enum IndexChange {
     EdgeRemoved,
 }
 
+/// Terms by which a memory is found.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    words: Vec<WordHash>,
+    key_points: Vec<WordHash>,
+    origin: Vec<WordHash>,
+}
+
+impl Terms {
+    /// All terms of a memory.
+    pub(crate) fn of(memory: &Memory) -> Self {
+        let (key_points, origin) = (memory.shared_key_points(), memory.origin.hashes());
+        Self { key_points, origin, ..Self::of_text(memory) }
+    }
+
+    /// Those that change with its text.
+    pub(crate) fn of_text(memory: &Memory) -> Self {
+        Self { words: document_words(memory.texts()), ..Self::default() }
+    }
+}
+
 impl IndexChange {
+    /// The change for a stored memory.
+    pub(crate) fn memory(id: MemoryId, memory: Memory, before: Terms, terms: Terms) -> Self {
+        Self::Memory { id, memory: Box::new(memory), before, terms }
+    }
+
     /// The change for a stored vector. Decoding fails only for corrupt rows, since vectors
     /// without a direction are rejected on creation.
     pub(crate) fn vector(id: MemoryId, vector: &Vector) -> Result<Self> {
@@ -163,8 +188,8 @@ impl IndexData {
     pub(super) fn apply(&mut self, change: IndexChange) {
         match change {
             IndexChange::Tenant(tenant) => self.set_tenant(tenant),
-            IndexChange::Memory { id, memory, words_before, words } => {
-                self.put_memory(id, &memory, &words_before, &words);
+            IndexChange::Memory { id, memory, before, terms } => {
+                self.put_memory(id, &memory, &before, &terms);
             }
             IndexChange::Anchor(id, anchor) => {
                 if let Some(slot) = self.slot(id) {
@@ -179,12 +204,7 @@ impl IndexData {
                     self.code_error_max = self.code_error_max.max(code.error);
                 }
             }
-            IndexChange::Removed { id, words_before, key_points_before, origin_before } => {
-                let Some(slot) = self.remove_memory(id) else { return };
-                self.words.remove(slot, &words_before);
-                self.key_points.remove(slot, &key_points_before);
-                self.origins.remove(slot, &origin_before);
-            }
+            IndexChange::Removed { id, before } => self.remove_memory(id, &before),
             IndexChange::ReceiptPut(owner, retention, at) => {
                 self.receipts.put(owner, retention, at);
             }
@@ -201,13 +221,7 @@ impl IndexData {
         }
     }
 
-    fn put_memory(
-        &mut self,
-        id: MemoryId,
-        memory: &Memory,
-        words_before: &[WordHash],
-        words: &[WordHash],
-    ) {
+    fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {
         let namespace_before = self.slot(id).map(|slot| self.namespace_of(slot));
         let slot = self.slot_or_insert(id);
         let age = (memory.created_at, id);
@@ -215,18 +229,24 @@ impl IndexData {
         if let Some(before) = namespace_before.filter(|before| *before != namespace) {
             self.namespaces.remove_memory(before, age, slot);
         }
-        self.words.remove(slot, words_before);
-        self.words.insert(slot, words);
-        self.key_points.insert(slot, &memory.shared_key_points());
-        self.origins.insert(slot, &memory.origin.hashes());
+        self.remove_terms(slot, before);
+        self.words.insert(slot, &terms.words);
+        self.key_points.insert(slot, &terms.key_points);
+        self.origins.insert(slot, &terms.origin);
         let attributes = Attributes::of(memory, namespace);
         let chunk = &mut self.chunks[chunk_of(slot)];
         chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
     }
 
-    /// Frees the slot of a memory, and returns it.
-    fn remove_memory(&mut self, id: MemoryId) -> Option<Slot> {
-        let slot = self.slots.remove(&id)?;
+    fn remove_terms(&mut self, slot: Slot, before: &Terms) {
+        self.words.remove(slot, &before.words);
+        self.key_points.remove(slot, &before.key_points);
+        self.origins.remove(slot, &before.origin);
+    }
+
+    fn remove_memory(&mut self, id: MemoryId, before: &Terms) {
+        let Some(slot) = self.slots.remove(&id) else { return };
+        self.remove_terms(slot, before);
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
         let row = chunk.row(row_of(slot));
@@ -234,7 +254,6 @@ impl IndexData {
         self.namespaces.remove_memory(row.attributes().namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
-        Some(slot)
     }
 
     fn set_tenant(&mut self, tenant: Tenant) {
@@ -249,7 +268,7 @@ impl IndexData {
 
     /// Whether a memory is in the index.
     pub(crate) fn has(&self, id: MemoryId) -> bool {
-        self.slots.contains_key(&id)
+        self.slot(id).is_some()
     }
 
     fn slot(&self, id: MemoryId) -> Option<Slot> {

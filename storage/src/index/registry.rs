@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::change::all_of;
 use crate::codec::{self, Record};
 use crate::error::{Error, Result};
-use crate::index::data::IndexChange;
+use crate::index::data::{IndexChange, Terms};
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Caller, Rules};
@@ -21,7 +21,6 @@ use crate::model::memory::Memory;
 use crate::model::tenant::{ApiKey, KeyText, Tenant};
 use crate::model::trigger::Firings;
 use crate::model::vector::Vector;
-use crate::model::words::document_words;
 use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
 use crate::table::state::{State, count};
 use crate::table::view::{Row, View};
@@ -206,9 +205,8 @@ fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Res
         let memory: Memory = codec::decode(&value)?;
         let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
         let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
-        let words = document_words(memory.texts());
-        let memory = Box::new(memory);
-        changes.push(IndexChange::Memory { id, memory, words_before: Vec::new(), words });
+        let terms = Terms::of(&memory);
+        changes.push(IndexChange::memory(id, memory, Terms::default(), terms));
         changes.push(IndexChange::Anchor(id, anchor));
         changes.push(IndexChange::vector(id, &vector)?);
         if changes.len() >= CHANGES_PER_LOCK {

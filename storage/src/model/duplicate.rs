@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::edge::SIMILAR_TO;
 use crate::model::words::content_words;
 
 /// Words of a text that are compared.
@@ -46,6 +47,18 @@ pub struct Duplicates {
     pub overlap_min: f64,
     /// A duplicate of what was recalled within this time is an echo. 0: none is.
     pub echo_seconds: u32,
+}
+
+impl Duplicates {
+    /// Whether an edge of this relation and weight joins memories that may be near duplicates.
+    pub fn are_similar(&self, relation: &str, weight: f32) -> bool {
+        relation == SIMILAR_TO && f64::from(weight) >= self.similarity_min
+    }
+
+    /// Whether two texts are equal or near to each other.
+    pub fn say_the_same(&self, left: &str, right: &str) -> bool {
+        is_same_text(left, right) || is_near_text(left, right, self.overlap_min)
+    }
 }
 
 /// Whether two texts are equal but for case and white space.

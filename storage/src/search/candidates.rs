@@ -6,7 +6,6 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::model::duplicate::{is_near_text, is_same_text};
 use crate::model::edge::{Edge, SHARES_KEY_POINT, SIMILAR_TO, SUPERSEDED_MAX};
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryRecord;
@@ -149,12 +148,11 @@ impl<V: View> Walk<'_, V> {
 
     /// Whether an edge may join memories of a group.
     fn may_join(&self, edge: &Edge, reason: FoldReason) -> bool {
-        let is_similar = edge.relation == SIMILAR_TO;
         match reason {
             FoldReason::Duplicates => {
-                is_similar && f64::from(edge.weight) >= self.thermo.duplicates.similarity_min
+                self.thermo.duplicates.are_similar(&edge.relation, edge.weight)
             }
-            FoldReason::Cold => is_similar || edge.relation == SHARES_KEY_POINT,
+            FoldReason::Cold => [SIMILAR_TO, SHARES_KEY_POINT].contains(&&*edge.relation),
         }
     }
 
@@ -169,11 +167,7 @@ impl<V: View> Walk<'_, V> {
     fn joins(&self, from: &MemoryRecord, other: &MemoryRecord, reason: FoldReason) -> bool {
         let (left, right) = (&from.memory, &other.memory);
         let is_alike = left.namespace == right.namespace && left.memory_type == right.memory_type;
-        let says_the_same = || {
-            let overlap_min = self.thermo.duplicates.overlap_min;
-            is_same_text(&left.label, &right.label)
-                || is_near_text(&left.label, &right.label, overlap_min)
-        };
+        let says_the_same = || self.thermo.duplicates.say_the_same(&left.label, &right.label);
         is_alike && self.may_fold(other, reason) && (reason == FoldReason::Cold || says_the_same())
     }
 }

@@ -4,7 +4,6 @@
 
 use crate::error::Result;
 use crate::model::duplicate::{is_near_text, is_same_text};
-use crate::model::edge::SIMILAR_TO;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryRecord;
 use crate::model::quality::Defect;
@@ -88,8 +87,7 @@ fn defects(
     let edges = view.edges(tenant, record.id)?;
     let mut found = Vec::new();
     for edge in &edges {
-        let is_near = edge.relation == SIMILAR_TO
-            && f64::from(edge.weight) >= thermo.duplicates.similarity_min;
+        let is_near = thermo.duplicates.are_similar(&edge.relation, edge.weight);
         // Of two memories, the younger one is the duplicate.
         if !is_near || edge.other(record.id) > record.id {
             continue;

@@ -22,8 +22,8 @@ use crate::table::view::{Row, View};
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
-/// Bytes of a table file after which the operating system begins to write them. Without it, the sync
-/// of a log entry waits until whole files of flushes and compactions are on disk.
+/// Bytes of a table file after which the operating system begins to write them, so that the sync of
+/// a log entry does not find whole files of flushes and compactions before it.
 pub(crate) const BYTES_PER_SYNC: u64 = 1 << 20;
 
 pub(crate) struct State {
@@ -228,7 +228,8 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     table.set_partition_filters(true);
     table.set_cache_index_and_filter_blocks(true);
     table.set_pin_top_level_index_and_filter(true);
-    // Bytes of deleted rows leave the disk: each file is rewritten once it is a week old.
+    // So that bytes of deleted rows leave the disk in a quiet cluster, too: files that are a week old
+    // are rewritten.
     let mut options = rocksdb::Options::default()
         .get_options_from_string("periodic_compaction_seconds=604800")?;
     if let Some(env) = env {
