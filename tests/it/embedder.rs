@@ -64,3 +64,20 @@ async fn demo_queries_find_their_memories_first() {
         assert!(label.is_some_and(|label| label.contains(expected)), "{query} found {found}");
     }
 }
+
+#[tokio::test]
+async fn end_of_long_text_is_found_by_meaning() {
+    let cluster = options().real_embedder().start();
+    let minutes = "The committee approved the budget of the department for the next quarter. ";
+    let other = minutes.repeat(25);
+    let ending = "The old dog buried his bone beneath the apple tree. Nobody saw him dig, and he \
+                  came back to the kitchen with earth on his nose.";
+    let story = format!("{other}{ending}");
+    cluster.post("/agent/nodes", &json!({"label": story})).await;
+    cluster.post("/agent/nodes", &json!({"label": other})).await;
+    let query = json!({"query": "where did my puppy hide its snack?", "explain": true});
+    let found = cluster.post("/agent/search", &query).await;
+    let similarity = |at: usize| float(&found[at]["explain"]["similarity"]);
+    assert_eq!(found[0]["label"], story.as_str(), "{} and {}", similarity(0), similarity(1));
+    assert!(similarity(0) > 0.15 && similarity(1) < 0.1, "{} and {}", similarity(0), similarity(1));
+}

@@ -28,8 +28,9 @@ use storage::{Reader, View};
 
 use crate::fair::{FairPermits, Permit};
 use crate::limits::{
-    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITES_MAX, READ_WAIT,
-    REPLAYS_MAX, SMALL_WRITE_BYTES_MAX, SMALL_WRITE_MEMORIES_MAX, STREAM_READS_MAX, reads_max,
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITE_WAIT,
+    LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, SMALL_WRITE_BYTES_MAX, SMALL_WRITE_MEMORIES_MAX,
+    STREAM_READS_MAX, reads_max,
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use error::{ApiError, ApiResult};
@@ -87,7 +88,7 @@ impl Service {
             large_writes: FairPermits::with_key_max(
                 LARGE_WRITES_MAX,
                 KEY_LARGE_WRITES_MAX,
-                DEADLINE,
+                LARGE_WRITE_WAIT,
             ),
             memory: MemoryGuard::default(),
         }

@@ -1,13 +1,12 @@
 //! A deterministic embedder for tests: feature hashing of words. Texts that share words are near
 //! each other. The vectors have no other meaning.
 
-use api::Embedding;
 use sha2::{Digest, Sha256};
 use storage::model::cluster::Model;
 use storage::model::vector::ModelId;
 use storage::model::words::words;
 
-use crate::embed::pool::Worker;
+use crate::embed::pool::{Part, Worker};
 
 const DIMENSION: usize = 384;
 /// Components that one word changes.
@@ -24,7 +23,7 @@ pub(crate) fn model() -> Model {
 }
 
 impl Worker for Hashing {
-    fn embed(&mut self, text: &str) -> Result<Embedding, String> {
+    fn embed(&mut self, text: &str) -> Result<Part, String> {
         let mut vector = vec![0.0; DIMENSION];
         // A text without words must not have the zero vector.
         vector[0] = 1e-3;
@@ -35,6 +34,6 @@ impl Worker for Hashing {
                 vector[component] += if pair[2] & 1 == 0 { 1.0 } else { -1.0 };
             }
         }
-        Ok(vector)
+        Ok(Part { vector, next: None })
     }
 }

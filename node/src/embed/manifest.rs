@@ -35,7 +35,7 @@ struct Text {
 pub struct Manifest {
     pub(crate) folder: PathBuf,
     model: Model,
-    /// Tokens per text; longer texts are truncated.
+    /// Tokens per part of a text.
     pub max_tokens: usize,
     /// How the vectors of tokens become the vector of a text.
     pub pooling: Pooling,

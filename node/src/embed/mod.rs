@@ -14,7 +14,7 @@ use crate::config::{self, EmbedderKind};
 pub use manifest::{Manifest, Pooling};
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
-pub use pool::Pool;
+pub use pool::{Part, Pool, Worker};
 
 /// The model in the [`cache`] folder.
 pub const CACHED_MODEL: &str = "models/all-MiniLM-L6-v2";

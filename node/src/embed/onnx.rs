@@ -10,10 +10,15 @@ use ort::value::TensorRef;
 use tokenizers::{PaddingParams, Tokenizer, TruncationParams};
 
 use crate::embed::manifest::{MODEL_FILE, Manifest, Pooling, TOKENIZER_FILE, missing};
-use crate::embed::pool::Worker;
+use crate::embed::pool::{Part, Worker};
 
 /// Smallest token limit. The model's special tokens need a part of it.
 const TOKENS_MIN: usize = 8;
+/// Bytes of text that are tokenized for a part. English has about 4.5 bytes a token.
+const PART_BYTES_MAX: usize = 8 << 10;
+/// Bytes at the end of a part that the next one repeats, so that a sentence between both is whole
+/// in one of them: about 25 tokens.
+const OVERLAP_BYTES: usize = 120;
 
 /// The loaded library; one per process.
 pub struct OnnxRuntime(Environment);
@@ -59,7 +64,7 @@ impl Session {
         Ok(Self { session, tokenizer, pooling: manifest.pooling, dimension })
     }
 
-    /// The token ids of `text`, truncated to the model's limit.
+    /// The token ids of the first part of `text`: up to the model's limit.
     ///
     /// # Errors
     /// When the tokenizer fails.
@@ -90,10 +95,27 @@ impl Session {
 }
 
 impl Worker for Session {
-    fn embed(&mut self, text: &str) -> Result<Embedding, String> {
-        let tokens = self.tokens(text)?;
-        self.run(&tokens)
+    fn embed(&mut self, text: &str) -> Result<Part, String> {
+        let window = &text[..text.floor_char_boundary(PART_BYTES_MAX)];
+        let encoding = self.tokenizer.encode(window, true).map_err(|error| error.to_string())?;
+        let tokens: Vec<_> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
+        let is_truncated = !encoding.get_overflowing().is_empty();
+        let last = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
+        let end = if is_truncated { last } else { window.len() };
+        Ok(Part { vector: self.run(&tokens)?, next: next_part(text, end) })
     }
+}
+
+/// Where the part after the one that ends at `end` begins: at a word, if there is one in the
+/// overlap. `None` if nothing but space follows.
+fn next_part(text: &str, end: usize) -> Option<usize> {
+    if text[end..].trim_start().is_empty() {
+        return None;
+    }
+    let overlap = text.floor_char_boundary(end.saturating_sub(OVERLAP_BYTES));
+    let word = text[overlap..end].find(char::is_whitespace);
+    // Each part must begin after the one before it.
+    Some(word.map_or(overlap, |at| overlap + at)).filter(|next| *next > 0).or(Some(end))
 }
 
 fn open(environment: &Environment, model: &Path) -> ort::Result<ort::session::Session> {

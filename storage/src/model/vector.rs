@@ -70,6 +70,23 @@ impl Vector {
     }
 }
 
+/// The mean direction of vectors: the sum of them, each scaled to length 1. A single vector is
+/// returned as it is.
+///
+/// # Errors
+/// [`VectorFault`] when one of them has no direction.
+pub fn mean_direction(mut vectors: Vec<Vec<f32>>) -> Result<Vec<f32>, VectorFault> {
+    let Some(last) = vectors.pop() else { return Err(VectorFault::Zero) };
+    if vectors.is_empty() {
+        return Ok(last);
+    }
+    let mut sum = normalised(&last)?;
+    for vector in vectors {
+        sum.iter_mut().zip(normalised(&vector)?).for_each(|(sum, value)| *sum += value);
+    }
+    Ok(sum)
+}
+
 /// `components` scaled to length 1. Sums in f64 in a fixed order: the same bits on all nodes.
 fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
     let square: f64 = components.iter().map(|&c| f64::from(c) * f64::from(c)).sum();

@@ -6,9 +6,13 @@ use std::fs;
 use tests::cache;
 use tests::engine::random;
 
+use crate::conversations::FIRST_PART_BYTES;
 use crate::{Question, Set};
 
 const MEMORIES: usize = 4_000;
+/// Definitions of a list. They have some 2,000 tokens.
+const PER_LIST: usize = 160;
+const MEANING: &str = "words by their meaning";
 
 pub(crate) fn set() -> Set {
     let text = fs::read_to_string(cache().join("glosses/terms.txt")).expect("glosses.py ran");
@@ -30,11 +34,33 @@ pub(crate) fn set() -> Set {
             namespace: "default".into(),
             answers: vec![number],
         };
-        questions.push(question("words by their meaning", format!("What is {term}?")));
+        questions.push(question(MEANING, format!("What is {term}?")));
         questions.push(question("definitions with a typing error", misspelled(definition, number)));
     }
     let memories = terms.iter().map(|(_, definition)| ("default".into(), (*definition).into()));
     Set { memories: memories.collect(), questions }
+}
+
+/// Lists of definitions: each is one long memory. The question has a word of the list.
+pub(crate) fn lists() -> Set {
+    let definitions = set();
+    let (mut memories, mut is_early) = (Vec::new(), Vec::new());
+    for group in definitions.memories.chunks(PER_LIST) {
+        let mut list = String::new();
+        for (_, definition) in group {
+            is_early.push(list.len() < FIRST_PART_BYTES);
+            list += definition;
+            list += ".\n";
+        }
+        memories.push(("default".into(), list));
+    }
+    let of_meaning = definitions.questions.into_iter().filter(|question| question.kind == MEANING);
+    let questions = of_meaning.map(|question| {
+        let number = question.answers[0];
+        let kind = if is_early[number] { "lists: the beginning" } else { "lists: what follows" };
+        Question { kind, answers: vec![number / PER_LIST], ..question }
+    });
+    Set { memories, questions: questions.collect() }
 }
 
 /// The longest words of a text, two letters of the longest one exchanged.

@@ -1,5 +1,5 @@
-//! The quality of search: how often one of the first results answers a question. Three sets of
-//! questions, each in two halves: choose values by `dev`, and believe `test`.
+//! The quality of search: how often one of the first results answers a question. Five sets
+//! of questions, each in two halves: choose values by `dev`, and believe `test`.
 //!
 //! `eval --set recall.context_weight=0` measures other settings. docs/search.md has the results.
 
@@ -9,8 +9,10 @@ mod notes;
 
 use std::collections::BTreeMap;
 
+use api::{EmbedScope, Embedder};
 use clap::Parser;
-use node::embed::Session;
+use futures::executor::block_on;
+use node::embed::{Pool, Session};
 use storage::model::id::Timestamp;
 use storage::model::vector::Vector;
 use storage::{Filter, NewMemory, Options, SearchRequest};
@@ -91,14 +93,16 @@ fn main() {
     println!("| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     let (manifest, runtime) = installed_model();
-    let mut session = Session::open(&runtime, &manifest).expect("a session");
-    let mut embed = |text: &str| {
-        let tokens = session.tokens(text).expect("tokens");
-        session.run(&tokens).expect("a vector")
+    let session = Session::open(&runtime, &manifest).expect("a session");
+    let pool = Pool::start(manifest.model(), vec![Box::new(session)]);
+    let embed = |text: &str| {
+        let scope = EmbedScope { tenant: TENANT, key: None };
+        block_on(pool.embed(scope, text.into())).expect("a vector")
     };
-    for set in [conversations::set(), definitions::set(), notes::set()] {
+    let short = [conversations::utterances(), definitions::set(), notes::set()];
+    for set in short.into_iter().chain([conversations::scenes(), definitions::lists()]) {
         let mut rows: BTreeMap<(&str, bool), Sums> = BTreeMap::new();
-        measure(&set, &arguments.settings, &mut embed, &mut rows);
+        measure(&set, &arguments.settings, &embed, &mut rows);
         for ((kind, is_test), sums) in rows {
             let half = if is_test { "test" } else { "dev" };
             println!("| {kind} | {half} | {} |", sums.row());
@@ -109,7 +113,7 @@ fn main() {
 fn measure(
     set: &Set,
     settings: &[(String, f64)],
-    embed: &mut impl FnMut(&str) -> Vec<f32>,
+    embed: &impl Fn(&str) -> Vec<f32>,
     rows: &mut BTreeMap<(&str, bool), Sums>,
 ) {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
