@@ -74,12 +74,17 @@ pub(crate) const PAGE_DEFAULT: usize = 25;
 pub(crate) const LIST_WORDS_BYTES_MAX: usize = 4 << 10;
 /// Default number of search results.
 pub(crate) const SEARCH_DEFAULT: usize = 20;
+/// Lowest score without heat of a result that counts as recalled: lower ones do not answer.
+pub(crate) const RECALLED_SCORE_MIN: f64 = 0.1;
 /// Default size of a hot context, in memories.
 pub(crate) const HOT_CONTEXT_DEFAULT: usize = 10;
 /// Default number of memories of `hot_nodes`.
 pub(crate) const HOT_NODES_DEFAULT: usize = 20;
 /// Default of `limit` for groups of memories that can be folded.
 pub(crate) const CANDIDATES_DEFAULT: usize = 20;
+/// Default and largest number of examples of a defect.
+pub(crate) const EXAMPLES_DEFAULT: usize = 5;
+pub(crate) const EXAMPLES_MAX: usize = 1_000;
 /// Default number of neighbours.
 pub(crate) const NEIGHBOURS_DEFAULT: usize = 20;
 /// Most hops from a memory to a neighbour.

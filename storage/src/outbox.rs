@@ -4,9 +4,11 @@ use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
 use crate::model::delivery::{DeadLetterCursor, Delivery, DeliveryId};
-use crate::model::id::{TenantId, Timestamp};
+use crate::model::id::{KeyId, TenantId, Timestamp};
+use crate::model::memory::Memory;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, delivery_of, timed_delivery_of};
+use crate::table::view::View;
 
 /// Most deliveries that one page reads: as many as a tenant may have.
 const PAGE_ROWS_MAX: usize = 20_000;
@@ -21,6 +23,24 @@ pub struct Deliveries {
 }
 
 impl Reader {
+    /// Whether a delivery may be sent now: the key that owns its trigger exists, and may access the
+    /// namespaces that its memory had and has. A trigger without an owner is an admin's.
+    ///
+    /// # Errors
+    /// When the state cannot be read.
+    pub fn may_deliver(
+        &self,
+        tenant: TenantId,
+        owner: Option<KeyId>,
+        delivery: &Delivery,
+    ) -> Result<bool> {
+        let Some(owner) = owner else { return Ok(true) };
+        let Some(access) = self.access(tenant, owner)? else { return Ok(false) };
+        let present = self.memory(tenant, delivery.memory)?;
+        let is_open = |memory: Memory| access.allows(&memory.namespace);
+        Ok(access.allows(&delivery.namespace) && present.is_none_or(is_open))
+    }
+
     /// At most `most` deliveries of a tenant that are due at `now`, in the order of their times.
     pub fn due(&self, tenant: TenantId, now: Timestamp, most: usize) -> Result<Vec<DeliveryId>> {
         let (start, _) = all_of(Kind::Due, tenant);

@@ -10,7 +10,7 @@ use crate::command::{BULK_MAX, CREATE_MAX};
 use crate::model::access::Rule;
 use crate::model::delivery::DeadLetterCursor;
 use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::id::{KeyId, MemoryId, TriggerId};
+use crate::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use crate::model::memory::MemoryRecord;
 use crate::model::receipt::RECEIPT_IDS_MAX;
 use crate::model::tenant::ApiKey;
@@ -44,9 +44,13 @@ pub enum Reply {
     Settings(Box<Thermo>),
     /// The command is a repetition, and changed nothing. Contains each memory that the first
     /// command touched, as it is now.
-    Replayed(
-        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")] Vec<(MemoryId, Touched)>,
-    ),
+    Replayed {
+        /// When the first command was decided.
+        at: Timestamp,
+        /// The memories.
+        #[serde(deserialize_with = "bounded::<RECEIPT_IDS_MAX, _, _>")]
+        memories: Vec<(MemoryId, Touched)>,
+    },
     /// The command is a repetition, and the trigger that the first one created is deleted.
     ReplayedTriggerGone(TriggerId),
     /// Done, without a value.
@@ -173,8 +177,18 @@ pub enum Rejection {
     #[error("the request results in more than {0} bytes of changes")]
     TooLarge(usize),
     /// The namespace has a memory with the same text, and the request does not allow another.
-    #[error("the namespace has a memory with this text already")]
-    Duplicate(MemoryId),
+    #[error("{}the namespace has a memory with these words already", item(*.at))]
+    Duplicate {
+        /// That memory.
+        present: MemoryId,
+        /// Which memory of the request has its words, if there are several.
+        at: Option<usize>,
+    },
+}
+
+/// Names the part of a request that a rejection is about.
+fn item(at: Option<usize>) -> String {
+    at.map_or(String::new(), |at| format!("nodes[{at}]: "))
 }
 
 impl Rejection {

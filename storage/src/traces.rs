@@ -23,7 +23,7 @@ pub struct TraceScope {
     pub ids: HashSet<MemoryId>,
     /// Also what is about other memories of this namespace: deleted ones.
     pub namespace: Option<String>,
-    /// Also the activities that these keys recorded.
+    /// Also what these keys did and created, as far as the journal says so.
     pub keys: HashSet<KeyId>,
 }
 
@@ -50,9 +50,11 @@ impl TraceScope {
 
     fn has_event(&self, event: &Event) -> bool {
         let is_of = |id: Option<MemoryId>| id.is_some_and(|id| self.ids.contains(&id));
+        if event.actor.is_some_and(|key| self.keys.contains(&key)) {
+            return true;
+        }
         if let EventKind::Activity(activity) = &event.kind {
-            let target = activity.target_id.as_ref().and_then(|id| id.parse().ok());
-            return is_of(target) || event.actor.is_some_and(|key| self.keys.contains(&key));
+            return is_of(activity.target_id.as_ref().and_then(|id| id.parse().ok()));
         }
         let is_in_namespace =
             event.subject.is_some() && self.namespace.as_ref() == Some(&event.namespace);
@@ -73,10 +75,20 @@ impl Reader {
         };
         let mut traces = Traces::default();
         let index = self.index(tenant);
+        let is_indexed = |id| index.as_ref().is_some_and(|index| index.read().has(id));
+        // Deleted memories have no row that says who created them.
+        let mut scope = scope.clone();
+        for row in rows_of(Kind::Event).take_while(|_| !scope.keys.is_empty()) {
+            let (_, event) = event_row(&row?)?;
+            let is_theirs = event.actor.is_some_and(|key| scope.keys.contains(&key));
+            if is_theirs && event.kind == EventKind::Created {
+                scope.ids.extend(event.subject.filter(|id| !is_indexed(*id)));
+            }
+        }
         for id in &scope.ids {
             let keys =
                 [Key::Memory(tenant, *id), Key::Anchor(tenant, *id), Key::Vector(tenant, *id)];
-            let mut is_there = index.as_ref().is_some_and(|index| index.read().has(*id));
+            let mut is_there = is_indexed(*id);
             for key in keys {
                 is_there |= engine.state.bytes(&key)?.is_some();
             }

@@ -95,14 +95,14 @@ fn memory_bytes_are_fixed() {
     let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01o";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
     let anchor = Anchor {
-        heat: 1.0,
-        at: Timestamp(1_000_000),
         stability: 2.0,
         last_recall: Some(Timestamp(2)),
+        returned_at: Some(Timestamp(3)),
         recall_count: 3,
         tick_heat: 0.25,
+        ..Anchor::fresh(1.0, Timestamp(1_000_000))
     };
-    let bytes = "010000803ffc80841e00000000400104030000803e";
+    let bytes = "010000803ffc80841e000000004001040106030000803e";
     assert_row(anchor, bytes, |row| Change::AnchorPut(TENANT, MEMORY, row), "0401m");
     let vector = Vector::quantise(ModelId([7; 8]), &[1.0, 0.0]).unwrap();
     let bytes = "01070707070707070704003c0000";
@@ -204,9 +204,9 @@ fn configuration_bytes_are_fixed() {
     thermo += &numbers(&[0.5, 1.0, 2.0]);
     // Resonance, with its depth in third position. The tick's 60 s. The cold threshold, 30 days
     // and 100,000 memories. 200 memories and 50,000 characters. The recall gain, its 60 s,
-    // and 5 results. The weights.
+    // 5 results and half the score. The weights.
     thermo += &(numbers(&[0.30, 0.50]) + "02" + &float(0.05) + "3c");
-    thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05");
+    thermo += &(numbers(&[0.10, 30.0]) + "fca0860100c8fb50c3" + &float(0.1) + "3c05" + &float(0.5));
     thermo += &numbers(&[0.7, 0.3, 0.15, 0.4, 7.0, 0.1, 0.4, 0.3]);
     // Duplicates are allowed; their lowest similarity and overlap, and the 600 s of echoes.
     thermo += &("00".to_owned() + &numbers(&[0.95, 0.8]) + "fb5802");

@@ -19,8 +19,8 @@ fn unused_memories_are_found_by_age() {
     let edge = EdgeRef { source, target, relation: "near".into() };
     engine.run(101, &[command(Action::CreateEdge(edge))]);
     let defects = |engine: &Engine| {
-        let first = engine.reader.hygiene(TENANT, None).unwrap();
-        let second = engine.reader.hygiene(TENANT, first.next).unwrap();
+        let first = engine.reader.hygiene(TENANT, None, 5).unwrap();
+        let second = engine.reader.hygiene(TENANT, first.next, 5).unwrap();
         assert_eq!((first.examined, second.examined, second.next), (5_000, 3, None));
         let count = |defect: Defect| {
             first.defects[defect as usize].count + second.defects[defect as usize].count

@@ -18,7 +18,7 @@ fn outcome(decision: &Decision) -> &'static str {
     match decision {
         Ok(Reply::WithNotifications(reply, _)) => outcome(&Ok((**reply).clone())),
         Ok(Reply::Deleted(_)) => "deleted",
-        Ok(Reply::Replayed(_) | Reply::ReplayedTriggerGone(_)) => "replayed",
+        Ok(Reply::Replayed { .. } | Reply::ReplayedTriggerGone(_)) => "replayed",
         Ok(_) => "done",
         Err(Rejection::NotFound) => "not found",
         Err(Rejection::Locked) => "locked",

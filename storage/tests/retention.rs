@@ -74,7 +74,7 @@ fn rules_archive_and_delete_after_their_days() {
     engine.run(40 * DAY, &[Command::background(Action::AdvanceClock)]);
     assert_eq!(due(&engine), [COUNT - 2, 0, 0], "the locked one counts");
     tick(&mut engine, 40 * DAY + 10);
-    assert_eq!(tiers(&engine, "logs"), [3, 0]);
+    assert_eq!(tiers(&engine, "logs"), [2, 1]);
     for kept in [1, 2, 3] {
         assert!(engine.reader.get(TENANT, id(0, kept)).unwrap().is_some(), "{kept}");
     }

@@ -77,10 +77,13 @@ async fn searches_leave_folded_memories_cold() {
     let ids =
         cluster.store_each(["red fox", "red foxes"].map(|label| json!({"label": label}))).await;
     let folded = fold(&cluster, &json!({"ids": ids, "label": "a red fox lives here"})).await.body;
+    let request = cluster.request(Method::POST, "/agent/search");
+    let found = request.json(&json!({"query": "red fox"})).send().await;
+    assert_eq!(found.number("x-hearth-cold-matches"), 0, "they are replaced");
     cluster.post("/agent/search", &json!({"query": "red fox", "tier": "all"})).await;
     let recalled = async || get(&cluster, id(&folded)).await;
-    eventually("recalls are counted", recalled, |found| found["recall_count"] == 1).await;
-    assert_fields(&get(&cluster, &ids[0]).await, json!({"tier": "cold", "recall_count": 1}));
+    eventually("recalls are counted", recalled, |found| found["recall_count"] == 2).await;
+    assert_fields(&get(&cluster, &ids[0]).await, json!({"tier": "cold", "recall_count": 0}));
 }
 
 #[tokio::test]
@@ -155,4 +158,61 @@ async fn fold_needs_memories_of_one_namespace() {
     };
     let (done, again) = (once().await.ok(), once().await.ok());
     assert_eq!(id(&done), id(&again));
+}
+
+#[tokio::test]
+async fn fold_keeps_key_points_and_lock() {
+    let cluster = options().start();
+    let first = store(&cluster, "the router is a fritzbox", 0.5).await;
+    let body = json!({"label": "its password is on the fridge", "key_points": ["router password"]});
+    let second = cluster.store(&body).await;
+    cluster.patch(&format!("/agent/nodes/{second}"), &json!({"is_locked": true})).await;
+    let body =
+        json!({"ids": [first, second], "label": "The router is a fritzbox, password on fridge"});
+    let folded = fold(&cluster, &body).await.body;
+    assert_fields(&folded, json!({"is_locked": true, "key_points": ["router password"]}));
+    let unfold = json!({"id": id(&folded)});
+    let locked = cluster.send(Method::POST, "/agent/consolidation/unfold", &unfold).await;
+    locked.assert_error(409, "locked");
+}
+
+#[tokio::test]
+async fn unfold_restores_what_is_left() {
+    let cluster = options().start();
+    let warm = store(&cluster, "the lake was warm", 0.5).await;
+    let cool = store(&cluster, "the lake was cool", 0.05).await;
+    let body = json!({"ids": [warm, cool], "label": "The lake is warm or cool"});
+    let folded = fold(&cluster, &body).await.body;
+    let moved = json!({"namespace": "elsewhere"});
+    cluster.patch(&format!("/agent/nodes/{}", id(&folded)), &moved).await;
+    let unfold = json!({"id": id(&folded)});
+    let request = cluster.send(Method::POST, "/agent/consolidation/unfold", &unfold).await;
+    request.assert_error(409, "wrong_state");
+    let back = json!({"namespace": "default"});
+    cluster.patch(&format!("/agent/nodes/{}", id(&folded)), &back).await;
+    let undone = cluster.post("/agent/consolidation/unfold", &unfold).await;
+    assert_eq!(array(&undone["restored"]).len(), 2);
+    assert_fields(&get(&cluster, &warm).await, json!({"tier": "hot", "heat": 0.5}));
+    let cool = get(&cluster, &cool).await;
+    assert_eq!(cool["tier"], "hot");
+    assert_near(&cool["heat"], 0.05);
+}
+
+#[tokio::test]
+async fn pages_of_candidates_lose_no_group() {
+    let cluster = options().start();
+    let text = "abcdefgh ".repeat(7_000);
+    for group in 0..5 {
+        for _ in 0..16 {
+            cluster.store(&json!({"label": format!("{group}{group}{group} {text}")})).await;
+        }
+    }
+    let (mut sizes, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = candidates(&cluster, &format!("?limit=100{after}")).await;
+        sizes.extend(labels(&page).iter().map(Vec::len));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(sizes, [16; 5]);
 }

@@ -47,6 +47,7 @@ async fn batch_merges_what_it_repeats() {
     let request = cluster.request(Method::POST, "/agent/nodes/batch");
     let rejected = request.json(&json!({"nodes": nodes})).send().await;
     assert_eq!(rejected.body["duplicate_of"], results[0]["id"]);
+    assert!(rejected.body.to_string().contains("nodes[0]: "), "{}", rejected.body);
     rejected.assert_error(409, "duplicate");
 }
 
@@ -73,4 +74,72 @@ async fn near_texts_are_merged_unless_a_fact_differs() {
     let wrong = json!({"duplicates": {"on_duplicate": "drop"}});
     let request = cluster.request(Method::PATCH, "/settings/thermo").json(&wrong);
     request.send().await.assert_invalid("duplicates.on_duplicate");
+}
+
+#[tokio::test]
+async fn corrections_and_opposites_are_two_memories() {
+    let cluster = options().real_embedder().start();
+    for (first, second) in [
+        (
+            "The weekly sync of the platform team takes place on Tuesday in room Alpha",
+            "The weekly sync of the platform team takes place on Thursday in room Alpha",
+        ),
+        ("Anna pays Ben for the concert", "Ben pays Anna for the concert"),
+        ("Move the backup from Paris to London", "Move the backup from London to Paris"),
+        (
+            "Increase the timeout of the payment service when the queue is long",
+            "Decrease the timeout of the payment service when the queue is long",
+        ),
+        ("The oven in the kitchen works", "The oven in the kitchen doesn’t work"),
+    ] {
+        assert_eq!(create(&cluster, first, "reject").await.status, 201, "{first}");
+        assert_eq!(create(&cluster, second, "reject").await.status, 201, "{second}");
+        create(&cluster, &format!("{}.", second.to_uppercase()), "reject")
+            .await
+            .assert_error(409, "duplicate");
+    }
+}
+
+#[tokio::test]
+async fn replaced_text_may_hold_again() {
+    let cluster = options().start();
+    let store = async |label: &str, old: Option<&str>| {
+        let body = json!({"label": label, "supersedes": old, "on_duplicate": "merge"});
+        let response = cluster.send(Method::POST, "/agent/nodes", &body).await;
+        assert_eq!(response.status, 201, "{}", response.body);
+        id(&response.body).to_owned()
+    };
+    let first = store("the port is 5432", None).await;
+    let second = store("the port is 9090", Some(&first)).await;
+    let third = store("the port is 5432", Some(&second)).await;
+    let found = cluster.post("/agent/search", &json!({"query": "the port is"})).await;
+    assert_eq!(id(&found[0]), third);
+}
+
+#[tokio::test]
+async fn namespaces_do_not_hide_duplicates() {
+    let cluster = options().start();
+    let notes = (0..150).map(|number| {
+        json!({"label": "the user likes tea", "namespace": format!("customer{number}"),
+            "on_duplicate": "merge"})
+    });
+    let nodes: Vec<_> = notes.collect();
+    for nodes in nodes.chunks(50).chain(nodes.chunks(50)) {
+        cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+    }
+    assert_eq!(cluster.get("/agent/nodes?namespace=*").await["total"], 150);
+}
+
+#[tokio::test]
+async fn repeated_merge_returns_its_first_status() {
+    let cluster = options().start();
+    let merge = async |key: &'static str| {
+        let request = cluster.request(Method::POST, "/agent/nodes").header("Idempotency-Key", key);
+        let body = json!({"label": "the user likes tea", "on_duplicate": "merge"});
+        request.json(&body).send().await
+    };
+    for (key, status) in [("one", 201), ("two", 200), ("one", 201), ("two", 200)] {
+        let response = merge(key).await;
+        assert_eq!(response.status, status, "{key}: {}", response.body);
+    }
 }

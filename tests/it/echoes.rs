@@ -88,3 +88,13 @@ async fn merged_echo_is_no_recall() {
     assert_eq!(merged.body["recall_count"], 2);
     assert_eq!(echo_count(&cluster).await, 1);
 }
+
+#[tokio::test]
+async fn repetition_without_a_search_is_no_echo() {
+    let cluster = options().start();
+    for on_duplicate in ["merge", "merge", "merge", "allow"] {
+        let body = json!({"label": PORT, "on_duplicate": on_duplicate});
+        assert_eq!(cluster.post("/agent/nodes", &body).await["echo_of"], Value::Null);
+    }
+    assert_eq!(echo_count(&cluster).await, 0);
+}

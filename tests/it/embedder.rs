@@ -70,7 +70,7 @@ async fn end_of_long_text_is_found_by_meaning() {
     let cluster = options().real_embedder().start();
     let minutes = "The committee approved the budget of the department for the next quarter. ";
     let other = minutes.repeat(25);
-    let ending = "The old dog buried his bone beneath the apple tree. Nobody saw him dig, and he \
+    let ending = "The old dog buried his bone beneath the apple tree. No one saw him dig, and he \
                   came back to the kitchen with earth on his nose.";
     let story = format!("{other}{ending}");
     cluster.post("/agent/nodes", &json!({"label": story})).await;

@@ -37,6 +37,8 @@ async fn defects_are_counted_with_remedies() {
     assert_eq!(named, expected);
     let example = |at: usize| id(&defects[at]["examples"][0]).to_owned();
     assert_eq!([example(0), example(1), example(2), example(3)], [exact, near, echo, wrong]);
+    let all = rest.get("/admin/hygiene?limit=1000").await;
+    assert_eq!(array(&all["defects"][1]["examples"]).len(), 2);
     let reader = cluster.post("/keys", &json!({"name": "agent", "role": "agent"})).await;
     let forbidden = cluster.request_as(&reader, Method::GET, "/admin/hygiene").send().await;
     forbidden.assert_error(403, "forbidden");

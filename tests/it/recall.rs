@@ -96,3 +96,25 @@ async fn stopping_node_reports_its_buffered_recalls() {
     cluster.restart().await;
     assert_eq!(get(&cluster, &id).await["recall_count"], 5);
 }
+
+#[tokio::test]
+async fn only_what_answers_is_recalled() {
+    let cluster = options().start();
+    let hot = |label: &str| json!({"label": label, "initial_heat": 0.9});
+    cluster.store_each(["buy milk", "call grandma", "water plants"].map(hot)).await;
+    let answer =
+        cluster.store(&json!({"label": "the port of staging is 5432", "initial_heat": 0.3})).await;
+    // The hot ones are among the results, but no answer.
+    let found = cluster.post("/agent/search", &json!({"query": "which port has staging"})).await;
+    assert_eq!(array(&found).len(), 4);
+    recalled(&cluster, &answer, 1).await;
+    cluster.post("/agent/search", &json!({"query": "qwertz blorb xyzzy"})).await;
+    let search = json!({"query": "which port has staging", "limit": 1});
+    cluster.post("/agent/search", &search).await;
+    cluster.patch("/settings/thermo", &json!({"reinforcement": {"recall_min_interval": 0}})).await;
+    cluster.post("/agent/search", &search).await;
+    recalled(&cluster, &answer, 3).await;
+    for hit in array(&found).iter().filter(|hit| id(hit) != answer) {
+        assert_eq!(get(&cluster, id(hit)).await["recall_count"], 0, "{hit}");
+    }
+}

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::SUPERSEDED_MAX;
 use storage::model::id::MemoryId;
-use storage::model::memory::MemoryRecord;
+use storage::model::memory::{KEY_POINTS_MAX, MemoryRecord};
 use storage::model::origin::Origin;
 use storage::model::vector::Vector;
 use utoipa::{IntoParams, ToSchema};
@@ -41,7 +41,7 @@ pub(crate) struct Fold {
     label: FullLabel,
     /// That of the first memory by default.
     memory_type: Option<MemoryTypeWord>,
-    /// At most 256 bytes each.
+    /// At most 256 bytes each. Those of all by default.
     key_points: Option<KeyPoints>,
 }
 
@@ -75,7 +75,7 @@ impl Fold {
             min_heat: sources.iter().map(|source| source.memory.min_heat).fold(0.0, f32::max),
             // It becomes as hot as the hottest source.
             initial_heat: 0.0,
-            key_points: self.key_points.unwrap_or_default().0,
+            key_points: self.key_points.map_or_else(|| key_points(sources), |it| it.0),
             vector: Vector::default(),
             suggestions: Vec::new(),
             supersedes: None,
@@ -84,6 +84,17 @@ impl Fold {
             folds,
         })
     }
+}
+
+/// The key points of memories, each once.
+fn key_points(sources: &[MemoryRecord]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for key_point in sources.iter().flat_map(|source| &source.memory.key_points) {
+        if all.len() < KEY_POINTS_MAX && !all.contains(key_point) {
+            all.push(key_point.clone());
+        }
+    }
+    all
 }
 
 /// A memory that was folded from others.
@@ -96,6 +107,9 @@ pub(crate) struct Unfold {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HygieneQuery {
+    /// Most examples of each defect. With 1000, all ids of most responses.
+    #[serde(default)]
+    pub(crate) limit: ExamplesLimit,
     /// Continues after this memory: the `next` of a response.
     pub(crate) after: Option<MemoryIdText>,
 }

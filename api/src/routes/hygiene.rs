@@ -43,7 +43,7 @@ pub(crate) async fn hygiene_get(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<HygieneQuery>,
 ) -> ApiResponse<HygieneReport> {
-    let found = session.hygiene(query.after.map(|id| id.0)).await?;
+    let found = session.hygiene(query.after.map(|id| id.0), query.limit.get()).await?;
     let view = |(defect, DefectCount { count, examples })| DefectView {
         defect: OneOf(defect),
         count,
@@ -62,7 +62,10 @@ fn command(defect: Defect) -> &'static str {
             "GET /agent/consolidation/candidates, then POST /agent/consolidation/fold; for new ones \
              PATCH /settings/thermo {\"duplicates\": {\"on_duplicate\": \"merge\"}}"
         }
-        Defect::Echo => "POST /agent/nodes/bulk-delete {\"ids\": […]}",
+        Defect::Echo => {
+            "GET /admin/hygiene?limit=1000 names them, POST /agent/nodes/bulk-delete \
+             {\"ids\": […]} deletes them"
+        }
         Defect::Contradicted => {
             "GET /agent/nodes?flagged=true, then POST /agent/nodes/{id}/supersede {\"by\": …} or \
              DELETE /agent/nodes/{id}"
@@ -71,6 +74,9 @@ fn command(defect: Defect) -> &'static str {
             "GET /agent/nodes?sort=created_at&order=asc, then POST /agent/nodes/bulk-delete \
              {\"ids\": […]}"
         }
-        Defect::Orphan => "POST /agent/graph/relate, or DELETE /agent/nodes/{id}",
+        Defect::Orphan => {
+            "GET /admin/hygiene?limit=1000 names them, POST /agent/graph/relate connects one, \
+             DELETE /agent/nodes/{id} deletes it"
+        }
     }
 }

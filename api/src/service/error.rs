@@ -148,9 +148,9 @@ impl From<Rejection> for ApiError {
             Rejection::FilterMismatch => (ErrorKind::Conflict, "filter_mismatch"),
             Rejection::EdgesFull(_) => (ErrorKind::Conflict, "edges_full"),
             Rejection::IdTaken => (ErrorKind::Conflict, "id_taken"),
-            Rejection::Duplicate(id) => {
+            Rejection::Duplicate { present, .. } => {
                 let error = Self::new(ErrorKind::Conflict, "duplicate", message);
-                return Self { duplicate_of: Some(id), ..error };
+                return Self { duplicate_of: Some(present), ..error };
             }
             Rejection::WrongState(_) => (ErrorKind::Conflict, "wrong_state"),
             Rejection::KeyReused => (ErrorKind::KeyReused, "idempotency_key_reused"),

@@ -7,7 +7,7 @@ use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
     Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
-    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults,
+    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults, Touched,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
@@ -34,11 +34,16 @@ impl Session {
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
         let done: WriteResult<TouchedMemories> =
             self.submit_once(receipt, Action::CreateMemories(new)).await?;
-        // A duplicate has the id of the memory that it repeats.
-        let is_replay = done.value.is_replay;
+        let replay_of = done.value.replay_of;
         let created = done.value.memories.into_iter().zip(ids).map(|((id, touched), new)| {
-            let is_new = !is_replay && id == new;
-            CreatedMemory { id, touched, is_new, is_duplicate: !is_replay && id != new }
+            // A duplicate has the id of the memory that it repeats, and is older than the request.
+            let is_duplicate = match (replay_of, &touched) {
+                (None, _) => id != new,
+                (Some(at), Touched::Memory(record)) => record.memory.created_at < at,
+                (Some(_), _) => false,
+            };
+            let is_new = replay_of.is_none() && !is_duplicate;
+            CreatedMemory { id, touched, is_new, is_duplicate }
         });
         Ok(WriteResult {
             freshness: done.freshness,
@@ -95,8 +100,12 @@ impl Session {
     }
 
     /// Defects among the memories after one.
-    pub(crate) async fn hygiene(&self, after: Option<MemoryId>) -> ApiResult<Hygiene> {
-        self.read(move |reader, caller| reader.hygiene(caller.tenant, after)).await
+    pub(crate) async fn hygiene(
+        &self,
+        after: Option<MemoryId>,
+        examples: usize,
+    ) -> ApiResult<Hygiene> {
+        self.read(move |reader, caller| reader.hygiene(caller.tenant, after, examples)).await
     }
 
     /// Reads what belongs to a memory. One that the caller may not access is not found.

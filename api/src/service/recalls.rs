@@ -69,15 +69,14 @@ struct Recalls {
 }
 
 impl RecallBuffer {
-    /// Counts a search of a key, and the memories that it returned, best first. The first `recalled`
-    /// of them are recalls. All are kept for the triggers that wait for each.
+    /// Counts a search of a key, and the memories that it returned. Those of `recalled` are recalls.
+    /// All are kept for the triggers that wait for each.
     pub(crate) fn count(
         &self,
         (tenant, key): (TenantId, KeyId),
         returned: &[(MemoryId, &Waiting)],
-        recalled: usize,
+        recalled: &[MemoryId],
     ) {
-        let recalled = &returned[..recalled.min(returned.len())];
         let mut contents = self.0.lock();
         contents.make_room(tenant, key, recalled.len());
         let Contents { tenants, memories, dropped, .. } = &mut *contents;
@@ -85,7 +84,7 @@ impl RecallBuffer {
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(!returned.is_empty());
         let of_key = of_tenant.keys.entry(key).or_default();
-        for (id, _) in recalled {
+        for id in recalled {
             let has_room = *memories < MEMORIES_MAX && of_key.recalls.len() < KEY_MEMORIES_MAX;
             if let Some(known) = of_key.recalls.get_mut(id) {
                 known.unreported = known.unreported.saturating_add(1);
@@ -270,7 +269,7 @@ mod tests {
     ) {
         let waiting = if triggers > 0 { Waiting::from([(None, triggers)]) } else { Waiting::new() };
         let returned: Vec<_> = ids.iter().map(|id| (*id, &waiting)).collect();
-        buffer.count((TENANT, key), &returned, recalled);
+        buffer.count((TENANT, key), &returned, &ids[..recalled.min(ids.len())]);
     }
 
     /// Counts a search that recalls `count` memories.

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use raft::{Operation, OperationResult, Status};
 use storage::model::access::Caller;
 use storage::model::analytics::TenantReport;
+use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
+use storage::model::score::Factors;
+use storage::model::thermo::Reinforcement;
 use storage::model::trigger::TriggerEvent;
 use storage::{Hit, View};
 
-use crate::limits::{OPERATION_DEADLINE, STALENESS_MAX};
+use crate::limits::{OPERATION_DEADLINE, RECALLED_SCORE_MIN, STALENESS_MAX};
 use crate::service::Service;
 use crate::service::error::ApiResult;
 use crate::service::recalls::RecallBuffer;
@@ -69,8 +72,8 @@ impl Service {
 
     /// Counts a search and what it returned, best first. Without words it recalls nothing.
     pub(crate) fn count_search(&self, caller: &Caller, returned: &[Hit], has_words: bool) {
-        let recalled = self.reader.thermo(caller.tenant).reinforcement.recalled_results as usize;
-        let recalled = if has_words { recalled } else { 0 };
+        let reinforcement = self.reader.thermo(caller.tenant).reinforcement;
+        let recalled = if has_words { recalled(returned, &reinforcement) } else { Vec::new() };
         // Most results are of the same few namespaces and types.
         let mut waiting = BTreeMap::new();
         for Hit { record: MemoryRecord { memory, .. }, .. } in returned {
@@ -85,7 +88,7 @@ impl Service {
             (record.id, &waiting[&(memory.namespace.as_str(), memory.memory_type)])
         });
         let returned: Vec<_> = returned.collect();
-        self.recalls.count((caller.tenant, caller.key), &returned, recalled);
+        self.recalls.count((caller.tenant, caller.key), &returned, &recalled);
     }
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those
@@ -98,4 +101,19 @@ impl Service {
         };
         self.recalls.take(Instant::now(), reader.position().clock, interval)
     }
+}
+
+/// The results that a caller has probably used: of the first ones, those that answer the query
+/// nearly as well as the best. Heat does not count: what is hot would become hotter for questions
+/// that it does not answer.
+fn recalled(returned: &[Hit], reinforcement: &Reinforcement) -> Vec<MemoryId> {
+    let first = returned.iter().take(reinforcement.recalled_results as usize);
+    let scored = first.map(|hit| {
+        let without_heat = |factors: Factors| factors.without_heat(&hit.weights);
+        (hit.record.id, hit.factors.map_or(hit.score, without_heat))
+    });
+    let scored: Vec<_> = scored.collect();
+    let best = scored.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let lowest = (best * reinforcement.recalled_share).max(RECALLED_SCORE_MIN);
+    scored.into_iter().filter(|(_, score)| *score >= lowest).map(|(id, _)| id).collect()
 }

@@ -4,7 +4,7 @@
 use storage::model::access::{Policy, Rule};
 use storage::model::delivery::DeadLetterCursor;
 use storage::model::edge::Edge;
-use storage::model::id::{KeyId, MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
 use storage::model::journal::AgentActivity;
 use storage::model::memory::{MemoryRecord, Signal};
 use storage::model::receipt::ReceiptRequest;
@@ -36,8 +36,8 @@ pub(crate) trait FromReply: Sized {
 
 /// Memories that a write touched. A repeated request finds some of them deleted.
 pub(crate) struct TouchedMemories {
-    /// Whether the request is a repetition: nothing changed.
-    pub(crate) is_replay: bool,
+    /// When the request was decided, if this is a repetition: nothing changed.
+    pub(crate) replay_of: Option<Timestamp>,
     pub(crate) memories: Vec<(MemoryId, Touched)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct CreatedMemory {
     pub(crate) touched: Touched,
     /// Whether this request created it.
     pub(crate) is_new: bool,
-    /// Whether it was there before with the same text. A repetition of the request does not tell.
+    /// Whether it was there before with the same words.
     pub(crate) is_duplicate: bool,
 }
 
@@ -72,11 +72,11 @@ values! {
     (): Reply::Done => ();
     TouchedMemories:
         Reply::Memories(records) => Self {
-            is_replay: false,
+            replay_of: None,
             memories: records.into_iter().map(existing).collect(),
         },
-        Reply::Deleted(id) => Self { is_replay: false, memories: vec![(id, Touched::Deleted)] },
-        Reply::Replayed(memories) => Self { is_replay: true, memories };
+        Reply::Deleted(id) => Self { replay_of: None, memories: vec![(id, Touched::Deleted)] },
+        Reply::Replayed { at, memories } => Self { replay_of: Some(at), memories };
     (KeyId, ApiKey): Reply::ApiKey(id, key) => (id, key);
     Rule: Reply::Rule(rule) => rule;
     (Edge, bool): Reply::Edge { edge, is_new } => (edge, is_new);

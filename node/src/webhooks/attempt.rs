@@ -28,6 +28,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 const IDLE_PER_HOST_MAX: usize = 8;
 /// Longest `Retry-After` of a receiver that is honoured.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
+/// Reason of a dead letter whose memory is closed to the owner of the trigger.
+const CLOSED: &str = "the key of the trigger is deleted, or may not access the memory";
 /// Range of the random factor of each pause. It spreads retries of many deliveries.
 const JITTER: std::ops::Range<f64> = 0.8..1.2;
 
@@ -82,6 +84,9 @@ impl Webhooks {
     ) -> (AttemptOutcome, bool) {
         if !target.is_enabled {
             return (AttemptOutcome::Disabled, false);
+        }
+        if !target.is_open {
+            return (failed(CLOSED.into(), None, None), false);
         }
         let failures = delivery.attempts.saturating_sub(delivery.attempts_before) as usize;
         let pause = self.retries.get(failures).copied();
@@ -184,6 +189,8 @@ impl Hooks for Webhooks {
 #[derive(Clone)]
 pub(super) struct Target {
     is_enabled: bool,
+    /// Whether the owner of the trigger may know the memory of the delivery.
+    is_open: bool,
     url: String,
     /// For the limit of requests per host; empty if the trigger is disabled.
     pub(super) host: String,
@@ -196,6 +203,11 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// The target of a delivery whose memory the owner of the trigger may know, or not.
+    pub(super) fn with_access(self, is_open: bool) -> Self {
+        Self { is_open, ..self }
+    }
+
     /// The target of `trigger` at `now`. `None` if it sends no webhooks.
     pub(super) fn of(trigger: Trigger, now: Timestamp) -> Option<Self> {
         let Trigger { action, enabled: is_enabled, updated_at: changed_at, owner, .. } = trigger;
@@ -204,7 +216,7 @@ impl Target {
         let host = parsed.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
         let retiring = retiring.filter(|(_, until)| *until > now).map(|(secret, _)| secret);
         let secrets = secret.into_iter().chain(retiring).collect();
-        Some(Self { is_enabled, url, host, owner, secrets, changed_at })
+        Some(Self { is_enabled, is_open: true, url, host, owner, secrets, changed_at })
     }
 }
 

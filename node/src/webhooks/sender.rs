@@ -137,7 +137,10 @@ impl Sender {
             let delivery = self.reader.delivery(tenant, id)?;
             let is_due = |delivery: &Delivery| matches!(delivery.stage, DeliveryStage::Pending(at) if at <= now);
             if let Some(delivery) = delivery.filter(is_due) {
-                tokio::spawn(self.clone().attempt(delivery, target.clone(), permit));
+                // A rule may have changed, or the memory moved, since the trigger fired.
+                let is_open = self.reader.may_deliver(tenant, target.owner, &delivery)?;
+                let target = target.clone().with_access(is_open);
+                tokio::spawn(self.clone().attempt(delivery, target, permit));
             }
         }
         Ok(())

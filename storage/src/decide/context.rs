@@ -18,8 +18,8 @@ use crate::reply::Rejection;
 use crate::table::key::Key;
 use crate::table::view::View;
 
-/// Lowest heat of a memory that was restored from the cold tier.
-const RESTORED_HEAT: f64 = 0.3;
+/// Lowest heat of a memory that a recall or a request restores from the cold tier.
+pub(super) const RESTORED_HEAT: f64 = 0.3;
 
 /// The reason why a command had no effect.
 #[derive(Debug, thiserror::Error)]
@@ -145,14 +145,15 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Moves an archived memory to the hot tier, with at least [`RESTORED_HEAT`].
+    /// Moves an archived memory to the hot tier, with at least the heat `heat_min`.
     pub(super) fn move_to_hot_tier(
         &mut self,
         archived: &MemoryRecord,
         updated_at: Timestamp,
+        heat_min: f64,
     ) -> Result<()> {
         let memory = Memory { archived_at: None, updated_at, ..archived.memory.clone() };
-        let heat = archived.heat.max(RESTORED_HEAT) as f32;
+        let heat = archived.heat.max(heat_min) as f32;
         self.anchor(archived, Anchor { heat, ..archived.anchor })?;
         self.append(archived.id, &memory, EventKind::Restored);
         self.push(Change::MemoryPut(self.tenant, archived.id, memory));

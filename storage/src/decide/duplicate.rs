@@ -1,8 +1,9 @@
 //! Finds the memory that a new one repeats. The leader decides, on the state of all earlier commands:
 //! of two nodes that store the same text at the same moment, one finds the other's memory.
 //!
-//! Equal texts are found by the word index, and among the changes of this batch. Near ones are those
-//! that the receiving node has found to be similar.
+//! Texts with the same words are found by the word index, by the edges that the receiving node
+//! suggests, and among the changes of this batch. What another memory replaces is no duplicate: its
+//! text may hold again.
 //!
 //! An echo is a duplicate of what a search has just recalled: agents store again what they have read.
 
@@ -10,18 +11,20 @@ use crate::change::Change;
 use crate::command::NewMemory;
 use crate::decide::context::Context;
 use crate::error::Result;
-use crate::model::duplicate::{Duplicates, is_same_text};
+use crate::model::access::Access;
+use crate::model::duplicate::{Duplicates, has_same_words};
 use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::vector::dot;
 use crate::model::words::words;
 
-/// Words of a text by which equal ones are looked for.
+/// Words of a text by which others with the same words are looked for.
 const WORDS_MAX: usize = 64;
-/// Memories with these words whose vectors are compared, the newest first: other writes wait.
+/// Memories of the namespace with these words whose vectors are compared, the newest first: other
+/// writes wait.
 const VECTORS_MAX: usize = 2_000;
-/// Lowest cosine of equal texts: their vectors differ by rounding, and in models that know case.
+/// Lowest cosine of texts with the same words: punctuation and case change their vectors.
 const EQUAL_COSINE: f32 = 0.9;
 /// Memories whose texts are compared.
 const TEXTS_MAX: usize = 64;
@@ -32,20 +35,26 @@ pub(super) fn find(
     new: &NewMemory,
     duplicates: &Duplicates,
 ) -> Result<Option<MemoryRecord>> {
-    let is_alike = |memory: &Memory| {
-        memory.namespace == new.namespace && memory.memory_type == new.memory_type
+    let matches = |present: &MemoryRecord| {
+        repeats(&present.memory, new) && present.memory.memory_type == new.memory_type
     };
-    for id in same_words(context, new).into_iter().chain(in_batch(context, new)) {
-        let present = context.present(id)?.filter(|present| is_alike(&present.memory));
-        if let Some(present) = present.filter(|it| is_same_text(&it.memory.label, &new.label)) {
+    for id in indexed(context, new).into_iter().chain(in_batch(context, new)) {
+        if let Some(present) = context.present(id)?.filter(matches) {
             return Ok(Some(present));
         }
     }
-    near(context, new, duplicates, |present| is_alike(&present.memory))
+    suggested(context, new, duplicates, matches)
 }
 
-/// The first memory with a near text, of those that the receiving node has found to be similar.
-fn near(
+/// Whether a new memory says the same as a present one of its namespace that still holds.
+fn repeats(present: &Memory, new: &NewMemory) -> bool {
+    present.namespace == new.namespace
+        && present.superseded_by.is_none()
+        && has_same_words(&present.label, &new.label)
+}
+
+/// The first memory that matches, of those that the receiving node has found to be similar.
+fn suggested(
     context: &Context<'_>,
     new: &NewMemory,
     duplicates: &Duplicates,
@@ -55,26 +64,23 @@ fn near(
         if !duplicates.are_similar(relation, *weight) {
             continue;
         }
-        let present = context.present(*other)?.filter(&matches);
-        let is_near =
-            |present: &MemoryRecord| duplicates.say_the_same(&present.memory.label, &new.label);
-        if let Some(present) = present.filter(is_near) {
+        if let Some(present) = context.present(*other)?.filter(&matches) {
             return Ok(Some(present));
         }
     }
     Ok(None)
 }
 
-/// The memory of the same namespace that a new one echoes: near to it, and recalled a moment ago. If
-/// that is an echo, the memory that it echoes.
+/// The memory that a new one echoes: it says the same, and a search returned it a moment ago. If that
+/// is an echo, the memory that it echoes.
 pub(super) fn echoed(
     context: &Context<'_>,
     new: &NewMemory,
     duplicates: &Duplicates,
 ) -> Result<Option<MemoryId>> {
     let now = context.now();
-    let present = near(context, new, duplicates, |present| {
-        present.memory.namespace == new.namespace && is_echo(present, duplicates, now)
+    let present = suggested(context, new, duplicates, |present| {
+        is_echo(present, duplicates, now) && repeats(&present.memory, new)
     })?;
     let Some(MemoryRecord { id, memory, .. }) = present else { return Ok(None) };
     Ok(Some(source(context, &memory)?.unwrap_or(id)))
@@ -90,17 +96,21 @@ pub(super) fn source(context: &Context<'_>, memory: &Memory) -> Result<Option<Me
 /// Whether what repeats this memory at `now` is an echo.
 pub(super) fn is_echo(present: &MemoryRecord, duplicates: &Duplicates, now: Timestamp) -> bool {
     let window = i64::from(duplicates.echo_seconds) * Timestamp::SECOND_MICROS;
-    present.anchor.last_recall.is_some_and(|last| now.since(last) < window)
+    present.anchor.returned_at.is_some_and(|last| now.since(last) < window)
 }
 
-/// Memories that contain the words of a text, and whose vector is that of the text.
-fn same_words(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
+/// Memories of the namespace that contain the words of a text, and whose vector is that of the text.
+fn indexed(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
     let mut words = words(std::iter::once(new.label.as_str()));
     words.truncate(WORDS_MAX);
     let index = context.draft.base.index(context.tenant).filter(|_| !words.is_empty());
     let (Some(index), Ok(vector)) = (index, new.vector.components()) else { return Vec::new() };
     let data = index.read();
-    let slots = data.words.intersection(&words);
+    let mut slots = data.words.intersection(&words);
+    let visible = data.namespaces.visible(Some(&new.namespace), &Access::default());
+    if let Some(of_namespace) = visible {
+        slots &= &*of_namespace;
+    }
     let vectors = slots.iter().rev().take(VECTORS_MAX).map(|slot| data.vector_of(slot));
     let equal = vectors.filter(|(_, other)| dot(other, &vector) >= EQUAL_COSINE);
     let mut equal: Vec<_> = equal.take(TEXTS_MAX).map(|(id, _)| id).collect();
@@ -113,7 +123,7 @@ fn same_words(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
 fn in_batch(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
     let same = |change: &Change| match change {
         Change::MemoryPut(tenant, id, memory)
-            if *tenant == context.tenant && is_same_text(&memory.label, &new.label) =>
+            if *tenant == context.tenant && repeats(memory, new) =>
         {
             Some(*id)
         }

@@ -1,26 +1,31 @@
 //! Folding: one memory replaces several. They stay in the cold tier, superseded by it, so that it can
 //! be undone: see `unfold`.
 
-use crate::decide::context::{Context, Decided};
+use crate::change::Change;
+use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::edge;
 use crate::model::edge::{EDGES_MAX, Edge, SUPERSEDES};
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
-use crate::model::memory::{MemoryRecord, Tier};
+use crate::model::memory::{Memory, MemoryRecord, Tier};
+use crate::reply::Rejection;
 
 /// Most edges that a memory takes over from those that it replaces.
 const EDGES_TAKEN_MAX: usize = 64;
 
-/// Replaces `sources` by the new memory `into`, which takes over their strength and edges.
+/// Replaces `sources` by the new memory `into`, which takes over their strength, lock and edges.
 pub(super) fn fold(
     context: &mut Context<'_>,
     into: &MemoryRecord,
     sources: &[MemoryId],
 ) -> Decided<MemoryRecord> {
-    let mut anchor = into.anchor;
+    let (mut anchor, mut is_locked) = (into.anchor, false);
     let mut edges = Vec::new();
     for id in sources {
         let present = context.existing(*id)?;
+        let reason = "memories of different namespaces cannot be folded into one";
+        let is_elsewhere = present.memory.namespace != into.memory.namespace;
+        reject_if(is_elsewhere, Rejection::WrongState(reason.into()))?;
         let of = present.anchor;
         anchor = Anchor {
             heat: anchor.heat.max(present.heat as f32),
@@ -29,6 +34,7 @@ pub(super) fn fold(
             last_recall: anchor.last_recall.max(of.last_recall),
             ..anchor
         };
+        is_locked |= present.memory.is_locked;
         edges.extend(context.edges(*id)?.into_iter().map(|edge| (*id, edge)));
         if present.memory.tier() == Tier::Hot {
             context.move_to_cold_tier(&present)?;
@@ -36,6 +42,7 @@ pub(super) fn fold(
         edge::supersede(context, *id, into.id)?;
     }
     let mut taken = 0;
+    edges.sort_by(|(_, left), (_, right)| right.weight.total_cmp(&left.weight));
     for (id, edge) in edges {
         let other = edge.other(id);
         if taken < EDGES_TAKEN_MAX && edge.relation != SUPERSEDES && !sources.contains(&other) {
@@ -43,6 +50,10 @@ pub(super) fn fold(
         }
     }
     context.anchor(into, anchor)?;
+    if is_locked {
+        let memory = Memory { is_locked, ..into.memory.clone() };
+        context.push(Change::MemoryPut(context.tenant, into.id, memory));
+    }
     context.existing(into.id)
 }
 

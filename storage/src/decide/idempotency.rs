@@ -46,7 +46,7 @@ pub(super) fn replay(
             Err(DecideError::Rejected(Rejection::NoSuch(_))) => Ok(Reply::ReplayedTriggerGone(id)),
             found => found,
         },
-        WriteEffect::Memories(ids) => replay_memories(context, ids),
+        WriteEffect::Memories(ids) => replay_memories(context, receipt.at, ids),
     };
     reply.map(Some)
 }
@@ -152,7 +152,7 @@ fn age_min() -> i64 {
 
 /// The memories that the first request touched, as far as their texts fit. Those that moved to a
 /// namespace that is closed to the acting key are deleted for it.
-fn replay_memories(context: &mut Context<'_>, ids: Vec<MemoryId>) -> Decided<Reply> {
+fn replay_memories(context: &mut Context<'_>, at: Timestamp, ids: Vec<MemoryId>) -> Decided<Reply> {
     let (mut memories, mut room) = (Vec::with_capacity(ids.len()), TextRoom(CREATE_TEXT_BYTES_MAX));
     for id in ids {
         let touched = match context.existing(id) {
@@ -163,5 +163,5 @@ fn replay_memories(context: &mut Context<'_>, ids: Vec<MemoryId>) -> Decided<Rep
         };
         memories.push((id, touched));
     }
-    Ok(Reply::Replayed(memories))
+    Ok(Reply::Replayed { at, memories })
 }

@@ -2,7 +2,7 @@
 
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
-use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::reinforce::reinforce;
 use crate::decide::{duplicate, edge, fold};
 use crate::error::Result;
@@ -28,11 +28,12 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
         reject_if(count > max, Rejection::StorageLimitReached(max))?;
     }
     let mut created = Vec::with_capacity(memories.len());
-    for new in memories {
+    for (at, new) in memories.iter().enumerate() {
         context.check_access(&new.namespace)?;
         reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
         check_model(context, &new.vector)?;
-        let record = match present_duplicate(context, new)? {
+        let at = (memories.len() > 1).then_some(at);
+        let record = match present_duplicate(context, new, at)? {
             Some(present) => present,
             None => create_one(context, new)?,
         };
@@ -48,15 +49,20 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
     Ok(Reply::Memories(created))
 }
 
-/// The memory that a new one repeats, recalled, if it is not to be created a second time.
-fn present_duplicate(context: &mut Context<'_>, new: &NewMemory) -> Decided<Option<MemoryRecord>> {
+/// The memory that a new one, the one `at` this place of the request, repeats: recalled, if it is not
+/// to be created a second time.
+fn present_duplicate(
+    context: &mut Context<'_>,
+    new: &NewMemory,
+    at: Option<usize>,
+) -> Decided<Option<MemoryRecord>> {
     let duplicates = context.thermo()?.duplicates;
     let action = new.on_duplicate.unwrap_or(duplicates.on_duplicate);
     if action == OnDuplicate::Allow {
         return Ok(None);
     }
     let Some(present) = duplicate::find(context, new, &duplicates)? else { return Ok(None) };
-    reject_if(action == OnDuplicate::Reject, Rejection::Duplicate(present.id))?;
+    reject_if(action == OnDuplicate::Reject, Rejection::Duplicate { present: present.id, at })?;
     let id = present.id;
     if duplicate::is_echo(&present, &duplicates, context.now()) {
         context.count_echo(present.memory.memory_type)?;
@@ -178,7 +184,7 @@ pub(super) fn restore(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply>
     let present = context.existing(id)?;
     if present.memory.archived_at.is_some() {
         let now = context.now();
-        context.move_to_hot_tier(&present, now)?;
+        context.move_to_hot_tier(&present, now, RESTORED_HEAT)?;
     }
     Ok(Reply::Done)
 }

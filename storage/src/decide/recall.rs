@@ -124,12 +124,13 @@ fn apply_recall(
     writes: bool,
     stats: &mut RecallStats,
 ) -> Result<()> {
-    let Some(present) = context.present(id)? else { return Ok(()) };
+    let Some(mut present) = context.present(id)? else { return Ok(()) };
     let of_type = &mut stats.types[present.memory.memory_type as usize];
     of_type.recalls += u64::from(times);
     if !writes {
         return Ok(());
     }
+    present.anchor.returned_at = Some(context.now());
     if let Some((before, after)) = reinforce(context, present, times)? {
         of_type.warmings += 1;
         of_type.heat_before += before;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::decide::context::Context;
+use crate::decide::context::{Context, RESTORED_HEAT};
 use crate::decide::duplicate;
 use crate::error::Result;
 use crate::model::decay::Decay;
@@ -33,9 +33,10 @@ pub(super) fn reinforce(
 ) -> Result<Option<(f64, f64)>> {
     if present.memory.tier() == Tier::Cold && present.memory.superseded_by.is_none() {
         // A recall is no update.
-        context.move_to_hot_tier(&present, present.memory.updated_at)?;
+        context.move_to_hot_tier(&present, present.memory.updated_at, RESTORED_HEAT)?;
+        let returned_at = present.anchor.returned_at;
         let Some(restored) = context.present(present.id)? else { return Ok(None) };
-        present = restored;
+        present = MemoryRecord { anchor: Anchor { returned_at, ..restored.anchor }, ..restored };
     }
     let (now, thermo) = (context.now(), context.thermo()?);
     let recall_count = present.anchor.recall_count.saturating_add(times);
@@ -46,9 +47,7 @@ pub(super) fn reinforce(
     let is_echo = duplicate::source(context, &present.memory)?.is_some();
     if is_recent || is_echo || !profile.reinforce_on_recall {
         let (heat, anchor) = (present.heat as f32, present.anchor);
-        // What repeats an echo is an echo, too: that depends on its last recall.
-        let last_recall = if is_echo { Some(now) } else { anchor.last_recall };
-        context.anchor(&present, Anchor { heat, recall_count, last_recall, ..anchor })?;
+        context.anchor(&present, Anchor { heat, recall_count, ..anchor })?;
         return Ok(None);
     }
     let retention = retention(&present, &thermo, now);

@@ -146,6 +146,9 @@ fn retain_step(
             Some(RetentionAction::Delete) if !present.memory.is_locked => {
                 memory::delete(context, *id, &BulkFilter::default())?;
             }
+            Some(RetentionAction::Delete) if present.memory.archived_at.is_none() => {
+                context.move_to_cold_tier(&present)?;
+            }
             _ => {}
         }
         if context.draft.bytes_since(mark) > BATCH_BYTES {

@@ -37,6 +37,7 @@ pub(crate) struct Chunk {
     /// Latest update of any row, replaced rows included.
     updated_max: Timestamp,
     pub(crate) pinned_count: usize,
+    live_count: usize,
     ids: Vec<MemoryId>,
     created: Vec<Timestamp>,
     updated: Vec<Timestamp>,
@@ -44,7 +45,8 @@ pub(crate) struct Chunk {
     label_bytes: Vec<u32>,
     stabilities: Vec<f32>,
     tick_heats: Vec<f32>,
-    /// Unit vectors, row after row.
+    /// Unit vectors, row after row. Empty while no row has a memory, as the codes: they take most
+    /// of the bytes, and a deletion gives them back.
     vectors: Vec<f32>,
     /// The same vectors quantised to 8 bits, with scale and error per row.
     codes: Vec<i8>,
@@ -65,8 +67,6 @@ impl Chunk {
             label_bytes: vec![0; CHUNK_ROWS],
             stabilities: vec![0.0; CHUNK_ROWS],
             tick_heats: vec![0.0; CHUNK_ROWS],
-            vectors: vec![0.0; CHUNK_ROWS * dimension],
-            codes: vec![0; CHUNK_ROWS * dimension],
             code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
             dimension,
             ..Self::default()
@@ -152,6 +152,11 @@ impl Chunk {
     ) {
         self.pinned_count -= usize::from(self.attributes[row].is_pinned());
         self.pinned_count += usize::from(attributes.is_pinned());
+        if self.live_count == 0 {
+            self.vectors = vec![0.0; CHUNK_ROWS * self.dimension];
+            self.codes = vec![0; CHUNK_ROWS * self.dimension];
+        }
+        self.live_count += usize::from(!self.is_live(row));
         self.updated_max = self.updated_max.max(memory.updated_at);
         (self.ids[row], self.attributes[row]) = (id, attributes);
         (self.created[row], self.updated[row]) = (memory.created_at, memory.updated_at);
@@ -176,6 +181,10 @@ impl Chunk {
 
     pub(crate) fn clear(&mut self, row: usize) {
         self.pinned_count -= usize::from(self.attributes[row].is_pinned());
+        self.live_count -= usize::from(self.is_live(row));
+        if self.live_count == 0 {
+            (self.vectors, self.codes) = Default::default();
+        }
         self.attributes[row] = Attributes::EMPTY;
         self.heats[row] = HeatCell::default();
         self.stabilities[row] = 0.0;
@@ -194,6 +203,10 @@ impl Chunk {
                 max.include(cell);
             }
         }
+    }
+
+    fn is_live(&self, row: usize) -> bool {
+        AttributeMask::LIVE.matches(self.attributes[row])
     }
 
     /// Where the vector columns hold the components of a row.

@@ -21,7 +21,7 @@ use crate::model::receipt::Retention;
 use crate::model::score::Context;
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
-use crate::model::vector::Vector;
+use crate::model::vector::{Vector, dot};
 use crate::model::words::{WordHash, document_words};
 
 /// Numbers of a tenant's records.
@@ -156,11 +156,15 @@ impl IndexData {
     pub(crate) fn visit_around(&self, id: MemoryId, mut visit: impl FnMut(f64, MemoryId, Slot)) {
         let Some(slot) = self.slot(id) else { return };
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
+        let (_, vector) = self.vector_of(slot);
         let gap_max = Context::GAP_MAX.as_micros() as i64;
         for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
             let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
-            for (damping, ((_, neighbour), slot)) in Context::DAMPING.into_iter().zip(near) {
-                visit(damping, *neighbour, *slot);
+            for (damping, ((_, neighbour), other)) in Context::DAMPING.into_iter().zip(near) {
+                let likeness = Context::likeness(dot(vector, self.vector_of(*other).1));
+                if likeness > 0.0 {
+                    visit(damping * likeness, *neighbour, *other);
+                }
             }
         }
     }
@@ -254,6 +258,9 @@ impl IndexData {
         self.namespaces.remove_memory(row.attributes().namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
+        if self.slots.len() < self.slots.capacity() / 8 {
+            self.slots.shrink_to_fit();
+        }
     }
 
     fn set_tenant(&mut self, tenant: Tenant) {

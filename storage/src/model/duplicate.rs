@@ -1,5 +1,6 @@
-//! When two texts say the same: equal but for case and spacing, or nearly equal. Texts that differ
-//! in a number or in a negation say different things, however similar they are.
+//! When two texts say the same. A memory is dropped only for one with the same words in the same
+//! order: "Ann pays Ben" is not "Ben pays Ann". What people or agents decide about may be nearer to
+//! meaning: near texts share most words, but differ neither in a number nor in a negation.
 
 use std::collections::BTreeSet;
 
@@ -56,9 +57,26 @@ impl Duplicates {
     }
 
     /// Whether two texts are equal or near to each other.
-    pub fn say_the_same(&self, left: &str, right: &str) -> bool {
+    pub fn are_near(&self, left: &str, right: &str) -> bool {
         is_same_text(left, right) || is_near_text(left, right, self.overlap_min)
     }
+}
+
+/// Whether two texts have the same words in the same order, and at least one. Case, white space,
+/// quotes, punctuation behind a word and the article "the" do not matter.
+pub fn has_same_words(left: &str, right: &str) -> bool {
+    let mut of_left = spoken(left).peekable();
+    of_left.peek().is_some() && of_left.eq(spoken(right))
+}
+
+/// The words of a text as they are said. Symbols stay: `-5` is not `5`.
+fn spoken(text: &str) -> impl Iterator<Item = String> {
+    const QUOTES: [char; 9] = ['"', '\'', '`', '“', '”', '„', '‘', '’', '«'];
+    const ENDINGS: [char; 11] = ['.', ',', ';', ':', '!', '…', '。', '，', '；', '：', '！'];
+    let words = text.split_whitespace().map(|word| {
+        word.trim_matches(QUOTES).trim_end_matches(ENDINGS).trim_matches(QUOTES).to_lowercase()
+    });
+    words.filter(|word| !word.is_empty() && word != "the")
 }
 
 /// Whether two texts are equal but for case and white space.
@@ -107,6 +125,31 @@ mod tests {
             assert!(!is_same_text("the red fox", other), "{other}");
         }
         assert!(!is_same_text("x == 1", "x != 1"));
+    }
+
+    #[test]
+    fn order_and_each_word_matter() {
+        let sync = "The weekly sync is on Tuesday in room Alpha";
+        for same in [
+            "the weekly sync is on \"Tuesday\", in room Alpha.",
+            "weekly Sync is on Tuesday in the room Alpha!",
+        ] {
+            assert!(has_same_words(sync, same), "{same}");
+        }
+        let pairs = [
+            (sync, "The weekly sync is on Thursday in room Alpha"),
+            ("Ann pays Ben", "Ben pays Ann"),
+            ("move the backup from Paris to London", "move the backup from London to Paris"),
+            ("it doesn’t rain", "it does rain"),
+            ("the limit is -5", "the limit is 5"),
+            ("x == 1", "x != 1"),
+            ("Anna Schmidt", "Anna Schmitt"),
+            ("the port is 5432.", "the port is 5432?"),
+            ("!!", "!!"),
+        ];
+        for (left, right) in pairs {
+            assert!(!has_same_words(left, right), "{left} and {right}");
+        }
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub struct Anchor {
     pub at: Timestamp,
     /// Multiplier of the half-life, 1 to [`STABILITY_MAX`].
     pub stability: f32,
-    /// Last recall that raised the heat, or that of an echo.
+    /// Last recall that raised the heat.
     pub last_recall: Option<Timestamp>,
+    /// When a search last recalled it.
+    pub returned_at: Option<Timestamp>,
     /// Recalls so far.
     pub recall_count: u32,
     /// Heat at the last tick before this anchor was written.
@@ -37,7 +39,15 @@ pub struct Anchor {
 impl Anchor {
     /// The anchor of a memory created at `at`.
     pub fn fresh(heat: f32, at: Timestamp) -> Self {
-        Self { heat, at, stability: 1.0, last_recall: None, recall_count: 0, tick_heat: heat }
+        Self {
+            heat,
+            at,
+            stability: 1.0,
+            last_recall: None,
+            returned_at: None,
+            recall_count: 0,
+            tick_heat: heat,
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub mod heat;
 pub mod id;
 mod identifiers;
 pub mod journal;
+mod letters;
 pub mod memory;
 pub mod operator_key;
 pub mod origin;

@@ -109,7 +109,8 @@ pub struct Context {
     pub id: MemoryId,
     /// Score of the source with heat 0 and without context, above 0.
     pub source_score: f64,
-    /// `context_weight`, times the factor of [`DAMPING`](Self::DAMPING).
+    /// `context_weight`, times the factor of [`DAMPING`](Self::DAMPING), times the
+    /// [likeness](Self::likeness) of both.
     pub share: f64,
 }
 
@@ -117,8 +118,16 @@ impl Context {
     /// Factors of the share for the first, second, … neighbour on each side. Further ones get
     /// nothing.
     pub const DAMPING: [f64; 5] = [1.0, 0.8, 0.64, 0.512, 0.4096];
+    /// Cosine of source and neighbour from which the whole share is passed on.
+    const FULL_COSINE: f64 = 0.3;
     /// Largest difference between the times of creation.
     pub const GAP_MAX: Duration = Duration::from_secs(3_600);
+
+    /// How much of the share a neighbour gets whose cosine to the source is this: 0 to 1. What has
+    /// nothing to do with a result gets no context from it.
+    pub fn likeness(cosine: f32) -> f64 {
+        (f64::from(cosine) / Self::FULL_COSINE).clamp(0.0, 1.0)
+    }
 
     /// What is added to the score.
     pub fn added(&self) -> f64 {

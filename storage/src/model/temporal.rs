@@ -31,13 +31,15 @@ pub struct Window {
 }
 
 /// Words that ask for anything, in the languages of `model::time_words`.
-const ASKING: [&str; 7] = [
+const ASKING: [&str; 9] = [
     "anything everything something things stuff happen happened going note notes memory memories",
     "remember new list show tell know stored saved noted recorded learned",
+    "discuss discussed talk talked decide decided meet met say said work worked",
     "habe haben hast hatte gemacht getan passiert geschehen los gab war was ich wir mir du es ist am \
      an im um vom von der die das den dem alles zeig notizen erinnerungen gespeichert notiert gelernt",
     "qu'ai qu'est s'est qu que quoi est ce ai je j nous avons fait s il passe passé noté enregistré \
      appris notes souvenirs tout le la les l du de des d en au",
+    "j'ai n'ai qu'avons qu'as besprochen entschieden gesagt gearbeitet getroffen wer wen",
     "qué hice hizo hicimos pasó paso he hemos hecho fue guardé anoté notas recuerdos todo el los las \
      del por",
     "我 我们 做了什么 我做了什么 我们做了什么",
@@ -64,6 +66,9 @@ impl Window {
     /// Whether `query` has no content words beside the expression: "what did I do last Tuesday?".
     pub fn is_all_of(&self, query: &str) -> bool {
         let Some((before, after)) = query.split_once(&self.reference) else { return false };
+        // Chinese words of dates, and "in", which are no part of the expression.
+        let (before, after) =
+            (before.trim_end_matches('在'), after.trim_start_matches(['日', '号']));
         let rest = content_words(&format!("{before} {after}"), WORDS_MAX);
         rest.iter().all(|word| ASKING_TERMS.contains(word))
     }
@@ -271,7 +276,41 @@ mod tests {
         ] {
             names(query, reference, days);
         }
-        assert_eq!(parsed("was steht hier über den Vertrag"), None, "hier is here");
+        for query in ["was steht hier über den Vertrag", "Wer arbeitet hier?", "Hier wohnt Peter"]
+        {
+            assert_eq!(parsed(query), None, "hier is here");
+        }
+        names("notes d'hier", "hier", "2026-11-20..2026-11-21");
+        names("hier", "hier", "2026-11-20..2026-11-21");
+    }
+
+    #[test]
+    fn less_usual_forms_are_read() {
+        for (query, reference, days) in [
+            (
+                "between Monday and Wednesday last week",
+                "between Monday and Wednesday last week",
+                "2026-11-09..2026-11-12",
+            ),
+            ("in den letzten Tagen", "letzten Tagen", "2026-11-14..2026-11-22"),
+            ("the past few weeks", "past few weeks", "2026-10-03..2026-11-22"),
+            ("a few days ago", "few days ago", "2026-11-14..2026-11-20"),
+            ("el fin de semana pasado", "fin de semana pasado", "2026-11-14..2026-11-16"),
+            (
+                "ayer a las 3 de la tarde",
+                "ayer a las 3 de la tarde",
+                "2026-11-20T14:00..2026-11-20T16:00",
+            ),
+            ("hier à 15h", "hier à 15h", "2026-11-20T14:00..2026-11-20T16:00"),
+            ("am 3.11. im Büro", "3.11", "2026-11-03..2026-11-04"),
+            ("on Sept 5", "Sept 5", "2026-09-05..2026-09-06"),
+            ("il y a un an", "il y a un an", "2025-01-01..2026-01-01"),
+            ("l'an dernier", "an dernier", "2025-01-01..2026-01-01"),
+            ("il y a quinze jours", "il y a quinze jours", "2026-11-06..2026-11-07"),
+            ("2026-11-03T15:00", "2026-11-03T15:00", "2026-11-03T14:00..2026-11-03T16:00"),
+        ] {
+            names(query, reference, days);
+        }
     }
 
     #[test]
@@ -292,6 +331,9 @@ mod tests {
             "",
             "may I march there",
             "order 2024 boxes",
+            "list of 2000 items",
+            "windows of 2019 server",
+            "Python 3.11.",
             "the last time",
             "this is it",
             "ago",
@@ -326,6 +368,13 @@ mod tests {
             "qu'ai-je fait hier ?",
             "¿Qué hice ayer?",
             "我昨天做了什么？",
+            "what did we discuss yesterday?",
+            "who did I meet last Tuesday",
+            "Was haben wir letzte Woche besprochen?",
+            "Qu'est-ce que j'ai fait hier?",
+            "Que s'est-il passé la semaine dernière ?",
+            "我11月3日做了什么？",
+            "2026年11月20日发生了什么",
         ] {
             assert!(is_all(query), "{query}");
         }

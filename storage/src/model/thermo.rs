@@ -51,6 +51,8 @@ pub struct Reinforcement {
     pub recall_min_interval_seconds: u32,
     /// Results of a search, from the best one on, that are recalls: those that its caller uses.
     pub recalled_results: u32,
+    /// Lowest score of a recall, as a share of that of the best result, both without heat.
+    pub recalled_share: f64,
 }
 
 /// When memories move to the cold tier.
@@ -166,8 +168,12 @@ impl Thermo {
         let Consolidation { cold_threshold, archive_after_days, active_index_max } =
             &mut self.consolidation;
         let ActiveIndex { max_nodes, context_budget_chars } = &mut self.active_index;
-        let Reinforcement { on_recall, recall_min_interval_seconds, recalled_results } =
-            &mut self.reinforcement;
+        let Reinforcement {
+            on_recall,
+            recall_min_interval_seconds,
+            recalled_results,
+            recalled_share,
+        } = &mut self.reinforcement;
         let recall = &mut self.recall;
         add("resonance.spread_factor", Number(spread_factor), 0.0..=1.0);
         add("resonance.damping", Number(damping), 0.0..=1.0);
@@ -183,6 +189,7 @@ impl Thermo {
         let interval = Whole(recall_min_interval_seconds);
         add("reinforcement.recall_min_interval", interval, 0.0..=86_400.0);
         add("reinforcement.recalled_results", Whole(recalled_results), 0.0..=100.0);
+        add("reinforcement.recalled_share", Number(recalled_share), 0.0..=1.0);
         add("recall.similarity_weight", Number(&mut recall.similarity_weight), 0.0..=10.0);
         add("recall.heat_weight", Number(&mut recall.heat_weight), 0.0..=10.0);
         add("recall.keyword_weight", Number(&mut recall.keyword_weight), 0.0..=10.0);
@@ -341,6 +348,7 @@ impl Default for Thermo {
                 on_recall: 0.1,
                 recall_min_interval_seconds: 60,
                 recalled_results: 5,
+                recalled_share: 0.5,
             },
             recall: RecallWeights::default(),
             duplicates: Duplicates {
@@ -395,6 +403,6 @@ mod tests {
         let mut names: Vec<_> = values.into_iter().map(|(name, _)| name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 6 * 4 + 3 + 25);
+        assert_eq!(names.len(), 6 * 4 + 3 + 26);
     }
 }

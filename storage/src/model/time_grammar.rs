@@ -16,6 +16,10 @@ pub(super) struct Grammar<'w> {
     today: Date,
 }
 
+/// What "a few" means.
+const FEW_MIN: i64 = 2;
+const FEW_MAX: i64 = 7;
+
 type Found = Option<(usize, TimeRange)>;
 
 impl<'w> Grammar<'w> {
@@ -25,6 +29,11 @@ impl<'w> Grammar<'w> {
 
     fn rest(&self, at: usize) -> &[Token] {
         &self.words.tokens[at.min(self.words.tokens.len())..]
+    }
+
+    /// Whether the word before this token lets a month or a year alone be a time.
+    fn is_expected(&self, at: usize) -> bool {
+        self.words.is_expected.get(at) == Some(&true)
     }
 
     fn tomorrow(&self) -> Option<DateTime> {
@@ -73,7 +82,7 @@ impl<'w> Grammar<'w> {
 
     /// Two times, the second one after a word for "to".
     fn pair(&self, at: usize) -> Found {
-        self.days_of_month(at).or_else(|| {
+        self.days_of_month(at).or_else(|| self.days_of_last_week(at)).or_else(|| {
             let (first, (start, _)) = self.point(at)?;
             let [Token::To | Token::Until | Token::And, ..] = self.rest(at + first) else {
                 return None;
@@ -81,6 +90,20 @@ impl<'w> Grammar<'w> {
             let (second, (_, end)) = self.point(at + first + 1)?;
             Some((first + 1 + second, (start, end)))
         })
+    }
+
+    /// Two days of last week: "Monday and Wednesday last week".
+    fn days_of_last_week(&self, at: usize) -> Found {
+        use Token::{And, Last, To, Unit as Of, Until, Weekday};
+        let [Weekday(first), To | Until | And, Weekday(last), rest @ ..] = self.rest(at) else {
+            return None;
+        };
+        let ([Last, Of(Unit::Week), ..] | [Of(Unit::Week), Last, ..]) = rest else { return None };
+        let before = units_before(self.now, 1, Unit::Week)?;
+        let (_, monday) = unit_containing(before, Unit::Week)?;
+        let sunday = monday.date().yesterday().ok()?;
+        let (first, last) = (latest_weekday(sunday, *first)?, latest_weekday(sunday, *last)?);
+        Some((5, (midnight(first), midnight(last.tomorrow().ok()?))))
     }
 
     /// Two days of one month: "3 to 5 November", "November 3 and 5, 2026".
@@ -130,7 +153,9 @@ impl<'w> Grammar<'w> {
             return Some((length + 1, part(range, named)?));
         };
         let (more, named) = match *self.rest(at + length) {
-            [Part(name), Clock(time), ..] => (2, (Some(name), Some(time))),
+            [Part(name), Clock(time), ..] | [Clock(time), Part(name), ..] => {
+                (2, (Some(name), Some(time)))
+            }
             [Part(name), ..] => (1, (Some(name), None)),
             [Clock(time), ..] => (1, (None, Some(time))),
             _ => return Some((length, range)),
@@ -142,8 +167,8 @@ impl<'w> Grammar<'w> {
     /// Times relative to now.
     fn relative(&self, at: usize) -> Found {
         use Token::{
-            Ago, AgoFirst, Before, BeforeLast, BeforeSuffix, Day, Last, Month, Number, Part, Past,
-            This, Unit as Of, Weekday, Weekend,
+            Ago, AgoFirst, Before, BeforeLast, BeforeSuffix, Day, Few, Last, Month, Number, Part,
+            Past, This, Unit as Of, Weekday, Weekend,
         };
         let day = |days: i64| {
             let date = units_before(midnight(self.today), -days, Unit::Day)?;
@@ -158,20 +183,25 @@ impl<'w> Grammar<'w> {
         };
         let weekend = |weeks| weekend_of(units_before(self.now, weeks, Unit::Week)?.date());
         let weekday = |date: Date, weekday| single_day(latest_weekday(date, weekday)?);
-        let is_expected = self.words.is_expected.get(at) == Some(&true);
         Some(match *self.rest(at) {
             [Of(Unit::Day), Before, Day(days), ..] => (3, day(days - 1)?),
             [Of(unit), Before, Last, ..] => (3, of(2, unit)?),
             [BeforeLast, Of(unit), ..] => (2, of(2, unit)?),
             [Day(days), ..] => (1, day(days)?),
-            // "The morning of last Tuesday" is a part of that day.
-            [Part(_), Last, Weekday(_) | Of(_), ..] => return None,
+            // "The morning of last Tuesday", "que s'est-il passé la semaine dernière".
+            [Part(_), Last, Weekday(_) | Of(_), ..] | [Last, Of(_), Last, ..] => return None,
             [Last, Part(part), ..] | [Part(part), Last, ..] => (2, part_of(day(-1)?.0, part)?),
             [This, Part(part), ..] => (2, part_of(midnight(self.today), part)?),
             [Last | Past, Number(count), Of(unit), ..]
             | [Number(count), Last | Past, Of(unit), ..] => (3, until_now(count, unit)?),
             [Number(count), Of(unit), Ago | BeforeSuffix, ..]
             | [AgoFirst, Number(count), Of(unit), ..] => (3, of(count, unit)?),
+            [Last | Past, Few, Of(unit), ..] | [Few, Last | Past, Of(unit), ..] => {
+                (3, until_now(FEW_MAX, unit)?)
+            }
+            [Few, Of(unit), Ago, ..] | [AgoFirst, Few, Of(unit), ..] => {
+                (3, (of(FEW_MAX, unit)?.0, of(FEW_MIN, unit)?.1))
+            }
             [Past, Of(unit), ..] => (2, until_now(1, unit)?),
             [This, Of(unit), ..] => (2, of(0, unit)?),
             [Last, Of(Unit::Week), Weekday(name), ..]
@@ -187,7 +217,7 @@ impl<'w> Grammar<'w> {
             [Last, Of(unit), ..] | [Of(unit), Last, ..] => (2, of(1, unit)?),
             [Last, Weekend, ..] | [Weekend, Last, ..] => (2, weekend(1)?),
             [This, Weekend, ..] => (2, weekend(0)?),
-            [Weekend, ..] if is_expected => {
+            [Weekend, ..] if self.is_expected(at) => {
                 let latest = weekend(0)?;
                 (1, if latest.0 <= self.now { latest } else { weekend(1)? })
             }
@@ -215,7 +245,6 @@ impl<'w> Grammar<'w> {
             |month, day: i64| single_day(latest_date(self.today, month, day.try_into().ok()?)?);
         let month_of =
             |year, month| unit_containing(midnight(Date::new(year, month, 1).ok()?), Unit::Month);
-        let is_expected = self.words.is_expected.get(at) == Some(&true);
         Some(match *self.rest(at) {
             [Known(date), ..] => (1, single_day(date)?),
             [YearMonth(year, month), ..] => (1, month_of(year, month)?),
@@ -228,8 +257,8 @@ impl<'w> Grammar<'w> {
             [Number(day), Month(month), ..] | [Month(month), Number(day), ..] => {
                 (2, latest(month, day)?)
             }
-            [Month(month), ..] if is_expected => (1, latest_month(self.today, month)?),
-            [Year(year), ..] if is_expected => {
+            [Month(month), ..] if self.is_expected(at) => (1, latest_month(self.today, month)?),
+            [Year(year), ..] if self.is_expected(at) => {
                 (1, unit_containing(midnight(Date::new(year, 1, 1).ok()?), Unit::Year)?)
             }
             _ => return None,

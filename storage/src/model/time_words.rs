@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 use jiff::civil::{Date, Time, Weekday};
 
 use crate::model::calendar::{Part, Unit};
-use crate::model::words::is_unspaced;
+use crate::model::letters::without_accents;
+use crate::model::words::{is_stop_word, is_unspaced};
 
 /// Most tokens of a query that are read.
 const TOKENS_MAX: usize = 128;
@@ -26,6 +27,8 @@ pub(super) enum Token {
     Month(i8),
     Weekend,
     Number(i64),
+    /// Some: two to seven.
+    Few,
     Year(i16),
     Date(Date),
     YearMonth(i16, i8),
@@ -76,6 +79,8 @@ pub(super) struct Tokens {
     pub(super) is_expected: Vec<bool>,
     /// Whether the last word was such.
     expects: bool,
+    /// Whether the next number is an hour.
+    expects_hour: bool,
     /// The last two words.
     previous: [String; 2],
 }
@@ -97,7 +102,7 @@ const VOCABULARY: &[(&[Token], &str)] = &[
     (&[Unit(Unit::Week)], "week weeks woche wochen semaine semaines semana semanas"),
     (&[Unit(Unit::Month)], "month months monat monate monaten monats mois mes meses"),
     (&[Unit(Unit::Year)], "year years jahr jahre jahren jahres ans annee annees ano anos"),
-    (&[Weekend], "weekend weekends wochenende wochenenden week-end findes"),
+    (&[Weekend], "weekend weekends wochenende wochenenden week-end finde findes"),
     (
         &[Last],
         "last previous letzte letzten letzter letztes letztem vorige vorigen voriger voriges",
@@ -119,6 +124,10 @@ const VOCABULARY: &[(&[Token], &str)] = &[
     (&[And], "and und et y"),
     (&[In], "in im en during wahrend pendant durante of de d du early mid late on over am"),
     (&[Filler], "the s o hui der den dem des das die la le les l el los las del par por at um"),
+    (&[Few], "few couple paar einigen einige wenigen quelques unos unas algunos algunas pocos"),
+    (&[Number(14)], "fourteen vierzehn quatorze catorce"),
+    (&[Number(15)], "fifteen funfzehn quinze quince"),
+    (&[Number(20)], "twenty zwanzig vingt veinte"),
     (&[Hours], "uhr clock"),
     (&[HalfDay(12)], "pm"),
 ];
@@ -151,11 +160,20 @@ const WEEKDAYS: &[&str] = &[
     "lundi mardi mercredi jeudi vendredi samedi dimanche",
     "lunes martes miercoles jueves viernes sabado domingo",
 ];
-/// Words by which a query is German: there, "hier" is no yesterday.
-const GERMAN: [&str; 14] = [
-    "ist", "der", "das", "was", "wo", "wie", "und", "ich", "wir", "hat", "nicht", "sind", "ein",
-    "steht",
+/// Words by which a query is French: only there, "hier" is yesterday. In German it is here.
+const FRENCH: [&str; 33] = [
+    "j", "je", "ai", "nous", "on", "avons", "a", "le", "la", "les", "l", "d", "du", "que", "quoi",
+    "qu", "qui", "est", "c", "ce", "s", "ete", "etait", "soir", "matin", "midi", "fait", "dit",
+    "avec", "pour", "dans", "avant", "reunion",
 ];
+/// Plurals: "the last days" are several.
+const PLURALS: [&str; 21] = [
+    "minutes", "hours", "days", "weeks", "months", "years", "tage", "tagen", "wochen", "monate",
+    "monaten", "jahre", "jahren", "stunden", "jours", "semaines", "heures", "annees", "dias",
+    "semanas", "meses",
+];
+/// Words before a German date without a year: "am 3.11.".
+const BEFORE_DATES: [&str; 7] = ["am", "vom", "bis", "zum", "seit", "dem", "den"];
 
 /// The words of scripts without spaces. The longest one counts.
 const UNSPACED: &[(&[Token], &str)] = &[
@@ -224,13 +242,19 @@ impl Tokens {
     /// Reads a query.
     pub(super) fn of(query: &str) -> Self {
         let mut all = Self::default();
-        let is_german = query.split(' ').any(|word| GERMAN.contains(&&*word.to_lowercase()));
+        let mut is_french = query.trim().eq_ignore_ascii_case("hier");
+        for word in query.split(|c: char| !c.is_alphanumeric()) {
+            is_french |= FRENCH.contains(&&*without_accents(&word.to_lowercase()));
+        }
         // Every part is a slice of `query`, so the distance of their addresses is its offset.
         let offset = |part: &str| part.as_ptr().addr() - query.as_ptr().addr();
         for chunk in query.split_whitespace() {
+            let is_after_word = BEFORE_DATES.contains(&&*all.previous[1]);
+            let day_and_month = german_date(chunk).filter(|_| is_after_word);
             let chunk = chunk.trim_matches(|c: char| !c.is_alphanumeric());
-            if let Some(tokens) = numeric(chunk) {
+            if let Some(tokens) = day_and_month.or_else(|| numeric(chunk)) {
                 all.push(&tokens, offset(chunk), chunk.len());
+                all.remember(String::new());
                 continue;
             }
             for part in chunk.split(|c: char| !c.is_alphanumeric() && c != '-') {
@@ -241,31 +265,65 @@ impl Tokens {
                 if part.contains(is_unspaced) {
                     all.push_unspaced(part, offset(part));
                 } else if !part.is_empty() {
-                    all.push_word(part, offset(part), is_german);
+                    all.push_word(part, offset(part), is_french);
                 }
             }
         }
         all
     }
 
-    fn push_word(&mut self, word: &str, start: usize, is_german: bool) {
-        let folded: String = word.chars().flat_map(char::to_lowercase).map(fold).collect();
+    fn push_word(&mut self, word: &str, start: usize, is_french: bool) {
+        let folded = without_accents(&word.to_lowercase());
         let is_after_number = matches!(self.tokens.last(), Some(Number(1..=12)));
+        let follows = |words: [&str; 2]| self.previous == words;
+        let is_plural = PLURALS.contains(&&*folded);
         match WORDS.get(folded.as_str()) {
+            _ if word == "à" => self.expects_hour = true,
+            // "a las 3", "a la una".
+            _ if matches!(&*folded, "la" | "las") && self.previous[1] == "a" => {
+                self.pop();
+                self.expects_hour = true;
+            }
+            _ if folded == "semana" && follows(["fin", "de"]) => {
+                let first = self.pop().map_or(start, |it| it.start);
+                self.push(&[Weekend], first, start + word.len() - first);
+            }
+            _ if folded == "an" && matches!(&*self.previous[1], "un" | "l") => {
+                self.push(&[Unit(Unit::Year)], start, word.len());
+            }
+            Some(tokens) if is_plural && matches!(self.tokens.last(), Some(Last | Past)) => {
+                self.push(&[&[Few], tokens.as_slice()].concat(), start, word.len());
+            }
             _ if folded == "a" && self.previous == ["il", "y"] => {
                 let first = self.pop().map_or(start, |_| self.pop().map_or(start, |it| it.start));
                 self.push(&[AgoFirst], first, start + word.len() - first);
             }
             _ if folded == "am" && is_after_number => self.push(&[HalfDay(0)], start, word.len()),
-            Some(_) if folded == "hier" && is_german => self.push(&[Other], start, word.len()),
+            Some(_) if folded == "hier" && !is_french => self.push(&[Other], start, word.len()),
             Some(tokens) => self.push(tokens, start, word.len()),
             None => {
                 let tokens = numeric(&folded).unwrap_or(vec![Other]);
+                self.count_of_things(&folded, start);
                 self.push(&tokens, start, word.len());
             }
         }
+        self.remember(folded);
+    }
+
+    fn remember(&mut self, word: String) {
         self.previous.swap(0, 1);
-        self.previous[1] = folded;
+        self.previous[1] = word;
+    }
+
+    /// "A list of 2000 items" names no year.
+    fn count_of_things(&mut self, word: &str, start: usize) {
+        let is_adjacent = self.ranges.last().is_some_and(|range| range.end + 1 == start);
+        let is_counted = self.previous[0] == "of" && is_adjacent && !is_stop_word(word);
+        if let Some(last) = self.tokens.last_mut().filter(|_| is_counted)
+            && matches!(last, Year(_))
+        {
+            *last = Other;
+        }
     }
 
     /// Reads text without spaces, in which numbers may be digits.
@@ -307,11 +365,22 @@ impl Tokens {
 
     fn push(&mut self, tokens: &[Token], start: usize, length: usize) {
         for token in tokens {
-            self.push_one(*token, start..start + length);
+            let is_hour = std::mem::take(&mut self.expects_hour);
+            let token = match *token {
+                Number(hour @ 0..=23) if is_hour => clock(hour, 0),
+                token => token,
+            };
+            self.push_one(token, start..start + length);
         }
     }
 
     fn push_one(&mut self, token: Token, range: Range<usize>) {
+        // "Sept 5" is a date; "sept jours" are seven days.
+        if self.previous[1] == "sept"
+            && let (Some(last @ Number(7)), Number(1..=31)) = (self.tokens.last_mut(), token)
+        {
+            *last = Month(9);
+        }
         let last = self.tokens.last().copied();
         let (token, replaces) = match (last, token) {
             (_, Filler) | (Some(Year(_)), Unit(Unit::Year)) => return,
@@ -345,25 +414,14 @@ impl Tokens {
     }
 }
 
-/// A letter of the vocabulary for one with an accent.
-fn fold(c: char) -> char {
-    match c {
-        'à' | 'á' | 'â' | 'ä' => 'a',
-        'è' | 'é' | 'ê' | 'ë' => 'e',
-        'ì' | 'í' | 'î' | 'ï' => 'i',
-        'ò' | 'ó' | 'ô' | 'ö' => 'o',
-        'ù' | 'ú' | 'û' | 'ü' => 'u',
-        'ç' => 'c',
-        'ñ' => 'n',
-        c => c,
-    }
-}
-
 /// The tokens of a text that begins with a digit: a date, a time of the day, a number, or two
 /// numbers as in "3-5".
 fn numeric(text: &str) -> Option<Vec<Token>> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
+    if let Some((day, time)) = text.split_once('T') {
+        return Some([numeric(day)?, numeric(time)?].concat());
+    }
     let separator = rest.chars().next();
     let parts = || {
         let parts = text.split(separator.unwrap_or(' '));
@@ -399,6 +457,15 @@ fn numeric(text: &str) -> Option<Vec<Token>> {
         },
         _ => return None,
     }])
+}
+
+/// The day and month of a German date without a year: "3.11.".
+fn german_date(text: &str) -> Option<Vec<Token>> {
+    let text = text.trim_end_matches([',', ';', ':', '?', '!']);
+    let (day, month) = text.strip_suffix('.')?.split_once('.')?;
+    let (day, month) = (number(day)?, number(month)?);
+    let is_date = (1..=31).contains(&day) && (1..=12).contains(&month);
+    is_date.then(|| vec![Number(day), Month(month as i8)])
 }
 
 fn clock(hour: i64, minute: i64) -> Token {

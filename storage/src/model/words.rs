@@ -1,6 +1,7 @@
 //! The tokenizer: turns texts of memories and queries into index terms ("words").
 //!
 //! - Words are split at Unicode word boundaries (UAX #29) and lower-cased.
+//! - Latin letters lose their accents.
 //! - ASCII words are stemmed with the Snowball English stemmer (Porter2). Stop words and
 //!   words with other letters are not stemmed.
 //! - Scripts without spaces between words (Han, Hiragana, Katakana, Hangul, Thai, Lao,
@@ -17,6 +18,7 @@ use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::model::identifiers::for_each_identifier;
+use crate::model::letters::without_accents;
 
 /// Longest word in bytes. Longer words are truncated, so a label without word boundaries
 /// does not become one huge term.
@@ -197,11 +199,11 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Emits a word of a spaced script: lower-cased, without possessive `'s`, stemmed.
+/// Emits a word of a spaced script: lower-cased, without accents and possessive `'s`, stemmed.
 fn emit_stem(word: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let lower = match word.is_ascii() {
         true => word.to_ascii_lowercase(),
-        false => word.to_lowercase().replace('\u{2019}', "'"),
+        false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")),
     };
     let lower = lower.strip_suffix("'s").unwrap_or(&lower);
     if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
@@ -211,7 +213,7 @@ fn emit_stem(word: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) -> Cont
     }
 }
 
-fn is_stop_word(word: &str) -> bool {
+pub(super) fn is_stop_word(word: &str) -> bool {
     word.len() <= STOP_WORD_BYTES_MAX && STOP_WORDS.binary_search(&word).is_ok()
 }
 
@@ -309,8 +311,14 @@ mod tests {
     }
 
     #[test]
+    fn accents_do_not_matter() {
+        assert_eq!(of("Größe und Übergröße"), of("grosse und ubergrosse"));
+        assert_eq!(of("Müller"), of("Muller"));
+        assert_eq!(of("café Élysée"), of("cafe\u{301} elysee"));
+    }
+
+    #[test]
     fn words_of_other_scripts_are_not_stemmed() {
-        assert_eq!(of("Größe und Übergröße"), ["größe", "und", "übergröße"]);
         assert_eq!(of("Привет, мир"), ["привет", "мир"]);
     }
 

@@ -55,22 +55,30 @@ impl Reader {
         let (thermo, snapshot) = (engine.thermo(tenant), engine.state.snapshot());
         let walk = Walk { tenant, filter, thermo: &thermo, now: engine.clock(), view: &snapshot };
         let (mut found, mut seen) = (FoldCandidates::default(), BTreeSet::new());
-        let mut room = TextRoom::default();
+        let (mut room, mut last) = (TextRoom::default(), after);
         for (examined, id) in memories_after(&engine, tenant, after).enumerate() {
             let id = id?;
             if seen.contains(&id) {
                 continue;
             }
             for reason in FoldReason::ALL {
-                let group = walk.group(id, reason, &seen)?;
-                if group.len() > 1 && group.iter().all(|record| room.take(&record.memory)) {
+                let mut group = walk.group(id, reason, &seen)?;
+                let fitting = group.iter().take_while(|record| room.take(&record.memory)).count();
+                if fitting < group.len() && !found.groups.is_empty() {
+                    // The next page begins with it.
+                    found.next = last;
+                    return Ok(found);
+                }
+                group.truncate(fitting);
+                if group.len() > 1 {
                     seen.extend(group.iter().map(|record| record.id));
                     found.groups.push(FoldGroup { reason, memories: group });
                     break;
                 }
             }
+            last = Some(id);
             if examined >= EXAMINED_MAX || found.groups.len() >= limit || room.0 == 0 {
-                found.next = Some(id);
+                found.next = last;
                 break;
             }
         }
@@ -167,7 +175,7 @@ impl<V: View> Walk<'_, V> {
     fn joins(&self, from: &MemoryRecord, other: &MemoryRecord, reason: FoldReason) -> bool {
         let (left, right) = (&from.memory, &other.memory);
         let is_alike = left.namespace == right.namespace && left.memory_type == right.memory_type;
-        let says_the_same = || self.thermo.duplicates.say_the_same(&left.label, &right.label);
-        is_alike && self.may_fold(other, reason) && (reason == FoldReason::Cold || says_the_same())
+        let are_near = || self.thermo.duplicates.are_near(&left.label, &right.label);
+        is_alike && self.may_fold(other, reason) && (reason == FoldReason::Cold || are_near())
     }
 }

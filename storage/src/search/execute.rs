@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
 use crate::index::tenant::TenantIndex;
+use crate::model::edge::SUPERSEDES;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::score::{Factors, RecallWeights};
 use crate::model::temporal::Window;
@@ -94,7 +95,9 @@ fn cold_matches(
     let (best, _) = plan.best(COLD_MATCHES_MAX, exact_max);
     let matches = |factors: &Factors| {
         let score = factors.fused(&weights);
-        factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
+        // What another memory replaces is no answer.
+        let holds = factors.superseded_factor == 1.0;
+        holds && factors.keyword_overlap > 0.0 && request.min_score.is_none_or(|low| score >= low)
     };
     best.into_sorted().filter(|(_, factors)| matches(factors)).count()
 }
@@ -135,7 +138,9 @@ fn traverse(
 ) -> Result<()> {
     let mut reached: HashMap<MemoryId, Traversal> = HashMap::new();
     for seed in hits.iter().take(SEEDS_MAX) {
-        for edge in rows.edges(tenant, seed.record.id)?.into_iter().take(EDGES_MAX) {
+        let edges = rows.edges(tenant, seed.record.id)?.into_iter();
+        // What a memory replaces is not related to it.
+        for edge in edges.filter(|edge| edge.relation != SUPERSEDES).take(EDGES_MAX) {
             let via = Traversal {
                 seed: seed.record.id,
                 seed_score: seed.score,

@@ -14,8 +14,6 @@ use crate::table::view::View;
 
 /// Most memories that one request examines.
 const EXAMINED_MAX: usize = 5_000;
-/// Most examples of a defect.
-const EXAMPLES_MAX: usize = 5;
 /// Characters of an example's text.
 const EXAMPLE_CHARS: usize = 120;
 /// Age from which a memory without recalls counts as unused.
@@ -42,11 +40,16 @@ pub struct Hygiene {
 }
 
 impl Reader {
-    /// Examines the memories after `after`.
+    /// Examines the memories after `after`, and names at most `examples_max` of each defect.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn hygiene(&self, tenant: TenantId, after: Option<MemoryId>) -> Result<Hygiene> {
+    pub fn hygiene(
+        &self,
+        tenant: TenantId,
+        after: Option<MemoryId>,
+        examples_max: usize,
+    ) -> Result<Hygiene> {
         let engine = self.engine();
         let (now, thermo) = (engine.clock(), engine.thermo(tenant));
         let snapshot = engine.state.snapshot();
@@ -57,7 +60,7 @@ impl Reader {
             for defect in defects(&snapshot, tenant, &record, &thermo, now)? {
                 let of_defect = &mut hygiene.defects[defect as usize];
                 of_defect.count += 1;
-                if of_defect.examples.len() < EXAMPLES_MAX {
+                if of_defect.examples.len() < examples_max {
                     let label = record.memory.label.chars().take(EXAMPLE_CHARS);
                     of_defect.examples.push((id, label.collect()));
                 }

@@ -150,7 +150,9 @@ impl BruteForce {
             for side in [older.take(5).collect::<Vec<_>>(), newer.take(5).collect()] {
                 for (step, (created_at, id)) in side.into_iter().enumerate() {
                     let seconds = (at.0 - created_at.0).abs() as f64 / 1e6;
-                    let share = weights.context_weight * 0.8_f64.powi(step as i32);
+                    let cosine = f64::from(dot(&self.0[source].vector, &self.0[id].vector));
+                    let likeness = (cosine / 0.3).clamp(0.0, 1.0);
+                    let share = weights.context_weight * 0.8_f64.powi(step as i32) * likeness;
                     let meaning = Factors { heat: 0.0, ..*factors }.fused(weights);
                     if seconds <= 3_600.0 && meaning > 0.0 {
                         let best: &mut f64 = contexts.entry(*id).or_default();

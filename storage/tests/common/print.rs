@@ -109,7 +109,7 @@ pub fn outcome(decision: &Decision) -> String {
         ),
         Ok(Reply::ApiKey(_, key)) => format!("key {} has role {}", key.name, key.role.name()),
         Ok(Reply::Edge { edge, is_new }) => edge_text(edge) + if *is_new { " is new" } else { "" },
-        Ok(Reply::Replayed(memories)) => {
+        Ok(Reply::Replayed { memories, .. }) => {
             let one = |(id, touched): &(_, Touched)| match touched {
                 Touched::Memory(record) => memory_text(record),
                 Touched::Deleted => format!("{} is removed", name(*id)),

@@ -84,3 +84,37 @@ async fn endless_responses_delay_no_requests() {
     println!("{quiet:?} without, {attacked:?} with the attack");
     assert_served(quiet, attacked);
 }
+
+/// A key whose webhook fires, loses the right to know the memory before the receiver responds.
+#[tokio::test]
+async fn closed_memories_are_not_delivered() {
+    for how in ["the memory moves", "a rule denies", "the key is deleted"] {
+        let cluster = options().env("HEARTH__WEBHOOKS__RETRY_SECONDS", "0.3, 0.3").start();
+        let outsider = cluster.post("/keys", &json!({"name": "outsider", "role": "agent"})).await;
+        let rule = |namespace: &str| json!({"agent_id": "outsider", "namespace": namespace, "policy": "deny"});
+        cluster.post("/namespaces/acl", &rule("closed")).await;
+        let receiver = Receiver::start(|_| Behaviour::status(500)).await;
+        let trigger = json!({"event": "on_store", "action": "webhook",
+            "action_config": {"url": receiver.url}});
+        let request = cluster.request_as(&outsider, Method::POST, "/triggers").json(&trigger);
+        assert_eq!(request.send().await.status, 201);
+        let memory = cluster.store(&json!({"label": "a secret", "namespace": "open"})).await;
+        receiver.reach(1).await;
+        match how {
+            "the memory moves" => {
+                let closed = json!({"namespace": "closed"});
+                cluster.patch(&format!("/agent/nodes/{memory}"), &closed).await;
+            }
+            "a rule denies" => drop(cluster.post("/namespaces/acl", &rule("open")).await),
+            _ => {
+                let path = format!("/keys/{}", id(&outsider));
+                cluster.request(Method::DELETE, &path).send().await.ok();
+            }
+        }
+        let dead = async || cluster.get("/triggers/deliveries?status=dead_letter").await;
+        let dead = eventually("it is a dead letter", dead, |it| array(&it["items"]).len() == 1);
+        let dead = dead.await.to_string();
+        assert!(dead.contains("may not access the memory"), "{how}: {dead}");
+        assert!(receiver.received().len() <= 2, "{how}: one attempt may be under way");
+    }
+}

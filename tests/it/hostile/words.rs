@@ -1,6 +1,8 @@
 //! Memories that consist of distinct words. Each adds a bounded number of words to the index,
 //! and a deletion gives their memory back.
 
+use std::time::Duration;
+
 use super::attacker::memory_mb;
 use super::*;
 
@@ -59,4 +61,41 @@ async fn distinct_words_take_bounded_memory() {
     println!("{} MiB after the deletion", bytes_after >> 20);
     assert_eq!(cluster.metric("hearth_index_bytes").await, index_before);
     assert_eq!(found(&cluster, "honest").await, 1);
+}
+
+/// Memories that are created and deleted.
+const DELETED: usize = 50_000;
+/// What may remain of them, beside caches.
+const REMAINING_MAX: u64 = 60;
+/// Time for it.
+const RETURNED_WITHIN: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn deleted_memories_return_their_memory() {
+    let cluster = options().start();
+    let beside_caches = async || {
+        let caches = cluster.metric("hearth_cache_bytes").await as u64 >> 20;
+        memory_mb(&cluster, "VmRSS").saturating_sub(caches)
+    };
+    let before = beside_caches().await;
+    let mut ids = Vec::new();
+    for batch in 0..DELETED / 50 {
+        let memory = |at| json!({"label": format!("note {at} of batch {batch} about {at}{batch}")});
+        let nodes: Vec<_> = (0..50).map(memory).collect();
+        let created = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
+        ids.extend(array(&created["results"]).iter().map(|memory| id(memory).to_owned()));
+    }
+    let most = beside_caches().await;
+    for ids in ids.chunks(500) {
+        cluster.post("/agent/nodes/bulk-delete", &json!({"ids": ids})).await;
+    }
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 0);
+    let is_returned = |now: &u64| *now < before + REMAINING_MAX;
+    let now = tokio::time::timeout(
+        RETURNED_WITHIN,
+        eventually("the memory is given back", beside_caches, is_returned),
+    );
+    println!("{before} MB before, {most} MB with them, {:?} MB after", now.await);
+    let now = beside_caches().await;
+    assert!(is_returned(&now), "{before} MB before, {most} MB with them, {now} MB after");
 }
