@@ -216,3 +216,25 @@ async fn pages_of_candidates_lose_no_group() {
     }
     assert_eq!(sizes, [16; 5]);
 }
+
+#[tokio::test]
+async fn command_folds_memories_with_the_same_words() {
+    let cluster = options().start();
+    for label in ["the port is 5432", "The port is 5432.", "the port is 5433", "a red fox"] {
+        store(&cluster, label, 0.5).await;
+    }
+    let ca = cluster.folder().join("ca.pem");
+    let key = cluster.folder().join("key");
+    std::fs::write(&key, &cluster.key).unwrap();
+    let [ca, key] = [&ca, &key].map(|path| path.to_str().unwrap());
+    let counting = ["consolidate", "--url", cluster.url(), "--ca", ca, "--key-file", key];
+    let (succeeded, text) = cluster.run(&counting).await;
+    assert!(succeeded && text.contains(" 2  memories with the same words in 1 groups, would be"));
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 4, "nothing changed");
+    let (succeeded, text) = cluster.run(&[&counting[..], &["--apply"]].concat()).await;
+    assert!(succeeded && text.contains("in 1 groups, folded"), "{text}");
+    let hot = cluster.get("/agent/nodes?tier=hot").await;
+    assert_eq!(hot["total"], 3, "{hot}");
+    let (_, text) = cluster.run(&counting).await;
+    assert!(text.contains(" 0  memories with the same words"), "{text}");
+}

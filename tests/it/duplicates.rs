@@ -52,7 +52,7 @@ async fn batch_merges_what_it_repeats() {
 }
 
 #[tokio::test]
-async fn near_texts_are_merged_unless_a_fact_differs() {
+async fn same_words_are_merged_unless_one_differs() {
     let cluster = options().start();
     let patch = json!({"duplicates": {"on_duplicate": "merge"}});
     let settings = cluster.patch("/settings/thermo", &patch).await;

@@ -4,33 +4,20 @@
 #![expect(clippy::print_stdout, reason = "the output of the command")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use reqwest::{Certificate, Client};
 use serde::Deserialize;
 
-use crate::error::{text, unusable};
+use crate::cli::api_client::Address;
 
-/// Variable with the text of an admin's key.
-const KEY_VARIABLE: &str = "HEARTH_API_KEY";
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Examples of a defect that are shown.
 const EXAMPLES_MAX: usize = 5;
 
-/// Arguments of `hearth hygiene`. The variable `HEARTH_API_KEY` holds the key of an admin.
+/// Arguments of `hearth hygiene`.
 #[derive(Args)]
 pub(crate) struct Hygiene {
-    /// Public listener of any node
-    #[arg(long, default_value = "https://127.0.0.1:4200")]
-    url: String,
-    /// File with the certificate authority of the cluster; by default those of the system
-    #[arg(long)]
-    ca: Option<PathBuf>,
-    /// File with the key of an admin, if HEARTH_API_KEY does not hold it
-    #[arg(long)]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    address: Address,
 }
 
 /// A part of the report, as the node sends it.
@@ -55,25 +42,14 @@ struct Example {
     label: String,
 }
 
-#[derive(Deserialize)]
-struct Failure {
-    message: String,
-}
-
 impl Hygiene {
     pub(crate) async fn run(self) -> Result<(), String> {
-        let key = self.key()?;
-        let mut client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT);
-        if let Some(path) = &self.ca {
-            let pem = std::fs::read(path).map_err(unusable(path))?;
-            client = client.add_root_certificate(Certificate::from_pem(&pem).map_err(text)?);
-        }
-        let client = client.build().map_err(text)?;
+        let client = self.address.client()?;
         let (mut examined, mut defects) = (0, BTreeMap::new());
         let mut order = Vec::new();
-        let mut after = None;
+        let mut after = String::new();
         loop {
-            let part = self.part(&client, &key, after.as_deref()).await?;
+            let part: Part = client.get(&format!("/admin/hygiene{after}")).await?;
             examined += part.examined;
             for defect in part.defects {
                 if !defects.contains_key(&defect.defect) {
@@ -85,43 +61,14 @@ impl Hygiene {
                     sum.examples.truncate(EXAMPLES_MAX);
                 }
             }
-            match part.next {
-                Some(next) => after = Some(next),
-                None => break,
-            }
+            let Some(next) = part.next else { break };
+            after = format!("?after={next}");
         }
         println!("{examined} memories");
         for defect in order.iter().filter_map(|name| defects.get(name)) {
             println!("{}", defect_text(defect));
         }
         Ok(())
-    }
-
-    fn key(&self) -> Result<String, String> {
-        if let Some(path) = &self.key_file {
-            return Ok(std::fs::read_to_string(path).map_err(unusable(path))?.trim().to_owned());
-        }
-        std::env::var(KEY_VARIABLE)
-            .map_err(|_| format!("set {KEY_VARIABLE} to the key of an admin, or name --key-file"))
-    }
-
-    async fn part(&self, client: &Client, key: &str, after: Option<&str>) -> Result<Part, String> {
-        let after = after.map_or(String::new(), |id| format!("?after={id}"));
-        let url = format!("{}/api/v1/admin/hygiene{after}", self.url.trim_end_matches('/'));
-        let request = client.get(&url).bearer_auth(key);
-        let response = request.send().await.map_err(|error| {
-            let reason = if error.is_connect() { "cannot connect" } else { "no response" };
-            format!(
-                "{reason}: is {} the public listener of a node, and --ca its authority?",
-                self.url
-            )
-        })?;
-        let status = response.status();
-        if status.is_success() {
-            return response.json().await.map_err(text);
-        }
-        let failure = response.json().await.map(|Failure { message }| message);
-        Err(failure.unwrap_or_else(|_| format!("the node responded {status}")))
     }
 }
 

@@ -1,7 +1,9 @@
 //! The command line: `hearth` and its subcommands.
 
+mod api_client;
 mod certs;
 mod cluster;
+mod consolidate;
 mod demo;
 mod dev;
 mod dev_config;
@@ -47,6 +49,8 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Examine the memories of a tenant for duplicates, echoes, contradictions and disuse
     Hygiene(hygiene::Hygiene),
+    /// Fold memories of a tenant that have the same words
+    Consolidate(consolidate::Consolidate),
     /// Create the certificate authority of a cluster, and certificates of its nodes
     Certs(certs::Certs),
     /// Run a development cluster, show its features, and keep it running
@@ -82,6 +86,7 @@ async fn execute(command: Command) -> Result<(), String> {
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
         Command::Hygiene(hygiene) => hygiene.run().await,
+        Command::Consolidate(consolidate) => consolidate.run().await,
         Command::Certs(certs) => certs.run(),
         Command::Dev(dev) => dev.run().await,
         Command::Demo => demo::run().await,

@@ -280,7 +280,10 @@ impl Tokens {
         match WORDS.get(folded.as_str()) {
             _ if word == "à" => self.expects_hour = true,
             // "a las 3", "a la una".
-            _ if matches!(&*folded, "la" | "las") && self.previous[1] == "a" => {
+            _ if matches!(&*folded, "la" | "las")
+                && self.previous[1] == "a"
+                && self.tokens.last() == Some(&Number(1)) =>
+            {
                 self.pop();
                 self.expects_hour = true;
             }

@@ -1,0 +1,101 @@
+//! `hearth consolidate`: folds memories with the same words into one, through the public listener of
+//! any node. Without `--apply`, it counts them. Run it daily to keep a tenant free of them.
+
+#![expect(clippy::print_stdout, reason = "the output of the command")]
+
+use clap::Args;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::json;
+use storage::model::duplicate::has_same_words;
+
+use crate::cli::api_client::Address;
+
+/// Arguments of `hearth consolidate`.
+#[derive(Args)]
+pub(crate) struct Consolidate {
+    #[command(flatten)]
+    address: Address,
+    /// Fold them; without it, nothing changes
+    #[arg(long)]
+    apply: bool,
+}
+
+/// A page of what can be folded, as the node sends it.
+#[derive(Deserialize)]
+struct Page {
+    groups: Vec<Group>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    /// The text of the hottest, if the memories say the same.
+    label: Option<String>,
+    memories: Vec<Memory>,
+}
+
+#[derive(Deserialize)]
+struct Memory {
+    id: String,
+    label: String,
+}
+
+/// Groups and their memories.
+#[derive(Default)]
+struct Count {
+    groups: usize,
+    memories: usize,
+}
+
+impl Count {
+    fn add(&mut self, group: &Group) {
+        self.groups += 1;
+        self.memories += group.memories.len();
+    }
+}
+
+impl Group {
+    /// The text of a memory that replaces all, if no word is lost.
+    fn text(&self) -> Option<&str> {
+        let label = self.label.as_deref()?;
+        let is_same = |memory: &Memory| has_same_words(&memory.label, label);
+        self.memories.iter().all(is_same).then_some(label)
+    }
+}
+
+impl Consolidate {
+    pub(crate) async fn run(self) -> Result<(), String> {
+        let client = self.address.client()?;
+        let (mut same, mut others, mut after) = (Count::default(), Count::default(), String::new());
+        loop {
+            let path = format!("/agent/consolidation/candidates?limit=100{after}");
+            let page: Page = client.get(&path).await?;
+            for group in &page.groups {
+                let Some(label) = group.text() else {
+                    others.add(group);
+                    continue;
+                };
+                same.add(group);
+                if self.apply {
+                    let ids: Vec<_> = group.memories.iter().map(|memory| &memory.id).collect();
+                    let body = json!({"ids": ids, "label": label});
+                    let _: IgnoredAny = client.post("/agent/consolidation/fold", &body).await?;
+                }
+            }
+            let Some(next) = page.next else { break };
+            after = format!("&after={next}");
+        }
+        let done = if self.apply { "folded" } else { "would be folded: repeat with --apply" };
+        println!(
+            "{:>8}  memories with the same words in {} groups, {done}",
+            same.memories, same.groups
+        );
+        println!(
+            "{:>8}  near duplicates and cold fragments in {} groups: an agent must write their texts, \
+             see GET /agent/consolidation/candidates",
+            others.memories, others.groups
+        );
+        Ok(())
+    }
+}
