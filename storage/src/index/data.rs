@@ -23,6 +23,7 @@ use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
 use crate::model::vector::{Vector, dot};
 use crate::model::words::{WordHash, document_words};
+use crate::simd::dispatch;
 
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,9 +152,13 @@ impl IndexData {
         self.chunks[chunk_of(slot)].row(row_of(slot)).attributes().namespace()
     }
 
-    /// Calls `visit` with the memories that get context from `id`: the factor of their share, id
-    /// and slot.
-    pub(crate) fn visit_around(&self, id: MemoryId, mut visit: impl FnMut(f64, MemoryId, Slot)) {
+    /// Calls `visit` with the memories that may get context from `id`: the factor of their share,
+    /// id and slot, and a function for their [likeness](Context::likeness), which is slow.
+    pub(crate) fn visit_around(
+        &self,
+        id: MemoryId,
+        mut visit: impl FnMut(f64, (MemoryId, Slot), &dyn Fn() -> f64),
+    ) {
         let Some(slot) = self.slot(id) else { return };
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
         let (_, vector) = self.vector_of(slot);
@@ -161,10 +166,15 @@ impl IndexData {
         for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
             let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
             for (damping, ((_, neighbour), other)) in Context::DAMPING.into_iter().zip(near) {
-                let likeness = Context::likeness(dot(vector, self.vector_of(*other).1));
-                if likeness > 0.0 {
-                    visit(damping * likeness, *neighbour, *other);
-                }
+                let likeness = || {
+                    let other = self.vector_of(*other).1;
+                    let cosine = dispatch(
+                        #[inline(always)]
+                        || dot(vector, other),
+                    );
+                    Context::likeness(cosine)
+                };
+                visit(damping, (*neighbour, *other), &likeness);
             }
         }
     }

@@ -105,7 +105,7 @@ const LANES: usize = 16;
 /// Dot product with 16 accumulators, summed pairwise at the end. Each product is rounded
 /// before the addition (no FMA). So the compiler vectorises it, and the result has the same
 /// bits on every x86 and Arm CPU.
-#[inline]
+#[inline(always)]
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
     let mut lanes = [0.0_f32; LANES];
     let (left_chunks, right_chunks) = (left.chunks_exact(LANES), right.chunks_exact(LANES));

@@ -5,7 +5,6 @@
 //! creation within its namespace ([`Context`]). A memory gets the largest of these shares.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use roaring::RoaringBitmap;
 
@@ -73,18 +72,17 @@ impl SearchPlan<'_> {
             if source_score <= 0.0 || self.weights.context_weight == 0.0 {
                 continue;
             }
-            data.visit_around(*id, |damping, neighbour, slot| {
+            data.visit_around(*id, |damping, (neighbour, slot), likeness| {
                 let share = self.weights.context_weight * damping;
-                let context = Context { id: *id, source_score, share };
-                match contexts.entry(neighbour) {
-                    // Sources come best first: of equal contexts, the first one stays.
-                    Entry::Occupied(mut found) if context.added() > found.get().0.added() => {
-                        found.insert((context, slot));
-                    }
-                    Entry::Occupied(_) => {}
-                    Entry::Vacant(free) => {
-                        free.insert((context, slot));
-                    }
+                let full = Context { id: *id, source_score, share };
+                // Sources come best first: of equal contexts, the first one stays.
+                let known = contexts.get(&neighbour).map_or(0.0, |(context, _)| context.added());
+                if full.added() <= known {
+                    return;
+                }
+                let context = Context { share: share * likeness(), ..full };
+                if context.added() > known {
+                    contexts.insert(neighbour, (context, slot));
                 }
             });
         }
