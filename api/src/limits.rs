@@ -39,8 +39,7 @@ pub(crate) const EMBED_WAIT: Duration = Duration::from_secs(5);
 pub(crate) const KEY_LARGE_WRITES_MAX: usize = 1;
 /// Large writes of all keys that a node prepares and submits at once.
 pub(crate) const LARGE_WRITES_MAX: usize = 8;
-/// How long a large write waits for its turn: a batch of 100 long texts takes two cores 14 s to
-/// embed.
+/// How long a large write waits for its turn: longer than a batch of long texts takes to embed.
 pub(crate) const LARGE_WRITE_WAIT: Duration = Duration::from_secs(30);
 /// Memories above which a write is large.
 pub(crate) const SMALL_WRITE_MEMORIES_MAX: usize = 4;

@@ -24,7 +24,8 @@ pub struct Deliveries {
 
 impl Reader {
     /// Whether a delivery may be sent now: the key that owns its trigger exists, and may access the
-    /// namespaces that its memory had and has. A trigger without an owner is an admin's.
+    /// namespaces that its memory had and has. As for firings, a trigger without an owner is the
+    /// service's, which may know all.
     ///
     /// # Errors
     /// When the state cannot be read.

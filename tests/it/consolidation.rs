@@ -202,6 +202,10 @@ async fn unfold_restores_what_is_left() {
 async fn pages_of_candidates_lose_no_group() {
     let cluster = options().start();
     let text = "abcdefgh ".repeat(7_000);
+    // These are in no group, and take nothing of a page.
+    for number in 0..62 {
+        cluster.store(&json!({"label": format!("alone{number} {text}")})).await;
+    }
     for group in 0..5 {
         for _ in 0..16 {
             cluster.store(&json!({"label": format!("{group}{group}{group} {text}")})).await;

@@ -101,7 +101,8 @@ impl Worker for Session {
         let tokens: Vec<_> = encoding.get_ids().iter().map(|id| i64::from(*id)).collect();
         let is_truncated = !encoding.get_overflowing().is_empty();
         let last = encoding.get_offsets().iter().map(|(_, end)| *end).max().unwrap_or(0);
-        let end = if is_truncated { last } else { window.len() };
+        // Offsets come from the tokenizer: a panic here would end the thread.
+        let end = if is_truncated { window.floor_char_boundary(last) } else { window.len() };
         Ok(Part { vector: self.run(&tokens)?, next: next_part(text, end) })
     }
 }
@@ -116,6 +117,20 @@ fn next_part(text: &str, end: usize) -> Option<usize> {
     let word = text[overlap..end].find(char::is_whitespace);
     // Each part must begin after the one before it.
     Some(word.map_or(overlap, |at| overlap + at)).filter(|next| *next > 0).or(Some(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_part;
+
+    #[test]
+    fn next_part_begins_at_a_word() {
+        let text = format!("{} {}", "a".repeat(200), "b".repeat(200));
+        assert_eq!(next_part(&text, 250), Some(200));
+        assert_eq!(next_part(&text, 401), None);
+        assert_eq!(next_part(&"猫".repeat(200), 300), Some(180));
+        assert_eq!(next_part(" no space", 1), Some(1), "not at 0 again");
+    }
 }
 
 fn open(environment: &Environment, model: &Path) -> ort::Result<ort::session::Session> {

@@ -62,22 +62,21 @@ impl Reader {
                 continue;
             }
             for reason in FoldReason::ALL {
-                let mut group = walk.group(id, reason, &seen)?;
-                let fitting = group.iter().take_while(|record| room.take(&record.memory)).count();
-                if fitting < group.len() && !found.groups.is_empty() {
+                let group = walk.group(id, reason, &seen)?;
+                if group.len() < 2 {
+                    continue;
+                }
+                if !group.iter().all(|record| room.take(&record.memory)) {
                     // The next page begins with it.
                     found.next = last;
                     return Ok(found);
                 }
-                group.truncate(fitting);
-                if group.len() > 1 {
-                    seen.extend(group.iter().map(|record| record.id));
-                    found.groups.push(FoldGroup { reason, memories: group });
-                    break;
-                }
+                seen.extend(group.iter().map(|record| record.id));
+                found.groups.push(FoldGroup { reason, memories: group });
+                break;
             }
             last = Some(id);
-            if examined >= EXAMINED_MAX || found.groups.len() >= limit || room.0 == 0 {
+            if examined >= EXAMINED_MAX || found.groups.len() >= limit {
                 found.next = last;
                 break;
             }

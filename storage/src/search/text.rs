@@ -1,6 +1,7 @@
 //! The bound of the text in one result. JSON may take twelve times as many bytes: it contains the
 //! label twice, and a control character takes six bytes.
 
+use crate::model::edge::SUPERSEDED_MAX;
 use crate::model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX, Memory};
 
 /// Most bytes of labels and key points in a result. It ends before the memory that exceeds them.
@@ -8,8 +9,8 @@ use crate::model::memory::{KEY_POINT_BYTES_MAX, KEY_POINTS_MAX, LABEL_BYTES_MAX,
 pub const TEXT_BYTES_MAX: usize = 4 << 20;
 
 const _: () = assert!(
-    LABEL_BYTES_MAX + KEY_POINTS_MAX * KEY_POINT_BYTES_MAX <= TEXT_BYTES_MAX,
-    "the first memory always fits"
+    SUPERSEDED_MAX * (LABEL_BYTES_MAX + KEY_POINTS_MAX * KEY_POINT_BYTES_MAX) <= TEXT_BYTES_MAX,
+    "the first memory always fits, and so does the first group that can be folded"
 );
 
 /// Text that a result may still take, in bytes.
