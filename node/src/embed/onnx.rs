@@ -119,20 +119,6 @@ fn next_part(text: &str, end: usize) -> Option<usize> {
     Some(word.map_or(overlap, |at| overlap + at)).filter(|next| *next > 0).or(Some(end))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::next_part;
-
-    #[test]
-    fn next_part_begins_at_a_word() {
-        let text = format!("{} {}", "a".repeat(200), "b".repeat(200));
-        assert_eq!(next_part(&text, 250), Some(200));
-        assert_eq!(next_part(&text, 401), None);
-        assert_eq!(next_part(&"猫".repeat(200), 300), Some(180));
-        assert_eq!(next_part(" no space", 1), Some(1), "not at 0 again");
-    }
-}
-
 fn open(environment: &Environment, model: &Path) -> ort::Result<ort::session::Session> {
     ort::session::Session::builder(environment)?
         .with_intra_threads(1)?
@@ -170,4 +156,18 @@ fn tokenizer(file: &Path, max_tokens: usize) -> tokenizers::Result<Tokenizer> {
     tokenizer.with_truncation(Some(TruncationParams { max_length, ..Default::default() }))?;
     tokenizer.with_padding(None::<PaddingParams>);
     Ok(tokenizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_part;
+
+    #[test]
+    fn next_part_begins_at_a_word() {
+        let text = format!("{} {}", "a".repeat(200), "b".repeat(200));
+        assert_eq!(next_part(&text, 250), Some(200));
+        assert_eq!(next_part(&text, 401), None);
+        assert_eq!(next_part(&"猫".repeat(200), 300), Some(180));
+        assert_eq!(next_part(" no space", 1), Some(1), "not at 0 again");
+    }
 }
