@@ -123,10 +123,12 @@ fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session
     Ok(session)
 }
 
-/// The key of a request.
+/// The key of a request; `None` if it has none, or several.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get(header::AUTHORIZATION)
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    values
+        .next()
+        .filter(|_| values.next().is_none())
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{CONNECTION, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Uri};
 use axum::middleware::Next;
@@ -15,13 +15,25 @@ use axum::response::{IntoResponse, Response};
 
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
-/// Rejects a request that names two hosts, with 400 `bad_host`: a proxy and this server may
-/// take different ones. Middleware of every listener.
+/// Rejects a request that names two hosts, with 400 `bad_host`, or another transfer coding than
+/// `chunked`, with 400 `bad_framing`: a proxy and this server may read it differently. Middleware of
+/// every listener.
 pub async fn one_host(request: Request, next: Next) -> Response {
-    match host(&request) {
-        Ok(_) => next.run(request).await,
+    let error = match host(&request).and_then(|_| check_coding(&request)) {
+        Ok(()) => return next.run(request).await,
         Err(error) => error.into_response(),
+    };
+    // What follows on the connection may be a part of this request.
+    ([(CONNECTION, HeaderValue::from_static("close"))], error).into_response()
+}
+
+fn check_coding(request: &Request) -> ApiResult<()> {
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if codings.next().is_none_or(is_chunked) && codings.next().is_none() {
+        return Ok(());
     }
+    Err(ApiError::bad_request("bad_framing", "use the transfer coding chunked, or none"))
 }
 
 /// Rejects a request for a host that may be a public name, with 403 `unknown_host`, and a request

@@ -1,6 +1,7 @@
 //! Attacks on a node. None stops it, and honest clients are served meanwhile.
 
 mod attacker;
+mod closed;
 mod cluster;
 mod connections;
 mod held_back;

@@ -189,8 +189,7 @@ pub(crate) struct TriggerQuery {
     #[serde(default)]
     pub(crate) limit: TriggersLimit,
     /// The `next_cursor` of the page before.
-    #[param(value_type = Option<String>, pattern = "^[0-9]{1,18}$")]
-    pub(crate) cursor: Option<WholeNumber>,
+    pub(crate) cursor: Option<TriggerIdText>,
 }
 
 /// Which entries of the trigger history.

@@ -36,13 +36,16 @@ pub(crate) struct RetentionPreview {
     rules: Vec<DueRule>,
 }
 
-/// Get the rules of retention.
+/// Get the rules of retention. Keys with restricted access see those of their namespaces.
 #[utoipa::path(get, path = "/api/v1/settings/retention", tag = "settings", params(ReadHeaders),
     responses((status = OK, body = Retention), ReadErrors))]
 pub(crate) async fn retention_get(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Retention> {
-    let rules = session.tenant().await?.retention.into_iter().map(Into::into).collect();
+    let mut rules = session.tenant().await?.retention;
+    let access = &session.caller.access;
+    rules.retain(|rule| rule.namespace.as_ref().is_none_or(|it| access.allows(it)));
+    let rules = rules.into_iter().map(Into::into).collect();
     Ok(Success::ok(freshness, Retention { rules }))
 }
 

@@ -55,12 +55,12 @@ pub(crate) async fn trigger_list(
     ValidQuery(query): ValidQuery<TriggerQuery>,
 ) -> ApiResponse<TriggerList> {
     let event = query.event.map(|event| event.0);
-    let after = query.cursor.map_or(0, |cursor| cursor.0);
+    let after = query.cursor.map(|cursor| cursor.0);
     let page = session.triggers(event, after, query.limit.get()).await?;
     let items = page.items.iter().map(|(compiled, firings)| {
         TriggerView::new(&session.caller, compiled.id, &compiled.trigger, firings)
     });
-    let (items, next_cursor) = (items.collect(), page.next.map(|number| number.to_string()));
+    let (items, next_cursor) = (items.collect(), page.next.map(|id| id.to_string()));
     Ok(Success::ok(freshness, TriggerList { items, next_cursor }))
 }
 

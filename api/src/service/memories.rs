@@ -170,12 +170,15 @@ impl Session {
     async fn prepare(&self, mut new: NewMemory) -> ApiResult<NewMemory> {
         new.vector = self.service.embed(&self.caller, &new.label).await?;
         let unit = components(&new.vector)?;
-        self.read(move |reader, caller| {
-            let NewMemory { namespace, label, key_points, .. } = &new;
-            new.suggestions =
-                reader.suggestions(caller.tenant, namespace, label, key_points, &unit);
-            Ok(new)
-        })
-        .await
+        let NewMemory { namespace, label, key_points, .. } = &new;
+        // It reads the indexes only, in bounded steps, so it needs no thread that may block.
+        new.suggestions = self.service.reader.suggestions(
+            self.caller.tenant,
+            namespace,
+            label,
+            key_points,
+            &unit,
+        );
+        Ok(new)
     }
 }

@@ -157,26 +157,29 @@ impl Session {
         .await
     }
 
-    /// Triggers that the caller may see, in the order of their creation, after the number
-    /// `after`.
+    /// Triggers that the caller may see, in the order of their creation, after the trigger `after`,
+    /// or after its id if it was deleted meanwhile. Their numbers would tell how many others exist.
     pub(crate) async fn triggers(
         &self,
         event: Option<TriggerEvent>,
-        after: u64,
+        after: Option<TriggerId>,
         limit: usize,
-    ) -> ApiResult<PageOf<(Arc<CompiledTrigger>, Firings), u64>> {
+    ) -> ApiResult<PageOf<(Arc<CompiledTrigger>, Firings), TriggerId>> {
         self.read(move |reader, caller| {
             let mut all = reader.triggers(caller.tenant);
+            let last = all.iter().position(|(compiled, _)| Some(compiled.id) == after);
+            match last {
+                Some(last) => drop(all.drain(..=last)),
+                None => all.retain(|(compiled, _)| Some(compiled.id) > after),
+            }
             all.retain(|(compiled, _)| {
                 let trigger = &compiled.trigger;
                 let is_of_event = event.is_none_or(|event| event == trigger.event);
-                trigger.number > after
-                    && is_of_event
-                    && may_see_trigger(&caller.access, caller.key, trigger)
+                is_of_event && may_see_trigger(&caller.access, caller.key, trigger)
             });
             let has_more = all.len() > limit;
             all.truncate(limit);
-            let last = all.last().map(|(compiled, _)| compiled.trigger.number);
+            let last = all.last().map(|(compiled, _)| compiled.id);
             Ok(PageOf { items: all, next: last.filter(|_| has_more) })
         })
         .await

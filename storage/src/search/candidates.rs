@@ -56,7 +56,7 @@ impl Reader {
         let walk = Walk { tenant, filter, thermo: &thermo, now: engine.clock(), view: &snapshot };
         let (mut found, mut seen) = (FoldCandidates::default(), BTreeSet::new());
         let (mut room, mut last) = (TextRoom::default(), after);
-        for (examined, id) in memories_after(&engine, tenant, after).enumerate() {
+        for (examined, id) in self.examined(&engine, tenant, filter, after).enumerate() {
             let id = id?;
             if seen.contains(&id) {
                 continue;
@@ -82,6 +82,22 @@ impl Reader {
             }
         }
         Ok(found)
+    }
+
+    /// The memories after `after`, in order: for a restricted key those that match, since the
+    /// number and the ids of the others are closed to it.
+    fn examined<'a>(
+        &self,
+        engine: &'a Engine,
+        tenant: TenantId,
+        filter: &Filter,
+        after: Option<MemoryId>,
+    ) -> Box<dyn Iterator<Item = Result<MemoryId>> + 'a> {
+        if filter.access.is_unrestricted() {
+            return Box::new(memories_after(engine, tenant, after));
+        }
+        let open = self.ids(tenant, filter).into_iter();
+        Box::new(open.filter(move |id| Some(*id) > after).map(Ok))
     }
 }
 

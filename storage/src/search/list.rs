@@ -143,7 +143,8 @@ impl Reader {
         Ok(page)
     }
 
-    /// Ids of all matching memories, in no particular order.
+    /// Ids of all matching memories, in order: the order of rows in the index would tell of
+    /// deletions of other memories.
     pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
         let mut ids = Vec::new();
         if let Some(index) = self.index(tenant) {
@@ -151,6 +152,7 @@ impl Reader {
                 ids.extend(candidates.iter().map(|(_, row)| row.id()));
             });
         }
+        ids.sort_unstable();
         ids
     }
 
