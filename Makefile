@@ -55,7 +55,8 @@ bench: setup
 	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
 	@echo; echo "Beside etcd:"; $(CARGO_TARGET_DIR)/release/beside_etcd \
-	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd"
+	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd" \
+	    --texts "$(CACHE)/glosses/glosses.txt"
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
 	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart

@@ -119,7 +119,7 @@ fn entries() -> [EntryRecord; 3] {
     let members = membership().membership().clone();
     let entries = [
         Entry::new_blank(id),
-        Entry::new_normal(id, Payload(vec![1, 2, 3])),
+        Entry::new_normal(id, Payload(vec![1, 2, 3].into())),
         Entry::new_membership(id, members),
     ];
     entries.map(EntryRecord::from)

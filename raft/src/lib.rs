@@ -168,6 +168,7 @@ pub fn start(
         Executor { shared: Arc::clone(&shared) }.run().boxed(),
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
+        leader::watch::run(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {

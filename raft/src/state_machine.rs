@@ -63,11 +63,11 @@ impl StateMachine {
     fn apply_one(&mut self, entry: Entry) -> storage::Result<ApplyOutcome> {
         let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
         let index = entry.log_id.index();
-        let body = match entry.payload {
+        let body = match &entry.payload {
             EntryPayload::Blank => EntryBody::Blank,
-            EntryPayload::Normal(payload) => EntryBody::Batch(payload.0),
+            EntryPayload::Normal(payload) => EntryBody::Batch(&payload.0),
             EntryPayload::Membership(membership) => {
-                let stored = StoredMembership::new(Some(entry.log_id), membership);
+                let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
                 EntryBody::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
             }
         };

@@ -3,14 +3,15 @@
 
 use std::fmt;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Id of a node. An id is never reused.
 pub type NodeId = u64;
 
-/// Payload of one log entry: an encoded batch.
+/// Payload of one log entry: an encoded batch. A clone shares the bytes.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Payload(#[serde(with = "serde_bytes")] pub Vec<u8>);
+pub struct Payload(pub Bytes);
 
 impl fmt::Display for Payload {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

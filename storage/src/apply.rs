@@ -2,6 +2,7 @@
 //! changes and its position, and then updates the indexes. It computes nothing that could differ
 //! between nodes: no clock, no randomness, no transcendental function, no order of a hash map.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::index::builder::Builder;
 use crate::index::data::{IndexChange, Terms};
 use crate::index::registry::dimension;
+use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
@@ -27,23 +29,23 @@ use crate::table::state::{count, stage};
 use crate::table::view::View;
 
 /// A committed log entry.
-pub struct Entry {
+pub struct Entry<'a> {
     /// Its index.
     pub index: u64,
     /// Raft's id of the entry. It is part of the position; opaque here.
     pub log_id: Vec<u8>,
     /// Its content.
-    pub body: EntryBody,
+    pub body: EntryBody<'a>,
 }
 
 /// Content of a log entry.
-pub enum EntryBody {
+pub enum EntryBody<'a> {
     /// Nothing.
     Blank,
     /// A membership. It is part of the position; opaque here.
     Membership(Vec<u8>),
     /// An encoded [`Batch`].
-    Batch(Vec<u8>),
+    Batch(&'a [u8]),
 }
 
 /// Outcome of an entry.
@@ -79,7 +81,7 @@ impl Writer {
     ///
     /// # Errors
     /// If the engine fails, the batch is damaged, or this index or a higher one is applied already.
-    pub fn apply(&mut self, entry: Entry) -> Result<ApplyOutcome> {
+    pub fn apply(&mut self, entry: Entry<'_>) -> Result<ApplyOutcome> {
         if let Some(fault) = self.reader.verifier().take_fault() {
             return Err(fault);
         }
@@ -95,7 +97,7 @@ impl Writer {
             EntryBody::Blank => {}
             EntryBody::Membership(membership) => position.membership = membership,
             EntryBody::Batch(bytes) => {
-                let batch: Batch = codec::decode(&bytes)?;
+                let batch: Batch = codec::decode(bytes)?;
                 if batch.after == position.batch {
                     (position.batch, position.clock) = (batch.id, batch.stamp);
                     changes = batch.changes;
@@ -205,33 +207,33 @@ fn drops_changes() -> bool {
 }
 
 /// Computes the index changes before any lock is taken and before any row is replaced.
-fn index_changes(
+fn index_changes<'a>(
     engine: &Engine,
     index: u64,
-    changes: &[Change],
-) -> Result<BTreeMap<TenantId, Vec<IndexChange>>> {
+    changes: &'a [Change],
+) -> Result<BTreeMap<TenantId, Vec<IndexChange<'a>>>> {
     // Memories after the changes so far: one batch may create, change and delete the same memory.
-    let mut memories: HashMap<(TenantId, MemoryId), Option<Memory>> = HashMap::new();
+    let mut memories: HashMap<(TenantId, MemoryId), Option<&Memory>> = HashMap::new();
     let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
-        Some(before) => Ok(before),
-        None => engine.state.memory(tenant, id),
+        Some(before) => Ok(before.map(Cow::Borrowed)),
+        None => Ok(stored_memory(engine, tenant, id)?.map(Cow::Owned)),
     };
-    let mut shown: BTreeMap<TenantId, Vec<IndexChange>> = BTreeMap::new();
+    let mut shown: BTreeMap<TenantId, Vec<IndexChange<'_>>> = BTreeMap::new();
     for change in changes {
         let (tenant, change) = match change {
             Change::MemoryPut(tenant, id, memory) => {
-                let before = replace(*tenant, *id, Some(memory.clone()))?;
+                let before: Option<Cow<'_, Memory>> = replace(*tenant, *id, Some(memory))?;
                 let (before, terms) = match before {
                     None => (Terms::default(), Terms::of(memory)),
                     Some(before) if before.texts().eq(memory.texts()) => Default::default(),
                     Some(before) => (Terms::of_text(&before), Terms::of_text(memory)),
                 };
-                (tenant, IndexChange::memory(*id, memory.clone(), before, terms))
+                (tenant, IndexChange::Memory { id: *id, memory, before, terms })
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
             Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
             Change::MemoryRemoved(tenant, id) => {
-                let before = replace(*tenant, *id, None)?.as_ref().map(Terms::of);
+                let before = replace(*tenant, *id, None)?.map(|before| Terms::of(&before));
                 (tenant, IndexChange::Removed { id: *id, before: before.unwrap_or_default() })
             }
             Change::ReceiptPut(tenant, owner, _, receipt) => {
@@ -276,12 +278,21 @@ fn index_changes(
     Ok(shown)
 }
 
+/// The memory before this entry. A new one is not looked up: the index has all memories.
+fn stored_memory(engine: &Engine, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
+    let is_new = |index: Arc<TenantIndex>| !index.read().has(id);
+    if engine.registry.tenant(tenant).is_none_or(is_new) {
+        return Ok(None);
+    }
+    engine.state.memory(tenant, id)
+}
+
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
 /// keys before the rows that refer to them. Returns whether a graph became stale.
 fn show(
     engine: &Engine,
     changes: &[Change],
-    shown: BTreeMap<TenantId, Vec<IndexChange>>,
+    shown: BTreeMap<TenantId, Vec<IndexChange<'_>>>,
 ) -> Result<bool> {
     for change in changes {
         match change {

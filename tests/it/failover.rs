@@ -101,6 +101,7 @@ fn number(memory: &Value) -> u64 {
 async fn restarted_leader_returns_no_old_value() {
     // Long enough for a restart: the old leader is back before the next election.
     let slow = options().nodes(3).env("HEARTH__RAFT__ELECTION_MIN_MS", "4000");
+    let slow = slow.env("FAILPOINTS", "leader-watch=return");
     let cluster = Arc::new(slow.env("HEARTH__RAFT__ELECTION_MAX_MS", "5000").start());
     let counter = Counter::start(&cluster).await;
     let tasks =

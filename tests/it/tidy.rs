@@ -120,10 +120,9 @@ fn documented_paths_exist() {
 #[test]
 fn libraries_stay_in_their_crates() {
     // (library, crates that may depend on it)
-    let rules: [(&str, &[&str]); 11] = [
+    let rules: [(&str, &[&str]); 10] = [
         ("rocksdb", &["storage"]),
         ("roaring", &["storage"]),
-        ("hnsw_rs", &["storage"]),
         ("bincode", &["storage"]),
         ("openraft", &["raft"]),
         ("axum", &["raft", "api", "node"]),

@@ -255,7 +255,7 @@ impl Executor {
         }
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
-        let write = self.shared.raft.write(Payload(bytes)).with_leader(term.term);
+        let write = self.shared.raft.write(Payload(bytes.into())).with_leader(term.term);
         if write.responder(responder).await.is_err() {
             return Err(SubmitError::Unknown);
         }

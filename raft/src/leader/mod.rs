@@ -1,9 +1,10 @@
-//! Parts that run on the leader only: the queue of commands, the executor that decides and
-//! proposes them, and the cluster clock that stamps them.
+//! The leader: the queue of commands, the executor that decides and proposes them, the cluster clock
+//! that stamps them, and the followers' watch of its process.
 
 pub(crate) mod clock;
 pub(crate) mod executor;
 pub(crate) mod queue;
+pub(crate) mod watch;
 
 #[cfg(test)]
 mod clock_scenarios;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use bytes::Bytes;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
@@ -123,7 +124,7 @@ pub(crate) struct EntryRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum BodyRecord {
     Blank,
-    Batch(#[serde(with = "serde_bytes")] Vec<u8>),
+    Batch(Bytes),
     Membership(MembershipRecord),
 }
 
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(encode(&stored), [1, 1, 2, 251, 44, 1, 1, 1, 1, 1, 1, 1, b'a']);
         let blank = EntryRecord { id, body: BodyRecord::Blank };
         assert_eq!(encode(&blank), [1, 2, 251, 44, 1, 0]);
-        let batch = EntryRecord { id, body: BodyRecord::Batch(vec![9, 8]) };
+        let batch = EntryRecord { id, body: BodyRecord::Batch(vec![9, 8].into()) };
         assert_eq!(encode(&batch), [1, 2, 251, 44, 1, 1, 2, 9, 8]);
         let member = EntryRecord { id, body: BodyRecord::Membership(membership) };
         assert_eq!(encode(&member), [1, 2, 251, 44, 1, 2, 1, 1, 1, 1, 1, 1, b'a']);

@@ -1,5 +1,6 @@
-//! openraft's log storage over `storage::Log`. Converts entries and votes to records, reads
-//! them directly, and sends every write to the log writer, which alone syncs.
+//! openraft's log storage over `storage::Log`. Converts entries and votes to records, and sends
+//! every write to the log writer, which alone syncs. Entries are readable at once, from memory, so
+//! raft does not wait for the disk between two messages.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,12 +12,14 @@ use futures::Stream;
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
+use parking_lot::Mutex;
 use storage::codec::{self, Record};
 use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
 use crate::error::StartError;
 use crate::fault::Fault;
+use crate::log::recent::Recent;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
@@ -31,6 +34,7 @@ const MARK_FILE: &str = "log.mark";
 #[derive(Clone)]
 pub(crate) struct LogStore {
     log: Arc<Log>,
+    recent: Arc<Mutex<Recent>>,
     pub(crate) writer: LogWriter,
     fault: Fault,
 }
@@ -58,22 +62,30 @@ impl LogStore {
         // writer starts with `found` as its mark.
         log.sync()?;
         let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
-        Ok(Self { log, writer, fault })
+        Ok(Self { log, recent: Arc::default(), writer, fault })
     }
 
     fn field<R: Record>(&self, name: LogField) -> io::Result<Option<R>> {
         field(&self.log, name).map_err(self.fault.fail())
     }
 
-    async fn send(
-        &self,
-        write: LogWrite,
-        durable: Option<IOFlushed<TypeConfig>>,
-        mark: MarkUpdate,
-    ) -> io::Result<()> {
-        let (readable, receiver) = oneshot::channel();
-        self.writer.send(Write { write, readable, durable, mark })?;
-        receiver.await.map_err(|_| stopped())
+    /// One chunk of entries from `first` on. A chunk that is not empty begins with `first`.
+    fn read_chunk(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+        let recent = self.recent.lock().read(first, end, CHUNK_BYTES_MAX);
+        let read = || read_from(&self.log, first, end).map_err(self.fault.fail());
+        recent.map_or_else(read, Ok)
+    }
+
+    /// All entries from `first` to before `end`.
+    fn read_all(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+        if let Some(entries) = self.recent.lock().read(first, end, usize::MAX) {
+            return Ok(entries);
+        }
+        let mut entries = read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())?;
+        // The last ones may not be written yet.
+        let next = entries.last().map_or(first, |last| last.log_id.index() + 1);
+        entries.extend(self.recent.lock().tail(next, end));
+        Ok(entries)
     }
 }
 
@@ -153,11 +165,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())
+        self.read_all(first, end)
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        read_from(&self.log, first, end).map_err(self.fault.fail())
+        self.read_chunk(first, end)
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -165,10 +177,10 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend {
         let (first, end) = bounds(&range);
-        let (log, fault) = (Arc::clone(&self.log), self.fault.clone());
+        let store = self.clone();
         let chunks = futures::stream::try_unfold(first, move |next| {
             let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-            let chunk = read_from(&log, next, limit).map_err(fault.fail());
+            let chunk = store.read_chunk(next, limit);
             async move {
                 let chunk = chunk?;
                 let count = chunk.len() as u64;
@@ -191,9 +203,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let purged = self.field::<LogIdRecord>(LogField::Purged)?.map(LogId::from);
-        let last = last(&self.log).map_err(self.fault.fail())?;
-        Ok(LogState { last_purged_log_id: purged, last_log_id: last.map(LogId::from) })
+        let written = self.field::<LogIdRecord>(LogField::Purged)?.map(LogId::from);
+        let last = last(&self.log).map_err(self.fault.fail())?.map(LogId::from);
+        // Writes may be under way.
+        let recent = self.recent.lock();
+        let last_purged_log_id = recent.purged().or(written);
+        let last_log_id = recent.last().or(last).max(last_purged_log_id);
+        Ok(LogState { last_purged_log_id, last_log_id })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -204,7 +220,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let record = VoteRecord::from(vote);
         let write = LogWrite::Set(LogField::Vote, codec::encode(&record));
         let (sender, durable) = TypeConfig::oneshot();
-        self.send(write, Some(IOFlushed::signal(sender)), MarkUpdate::Vote(record)).await?;
+        let (written, callback) = (None, Some(IOFlushed::signal(sender)));
+        let mark = MarkUpdate::Vote(record);
+        self.writer.send(Write { write, written, durable: callback, mark })?;
         durable.await.map_err(|_| stopped())?
     }
 
@@ -213,7 +231,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         // Needs no sync of its own. It is written after the entries that it covers, and if it
         // is lost, the next leader commits them again.
         let bytes = codec::encode(&LogIdRecord::from(committed));
-        self.send(LogWrite::Set(LogField::Committed, bytes), None, MarkUpdate::None).await
+        let write = LogWrite::Set(LogField::Committed, bytes);
+        self.writer.send(Write { write, written: None, durable: None, mark: MarkUpdate::None })
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
@@ -226,23 +245,31 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let mut mark = MarkUpdate::None;
-        let rows = entries.into_iter().map(EntryRecord::from).map(|record| {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let rows = entries.iter().cloned().map(EntryRecord::from).map(|record| {
             mark = MarkUpdate::Last(record.id);
             (record.id.index, codec::encode(&record))
         });
-        let rows: Vec<_> = rows.collect();
-        self.send(LogWrite::Append(rows), Some(callback), mark).await
+        let write = LogWrite::Append(rows.collect());
+        self.recent.lock().append(entries, self.writer.synced());
+        self.writer.send(Write { write, written: None, durable: Some(callback), mark })
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let first = last.map_or(0, |last| last.index() + 1);
         let mark = MarkUpdate::Lower(last.map(LogIdRecord::from));
-        self.send(LogWrite::TruncateFrom(first), None, mark).await
+        self.recent.lock().truncate_from(first);
+        let (written, truncated) = oneshot::channel();
+        let (write, written) = (LogWrite::TruncateFrom(first), Some(written));
+        self.writer.send(Write { write, written, durable: None, mark })?;
+        // Until then, the log reports entries as synced that exist no more.
+        truncated.await.map_err(|_| stopped())
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
         let record = LogIdRecord::from(upto);
+        self.recent.lock().purge(upto);
         let write = LogWrite::Purge(record.index, codec::encode(&record));
-        self.send(write, None, MarkUpdate::None).await
+        self.writer.send(Write { write, written: None, durable: None, mark: MarkUpdate::None })
     }
 }

@@ -35,15 +35,15 @@ use crate::fault::Fault;
 use crate::log::record::{HighWaterMark, LogIdRecord, VoteRecord};
 use crate::types::TypeConfig;
 
-/// Capacity of the queue of writes. openraft awaits each write, so it stays short.
+/// Capacity of the queue of writes. Raft waits for earlier entries to be durable, so it stays short.
 const QUEUE_MAX: usize = 1_024;
 /// Interval at which the mark is written.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Write {
     pub(crate) write: LogWrite,
-    /// Notified when the write is readable.
-    pub(crate) readable: oneshot::Sender<()>,
+    /// Notified when the write is in the log.
+    pub(crate) written: Option<oneshot::Sender<()>>,
     /// Notified when the write is durable. Without it the write does not cause a sync.
     pub(crate) durable: Option<IOFlushed<TypeConfig>>,
     /// Change of the mark once the write is durable.
@@ -92,6 +92,11 @@ impl LogWriter {
     /// Queues a write. An error means that the thread has stopped on a fault.
     pub(crate) fn send(&self, write: Write) -> std::io::Result<()> {
         self.queue.send(write).map_err(|_| stopped())
+    }
+
+    /// The last synced entry.
+    pub(crate) fn synced(&self) -> Option<LogIdRecord> {
+        *self.synced.borrow()
     }
 
     /// Waits until the log is synced up to entry `index`.
@@ -150,7 +155,7 @@ impl Thread {
             }
             self.log.write(&write.write).inspect_err(report)?;
             // A cancelled caller has dropped the receiver.
-            let _: Result<(), ()> = write.readable.send(());
+            let _: Option<Result<(), ()>> = write.written.map(|written| written.send(()));
             unsynced.extend(write.durable.map(|callback| (callback, write.mark)));
         }
         if unsynced.is_empty() { Ok(()) } else { self.sync(unsynced) }

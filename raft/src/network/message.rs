@@ -89,6 +89,13 @@ pub(crate) enum Rpc {
         mark: u64,
         majority: Hash,
     },
+    /// From a follower: stays open for some seconds. It ends before with the leader's process.
+    Watch,
+    /// Asks a voter whether the process of the leader of a term has ended.
+    IsEnded {
+        leader: NodeId,
+        term: u64,
+    },
 }
 
 /// openraft's AppendEntries, with the data for the follower's freshness (`contact.rs`).
@@ -158,6 +165,9 @@ pub(crate) enum RpcResponse {
     StateHash(HashStatus),
     /// Whether the node is quarantined.
     Quarantined(bool),
+    Watched,
+    /// The last entry of the voter's log, if the leader has ended.
+    Ended(Option<LogIdRecord>),
 }
 
 /// openraft's response to AppendEntries.

@@ -20,6 +20,7 @@ use storage::model::cluster::GROUP;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
+use crate::leader::watch::{WATCH_TIME, is_ended};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
 use crate::network::log_throttle::LogThrottle;
@@ -197,6 +198,13 @@ impl Server {
                 let leads = raft.server_metrics().borrow_watched().current_leader == Some(from);
                 let accepted = leads && quarantine_if_diverged(local, mark, majority);
                 Ok(RpcResponse::Quarantined(accepted))
+            }
+            Rpc::Watch => {
+                tokio::time::sleep(WATCH_TIME).await;
+                Ok(RpcResponse::Watched)
+            }
+            Rpc::IsEnded { leader, term } => {
+                Ok(RpcResponse::Ended(is_ended(&self.shared, leader, term).await))
             }
             Rpc::StateHash(mark) => {
                 let until = tokio::time::Instant::now() + HASH_TIMEOUT;

@@ -17,7 +17,7 @@ use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::vector::dot;
-use crate::model::words::words;
+use crate::model::words::first_document_words;
 
 /// Words of a text by which others with the same words are looked for.
 const WORDS_MAX: usize = 64;
@@ -101,12 +101,14 @@ pub(super) fn is_echo(present: &MemoryRecord, duplicates: &Duplicates, now: Time
 
 /// Memories of the namespace that contain the words of a text, and whose vector is that of the text.
 fn indexed(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
-    let mut words = words(std::iter::once(new.label.as_str()));
-    words.truncate(WORDS_MAX);
-    let index = context.draft.base.index(context.tenant).filter(|_| !words.is_empty());
-    let (Some(index), Ok(vector)) = (index, new.vector.components()) else { return Vec::new() };
+    let words = first_document_words(std::iter::once(new.label.as_str()), WORDS_MAX);
+    let Some(index) = context.draft.base.index(context.tenant) else { return Vec::new() };
     let data = index.read();
-    let mut slots = data.words.intersection(&words);
+    let mut slots = data.words.intersection(words.into_iter());
+    if slots.is_empty() {
+        return Vec::new();
+    }
+    let Ok(vector) = new.vector.components() else { return Vec::new() };
     let visible = data.namespaces.visible(Some(&new.namespace), &Access::default());
     if let Some(of_namespace) = visible {
         slots &= &*of_namespace;

@@ -1,17 +1,14 @@
 //! The background thread that builds the HNSW graphs of all tenants, with reduced CPU priority.
 //! Tenants take turns. Meanwhile, searches scan the slots that a graph does not cover.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use parking_lot::RwLock;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::graph::{Graph, TaskKind};
 use crate::index::registry::Registry;
 use crate::model::id::TenantId;
 
@@ -20,8 +17,6 @@ use crate::model::id::TenantId;
 const NICENESS: i32 = 10;
 /// Tasks of one tenant before the next tenant's turn.
 const TURN_TASKS: usize = 100;
-/// Interval of checks whether the last search has released a graph.
-const RETIRE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The current engine, while it exists.
 type Current = Weak<RwLock<Arc<Engine>>>;
@@ -74,16 +69,7 @@ impl Worker {
             let next = |last| self.registry(|registry| registry.take_stale(last)).flatten();
             while let Some(tenant) = next(last) {
                 last = tenant;
-                // The graph library panics on unexpected input. A tenant without a graph is
-                // slower, but its results stay complete.
-                if catch_unwind(AssertUnwindSafe(|| self.run_turn(tenant))).is_err() {
-                    tracing::error!(
-                        tenant = tenant.0,
-                        "graph failed, searches of the tenant use scans"
-                    );
-                    let index = self.registry(|registry| registry.tenant(tenant)).flatten();
-                    drop(index.map(|index| index.disable_graph()));
-                }
+                self.run_turn(tenant);
                 if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                     return;
                 }
@@ -98,9 +84,8 @@ impl Worker {
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
             let Some(task) = index.next_task(exact_max) else { return };
-            let retired = index.finish_task(&task, task.run());
-            let own = (task.kind == TaskKind::Retire).then_some(task.graph);
-            own.into_iter().chain(retired).for_each(retire);
+            // A graph that was replaced is dropped here, without the lock.
+            drop(index.finish_task(&task, task.run()));
             if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }
@@ -113,14 +98,4 @@ impl Worker {
     fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> Option<T> {
         Some(read(&self.current.upgrade()?.read().registry))
     }
-}
-
-/// Drops a replaced graph once the searches in progress have released it. Dropping a graph
-/// takes long, so this thread does it.
-fn retire(graph: Arc<Graph>) {
-    while Arc::strong_count(&graph) > 1 {
-        thread::sleep(RETIRE_INTERVAL);
-    }
-    // The library measures the duration and panics if the clock moves backwards.
-    drop(catch_unwind(AssertUnwindSafe(|| drop(graph))));
 }

@@ -285,6 +285,13 @@ impl<'a> RowRef<'a> {
         &self.chunk.vectors[self.chunk.components(self.row)]
     }
 
+    /// An upper bound of the similarity to a vector with this code.
+    pub(crate) fn similarity_upper_bound(&self, code: &Code) -> f32 {
+        let (scale, error) = self.chunk.code_scales[self.row];
+        let own = &self.chunk.codes[self.chunk.components(self.row)];
+        code.upper_bound(sq8::dot(&code.values, own), scale, error)
+    }
+
     pub(crate) fn code(&self) -> Code {
         let (scale, error) = self.chunk.code_scales[self.row];
         Code { values: self.chunk.codes[self.chunk.components(self.row)].to_vec(), scale, error }

@@ -29,16 +29,9 @@ pub(crate) struct GraphCoverage {
     building: Option<CoveredGraph>,
     /// Whether the next task prefers `serving`.
     serving_first: bool,
-    /// Set after a panic of the graph library: no further graph is built.
-    disabled: bool,
 }
 
 impl GraphCoverage {
-    /// The coverage of a tenant without a graph, for good.
-    pub(crate) fn disabled() -> Self {
-        Self { disabled: true, ..Self::default() }
-    }
-
     /// The graph that serves searches, and the slots to scan in addition.
     pub(crate) fn graph(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
         let serving = self.serving.as_ref()?;
@@ -70,7 +63,7 @@ impl GraphCoverage {
         match (&self.building, &self.serving) {
             (Some(_), _) => true,
             (None, Some(serving)) => serving.is_stale() || serving.needs_rebuild(),
-            (None, None) => live > exact_max && !self.disabled,
+            (None, None) => live > exact_max,
         }
     }
 
@@ -85,7 +78,7 @@ impl GraphCoverage {
     ) -> Option<GraphTask> {
         if self.building.is_none() && self.serving.as_ref().is_none_or(CoveredGraph::needs_rebuild)
         {
-            if live > exact_max && !self.disabled {
+            if live > exact_max {
                 self.building = Some(CoveredGraph::new(slots()));
             } else {
                 let (graph, kind, rows) = (self.serving.take()?.graph, TaskKind::Retire, vec![]);
@@ -233,11 +226,5 @@ mod tests {
         assert!(coverage.is_stale(100, EXACT_MAX));
         run_all(&mut coverage, 100);
         assert!(coverage.graph().is_none() && !coverage.is_stale(100, EXACT_MAX));
-    }
-
-    #[test]
-    fn disabled_graph_is_never_built() {
-        let mut coverage = GraphCoverage::disabled();
-        assert!(!coverage.is_stale(150, EXACT_MAX) && next(&mut coverage, 150).is_none());
     }
 }

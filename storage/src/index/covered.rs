@@ -66,7 +66,7 @@ impl CoveredGraph {
     pub(super) fn new(missing: RoaringBitmap) -> Self {
         let expected = missing.len() as usize;
         Self {
-            graph: Arc::new(Graph::new(expected)),
+            graph: Arc::default(),
             covered: RoaringBitmap::new(),
             missing,
             unreachable: RoaringBitmap::new(),

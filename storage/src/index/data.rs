@@ -66,11 +66,11 @@ pub(crate) struct IndexData {
 }
 
 /// A change of the index. Tokenizing and conversions are done before, outside the lock.
-pub(crate) enum IndexChange {
+pub(crate) enum IndexChange<'a> {
     Tenant(Tenant),
     Memory {
         id: MemoryId,
-        memory: Box<Memory>,
+        memory: &'a Memory,
         /// Terms that it loses, and terms that it gets.
         before: Terms,
         terms: Terms,
@@ -114,12 +114,7 @@ impl Terms {
     }
 }
 
-impl IndexChange {
-    /// The change for a stored memory.
-    pub(crate) fn memory(id: MemoryId, memory: Memory, before: Terms, terms: Terms) -> Self {
-        Self::Memory { id, memory: Box::new(memory), before, terms }
-    }
-
+impl IndexChange<'_> {
     /// The change for a stored vector. Decoding fails only for corrupt rows, since vectors
     /// without a direction are rejected on creation.
     pub(crate) fn vector(id: MemoryId, vector: &Vector) -> Result<Self> {
@@ -145,6 +140,11 @@ impl IndexData {
     pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, &[f32]) {
         let row = self.chunks[chunk_of(slot)].row(row_of(slot));
         (row.id(), row.vector())
+    }
+
+    /// An upper bound of the cosine of a vector with this code to that of a slot in use.
+    pub(crate) fn similarity_upper_bound(&self, slot: Slot, code: &Code) -> f32 {
+        self.chunks[chunk_of(slot)].row(row_of(slot)).similarity_upper_bound(code)
     }
 
     /// Number of the namespace of a slot in use.
@@ -199,11 +199,11 @@ impl IndexData {
         Counts { memories, receipts, events: self.events, edges: self.edges, index_bytes }
     }
 
-    pub(super) fn apply(&mut self, change: IndexChange) {
+    pub(super) fn apply(&mut self, change: IndexChange<'_>) {
         match change {
             IndexChange::Tenant(tenant) => self.set_tenant(tenant),
             IndexChange::Memory { id, memory, before, terms } => {
-                self.put_memory(id, &memory, &before, &terms);
+                self.put_memory(id, memory, &before, &terms);
             }
             IndexChange::Anchor(id, anchor) => {
                 if let Some(slot) = self.slot(id) {

@@ -1,89 +1,77 @@
-//! Approximate nearest neighbours: an HNSW graph (Malkov and Yashunin, "Efficient and robust
-//! approximate nearest neighbor search using Hierarchical Navigable Small World graphs",
-//! 2016) over 8-bit codes. Points are identified by slot. The graph builder changes a graph by
-//! tasks: it inserts points, checks them, or drops the graph.
+//! The graph of nearest neighbours of a tenant, and the tasks that change it: they insert points,
+//! check them, or drop the graph. Points are identified by slot.
 //!
-//! The graph uses the crate `hnsw_rs`, which has neither delete nor update
-//! ([`crate::index::coverage`] compensates). The distance is our own. The crate's distance
-//! panics on unexpected numbers, and works on f32, with four times the memory traffic.
+//! [`crate::index::hnsw`] has neither delete nor update; [`crate::index::coverage`] compensates.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, available_parallelism};
 
-use hnsw_rs::anndists::dist::Distance;
-use hnsw_rs::hnsw::Hnsw;
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
+use crate::index::hnsw::Hnsw;
 use crate::model::sq8::{self, Code};
 
-/// `M`: links per point and layer, doubled in the lowest layer.
-const LINKS: usize = 16;
-/// `efConstruction`: candidates visited when a point is inserted.
-const BUILD_WIDTH: usize = 200;
-/// Maximum number of layers: the limit of the crate.
-const LAYERS: usize = 16;
-/// `ef` of the self-retrieval check. A point that a search for its own vector does not find
-/// with this width counts as unreachable.
+/// Candidates of the self-retrieval check. A point that a search for its own vector does not find
+/// among so many counts as unreachable.
 const CHECK_WIDTH: usize = 32;
+/// Threads that a task uses at most.
+const THREADS_MAX: usize = 4;
+/// Rows of a task for which another thread is worth its start.
+const ROWS_PER_THREAD: usize = 16;
 
-/// Bytes of the scale, appended to the code.
-const SCALE_BYTES: usize = size_of::<f32>();
-
-/// A graph. One thread inserts. Any number of threads search at the same time.
+/// A graph. One task at a time inserts. Any number of threads search at the same time.
+#[derive(Default)]
 pub(crate) struct Graph {
-    points: Hnsw<'static, i8, CodeDistance>,
+    points: Hnsw,
 }
 
 impl Graph {
-    /// An empty graph with capacity for `expected` points.
-    pub(crate) fn new(expected: usize) -> Self {
-        Self { points: Hnsw::new(LINKS, expected, LAYERS, BUILD_WIDTH, CodeDistance) }
-    }
-
-    /// Inserts a point. An earlier point of the same slot stays, and searches return it too.
-    pub(crate) fn insert(&self, slot: Slot, code: &Code) {
-        self.points.insert((&point(code), slot as usize));
+    /// Inserts points. Earlier points of the same slots stay, and searches return them too.
+    fn insert(&self, rows: &[(Slot, Code)]) {
+        let first = self.points.add(rows);
+        in_parallel(rows.len(), |at| self.points.link(first + at));
     }
 
     /// Up to `count` points close to `code`, nearest first, with the similarity of the codes.
     /// A slot may occur more than once.
     pub(crate) fn nearest(&self, code: &Code, count: usize) -> Vec<(Slot, f32)> {
-        let found = self.points.search(&point(code), count, count);
-        found.iter().map(|point| (point.d_id as Slot, 1.0 - point.distance)).collect()
+        self.points.nearest(code, count)
     }
 
     /// Whether a search for `code` finds `slot`. Also true if all results are at least as
     /// close: points of equal vectors hide each other.
-    pub(crate) fn finds(&self, slot: Slot, code: &Code) -> bool {
+    fn finds(&self, slot: Slot, code: &Code) -> bool {
         let found = self.nearest(code, CHECK_WIDTH);
-        let own = 1.0 - CodeDistance.eval(&point(code), &point(code));
+        let own = sq8::dot(&code.values, &code.values) as f32 * code.scale * code.scale;
         found.iter().any(|(found, _)| *found == slot)
             || found.len() == CHECK_WIDTH && found.iter().all(|(_, similarity)| *similarity >= own)
     }
 }
 
-/// The point of a code: its components, then the bytes of its scale.
-fn point(code: &Code) -> Vec<i8> {
-    let scale = code.scale.to_le_bytes().map(|byte| byte as i8);
-    code.values.iter().copied().chain(scale).collect()
-}
-
-/// `max(0, 1 − cosine)` of two codes. Never negative or NaN, on which the crate panics.
-#[derive(Clone, Copy)]
-struct CodeDistance;
-
-impl Distance<i8> for CodeDistance {
-    fn eval(&self, left: &[i8], right: &[i8]) -> f32 {
-        let ((left, left_scale), (right, right_scale)) = (split_point(left), split_point(right));
-        (1.0 - sq8::dot(left, right) as f32 * left_scale * right_scale).max(0.0)
-    }
-}
-
-fn split_point(point: &[i8]) -> (&[i8], f32) {
-    let (values, scale) = point.split_at(point.len() - SCALE_BYTES);
-    let mut bytes = [0; SCALE_BYTES];
-    bytes.iter_mut().zip(scale).for_each(|(byte, part)| *byte = *part as u8);
-    (values, f32::from_le_bytes(bytes))
+/// Calls `work` with each number below `count`, on some threads of the priority of this one.
+fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return;
+            }
+            work(at);
+        }
+    };
+    let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+    thread::scope(|scope| {
+        for _ in 1..threads.min(count.div_ceil(ROWS_PER_THREAD)) {
+            // Without a further thread, this one does all of the work.
+            let _ = thread::Builder::new().name("graphs".into()).spawn_scoped(scope, work);
+        }
+        work();
+    });
 }
 
 /// A piece of work on one graph. It holds all that it needs, so it runs without the lock of the
@@ -108,12 +96,18 @@ impl GraphTask {
     /// Runs the task without a lock of a tenant. Returns the slots that the check did not find.
     pub(crate) fn run(&self) -> RoaringBitmap {
         if self.kind == TaskKind::Insert {
-            self.rows.iter().for_each(|(slot, code)| self.graph.insert(*slot, code));
+            self.graph.insert(&self.rows);
         }
         // Inserted rows are checked too: a point may be unreachable from the start.
-        let checked = self.rows.iter().filter(|_| self.checks_rows);
-        let unreachable = checked.filter(|(slot, code)| !self.graph.finds(*slot, code));
-        unreachable.map(|(slot, _)| *slot).collect()
+        let checked = if self.checks_rows { &self.rows[..] } else { &[] };
+        let unreachable = Mutex::new(RoaringBitmap::new());
+        in_parallel(checked.len(), |at| {
+            let (slot, code) = &checked[at];
+            if !self.graph.finds(*slot, code) {
+                unreachable.lock().insert(*slot);
+            }
+        });
+        unreachable.into_inner()
     }
 }
 
@@ -128,14 +122,10 @@ mod tests {
 
     #[test]
     fn nearest_points_come_first() {
-        let graph = Graph::new(10);
-        for (slot, components) in
-            [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [-1.0, 0.0, 0.0]]
-                .into_iter()
-                .enumerate()
-        {
-            graph.insert(slot as Slot, &code(components));
-        }
+        let graph = Graph::default();
+        let points = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, 0.8, 0.0], [-1.0, 0.0, 0.0]];
+        let rows: Vec<_> = (0..).zip(points.map(code)).collect();
+        graph.insert(&rows);
         let found = graph.nearest(&code([0.1, 1.0, 0.1]), 4);
         assert_eq!(found.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2, 0, 3]);
         assert!((found[0].1 - 0.990).abs() < 0.01, "{}", found[0].1);
@@ -145,9 +135,9 @@ mod tests {
 
     #[test]
     fn equal_and_opposite_points_are_found() {
-        let graph = Graph::new(10);
+        let graph = Graph::default();
         let sign = |slot: Slot| code([[1.0, -1.0][slot as usize % 2], 0.0, 0.0]);
-        (0..200).for_each(|slot| graph.insert(slot, &sign(slot)));
+        graph.insert(&(0..200).map(|slot| (slot, sign(slot))).collect::<Vec<_>>());
         assert!((0..200).all(|slot| graph.finds(slot, &sign(slot))));
         assert!(!graph.finds(200, &code([0.0, 1.0, 0.0])));
         let found = graph.nearest(&code([1.0, 0.0, 0.0]), 10);

@@ -80,7 +80,9 @@ impl Postings {
         let hash = hasher.hash_one(word);
         let Part { rare, frequent } = &mut parts[part_of(hash)];
         if let Some((_, slots)) = frequent.find_mut(hash, |(found, _)| *found == word) {
-            self.frequent_slots += u64::from(slots.insert(slot));
+            // New memories mostly have the highest slot, for which no search is needed.
+            let is_added = slots.try_push(slot).is_ok() || slots.insert(slot);
+            self.frequent_slots += u64::from(is_added);
             return;
         }
         let mut count = 0;

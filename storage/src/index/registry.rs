@@ -25,8 +25,8 @@ use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
 use crate::table::state::{State, count};
 use crate::table::view::{Row, View};
 
-/// Maximum number of index changes applied under one lock.
-const CHANGES_PER_LOCK: usize = 4_096;
+/// Maximum number of memories that are indexed under one lock.
+const MEMORIES_PER_LOCK: usize = 1_000;
 
 /// The in-memory data of a state.
 #[derive(Default)]
@@ -198,20 +198,29 @@ fn rows_of(
 fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
     let range = |kind| rows_of(state, kind, tenant);
     let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
-    let mut changes = Vec::new();
+    let mut rows = Vec::new();
     for row in range(Kind::Memory) {
         let (key, value) = row?;
         let id = MemoryId(fixed(split(&key)?.1)?);
         let memory: Memory = codec::decode(&value)?;
         let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
         let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
-        let terms = Terms::of(&memory);
-        changes.push(IndexChange::memory(id, memory, Terms::default(), terms));
-        changes.push(IndexChange::Anchor(id, anchor));
-        changes.push(IndexChange::vector(id, &vector)?);
-        if changes.len() >= CHANGES_PER_LOCK {
-            index.apply(changes.drain(..));
+        rows.push((id, memory, anchor, vector));
+        if rows.len() >= MEMORIES_PER_LOCK {
+            index_memories(&rows, index)?;
+            rows.clear();
         }
+    }
+    index_memories(&rows, index)
+}
+
+fn index_memories(rows: &[(MemoryId, Memory, Anchor, Vector)], index: &TenantIndex) -> Result<()> {
+    let mut changes = Vec::with_capacity(3 * rows.len());
+    for (id, memory, anchor, vector) in rows {
+        let (id, before, terms) = (*id, Terms::default(), Terms::of(memory));
+        changes.push(IndexChange::Memory { id, memory, before, terms });
+        changes.push(IndexChange::Anchor(id, *anchor));
+        changes.push(IndexChange::vector(id, vector)?);
     }
     index.apply(changes);
     Ok(())

@@ -51,6 +51,7 @@ pub mod retention;
 pub mod score;
 pub(crate) mod spelling;
 pub mod sq8;
+mod stems;
 pub mod template;
 pub mod temporal;
 pub mod tenant;

@@ -79,7 +79,7 @@ pub(crate) fn dot(left: &[i8], right: &[i8]) -> i32 {
 }
 
 #[inline(always)]
-fn dot_of(left: &[i8], right: &[i8]) -> i32 {
+pub(crate) fn dot_of(left: &[i8], right: &[i8]) -> i32 {
     let mut sum = 0_i32;
     for (left, right) in left.iter().zip(right) {
         // Never wraps in practice. The wrapping form also vectorises with overflow checks on.

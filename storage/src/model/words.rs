@@ -10,15 +10,16 @@
 //! - A UUID is one word, so an id matches only itself.
 //! - Documents and content words also have the terms of `model::identifiers`.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
-use rust_stemmers::{Algorithm, Stemmer};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::model::identifiers::for_each_identifier;
 use crate::model::letters::without_accents;
+use crate::model::stems::{Stems, with_stems};
 
 /// Longest word in bytes. Longer words are truncated, so a label without word boundaries
 /// does not become one huge term.
@@ -42,11 +43,6 @@ const STOP_WORDS: [&str; 72] = [
 /// Length of the longest stop word.
 const STOP_WORD_BYTES_MAX: usize = 5;
 
-thread_local! {
-    // One stemmer per thread: creating one per text is slower.
-    static STEMMER: Stemmer = Stemmer::create(Algorithm::English);
-}
-
 /// A word as indexes store it: 64 bits of SipHash, so that a rare word needs no allocation. Of
 /// 10 million words, two are equal by chance with a probability of 3 in a million. Not for disk:
 /// the hash function may change with the compiler.
@@ -66,88 +62,114 @@ impl WordHash {
 
 /// Distinct query words of all `texts`, in order of first appearance.
 pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut words = DistinctWords { max: usize::MAX, ..DistinctWords::default() };
+    let mut words = Distinct::new(usize::MAX, owned);
     let mut emit = |word: &str| words.push(word);
     // Never breaks.
-    let _: ControlFlow<()> = texts.try_for_each(|text| for_each_word(text, false, &mut emit));
-    words.words
+    let _: ControlFlow<()> =
+        with_stems(|stems| texts.try_for_each(|text| for_each_word(text, false, stems, &mut emit)));
+    words.found
 }
 
 /// Distinct words under which a document with all `texts` is indexed: the first
 /// [`MEMORY_WORDS_MAX`], in order of first appearance.
-pub fn document_words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
-    let mut seen = HashSet::new();
-    let mut words = Vec::new();
-    let mut emit = |word: &str| {
-        let word = WordHash::of(word);
-        if seen.insert(word) {
-            words.push(word);
-        }
-        until(words.len() == MEMORY_WORDS_MAX)
-    };
+pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
+    first_document_words(texts, MEMORY_WORDS_MAX)
+}
+
+/// The first `max` of them.
+pub(crate) fn first_document_words<'a>(
+    mut texts: impl Iterator<Item = &'a str>,
+    max: usize,
+) -> Vec<WordHash> {
+    let mut words = Distinct::new(max, |_, hash| hash);
+    let mut emit = |word: &str| words.push(word);
     // Breaks at the limit.
-    let _: ControlFlow<()> = texts.try_for_each(|text| {
-        for_each_word(text, true, &mut emit)?;
-        for_each_identifier(text, &mut |term| emit_stem(term, &mut emit))
+    let _: ControlFlow<()> = with_stems(|stems| {
+        texts.try_for_each(|text| {
+            for_each_word(text, true, stems, &mut emit)?;
+            for_each_identifier(text, &mut |term| emit_stem(term, stems, &mut emit))
+        })
     });
-    words
+    words.found
 }
 
 /// The first `max` distinct words of a text without stop words, and the terms of its identifiers:
 /// those that count for keyword overlap.
 pub fn content_words(text: &str, max: usize) -> Vec<String> {
-    let mut words = DistinctWords { max, ..DistinctWords::default() };
+    content(text, Distinct::new(max, owned))
+}
+
+/// The hashes of these words of a memory.
+pub(crate) fn content_hashes(text: &str) -> Vec<WordHash> {
+    content(text, Distinct::new(MEMORY_WORDS_MAX, |_, hash| hash))
+}
+
+fn content<T>(text: &str, mut words: Distinct<T>) -> Vec<T> {
     let mut emit = |word: &str| {
         if is_stop_word(word) { ControlFlow::Continue(()) } else { words.push(word) }
     };
     // Breaks at the limit.
-    let _: ControlFlow<()> = for_each_word(text, false, &mut emit);
-    let _: ControlFlow<()> = for_each_identifier(text, &mut |term| emit_stem(term, &mut emit));
-    words.words
+    let _: ControlFlow<()> = with_stems(|stems| {
+        for_each_word(text, false, stems, &mut emit)?;
+        for_each_identifier(text, &mut |term| emit_stem(term, stems, &mut emit))
+    });
+    words.found
 }
 
-#[derive(Default)]
-struct DistinctWords {
-    seen: HashSet<String>,
-    words: Vec<String>,
+/// The first distinct words of a text, up to a limit.
+struct Distinct<T> {
+    seen: HashSet<WordHash>,
+    found: Vec<T>,
     max: usize,
+    /// What is kept of a word.
+    keep: fn(&str, WordHash) -> T,
 }
 
-impl DistinctWords {
+impl<T> Distinct<T> {
+    fn new(max: usize, keep: fn(&str, WordHash) -> T) -> Self {
+        Self { seen: HashSet::new(), found: Vec::new(), max, keep }
+    }
+
+    /// Breaks at the limit.
     fn push(&mut self, word: &str) -> ControlFlow<()> {
-        if self.words.len() < self.max && self.seen.insert(word.to_owned()) {
-            self.words.push(word.to_owned());
+        let hash = WordHash::of(word);
+        if self.found.len() < self.max && self.seen.insert(hash) {
+            self.found.push((self.keep)(word, hash));
         }
-        until(self.words.len() == self.max)
+        if self.found.len() == self.max {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
-fn until(is_full: bool) -> ControlFlow<()> {
-    if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+fn owned(word: &str, _: WordHash) -> String {
+    word.to_owned()
 }
 
 /// Calls `emit` with each word of a text until it breaks. Words may be repeated.
 fn for_each_word(
     text: &str,
     with_unigrams: bool,
+    stems: &mut Stems,
     emit: &mut impl FnMut(&str) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
-        for_each_plain_word(&rest[..start], with_unigrams, emit)?;
+        for_each_plain_word(&rest[..start], with_unigrams, stems, emit)?;
         emit(&rest[start..end].to_ascii_lowercase())?;
         rest = &rest[end..];
     }
-    for_each_plain_word(rest, with_unigrams, emit)
+    for_each_plain_word(rest, with_unigrams, stems, emit)
 }
 
 fn for_each_plain_word(
     text: &str,
     with_unigrams: bool,
+    stems: &mut Stems,
     emit: &mut impl FnMut(&str) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    // A stem costs much more than this look-up, and most words of a long text are repeated.
-    let mut stemmed = HashSet::new();
     // Adjacent characters of unspaced scripts, across word boundaries.
     let mut run: Vec<char> = Vec::new();
     let mut run_end = 0;
@@ -163,8 +185,8 @@ fn for_each_plain_word(
             if is_unspaced_part {
                 run.extend(part.chars());
                 run_end = at;
-            } else if stemmed.insert(part) {
-                emit_stem(part, emit)?;
+            } else {
+                emit_stem(part, stems, emit)?;
             }
         }
     }
@@ -200,14 +222,19 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Emits a word of a spaced script: lower-cased, without accents and possessive `'s`, stemmed.
-fn emit_stem(word: &str, emit: &mut impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
-    let lower = match word.is_ascii() {
-        true => word.to_ascii_lowercase(),
-        false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")),
+fn emit_stem(
+    word: &str,
+    stems: &mut Stems,
+    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let lower: Cow<'_, str> = match word.is_ascii() {
+        true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
+        true => word.to_ascii_lowercase().into(),
+        false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")).into(),
     };
     let lower = lower.strip_suffix("'s").unwrap_or(&lower);
     if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
-        STEMMER.with(|stemmer| emit(truncated(&stemmer.stem(lower))))
+        stems.with(lower, |stem| emit(truncated(stem)))
     } else {
         emit(truncated(lower))
     }

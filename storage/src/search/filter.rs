@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 
 use crate::index::attributes::AttributeMask;
 use crate::index::data::IndexData;
-use crate::index::words::QUERY_WORDS_MAX;
+use crate::index::words::{InvertedIndex, QUERY_WORDS_MAX};
 use crate::model::access::Access;
 use crate::model::id::Timestamp;
 use crate::model::memory::{Memory, MemoryType};
@@ -110,9 +110,12 @@ impl Filter {
         };
         let mask = AttributeMask::LIVE.in_namespace(namespace).of_type(self.memory_type);
         let mask = mask.with_flags(self.pinned, self.flagged, self.tier.archived());
-        let with_words = self.words().map(|words| data.words.intersection(words));
+        let with_all = |index: &InvertedIndex, words: &[String]| {
+            index.intersection(words.iter().map(|word| WordHash::of(word)))
+        };
+        let with_words = self.words().map(|words| with_all(&data.words, words));
         let origin = self.origin.named();
-        let of_origin = (!origin.is_empty()).then(|| data.origins.intersection(&origin));
+        let of_origin = (!origin.is_empty()).then(|| with_all(&data.origins, &origin));
         let sets = [with_words, of_origin, slots.cloned()];
         let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);

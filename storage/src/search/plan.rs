@@ -131,7 +131,7 @@ impl<'a> SearchPlan<'a> {
         if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
         }
-        let nearest = self.index.nearest(&graph, code, GRAPH_NEAREST)?;
+        let nearest = graph.nearest(code, GRAPH_NEAREST);
         // With fewer results than requested there is no bound for the others.
         let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
         let similarity_max = farthest

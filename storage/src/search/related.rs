@@ -4,7 +4,7 @@
 //! Edges are suggested to memories that share a key point, and to memories with a similar
 //! vector. Candidates come from rare words and from the graph, never from a scan.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::error::Result;
 use crate::index::Slot;
@@ -19,7 +19,7 @@ use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{MemoryRecord, shared_key_point};
 use crate::model::sq8::Code;
 use crate::model::vector::dot;
-use crate::model::words::{MEMORY_WORDS_MAX, WordHash, content_words};
+use crate::model::words::{WordHash, content_hashes};
 use crate::reader::Reader;
 use crate::search::list::HotRequest;
 use crate::search::text::TextRoom;
@@ -32,6 +32,8 @@ const SHARING_MAX: usize = 200;
 const DOCUMENT_FREQUENCY_MAX: u64 = 1_000;
 /// Maximum number of words that yield candidates, rarest first.
 const WORDS_MAX: usize = 16;
+/// Maximum number of memories with these words that are counted: a creation waits for it.
+const COUNTED_MAX: u64 = 2_000;
 /// Maximum number of candidates from words.
 const CANDIDATES_MAX: usize = 64;
 
@@ -131,16 +133,16 @@ impl Reader {
         vector: &[f32],
     ) -> Vec<Suggestion> {
         let Some(index) = self.index(tenant) else { return Vec::new() };
-        let neighbours = graph_neighbours(&index, vector);
+        let code = Code::of(vector);
+        let neighbours = graph_neighbours(&index, &code);
         let data = index.read();
         let Some(namespace) = data.namespaces.number(namespace) else { return Vec::new() };
         let is_near = |slot: &Slot| data.namespace_of(*slot) == namespace;
-        let words = content_words(label, MEMORY_WORDS_MAX);
-        let mut candidates = keyword_candidates(&data, &words, is_near);
+        let mut candidates = keyword_candidates(&data, content_hashes(label), is_near);
         candidates.extend(neighbours.into_iter().filter(is_near));
         candidates.sort_unstable();
         candidates.dedup();
-        let mut suggestions = similar(&data, &candidates, vector);
+        let mut suggestions = similar(&data, &candidates, vector, &code);
         for key_point in key_points {
             suggest_sharing(&data, &shared_key_point(key_point), is_near, &mut suggestions);
         }
@@ -178,44 +180,54 @@ fn suggest_sharing(
 }
 
 /// The nearest memories by the graph, if the tenant has one.
-fn graph_neighbours(index: &TenantIndex, vector: &[f32]) -> Vec<Slot> {
+fn graph_neighbours(index: &TenantIndex, code: &Code) -> Vec<Slot> {
     let Some((graph, _)) = index.read().coverage.graph() else { return Vec::new() };
-    let nearest = index.nearest(&graph, &Code::of(vector), SUGGESTIONS_MAX);
-    nearest.into_iter().flatten().map(|(slot, _)| slot).collect()
+    graph.nearest(code, SUGGESTIONS_MAX).into_iter().map(|(slot, _)| slot).collect()
 }
 
 /// The memories that share most of the rarest words.
 fn keyword_candidates(
     data: &IndexData,
-    words: &[String],
+    words: Vec<WordHash>,
     is_near: impl Fn(&Slot) -> bool,
 ) -> Vec<Slot> {
-    let frequency = |word: &String| {
-        let word = WordHash::of(word);
-        (data.words.frequency(word), word)
-    };
-    let mut rare: Vec<_> = words.iter().map(frequency).collect();
-    rare.retain(|(frequency, _)| (1..=DOCUMENT_FREQUENCY_MAX).contains(frequency));
+    let frequencies = words.into_iter().map(|word| (data.words.frequency(word), word));
+    let mut rare: Vec<_> = frequencies
+        .filter(|(frequency, _)| (1..=DOCUMENT_FREQUENCY_MAX).contains(frequency))
+        .collect();
     rare.sort_by_key(|(frequency, _)| *frequency);
-    let mut counts: HashMap<Slot, u32> = HashMap::new();
-    for (_, word) in rare.into_iter().take(WORDS_MAX) {
-        let slots = data.words.slots(word);
-        slots.iter().filter(&is_near).for_each(|slot| *counts.entry(slot).or_default() += 1);
+    let (mut counted, mut slots) = (0, Vec::new());
+    for (frequency, word) in rare.into_iter().take(WORDS_MAX) {
+        counted += frequency;
+        if counted > COUNTED_MAX {
+            break;
+        }
+        data.words.for_each(word, |slot| slots.push(slot));
     }
-    let mut slots: Vec<(u32, Slot)> =
-        counts.into_iter().map(|(slot, count)| (count, slot)).collect();
-    slots.sort_unstable_by(|left, right| right.cmp(left));
-    slots.into_iter().take(CANDIDATES_MAX).map(|(_, slot)| slot).collect()
+    slots.retain(is_near);
+    slots.sort_unstable();
+    let counts = slots.chunk_by(Slot::eq).map(|equal| (equal.len(), equal[0]));
+    let mut candidates: Vec<_> = counts.collect();
+    if candidates.len() > CANDIDATES_MAX {
+        candidates.select_nth_unstable_by(CANDIDATES_MAX, |left, right| right.cmp(left));
+        candidates.truncate(CANDIDATES_MAX);
+    }
+    candidates.into_iter().map(|(_, slot)| slot).collect()
 }
 
 /// The most similar memories of `slots`, best first, ties by id.
-fn similar(data: &IndexData, slots: &[Slot], vector: &[f32]) -> Vec<Suggestion> {
+fn similar(data: &IndexData, slots: &[Slot], vector: &[f32], code: &Code) -> Vec<Suggestion> {
+    let may_be = |slot: &&Slot| data.similarity_upper_bound(**slot, code) >= SIMILAR_COSINE;
     let cosine = |slot: &Slot| {
         let (other, own) = data.vector_of(*slot);
         (dot(own, vector).clamp(-1.0, 1.0), other)
     };
-    let mut similar: Vec<_> =
-        slots.iter().map(cosine).filter(|(cosine, _)| *cosine >= SIMILAR_COSINE).collect();
+    let mut similar: Vec<_> = slots
+        .iter()
+        .filter(may_be)
+        .map(cosine)
+        .filter(|(cosine, _)| *cosine >= SIMILAR_COSINE)
+        .collect();
     similar.sort_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
     let suggestion =
         |(weight, other)| Suggestion { other, relation: SIMILAR_TO.to_owned(), weight };

@@ -245,7 +245,7 @@ impl Engine {
     /// Applies the log entry at an index.
     pub fn apply_at(&mut self, index: u64, bytes: Vec<u8>) -> ApplyOutcome {
         let log_id = index.to_be_bytes().to_vec();
-        let entry = Entry { index, log_id, body: EntryBody::Batch(bytes) };
+        let entry = Entry { index, log_id, body: EntryBody::Batch(&bytes) };
         self.writer.apply(entry).expect("it is applied")
     }
 

@@ -1,9 +1,11 @@
-//! Three nodes beside three members of etcd, for orientation: the same generator, disk and value
-//! size, loaded in turns. etcd is Debian's `etcd-server` behind its HTTP/JSON gateway without
-//! TLS. Hearth uses HTTPS, and mutual TLS between nodes. A create also indexes words and a
-//! vector and evaluates rules, which its figure includes.
+//! Three nodes beside three members of etcd: the same generator, disk and value size, TLS between
+//! members and to clients, and all clients at the leader. They are loaded in turns. etcd is Debian's
+//! `etcd-server` behind its HTTP/JSON gateway. A create also indexes words and a vector and
+//! evaluates rules, which its figure includes.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,9 +19,11 @@ use tests::{Cluster, Load, Method, Options, Request, eventually, json};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
-/// Bytes of a label with which a create writes about as many bytes to the log. The last line of
-/// the output has the exact number.
-const LABEL_BYTES: usize = 700;
+/// Words of a label, with which a create writes about as many bytes to the log. The last line of the
+/// output has the exact number.
+const LABEL_WORDS: usize = 100;
+/// Words that labels are made of.
+const VOCABULARY: usize = 20_000;
 const CLIENTS: [usize; 3] = [1, 16, 64];
 /// Turns of each system. The median is printed.
 const TURNS: usize = 5;
@@ -36,6 +40,9 @@ struct Args {
     /// The etcd binary.
     #[arg(long)]
     etcd: String,
+    /// A file with the words of labels.
+    #[arg(long)]
+    texts: PathBuf,
     /// Seconds per turn.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -45,6 +52,8 @@ struct Args {
 struct Etcd {
     members: Vec<Child>,
     urls: Vec<String>,
+    /// Accepts the certificates that the members have made themselves.
+    client: Client,
     _folder: TempDir,
 }
 
@@ -54,7 +63,8 @@ impl Etcd {
         // Bound until all are known, so that all ports differ.
         let bind = |_| TcpListener::bind("127.0.0.1:0").expect("a port");
         let bound: Vec<_> = (0..2 * NODES).map(bind).collect();
-        let url = |port: &TcpListener| format!("http://{}", port.local_addr().expect("an address"));
+        let url =
+            |port: &TcpListener| format!("https://{}", port.local_addr().expect("an address"));
         let urls: Vec<String> = bound.iter().map(url).collect();
         drop(bound);
         let (peers, urls) = (&urls[..NODES], urls[NODES..].to_vec());
@@ -63,6 +73,7 @@ impl Etcd {
         let start = |at: usize| {
             Command::new(binary)
                 .args(["--name", &format!("m{at}"), "--log-level", "error"])
+                .args(["--auto-tls", "--peer-auto-tls"])
                 .arg("--data-dir")
                 .arg(folder.path().join(at.to_string()))
                 .args(["--listen-client-urls", &urls[at], "--advertise-client-urls", &urls[at]])
@@ -74,7 +85,21 @@ impl Etcd {
                 .spawn()
                 .expect("etcd starts: apt-get install etcd-server")
         };
-        Self { members: (0..NODES).map(start).collect(), urls, _folder: folder }
+        let client = new_client();
+        Self { members: (0..NODES).map(start).collect(), urls, client, _folder: folder }
+    }
+
+    /// The member that leads, once there is one.
+    async fn leader(&self) -> Option<String> {
+        for url in &self.urls {
+            let status = Request(self.client.post(format!("{url}/v3/maintenance/status")));
+            let status = status.json(&json!({})).try_send().await.ok()?;
+            let status = status.body;
+            if status["leader"].is_string() && status["leader"] == status["header"]["member_id"] {
+                return Some(url.clone());
+            }
+        }
+        None
     }
 }
 
@@ -87,38 +112,48 @@ impl Drop for Etcd {
     }
 }
 
-/// The requests of one client, which stores through one node over its own connection.
+fn new_client() -> Client {
+    let client = Client::builder().danger_accept_invalid_certs(true);
+    client.build().expect("a client without files")
+}
+
+/// The requests of one client, which stores through the leader over its own connection.
 type Requests = Box<dyn FnMut() -> Request + Send>;
 
-fn creates(cluster: &Arc<Cluster>, client: usize) -> Requests {
-    let (cluster, agent) = (Arc::clone(cluster), cluster.new_agent());
+fn creates(cluster: &Arc<Cluster>, leader: usize, words: &Arc<Vec<String>>) -> Requests {
+    let (cluster, agent, words) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(words));
     Box::new(move || {
-        let create = agent.request(cluster.at(client % NODES), Method::POST, "/agent/nodes");
-        create.json(&json!({ "label": words(LABEL_BYTES) }))
+        let create = agent.request(cluster.at(leader), Method::POST, "/agent/nodes");
+        let word = |_| words[next() as usize % words.len()].as_str();
+        create.json(&json!({ "label": (0..LABEL_WORDS).map(word).collect::<Vec<_>>().join(" ") }))
     })
 }
 
-fn puts(etcd: &Etcd, client: usize) -> Requests {
-    let (own, url) = (Client::new(), format!("{}/v3/kv/put", etcd.urls[client % NODES]));
+fn puts(leader: &str) -> Requests {
+    let (own, url) = (new_client(), format!("{leader}/v3/kv/put"));
     Box::new(move || {
         let put = json!({ "key": base64(18), "value": base64(VALUE_BYTES) });
         Request(own.post(&url)).json(&put)
     })
 }
 
-/// `length` bytes of words that are unique per call.
-fn words(length: usize) -> String {
-    let mut text = String::new();
-    while text.len() < length {
-        text += &format!("{:x} ", random(NEXT.fetch_add(1, Ordering::Relaxed)) >> 32);
-    }
-    text.truncate(length);
-    text
+/// A random number.
+fn next() -> u64 {
+    random(NEXT.fetch_add(1, Ordering::Relaxed)) >> 16
 }
 
-/// The same for a value of `length` bytes in base64, which has four characters per three bytes.
+/// A random value of `length` bytes in base64, which has four characters per three bytes.
 fn base64(length: usize) -> String {
-    words(length.div_ceil(3) * 4).replace(' ', "+")
+    let digits = (0..length.div_ceil(3)).map(|_| format!("{:04x}", next() as u16));
+    digits.collect()
+}
+
+/// The first distinct words of a file of texts in alphabetical order.
+fn vocabulary(texts: &Path) -> Vec<String> {
+    let texts = std::fs::read_to_string(texts).expect("the file of texts");
+    let is_plain = |word: &&str| word.len() >= 4 && word.bytes().all(|b| b.is_ascii_lowercase());
+    let words: BTreeSet<&str> = texts.split_whitespace().filter(is_plain).collect();
+    words.into_iter().take(VOCABULARY).map(str::to_owned).collect()
 }
 
 #[tokio::main]
@@ -126,9 +161,9 @@ async fn main() {
     let args = Args::parse();
     let cluster = Arc::new(Options::new(&args.binary).nodes(NODES).start());
     let etcd = Etcd::start(&args.etcd);
-    let put = async || puts(&etcd, 0)().try_send().await;
-    let stored = async || put().await.is_ok_and(|response| response.status.is_success());
-    eventually("etcd is ready", stored, |stored| *stored).await;
+    let leader = eventually("etcd is ready", || etcd.leader(), Option::is_some).await;
+    let (leader, own_leader) = (leader.expect("it was waited for"), cluster.leader().await);
+    let words = Arc::new(vocabulary(&args.texts));
     println!(
         "| clients | Hearth creates/s | etcd puts/s | ratio | Hearth p50, p99 ms | etcd p50, p99 ms |"
     );
@@ -138,9 +173,9 @@ async fn main() {
         for number in 0..TURNS {
             // In alternating order: the first turn includes flushes of the other system.
             for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
-                let client = |client| match at {
-                    0 => creates(&cluster, client),
-                    _ => puts(&etcd, client),
+                let client = |_| match at {
+                    0 => creates(&cluster, own_leader, &words),
+                    _ => puts(&leader),
                 };
                 let load = Load::run(clients, Duration::from_secs(args.seconds), client).await;
                 turns[at].push([load.rate(), load.millis(50), load.millis(99)]);
