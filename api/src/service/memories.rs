@@ -171,14 +171,11 @@ impl Session {
         new.vector = self.service.embed(&self.caller, &new.label).await?;
         let unit = components(&new.vector)?;
         let NewMemory { namespace, label, key_points, .. } = &new;
-        // It reads the indexes only, in bounded steps, so it needs no thread that may block.
-        new.suggestions = self.service.reader.suggestions(
-            self.caller.tenant,
-            namespace,
-            label,
-            key_points,
-            &unit,
-        );
+        let (reader, tenant) = (&self.service.reader, self.caller.tenant);
+        // It reads the indexes only, for a bounded time, but may wait for a writer.
+        new.suggestions = tokio::task::block_in_place(|| {
+            reader.suggestions(tenant, namespace, label, key_points, &unit)
+        });
         Ok(new)
     }
 }

@@ -4,12 +4,12 @@
 //! # Problem
 //! A silent leader may be slow, paused or partitioned. Only time can tell, so elections wait for a
 //! timeout. But when a process ends, its operating system closes its connections, and refuses new
-//! ones to its port. That is proof, and needs no time.
+//! ones to its port.
 //!
 //! # Algorithm
 //! 1. Each follower keeps one call open at the leader, [`Rpc::Watch`].
 //! 2. When the connection of that call is lost, it opens new ones. If two in a row are *refused*, it
-//!    asks the other voters to try as well ([`Rpc::IsEnded`]).
+//!    sends [`Rpc::IsEnded`] to the other voters, which try as well.
 //! 3. If a majority of the voters finds the leader's port refused, the one of them with the newest
 //!    log stands, of equal ones that with the highest id. Its election counts as a transfer of
 //!    leadership, so voters do not wait until the lease of the leader is over.
@@ -17,11 +17,12 @@
 //! # Invariants
 //! - Elections are those of Raft. A wrong verdict causes an election and loses no write. Reads do
 //!   not depend on leases.
-//! - A port that accepts, or does not answer, is no proof. So a slow, paused or partitioned leader stays
+//! - A port that accepts, or does not respond, is not refused. So a slow, paused or partitioned leader stays
 //!   until the timeout.
 //! - A node whose own connections are refused on their way gets no majority.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -31,7 +32,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::log::record::LogIdRecord;
-use crate::network::client::Channel;
+use crate::network::client::{Channel, RpcError};
 use crate::network::message::{Rpc, RpcResponse};
 use crate::shared::Shared;
 use crate::types::{NodeId, Vote};
@@ -40,16 +41,18 @@ use crate::types::{NodeId, Vote};
 pub(crate) const WATCH_TIME: Duration = Duration::from_secs(10);
 /// Timeout of that call.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause after a call that failed although the leader has not ended.
+/// Pause after a call that was lost although the leader has not ended.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Refused connections in a row that prove the end of a process.
+/// Pause after a call that the leader rejected: it is another version, or this node is no member.
+const REJECTED_PAUSE: Duration = Duration::from_secs(10);
+/// Refused connections in a row at which a process counts as ended.
 const REFUSED: usize = 2;
 /// Attempts to find so many. A process that ends closes its connections before its port.
 const ATTEMPTS: usize = 10;
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
-/// Timeout of the question to another voter.
-const ASK_TIMEOUT: Duration = Duration::from_millis(300);
+/// Timeout of the call to another voter.
+const VOTER_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A leader that this node follows.
 struct Followed {
@@ -59,33 +62,54 @@ struct Followed {
 }
 
 /// Runs until raft stops.
-pub(crate) async fn run(shared: std::sync::Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<Shared>) {
     let local = shared.local.node;
     let is_followed = |leader: Option<NodeId>| leader.filter(|leader| *leader != local);
     while shared.wait_metrics(|metrics| is_followed(metrics.current_leader)).await.is_some() {
+        if shared.raft.metrics().borrow_watched().running_state.is_err() {
+            return;
+        }
         let Some(leader) = followed(&shared) else {
-            sleep(ATTEMPT_PAUSE).await;
+            sleep(PAUSE).await;
             continue;
         };
-        let watched = shared.peers.call(
-            Channel::Raft,
-            leader.node,
-            &leader.address,
-            Rpc::Watch,
-            WATCH_TIMEOUT,
-        );
-        let is_lost = tokio::select! {
-            watched = watched => watched.is_err(),
-            () = follows_no_more(&shared, &leader) => false,
+        let call = call(&shared, leader.node, &leader.address, Rpc::Watch, WATCH_TIMEOUT);
+        let result = tokio::select! {
+            result = call => result,
+            () = follows_another(&shared, leader.node) => continue,
         };
-        if is_lost && !replace(&shared, &leader).await {
-            sleep(PAUSE).await;
+        match result {
+            Ok(_) => {}
+            Err(RpcError::Lost(_) | RpcError::NotSent(_)) => {
+                // The same node may have been elected again meanwhile.
+                let present = followed(&shared).filter(|present| present.node == leader.node);
+                let Some(present) = present else { continue };
+                if !replace(&shared, &present).await {
+                    sleep(PAUSE).await;
+                }
+            }
+            Err(RpcError::Rejected(_)) => sleep(REJECTED_PAUSE).await,
         }
     }
 }
 
+/// Calls a peer in a task of its own: a dropped call would abort a connection in progress, for which
+/// other calls wait.
+async fn call(
+    shared: &Shared,
+    to: NodeId,
+    address: &str,
+    call: Rpc,
+    limit: Duration,
+) -> Result<RpcResponse, RpcError> {
+    let (peers, address) = (Arc::clone(&shared.peers), address.to_owned());
+    let called =
+        tokio::spawn(async move { peers.call(Channel::Raft, to, &address, call, limit).await });
+    called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())))
+}
+
 /// Whether the process of a leader that this node follows has ended, and the last entry of this
-/// node's log: the answer to another voter.
+/// node's log: the response to another voter.
 pub(crate) async fn is_ended(shared: &Shared, leader: NodeId, term: u64) -> Option<LogIdRecord> {
     let followed = followed(shared)?;
     let is_same = followed.node == leader && followed.vote.leader_id.term == term;
@@ -96,28 +120,27 @@ pub(crate) async fn is_ended(shared: &Shared, leader: NodeId, term: u64) -> Opti
 /// Stands for election if the leader has ended and this node is the one to stand. Returns whether
 /// the leader has ended.
 async fn replace(shared: &Shared, leader: &Followed) -> bool {
-    if is_off() || !is_refused(&leader.address).await {
-        return false;
-    }
     let (local, term) = (shared.local.node, leader.vote.leader_id.term);
     let voters = voters(shared);
+    let is_voter = voters.iter().any(|(voter, _)| *voter == local);
+    if is_off() || !is_voter || !is_refused(&leader.address).await {
+        return false;
+    }
     let others = voters.iter().filter(|(voter, _)| ![local, leader.node].contains(voter));
-    let answers = join_all(others.map(async |(voter, address)| {
-        let question = Rpc::IsEnded { leader: leader.node, term };
-        let answer = shared.peers.call(Channel::Raft, *voter, address, question, ASK_TIMEOUT);
-        match answer.await {
+    let responses = join_all(others.map(async |(voter, address)| {
+        let is_ended = Rpc::IsEnded { leader: leader.node, term };
+        match call(shared, *voter, address, is_ended, VOTER_TIMEOUT).await {
             Ok(RpcResponse::Ended(last)) => last.map(|last| (last, *voter)),
             _ => None,
         }
     }));
-    let mut agreeing: Vec<_> = answers.await.into_iter().flatten().collect();
+    let mut agreeing: Vec<_> = responses.await.into_iter().flatten().collect();
     let Some(own) = last(shared) else { return false };
     agreeing.push((own, local));
     if 2 * agreeing.len() <= voters.len() {
         return false;
     }
-    let is_voter = voters.iter().any(|(voter, _)| *voter == local);
-    if is_voter && agreeing.iter().max() == Some(&(own, local)) && follows(shared, leader) {
+    if agreeing.iter().max() == Some(&(own, local)) && follows(shared, leader) {
         tracing::info!(leader = leader.node, term, "the leader's process has ended: standing");
         let request = TransferLeaderRequest::new(leader.vote, local, Some(own.into()));
         if let Err(error) = shared.raft.handle_transfer_leader(request).await {
@@ -125,7 +148,7 @@ async fn replace(shared: &Shared, leader: &Followed) -> bool {
         }
     }
     // Another survivor stands, or the timeout decides.
-    let _ = timeout(ASK_TIMEOUT, follows_no_more(shared, leader)).await;
+    let _ = timeout(VOTER_TIMEOUT, follows_another(shared, leader.node)).await;
     true
 }
 
@@ -142,8 +165,7 @@ fn follows(shared: &Shared, leader: &Followed) -> bool {
     followed(shared).is_some_and(|present| present.vote == leader.vote)
 }
 
-async fn follows_no_more(shared: &Shared, leader: &Followed) {
-    let node = leader.node;
+async fn follows_another(shared: &Shared, node: NodeId) {
     shared.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
 }
 

@@ -84,7 +84,12 @@ impl LogStore {
         let mut entries = read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())?;
         // The last ones may not be written yet.
         let next = entries.last().map_or(first, |last| last.log_id.index() + 1);
-        entries.extend(self.recent.lock().tail(next, end));
+        let tail = self.recent.lock().tail(next, end);
+        // Entries that were written and left the memory in between: they are in the log now.
+        if tail.first().is_some_and(|first| first.log_id.index() > next) && !entries.is_empty() {
+            return read(&self.log, first, end, usize::MAX).map_err(self.fault.fail());
+        }
+        entries.extend(tail);
         Ok(entries)
     }
 }

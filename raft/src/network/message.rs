@@ -91,7 +91,7 @@ pub(crate) enum Rpc {
     },
     /// From a follower: stays open for some seconds. It ends before with the leader's process.
     Watch,
-    /// Asks a voter whether the process of the leader of a term has ended.
+    /// To a voter: returns whether the process of the leader of a term has ended.
     IsEnded {
         leader: NodeId,
         term: u64,

@@ -1,6 +1,8 @@
-//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU priority.
+//! The background thread that builds the HNSW graphs of all tenants, with reduced CPU priority. It
+//! starts others of the same priority for the tasks that use several.
 //! Tenants take turns. Meanwhile, searches scan the slots that a graph does not cover.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -69,7 +71,10 @@ impl Worker {
             let next = |last| self.registry(|registry| registry.take_stale(last)).flatten();
             while let Some(tenant) = next(last) {
                 last = tenant;
-                self.run_turn(tenant);
+                // A tenant whose graph fails goes on with scans, and does not end those of others.
+                if catch_unwind(AssertUnwindSafe(|| self.run_turn(tenant))).is_err() {
+                    tracing::error!(tenant = tenant.0, "the graph of a tenant failed");
+                }
                 if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                     return;
                 }

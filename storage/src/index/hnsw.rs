@@ -193,6 +193,13 @@ impl Points {
         results.into_sorted_vec().into_iter().map(|Reverse(found)| found).collect()
     }
 
+    /// The similarity of a point to its own code, which is not exactly 1.
+    fn to_itself(&self, point: Point) -> f32 {
+        let mut scored = Vec::with_capacity(1);
+        self.score(self.query(point), &[point], &mut scored);
+        scored.first().map_or(1.0, |scored| similarity_of(*scored))
+    }
+
     /// Up to `max` of these points, which come best first: those that are nearer to their centre
     /// than to any that is chosen before, so that links lead into all directions. The best others
     /// fill the rest: near equal points keep each other reachable.
@@ -203,7 +210,12 @@ impl Points {
             let point = point_of(scored);
             between.clear();
             self.score(self.query(point), &chosen, &mut between);
-            if between.iter().all(|other| similarity_of(*other) < similarity_of(scored)) {
+            // Of points that are equal to the centre, one must not hide all others.
+            let to_centre = similarity_of(scored);
+            let is_apart = |other: f32| {
+                other < to_centre || (other == to_centre && other < self.to_itself(point))
+            };
+            if between.iter().all(|other| is_apart(similarity_of(*other))) {
                 chosen.push(point);
             } else if others.len() < max {
                 others.push(point);
@@ -314,6 +326,18 @@ mod tests {
             |(slot, code): &&(Slot, Code)| graph.nearest(code, 32).iter().any(|it| it.0 == *slot);
         let found = rows.iter().filter(is_found).count();
         assert!(found * 1_000 >= rows.len() * 995, "{found}");
+    }
+
+    #[test]
+    fn equal_points_do_not_hide_others() {
+        let mut rows = codes(2_000);
+        let equal: Vec<_> = (0..600).map(|at| (2_000 + at, rows[0].1.clone())).collect();
+        rows.extend(equal);
+        let graph = graph(&rows);
+        let is_found =
+            |(slot, code): &&(Slot, Code)| graph.nearest(code, 32).iter().any(|it| it.0 == *slot);
+        let found = rows[1..2_000].iter().filter(is_found).count();
+        assert!(found * 100 >= 1_999 * 97, "{found}");
     }
 
     #[test]
