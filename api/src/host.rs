@@ -1,4 +1,5 @@
-//! Checks of the host that a request names. On every listener, a request names one host. On the
+//! Checks of what a proxy may read differently, and of the host that a request names. On every
+//! listener, a request names one host, and has no other transfer coding than `chunked`. On the
 //! operator's listener it names a known host, and does not come from a page of another origin: a
 //! web page cannot use a local browser to reach the cluster (DNS rebinding).
 

@@ -97,7 +97,7 @@ async fn submit_to(
     let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
     shared.totals.lock().forwarded += 1;
     let leader_changed = async {
-        leader_changed(shared, node).await;
+        shared.leader_changed(node).await;
         tokio::time::sleep(LEADER_CHANGE_GRACE).await;
     };
     let response = tokio::select! {
@@ -128,7 +128,7 @@ async fn read_index_of(leader: Leader, shared: &Shared, deadline: Instant) -> Op
         response = shared.peers.call(Channel::Forward, node, &address, Rpc::ReadIndex, timeout) => {
             response.ok()?
         }
-        () = leader_changed(shared, node) => return None,
+        () = shared.leader_changed(node) => return None,
     };
     if let RpcResponse::ReadIndex(index) = response { index } else { None }
 }
@@ -158,11 +158,6 @@ async fn operate_on(
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
         Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
     }
-}
-
-/// Waits until `node` is no longer the leader in this node's metrics.
-async fn leader_changed(shared: &Shared, node: NodeId) {
-    shared.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
 }
 
 /// The leader's timeout for a call with `timeout` remaining here.

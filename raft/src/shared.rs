@@ -161,6 +161,11 @@ impl Shared {
         self.wait_metrics(lost).await;
     }
 
+    /// Waits until `node` is no longer the leader in this node's metrics.
+    pub(crate) async fn leader_changed(&self, node: NodeId) {
+        self.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
+    }
+
     /// Waits until `find` returns a value for raft's metrics; `None` when raft has stopped.
     pub(crate) async fn wait_metrics<T>(
         &self,

@@ -1,5 +1,5 @@
-//! The end of the leader's process is noticed at once. A leader that is only silent, or whose
-//! connections break, stays until the election timeout, which is long here.
+//! The end of the leader's process is noticed at once. A leader that is paused stays until the
+//! election timeout, which is long here.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ async fn paused_leader_stays_until_the_timeout() {
     let [leader, survivor] = cluster.leader_first().await;
     let term = leader.term().await;
     leader.pause();
-    // Three seconds show that no verdict without a timeout was made; it takes milliseconds.
+    // Without a timeout, an election would begin within milliseconds.
     let paused = Instant::now();
     while paused.elapsed() < Duration::from_secs(3) {
         assert_eq!(survivor.term().await, term);

@@ -1,10 +1,9 @@
-//! The watch of the leader: a follower learns within milliseconds that the leader's process has
+//! The watch of the leader: a follower notices within milliseconds that the leader's process has
 //! ended, and the survivor with the newest log stands for election at once.
 //!
 //! # Problem
-//! A silent leader may be slow, paused or partitioned. Only time can tell, so elections wait for a
-//! timeout. But when a process ends, its operating system closes its connections, and refuses new
-//! ones to its port.
+//! A silent leader may be slow, paused or partitioned. So elections wait for a timeout. But when a
+//! process ends, its operating system closes its connections, and refuses new ones to its port.
 //!
 //! # Algorithm
 //! 1. Each follower keeps one call open at the leader, [`Rpc::Watch`].
@@ -15,10 +14,10 @@
 //!    leadership, so voters do not wait until the lease of the leader is over.
 //!
 //! # Invariants
-//! - Elections are those of Raft. A wrong verdict causes an election and loses no write. Reads do
-//!   not depend on leases.
-//! - A port that accepts, or does not respond, is not refused. So a slow, paused or partitioned leader stays
-//!   until the timeout.
+//! - Elections are those of Raft. If the leader has not ended, this costs an election and
+//!   loses no write. Reads do not depend on leases.
+//! - A port that accepts, or does not respond, is not refused. So a slow, paused or partitioned
+//!   leader stays until the timeout.
 //! - A node whose own connections are refused on their way gets no majority.
 
 use std::io::ErrorKind;
@@ -32,7 +31,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::log::record::LogIdRecord;
-use crate::network::client::{Channel, RpcError};
+use crate::network::client::RpcError;
 use crate::network::message::{Rpc, RpcResponse};
 use crate::shared::Shared;
 use crate::types::{NodeId, Vote};
@@ -47,8 +46,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const REJECTED_PAUSE: Duration = Duration::from_secs(10);
 /// Refused connections in a row at which a process counts as ended.
 const REFUSED: usize = 2;
-/// Attempts to find so many. A process that ends closes its connections before its port.
-const ATTEMPTS: usize = 10;
+/// Pause after one of them.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 /// Timeout of the call to another voter.
@@ -73,10 +71,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             sleep(PAUSE).await;
             continue;
         };
-        let call = call(&shared, leader.node, &leader.address, Rpc::Watch, WATCH_TIMEOUT);
+        let Followed { node, address, .. } = &leader;
         let result = tokio::select! {
-            result = call => result,
-            () = follows_another(&shared, leader.node) => continue,
+            result = shared.peers.call_in_task(*node, address, Rpc::Watch, WATCH_TIMEOUT) => result,
+            () = shared.leader_changed(*node) => continue,
         };
         match result {
             Ok(_) => {}
@@ -91,21 +89,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(RpcError::Rejected(_)) => sleep(REJECTED_PAUSE).await,
         }
     }
-}
-
-/// Calls a peer in a task of its own: a dropped call would abort a connection in progress, for which
-/// other calls wait.
-async fn call(
-    shared: &Shared,
-    to: NodeId,
-    address: &str,
-    call: Rpc,
-    limit: Duration,
-) -> Result<RpcResponse, RpcError> {
-    let (peers, address) = (Arc::clone(&shared.peers), address.to_owned());
-    let called =
-        tokio::spawn(async move { peers.call(Channel::Raft, to, &address, call, limit).await });
-    called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())))
 }
 
 /// Whether the process of a leader that this node follows has ended, and the last entry of this
@@ -129,7 +112,7 @@ async fn replace(shared: &Shared, leader: &Followed) -> bool {
     let others = voters.iter().filter(|(voter, _)| ![local, leader.node].contains(voter));
     let responses = join_all(others.map(async |(voter, address)| {
         let is_ended = Rpc::IsEnded { leader: leader.node, term };
-        match call(shared, *voter, address, is_ended, VOTER_TIMEOUT).await {
+        match shared.peers.call_in_task(*voter, address, is_ended, VOTER_TIMEOUT).await {
             Ok(RpcResponse::Ended(last)) => last.map(|last| (last, *voter)),
             _ => None,
         }
@@ -148,7 +131,7 @@ async fn replace(shared: &Shared, leader: &Followed) -> bool {
         }
     }
     // Another survivor stands, or the timeout decides.
-    let _ = timeout(VOTER_TIMEOUT, follows_another(shared, leader.node)).await;
+    let _ = timeout(VOTER_TIMEOUT, shared.leader_changed(leader.node)).await;
     true
 }
 
@@ -163,10 +146,6 @@ fn followed(shared: &Shared) -> Option<Followed> {
 
 fn follows(shared: &Shared, leader: &Followed) -> bool {
     followed(shared).is_some_and(|present| present.vote == leader.vote)
-}
-
-async fn follows_another(shared: &Shared, node: NodeId) {
-    shared.wait_metrics(|metrics| (metrics.current_leader != Some(node)).then_some(())).await;
 }
 
 /// The voters with their addresses.
@@ -184,21 +163,17 @@ fn last(shared: &Shared) -> Option<LogIdRecord> {
     last.map(LogIdRecord::from)
 }
 
-/// Whether two connections in a row are refused.
+/// Whether two connections in a row are refused. A process that ends closes its listener before its
+/// connections, because its file descriptor is lower.
 async fn is_refused(address: &str) -> bool {
-    let mut refused = 0;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..REFUSED {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => refused += 1,
-            Ok(_) => refused = 0,
-            Err(_) => return false,
-        }
-        if refused == REFUSED {
-            return true;
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Ok(_) | Err(_) => return false,
         }
         sleep(ATTEMPT_PAUSE).await;
     }
-    false
+    true
 }
 
 /// Whether a test has switched the watch off, to wait for the timeout. Always false without

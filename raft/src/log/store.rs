@@ -92,6 +92,15 @@ impl LogStore {
         entries.extend(tail);
         Ok(entries)
     }
+
+    /// The last purged entry. Its removal may be under way.
+    fn purged(&self) -> io::Result<Option<LogId>> {
+        let purged = self.recent.lock().purged();
+        match purged {
+            Some(purged) => Ok(Some(purged)),
+            None => Ok(self.field::<LogIdRecord>(LogField::Purged)?.map(LogId::from)),
+        }
+    }
 }
 
 /// Index of the last entry that was removed from the log, or 0. For [`storage::open`].
@@ -208,12 +217,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let written = self.field::<LogIdRecord>(LogField::Purged)?.map(LogId::from);
-        let last = last(&self.log).map_err(self.fault.fail())?.map(LogId::from);
-        // Writes may be under way.
-        let recent = self.recent.lock();
-        let last_purged_log_id = recent.purged().or(written);
-        let last_log_id = recent.last().or(last).max(last_purged_log_id);
+        let last_purged_log_id = self.purged()?;
+        let written = last(&self.log).map_err(self.fault.fail())?.map(LogId::from);
+        let last_log_id = self.recent.lock().last().or(written).max(last_purged_log_id);
         Ok(LogState { last_purged_log_id, last_log_id })
     }
 
@@ -267,7 +273,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let (written, truncated) = oneshot::channel();
         let (write, written) = (LogWrite::TruncateFrom(first), Some(written));
         self.writer.send(Write { write, written, durable: None, mark })?;
-        // Until then, the log reports entries as synced that exist no more.
+        // Until then, the log reports truncated entries as synced.
         truncated.await.map_err(|_| stopped())
     }
 

@@ -108,6 +108,23 @@ impl Peers {
         }
     }
 
+    /// A call of the Raft channel in a task of its own, for callers that may drop it: a dropped call
+    /// would abort a connection in progress, for which other calls wait.
+    pub(crate) async fn call_in_task(
+        self: &Arc<Self>,
+        to: NodeId,
+        address: &str,
+        call: Rpc,
+        timeout: Duration,
+    ) -> Result<RpcResponse, RpcError> {
+        let (peers, address) = (Arc::clone(self), address.to_owned());
+        let called =
+            tokio::spawn(
+                async move { peers.call(Channel::Raft, to, &address, call, timeout).await },
+            );
+        called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())))
+    }
+
     /// Returns the identity of the node at `address`, and whether it is pristine.
     pub(crate) async fn identify(
         &self,

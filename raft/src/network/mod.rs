@@ -22,7 +22,7 @@ use openraft::raft::{
 };
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::client::{Peers, RpcError};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
 use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
 use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
@@ -64,15 +64,9 @@ impl Link {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RPCError<TypeConfig>> {
-        let (peers, target) = (Arc::clone(&self.network.peers), self.target);
-        let address = self.address.clone();
-        // A task of its own: openraft drops a late heartbeat, and with it the call. Without the
-        // task, this would abort a connection in progress, for which other calls wait.
-        let called = tokio::spawn(async move {
-            peers.call(Channel::Raft, target, &address, call, timeout).await
-        });
-        let called = called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())));
-        called.map_err(|error| match error {
+        // openraft drops a late heartbeat, and with it the call.
+        let called = self.network.peers.call_in_task(self.target, &self.address, call, timeout);
+        called.await.map_err(|error| match error {
             // `Unreachable` makes openraft wait before the next attempt.
             RpcError::NotSent(_) | RpcError::Rejected(_) => {
                 RPCError::Unreachable(Unreachable::from_string(error.to_string()))

@@ -19,7 +19,8 @@ use roaring::RoaringBitmap;
 
 use crate::index::Slot;
 use crate::index::covered::{CoveredGraph, GraphCounts};
-use crate::index::graph::{Graph, GraphTask, TaskKind};
+use crate::index::graph::{GraphTask, TaskKind};
+use crate::index::hnsw::Graph;
 use crate::model::sq8::Code;
 
 /// The graph that serves searches, and the graph that is being built to replace it.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::index::graph::{Graph, GraphTask, TaskKind};
+use crate::index::graph::{GraphTask, TaskKind};
+use crate::index::hnsw::Graph;
 
 /// Slots per task. Tasks are short, so that the builder can switch between them.
 const TASK_SLOTS: usize = 64;

@@ -1,5 +1,4 @@
-//! The graph of nearest neighbours of a tenant, and the tasks that change it: they insert points,
-//! check them, or drop the graph. Points are identified by slot.
+//! The tasks that change the graph of a tenant: they insert points, check them, or drop the graph.
 //!
 //! [`crate::index::hnsw`] has neither delete nor update; [`crate::index::coverage`] compensates.
 
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::index::hnsw::Hnsw;
+use crate::index::hnsw::Graph;
 use crate::model::sq8::{self, Code};
 
 /// Candidates of the self-retrieval check. A point that a search for its own vector does not find
@@ -23,23 +22,11 @@ const THREADS_MAX: usize = 4;
 /// Rows of a task for which another thread is worth its start.
 const ROWS_PER_THREAD: usize = 16;
 
-/// A graph. One task at a time inserts. Any number of threads search at the same time.
-#[derive(Default)]
-pub(crate) struct Graph {
-    points: Hnsw,
-}
-
 impl Graph {
     /// Inserts points. Earlier points of the same slots stay, and searches return them too.
     fn insert(&self, rows: &[(Slot, Code)]) {
-        let first = self.points.add(rows);
-        in_parallel(rows.len(), |at| self.points.link(first + at));
-    }
-
-    /// Up to `count` points close to `code`, nearest first, with the similarity of the codes.
-    /// A slot may occur more than once.
-    pub(crate) fn nearest(&self, code: &Code, count: usize) -> Vec<(Slot, f32)> {
-        self.points.nearest(code, count)
+        let first = self.add(rows);
+        in_parallel(rows.len(), |at| self.link(first + at));
     }
 
     /// Whether a search for `code` finds `slot`. Also true if all results are at least as

@@ -27,17 +27,22 @@ use crate::model::sq8::Code;
 const BUILD_WIDTH: usize = 200;
 /// Locks of rows. Two rows with the same lock wait for each other, for microseconds.
 const ROW_LOCKS: usize = 64;
-/// A graph. Any number of threads insert and search at the same time.
-pub(super) struct Hnsw {
+/// Marks that are kept for the next searches. More searches at the same time have marks of their
+/// own.
+const MARKS_MAX: usize = 8;
+
+/// A graph of the vectors of a tenant. Points are identified by slot. Any number of threads insert
+/// and search at the same time.
+pub(crate) struct Graph {
     points: RwLock<Points>,
     /// The point where searches begin, one of the highest layer.
     entry: Mutex<Option<Point>>,
     row_locks: [Mutex<()>; ROW_LOCKS],
-    /// Reusable marks, one for each search in progress.
+    /// Reusable marks of searches.
     marks: Mutex<Vec<Marks>>,
 }
 
-impl Default for Hnsw {
+impl Default for Graph {
     fn default() -> Self {
         Self {
             points: RwLock::default(),
@@ -48,7 +53,7 @@ impl Default for Hnsw {
     }
 }
 
-impl Hnsw {
+impl Graph {
     /// Adds points without links. Returns the number of the first one; [`Self::link`] links them.
     pub(super) fn add(&self, rows: &[(Slot, Code)]) -> usize {
         let mut points = self.points.write();
@@ -78,7 +83,7 @@ impl Hnsw {
             }
             starts = found.into_iter().map(point_of).collect();
         }
-        self.marks.lock().push(marks);
+        self.keep_marks(marks);
         if layer > highest {
             let mut entry = self.entry.lock();
             if entry.is_none_or(|entry| points.layer(entry) < layer) {
@@ -88,19 +93,27 @@ impl Hnsw {
     }
 
     /// Up to `count` points close to `code`, nearest first, with the similarity of the codes.
-    pub(super) fn nearest(&self, code: &Code, count: usize) -> Vec<(Slot, f32)> {
+    /// A slot may occur more than once.
+    pub(crate) fn nearest(&self, code: &Code, count: usize) -> Vec<(Slot, f32)> {
         let points = self.points.read();
         let Some(entry) = *self.entry.lock() else { return Vec::new() };
         let query = Query { values: &code.values, scale: code.scale };
         let start = points.descend(query, entry, points.layer(entry), 0);
         let mut marks = self.take_marks();
         let found = points.search(query, &[start], count, 0, &mut marks);
-        self.marks.lock().push(marks);
+        self.keep_marks(marks);
         found.into_iter().map(|it| (points.slot(point_of(it)), similarity_of(it))).collect()
     }
 
     fn take_marks(&self) -> Marks {
         self.marks.lock().pop().unwrap_or_default()
+    }
+
+    fn keep_marks(&self, marks: Marks) {
+        let mut kept = self.marks.lock();
+        if kept.len() < MARKS_MAX {
+            kept.push(marks);
+        }
     }
 
     /// Adds a link from `from` to `to`. A full row keeps the best that are not near each other.
@@ -278,8 +291,8 @@ mod tests {
         (0..count).map(code).collect()
     }
 
-    fn graph(rows: &[(Slot, Code)]) -> Hnsw {
-        let graph = Hnsw::default();
+    fn graph(rows: &[(Slot, Code)]) -> Graph {
+        let graph = Graph::default();
         // Two threads, as the builder has.
         for rows in rows.chunks(64) {
             let first = graph.add(rows);

@@ -14,7 +14,7 @@ pub(crate) mod covered;
 pub(crate) mod data;
 pub(crate) mod graph;
 pub(crate) mod heats;
-mod hnsw;
+pub(crate) mod hnsw;
 mod namespaces;
 mod points;
 mod postings;

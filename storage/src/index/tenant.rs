@@ -8,7 +8,8 @@ use roaring::RoaringBitmap;
 
 use crate::index::chunk::Chunk;
 use crate::index::data::{IndexChange, IndexData};
-use crate::index::graph::{Graph, GraphTask};
+use crate::index::graph::GraphTask;
+use crate::index::hnsw::Graph;
 use crate::model::tenant::Tenant;
 
 pub(crate) struct TenantIndex {

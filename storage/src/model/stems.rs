@@ -11,7 +11,10 @@ const ENTRIES: usize = 32_768;
 /// Multiplier of Fibonacci hashing, 2^64 divided by the golden ratio.
 const FIBONACCI: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Caches that no text uses at present. There are as many as texts were read at the same time.
+/// Caches that are kept for the next texts. More texts at the same time have caches of their own.
+const CACHES_MAX: usize = 8;
+
+/// Caches that no text uses at present.
 static UNUSED: Mutex<Vec<Stems>> = Mutex::new(Vec::new());
 
 /// A word of at most [`REMEMBERED_BYTES_MAX`] bytes, padded with zeros.
@@ -35,7 +38,10 @@ impl Default for Stems {
 pub(super) fn with_stems<R>(read: impl FnOnce(&mut Stems) -> R) -> R {
     let mut stems = UNUSED.lock().pop().unwrap_or_default();
     let result = read(&mut stems);
-    UNUSED.lock().push(stems);
+    let mut unused = UNUSED.lock();
+    if unused.len() < CACHES_MAX {
+        unused.push(stems);
+    }
     result
 }
 

@@ -96,8 +96,8 @@ impl Reader {
         if filter.access.is_unrestricted() {
             return Box::new(memories_after(engine, tenant, after));
         }
-        let open = self.ids(tenant, filter).into_iter();
-        Box::new(open.filter(move |id| Some(*id) > after).map(Ok))
+        let open = self.ids_after(tenant, filter, after, EXAMINED_MAX + 1);
+        Box::new(open.into_iter().map(Ok))
     }
 }
 

@@ -4,6 +4,7 @@
 //! block-max bounds: a chunk is skipped if its highest heat ranks below the heap's threshold.
 //! Rows are skipped by their own heat bound.
 
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::error::Result;
@@ -14,7 +15,7 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::reader::Reader;
 use crate::search::filter::Filter;
-use crate::search::scan::{ChunkCandidates, scan, visit_matching_chunks};
+use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
 use crate::search::text::{TEXT_BYTES_MAX, TextRoom};
 use crate::search::top_k::{Rank, TopK, lowest_upper_bound, ordered_heat, ordered_i64};
 use crate::table::view::View;
@@ -147,13 +148,37 @@ impl Reader {
     /// deletions of other memories.
     pub fn ids(&self, tenant: TenantId, filter: &Filter) -> Vec<MemoryId> {
         let mut ids = Vec::new();
-        if let Some(index) = self.index(tenant) {
-            scan(&index, filter, None, None, Timestamp::default(), |candidates| {
-                ids.extend(candidates.iter().map(|(_, row)| row.id()));
-            });
-        }
+        self.visit_ids(tenant, filter, |id| ids.push(id));
         ids.sort_unstable();
         ids
+    }
+
+    /// The smallest ids of matching memories after `after`, in order, at most `count`.
+    pub(super) fn ids_after(
+        &self,
+        tenant: TenantId,
+        filter: &Filter,
+        after: Option<MemoryId>,
+        count: usize,
+    ) -> Vec<MemoryId> {
+        let mut smallest = BinaryHeap::new();
+        self.visit_ids(tenant, filter, |id| {
+            if Some(id) > after {
+                smallest.push(id);
+            }
+            if smallest.len() > count {
+                smallest.pop();
+            }
+        });
+        smallest.into_sorted_vec()
+    }
+
+    fn visit_ids(&self, tenant: TenantId, filter: &Filter, mut visit: impl FnMut(MemoryId)) {
+        let Some(index) = self.index(tenant) else { return };
+        visit_matching_chunks(&index, filter, None, |_, _, chunk, rows| {
+            rows.iter().for_each(|row| visit(chunk.row((*row).into()).id()));
+            true
+        });
     }
 
     /// A slice of the matching memories, ordered by `rank`.

@@ -133,12 +133,13 @@ impl Reader {
         vector: &[f32],
     ) -> Vec<Suggestion> {
         let Some(index) = self.index(tenant) else { return Vec::new() };
-        let code = Code::of(vector);
+        // Before the lock: a long label takes a millisecond.
+        let (code, words) = (Code::of(vector), content_hashes(label));
         let neighbours = graph_neighbours(&index, &code);
         let data = index.read();
         let Some(namespace) = data.namespaces.number(namespace) else { return Vec::new() };
         let is_near = |slot: &Slot| data.namespace_of(*slot) == namespace;
-        let mut candidates = keyword_candidates(&data, content_hashes(label), is_near);
+        let mut candidates = keyword_candidates(&data, words, is_near);
         candidates.extend(neighbours.into_iter().filter(is_near));
         candidates.sort_unstable();
         candidates.dedup();
