@@ -9,7 +9,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 
-.PHONY: demo test lint audit clients build bin bench eval soak setup env
+.PHONY: demo test lint audit clients build bin bench bench-large eval soak setup env
 
 demo: build
 	@$(CARGO_TARGET_DIR)/release/hearth demo
@@ -60,6 +60,16 @@ bench: setup
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
 	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
 	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart
+
+# A million memories, and searches beside Chroma: some 40 minutes. Let nothing else run.
+bench-large: setup
+	@python3 deploy/setup/glosses.py "$(CACHE)"
+	@deploy/setup/chroma.sh "$(CACHE)"
+	@cargo build --quiet --release -p tests --features failpoints
+	@echo; echo "A million memories:"; $(BENCH_LOAD) --memories 1000000 --growth \
+	    --texts "$(CACHE)/glosses/glosses.txt"
+	@echo; echo "Beside Chroma:"; $(CARGO_TARGET_DIR)/release/beside_chroma \
+	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --chroma "$(CACHE)/chroma-1.5.9"
 
 # How well searches answer questions; docs/search.md has the table.
 EVAL_OPTIONS ?=

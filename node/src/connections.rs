@@ -32,6 +32,8 @@ const FILES_RESERVED: u64 = 2_048;
 /// Frames after which a connection lets others take their turn: HTTP/2 handles all that have
 /// arrived, however many.
 const FRAMES_PER_TURN: u32 = 64;
+/// Bytes after which it does so: those of headers take some 20 ns each to decode.
+const BYTES_PER_TURN: usize = 32 << 10;
 /// Distinct reasons of failed handshakes that are logged.
 const FAILURES_MAX: usize = 16;
 
@@ -186,7 +188,7 @@ where
             let activity = Activity::new(permit, requests, idle_timeout);
             let timer = Box::pin(tokio::time::sleep_until(activity.deadline()));
             let service = Watched::new(service, activity.clone());
-            let stream = BoundedStream { stream, activity, timer, frames, is_yielding: false };
+            let stream = BoundedStream { stream, activity, timer, frames, turn: (0, 0) };
             Ok((stream, service))
         }
         .boxed()
@@ -208,8 +210,8 @@ pub(crate) struct BoundedStream<S> {
     timer: Pin<Box<Sleep>>,
     /// Counts the frames of a client.
     frames: Option<(FrameCounter, Arc<Counters>)>,
-    /// Whether other connections take their turn before the next read.
-    is_yielding: bool,
+    /// Frames and bytes of this turn.
+    turn: (u32, usize),
 }
 
 impl<S> BoundedStream<S> {
@@ -235,16 +237,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
         if let Poll::Ready(error) = self.poll_inactive(context) {
             return Poll::Ready(Err(error));
         }
-        if std::mem::take(&mut self.is_yielding) {
+        if self.turn.0 > FRAMES_PER_TURN || self.turn.1 > BYTES_PER_TURN {
+            self.turn = (0, 0);
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let start = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        let Self { frames, activity, is_yielding, .. } = &mut *self;
+        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, buffer) else {
+            self.turn = (0, 0);
+            return Poll::Pending;
+        };
+        read?;
+        let Self { frames, activity, turn, .. } = &mut *self;
         if let Some((counter, counters)) = frames {
-            let Frames { all, without_request } = counter.count(&buffer.filled()[start..]);
-            *is_yielding = all > FRAMES_PER_TURN;
+            let bytes = &buffer.filled()[start..];
+            let Frames { all, without_request } = counter.count(bytes);
+            *turn = (turn.0 + all, turn.1 + bytes.len());
             if without_request > 0 && !activity.receive_frames(without_request) {
                 counters.ended.fetch_add(1, Ordering::Relaxed);
                 return Poll::Ready(Err(io::Error::other("too many frames without a request")));

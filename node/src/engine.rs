@@ -3,6 +3,7 @@
 //! cannot be compared.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use api::Embedder;
@@ -24,7 +25,7 @@ pub(crate) struct Engine {
     pub(crate) raft: Handle,
 }
 
-/// Opens the data folder and starts Raft. A node whose log lost acknowledged entries, or whose
+/// Opens the data folder and starts Raft. Adds the number of indexed memories to `indexed`. A node whose log lost acknowledged entries, or whose
 /// state differs from the majority's, starts quarantined.
 pub(crate) fn open(
     config: &Config,
@@ -32,9 +33,11 @@ pub(crate) fn open(
     tls: &PeerTls,
     serve: Serve,
     boot: u64,
+    indexed: &Arc<AtomicU64>,
 ) -> Result<Engine, String> {
     let data = &config.node.data;
-    let options = Options { exact_max: config.search.exact_max, ..Options::default() };
+    let indexed = Arc::clone(indexed);
+    let options = Options { exact_max: config.search.exact_max, indexed, ..Options::default() };
     let (writer, reader, log) =
         storage::open(data, options, raft::purged_index).map_err(storage_error(data))?;
     let flusher = writer.flusher();

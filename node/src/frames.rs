@@ -1,7 +1,8 @@
 //! Counts the frames of HTTP/2 that a client sends. Each costs time of a processor. Those that
 //! carry neither a request nor a part of its body are counted for themselves, since HTTP/2 bounds
 //! none of them: SETTINGS, PING, WINDOW_UPDATE, PRIORITY, RST_STREAM, unknown types, and small
-//! parts of a body that are not its last.
+//! parts of a body that are not its last. Headers may decode to nothing, so each of their KiB
+//! counts as such a frame too.
 
 /// What a client of HTTP/2 sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -11,6 +12,7 @@ const DATA: u8 = 0;
 const PART_BYTES_MIN: usize = 64;
 const END_STREAM: u8 = 1;
 const HEADERS: u8 = 1;
+const HEADER_FRAME_BYTES: usize = 1 << 10;
 const CONTINUATION: u8 = 9;
 
 /// The position in the bytes that a client sends.
@@ -29,7 +31,7 @@ pub(crate) enum FrameCounter {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frames {
     pub(crate) all: u32,
-    /// Those that carry neither a request nor a part of its body.
+    /// Those that carry neither a request nor a part of its body, and the KiB of headers.
     pub(crate) without_request: u32,
 }
 
@@ -74,7 +76,8 @@ impl FrameCounter {
                             kind == DATA && (length >= PART_BYTES_MIN || flags & END_STREAM != 0);
                         let is_other = !is_request && !is_part;
                         frames.all += 1;
-                        frames.without_request += u32::from(is_other);
+                        let of_headers = if is_request { length / HEADER_FRAME_BYTES } else { 0 };
+                        frames.without_request += u32::from(is_other) + of_headers as u32;
                         *self = Self::Payload(length);
                     }
                     taken
@@ -111,6 +114,7 @@ mod tests {
             frame(DATA, 1),
             flagged(DATA, END_STREAM, 0),
             flagged(DATA, END_STREAM, 1),
+            [&[0, 8, 1, HEADERS, 0, 0, 0, 0, 3][..], &[0x20; 2_049]].concat(),
         ];
         let bytes = [PREFACE, &frames.concat()].concat();
         for piece in [1, 2, 8, 9, 10, 33, bytes.len()] {
@@ -118,7 +122,7 @@ mod tests {
             let counts: Vec<_> = bytes.chunks(piece).map(|piece| counter.count(piece)).collect();
             let without_request: u32 = counts.iter().map(|frames| frames.without_request).sum();
             let all: u32 = counts.iter().map(|frames| frames.all).sum();
-            assert_eq!((all, without_request), (10, 5), "in pieces of {piece} bytes");
+            assert_eq!((all, without_request), (11, 7), "in pieces of {piece} bytes");
         }
     }
 

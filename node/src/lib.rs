@@ -23,6 +23,7 @@ mod networks;
 mod operator_key;
 mod process;
 mod serve;
+mod starting;
 mod tls;
 mod webhooks;
 

@@ -47,18 +47,13 @@ const OPERATOR_BOUNDS: Bounds =
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// What the listeners of clients and operators share.
+#[derive(Default)]
 pub(crate) struct Shared {
     /// Stops them.
     pub(crate) handle: Handle<SocketAddr>,
     /// Closes if one of them fails.
     pub(crate) fault: Fault,
     pub(crate) connections: Arc<Counters>,
-}
-
-impl Shared {
-    pub(crate) fn new(fault: &Fault) -> Self {
-        Self { handle: Handle::new(), fault: fault.clone(), connections: Arc::default() }
-    }
 }
 
 /// Binds an address. Its connections end after [`STALL_TIMEOUT`] without acknowledged data, so

@@ -22,6 +22,7 @@ use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
 use crate::memory::memory_task;
 use crate::metrics::NodeMetrics;
 use crate::process::{hangups, start_logging, stop_requested};
+use crate::starting::Starting;
 use crate::webhooks::{Sender, Webhooks};
 
 /// Time limit of open requests once the node stops.
@@ -52,32 +53,30 @@ pub(crate) async fn serve(
     let peer_tls = RustlsConfig::from_config(credentials.peer_server);
     let members = config.cluster.members.values().cloned().collect();
     let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members);
+    let (shared, starting) = (Shared::default(), Starting::default());
+    serve_http(operator_listener, starting.routes(), &shared).map_err(text)?;
     let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
-    let engine = engine::open(&config, &identity, &credentials.peer_client, serve_peers, boot)?;
+    let (peer_tls_client, indexed) = (&credentials.peer_client, &starting.indexed);
+    // Reads all memories. The operator's listener responds meanwhile.
+    let engine = tokio::task::block_in_place(|| {
+        engine::open(&config, &identity, peer_tls_client, serve_peers, boot, indexed)
+    })?;
     let Engine { raft, reader, .. } = &engine;
     check_model(reader, &embedder)?;
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
-    let app = App::new(
-        reader.clone(),
-        raft.clone(),
-        Arc::clone(&embedder) as Arc<dyn api::Embedder>,
-        webhooks,
-        config.node.id,
-        Metrics::new(&registry),
-    );
+    let app = new_app(&config, &engine, &embedder, webhooks, &registry);
     app.set_operator_key(credentials.operator_key);
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
-    let shared = Shared::new(raft.fault());
     let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, &shared.connections);
     registry.register(Box::new(metrics)).map_err(text)?;
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
-    serve_http(operator_listener, operator_routes, &shared).map_err(text)?;
+    starting.open(operator_routes);
     tracing::info!(%public, %operator, %peer, "listening");
     let reloader = Reloader {
         config: config.clone(),
@@ -98,10 +97,23 @@ pub(crate) async fn serve(
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
 
     let ended = tokio::select! {
+        cause = raft.fault().closed() => Err(cause),
         cause = shared.fault.closed() => Err(cause),
         () = stop_requested(while_stdin_open) => Ok(()),
     };
     stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+fn new_app(
+    config: &Config,
+    engine: &Engine,
+    embedder: &Arc<embed::Pool>,
+    webhooks: Arc<Webhooks>,
+    registry: &Registry,
+) -> App {
+    let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
+    let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
+    App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry))
 }
 
 /// Stops the parts of a node. After a fault, it waits for none of them.

@@ -169,6 +169,7 @@ pub fn start(
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         leader::watch::run(Arc::clone(&shared)).boxed(),
+        check_clock(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {
@@ -189,6 +190,10 @@ async fn serve_peers(shared: Arc<Shared>, serve: Serve, snapshots: Snapshots) {
     if let Err(error) = serve(routes).await {
         fault.report(&format!("the peer listener failed: {error}"));
     }
+}
+
+async fn check_clock(shared: Arc<Shared>) {
+    system_clock::check(&shared.local.clock, &shared.local.fault).await;
 }
 
 /// Spawns a task. A panic in it is a fault of the node, which depends on all its tasks.

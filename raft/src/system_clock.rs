@@ -3,11 +3,20 @@
 //! A step of the wall clock is therefore a change of the difference between them. It is logged
 //! and counted.
 
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use storage::model::id::Timestamp;
+
+use crate::fault::Fault;
+
+/// Times that a wall clock may show, in seconds since 1970: from 2000 to 9998. Others are wrong,
+/// and neither certificates nor HTTP work with them.
+const POSSIBLE: Range<i64> = 946_684_800..253_370_764_800;
+/// Interval at which the clock is compared with them.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Change of the difference that counts as a step. An NTP client that adjusts the rate of the
 /// clock changes it by 500 µs per second at most.
@@ -47,6 +56,22 @@ impl SystemClock {
     /// Steps since the start of the process.
     pub(crate) fn steps(&self) -> u64 {
         self.0.lock().total
+    }
+}
+
+/// Stops the node when its wall clock shows an impossible time: others can then take over.
+pub(crate) async fn check(clock: &SystemClock, fault: &Fault) {
+    loop {
+        let now = clock.read().wall_clock;
+        if !POSSIBLE.contains(&(now.0 / Timestamp::SECOND_MICROS)) {
+            fault.report(&format_args!(
+                "the wall clock of this machine cannot be right: it is {} s after 1970. Correct \
+                 it, then start the node again",
+                now.0 / Timestamp::SECOND_MICROS
+            ));
+            return;
+        }
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::index::builder::Builder;
 use crate::index::data::{IndexChange, Terms};
 use crate::index::registry::dimension;
+use crate::index::saved::SavedGraphs;
 use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
@@ -67,8 +68,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(reader: Reader, folder: Folder, options: Options) -> Result<Self> {
-        let builder = Builder::start(reader.current())?;
+    pub(crate) fn new(
+        reader: Reader,
+        folder: Folder,
+        graphs: Option<SavedGraphs>,
+        options: Options,
+    ) -> Result<Self> {
+        let builder = Builder::start(reader.current(), graphs)?;
         Ok(Self { reader, folder, options, builder })
     }
 

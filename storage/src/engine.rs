@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::RwLock;
 use rocksdb::Env;
@@ -22,6 +23,8 @@ pub struct Options {
     /// Maximum number of matching memories that a search scans exactly. With more matches it
     /// uses a graph. Tenants with more memories get a graph.
     pub exact_max: usize,
+    /// Memories that were indexed since the start. Opening a state indexes all.
+    pub indexed: Arc<AtomicU64>,
     /// File system below RocksDB, for simulations. `None` is the operating system's.
     pub env: Option<Env>,
 }
@@ -29,7 +32,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         // A scan of this many rows takes a few milliseconds.
-        Self { exact_max: 50_000, env: None }
+        Self { exact_max: 50_000, indexed: Arc::default(), env: None }
     }
 }
 
@@ -43,7 +46,7 @@ impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let state = State::open(path, options.env.as_ref())?;
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
-        let registry = Registry::rebuild(&state, options.exact_max)?;
+        let registry = Registry::rebuild(&state, options.exact_max, &options.indexed)?;
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
     }
 

@@ -45,6 +45,8 @@ mod verify;
 
 use std::path::Path;
 
+use index::saved::SavedGraphs;
+
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
@@ -100,5 +102,6 @@ pub fn open(
     let engine = engine::Engine::open(&current, &options)?;
     folder.remove_others(&current)?;
     let reader = Reader::new(engine);
-    Ok((Writer::new(reader.clone(), folder, options)?, reader, log))
+    let graphs = options.env.is_none().then(|| SavedGraphs::new(data.join("graphs")));
+    Ok((Writer::new(reader.clone(), folder, graphs, options)?, reader, log))
 }

@@ -14,5 +14,6 @@ mod model;
 mod months;
 mod planner;
 mod retention;
+mod saved_graphs;
 mod simulation;
 mod tick;

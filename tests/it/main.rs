@@ -38,6 +38,7 @@ mod retention;
 mod search;
 mod settings;
 mod snapshots;
+mod starts;
 mod stream_limits;
 mod supersede;
 mod tenant;

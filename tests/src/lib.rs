@@ -7,6 +7,7 @@ mod document;
 /// The storage engine without Raft: the harness of the engine's own tests.
 #[path = "../../storage/tests/common/engine.rs"]
 pub mod engine;
+mod glosses;
 mod http;
 mod load;
 mod node;
@@ -20,6 +21,7 @@ pub use checks::*;
 pub use cluster::*;
 pub use document::*;
 pub use engine::setting;
+pub use glosses::*;
 pub use http::*;
 pub use load::*;
 pub use node::*;

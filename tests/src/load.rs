@@ -4,7 +4,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 
-use crate::Request;
+use crate::{Cluster, Request, cpu_seconds};
+
+/// Share of a processor that a node uses once its graph is finished, checked and served.
+const IDLE: f64 = 0.05;
+const GRAPH_MAX: Duration = Duration::from_secs(1_800);
 
 /// What clients measured.
 pub struct Load {
@@ -55,4 +59,21 @@ async fn repeat(mut next: impl FnMut() -> Request, end: Instant) -> Vec<Duration
         latencies.push(sent.elapsed());
     }
     latencies
+}
+
+/// Waits until the graphs of all nodes are complete and the nodes are idle.
+pub async fn wait_for_graphs(cluster: &Cluster) {
+    let started = Instant::now();
+    for node in cluster.nodes() {
+        let (mut built, mut idle) = (false, false);
+        while !(built && idle) {
+            assert!(started.elapsed() < GRAPH_MAX, "no graph");
+            let before = cpu_seconds(node.pid());
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            idle = cpu_seconds(node.pid()) - before < 2.0 * IDLE;
+            built = node.metric("hearth_graph_memories").await > 0.0
+                && node.metric("hearth_graph_missing").await == 0.0;
+        }
+    }
+    eprintln!("graphs after {:.0} s", started.elapsed().as_secs_f64());
 }

@@ -262,11 +262,18 @@ impl Node {
         drop(eventually("a node is ready", observe, Result::is_ok).await);
     }
 
-    /// Status and text of `/readyz?verbose`, if it responds.
+    /// Status and text of `/readyz?verbose`, if it responds and has opened its data.
     pub async fn readyz(&self) -> Option<(StatusCode, String)> {
         let url = format!("{}/readyz?verbose", self.ops());
         let response = self.client.get(url).send().await.ok()?;
-        Some((response.status(), response.text().await.ok()?))
+        let (status, text) = (response.status(), response.text().await.ok()?);
+        (!text.contains("data failed: opening")).then_some((status, text))
+    }
+
+    /// Whether a path of its operator's listener responds with success.
+    pub async fn operator_responds(&self, path: &str) -> bool {
+        let response = self.client.get(format!("{}{path}", self.ops())).send().await;
+        response.is_ok_and(|response| response.status().is_success())
     }
 
     /// Its `/api/v1/status`, if it responds.

@@ -92,6 +92,14 @@ fn block_until<T>(what: &str, mut observe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Resident bytes of a process, from `/proc`.
+pub fn resident_bytes(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+    kib.unwrap_or(0.0) * 1024.0
+}
+
 /// CPU time of a process, from `/proc` (100 ticks per second on Linux).
 pub fn cpu_seconds(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -59,6 +59,9 @@ enum Command {
     Openapi,
 }
 
+/// Tasks that a thread runs before it looks at its connections again.
+const EVENT_INTERVAL: u32 = 8;
+
 /// Parses the command line and runs the command.
 pub fn run() -> ExitCode {
     // Failpoints exist in tests and benches only. The variable FAILPOINTS configures them.
@@ -66,7 +69,9 @@ pub fn run() -> ExitCode {
     let _scenario = fail::FailScenario::setup();
     let cli = Cli::parse();
     tls::install_provider();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // Connections that send without end keep the threads busy: others are looked at in between.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.enable_all().event_interval(EVENT_INTERVAL).build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };

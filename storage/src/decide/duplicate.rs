@@ -16,7 +16,6 @@ use crate::model::duplicate::{Duplicates, has_same_words};
 use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
-use crate::model::vector::dot;
 use crate::model::words::first_document_words;
 
 /// Words of a text by which others with the same words are looked for.
@@ -114,7 +113,7 @@ fn indexed(context: &Context<'_>, new: &NewMemory) -> Vec<MemoryId> {
         slots &= &*of_namespace;
     }
     let vectors = slots.iter().rev().take(VECTORS_MAX).map(|slot| data.vector_of(slot));
-    let equal = vectors.filter(|(_, other)| dot(other, &vector) >= EQUAL_COSINE);
+    let equal = vectors.filter(|(_, other)| other.cosine(&vector) >= EQUAL_COSINE);
     let mut equal: Vec<_> = equal.take(TEXTS_MAX).map(|(id, _)| id).collect();
     // The oldest one absorbs the others.
     equal.reverse();

@@ -12,6 +12,8 @@ use parking_lot::RwLock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::index::registry::Registry;
+use crate::index::saved::SavedGraphs;
+use crate::index::tenant::TenantIndex;
 use crate::model::id::TenantId;
 
 /// Added to the thread's niceness: about a tenth of the CPU share of other threads. A higher
@@ -30,11 +32,12 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn start(current: Current) -> Result<Self> {
+    /// Starts the thread. It saves graphs, and restores saved ones, if there is a folder for them.
+    pub(crate) fn start(current: Current, saved: Option<SavedGraphs>) -> Result<Self> {
         let (wake_sender, wake_receiver) = sync_channel(1);
         let thread = thread::Builder::new()
             .name("graphs".into())
-            .spawn(move || Worker { current, wake_receiver }.run())
+            .spawn(move || Worker { current, saved, wake_receiver }.run())
             .map_err(|error| Error::Misuse(format!("cannot start the graph builder: {error}")))?;
         let builder = Self { wake_sender: Some(wake_sender), thread: Some(thread) };
         builder.wake();
@@ -58,6 +61,7 @@ impl Drop for Builder {
 
 struct Worker {
     current: Current,
+    saved: Option<SavedGraphs>,
     wake_receiver: Receiver<()>,
 }
 
@@ -86,8 +90,10 @@ impl Worker {
     fn run_turn(&self, tenant: TenantId) {
         // Looked up for each task, since the engine may be replaced or closed.
         let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));
+        self.restore(tenant);
         for _ in 0..TURN_TASKS {
             let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
+            self.save(tenant, &index);
             let Some(task) = index.next_task(exact_max) else { return };
             // A graph that was replaced is dropped here, without the lock.
             drop(index.finish_task(&task, task.run()));
@@ -98,6 +104,34 @@ impl Worker {
         self.registry(|registry| {
             registry.tenant(tenant).map(|index| registry.mark_if_stale(tenant, &index))
         });
+    }
+
+    /// Restores the saved graph of a tenant that has none since the state was opened.
+    fn restore(&self, tenant: TenantId) {
+        let unrestored = |registry: &Registry| {
+            let index = registry.tenant(tenant)?;
+            registry.take_unrestored(tenant).then_some((index, registry.exact_max))
+        };
+        let Some(saved) = &self.saved else { return };
+        let Some((index, exact_max)) = self.registry(unrestored).flatten() else { return };
+        if !index.begin_restore(exact_max) {
+            return;
+        }
+        let restored = saved.load(tenant, &index).unwrap_or_else(|error| {
+            tracing::warn!(tenant = tenant.0, %error, "saved graph unusable, building it again");
+            None
+        });
+        index.restore_graph(restored);
+        tracing::info!(tenant = tenant.0, counts = ?index.read().coverage.counts(), "graph restored");
+    }
+
+    /// Saves the graph of a tenant once after each check. No task runs meanwhile.
+    fn save(&self, tenant: TenantId, index: &TenantIndex) {
+        let Some(saved) = &self.saved else { return };
+        let Some(unsaved) = index.unsaved_graph() else { return };
+        if let Err(error) = saved.save(tenant, index, &unsaved) {
+            tracing::warn!(tenant = tenant.0, %error, "graph not saved: a start builds it again");
+        }
     }
 
     fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> Option<T> {

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use half::f16;
 use parking_lot::Mutex;
 
 use crate::index::CHUNK_ROWS;
@@ -18,6 +19,7 @@ use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
+use crate::model::vector::HalfVector;
 
 /// Upper bounds over all rows of a chunk (its block max).
 #[derive(Clone, Copy)]
@@ -47,7 +49,9 @@ pub(crate) struct Chunk {
     tick_heats: Vec<f32>,
     /// Unit vectors, row after row. Empty while no row has a memory, as the codes: they take most
     /// of the bytes, and a deletion gives them back.
-    vectors: Vec<f32>,
+    vectors: Vec<f16>,
+    /// The factors that normalise them.
+    vector_scales: Vec<f64>,
     /// The same vectors quantised to 8 bits, with scale and error per row.
     codes: Vec<i8>,
     code_scales: Vec<(f32, f32)>,
@@ -68,6 +72,7 @@ impl Chunk {
             stabilities: vec![0.0; CHUNK_ROWS],
             tick_heats: vec![0.0; CHUNK_ROWS],
             code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
+            vector_scales: vec![0.0; CHUNK_ROWS],
             dimension,
             ..Self::default()
         }
@@ -153,7 +158,7 @@ impl Chunk {
         self.pinned_count -= usize::from(self.attributes[row].is_pinned());
         self.pinned_count += usize::from(attributes.is_pinned());
         if self.live_count == 0 {
-            self.vectors = vec![0.0; CHUNK_ROWS * self.dimension];
+            self.vectors = vec![f16::ZERO; CHUNK_ROWS * self.dimension];
             self.codes = vec![0; CHUNK_ROWS * self.dimension];
         }
         self.live_count += usize::from(!self.is_live(row));
@@ -172,9 +177,10 @@ impl Chunk {
         self.refresh_decay(row, thermo);
     }
 
-    pub(crate) fn set_vector(&mut self, row: usize, components: &[f32], code: &Code) {
+    pub(crate) fn set_vector(&mut self, row: usize, vector: HalfVector<'_>, code: &Code) {
         let range = self.components(row);
-        self.vectors[range.clone()].copy_from_slice(components);
+        self.vectors[range.clone()].copy_from_slice(vector.halves);
+        self.vector_scales[row] = vector.scale;
         self.codes[range].copy_from_slice(&code.values);
         self.code_scales[row] = (code.scale, code.error);
     }
@@ -281,8 +287,9 @@ impl<'a> RowRef<'a> {
     }
 
     #[inline]
-    pub(crate) fn vector(&self) -> &'a [f32] {
-        &self.chunk.vectors[self.chunk.components(self.row)]
+    pub(crate) fn vector(&self) -> HalfVector<'a> {
+        let halves = &self.chunk.vectors[self.chunk.components(self.row)];
+        HalfVector { halves, scale: self.chunk.vector_scales[self.row] }
     }
 
     /// An upper bound of the similarity to a vector with this code.
@@ -290,6 +297,11 @@ impl<'a> RowRef<'a> {
         let (scale, error) = self.chunk.code_scales[self.row];
         let own = &self.chunk.codes[self.chunk.components(self.row)];
         code.upper_bound(sq8::dot(&code.values, own), scale, error)
+    }
+
+    pub(crate) fn has_code(&self, values: &[i8], scale: f32) -> bool {
+        let own = &self.chunk.codes[self.chunk.components(self.row)];
+        own == values && self.chunk.code_scales[self.row].0 == scale
     }
 
     pub(crate) fn code(&self) -> Code {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::index::covered::{CoveredGraph, GraphCounts};
+use crate::index::covered::{CoveredGraph, GraphCounts, Restored, Unsaved};
 use crate::index::graph::{GraphTask, TaskKind};
 use crate::index::hnsw::Graph;
 use crate::model::sq8::Code;
@@ -66,6 +66,33 @@ impl GraphCoverage {
             (None, Some(serving)) => serving.is_stale() || serving.needs_rebuild(),
             (None, None) => live > exact_max,
         }
+    }
+
+    /// Prepares a graph to be restored, if a tenant with `live` memories in `slots` has none and
+    /// needs one. Follow it with [`Self::restore`]. Slots that change meanwhile count as missing.
+    pub(crate) fn begin_restore(
+        &mut self,
+        exact_max: usize,
+        live: usize,
+        slots: impl FnOnce() -> RoaringBitmap,
+    ) -> bool {
+        let needs_graph = live > exact_max && self.serving.is_none() && self.building.is_none();
+        if needs_graph {
+            self.building = Some(CoveredGraph::restoring(slots()));
+        }
+        needs_graph
+    }
+
+    /// A restored graph serves at once. Without one, tasks build it.
+    pub(crate) fn restore(&mut self, restored: Option<Restored>) {
+        let Some(building) = &mut self.building else { return };
+        building.restore(restored);
+        self.serving = self.building.take_if(|building| building.is_checked);
+    }
+
+    /// The graph that serves searches, if it is to be saved: once after each check.
+    pub(crate) fn unsaved(&mut self) -> Option<Unsaved> {
+        self.serving.as_mut()?.unsaved()
     }
 
     /// The next task for a tenant with `live` memories. `slots` returns the slots in use,

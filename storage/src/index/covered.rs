@@ -37,6 +37,22 @@ impl GraphCounts {
     }
 }
 
+/// A graph to save.
+pub(crate) struct Unsaved {
+    pub(super) graph: Arc<Graph>,
+    pub(super) unreachable: RoaringBitmap,
+}
+
+/// A graph from a file, with the slots whose present vectors have a point.
+#[derive(Default)]
+pub(crate) struct Restored {
+    pub(super) graph: Graph,
+    pub(super) points: usize,
+    pub(super) found: RoaringBitmap,
+    /// Those of them that the last check before the graph was saved did not find.
+    pub(super) unreachable: RoaringBitmap,
+}
+
 /// A graph with the state of its slots. Each slot in use is in exactly one of `covered`,
 /// `missing` and `unreachable`.
 pub(super) struct CoveredGraph {
@@ -60,6 +76,8 @@ pub(super) struct CoveredGraph {
     pub(super) is_checked: bool,
     /// Whether the last task was a check.
     last_was_check: bool,
+    /// Whether the graph was saved since the last check.
+    is_saved: bool,
 }
 
 impl CoveredGraph {
@@ -78,7 +96,40 @@ impl CoveredGraph {
             check_cursor: None,
             is_checked: false,
             last_was_check: false,
+            is_saved: false,
         }
+    }
+
+    /// An empty graph that a saved one replaces soon.
+    pub(super) fn restoring(slots: RoaringBitmap) -> Self {
+        Self { in_progress: slots.clone(), ..Self::new(slots) }
+    }
+
+    /// Ends [`Self::restoring`]; without a saved graph, this one is built.
+    pub(super) fn restore(&mut self, restored: Option<Restored>) {
+        let unchanged = std::mem::take(&mut self.in_progress);
+        let Some(Restored { graph, points, found, unreachable }) = restored else { return };
+        let found = found & unchanged;
+        self.missing -= &found;
+        self.unreachable = unreachable & &found;
+        self.stale_points = points - found.len() as usize;
+        self.covered = found - &self.unreachable;
+        (self.graph, self.points) = (Arc::new(graph), points);
+        self.end_check();
+        self.is_saved = true;
+    }
+
+    /// The graph, if it was checked and not saved since.
+    pub(super) fn unsaved(&mut self) -> Option<Unsaved> {
+        let is_unsaved = !std::mem::replace(&mut self.is_saved, true);
+        let (graph, unreachable) = (&self.graph, &self.unreachable);
+        is_unsaved.then(|| Unsaved { graph: Arc::clone(graph), unreachable: unreachable.clone() })
+    }
+
+    fn end_check(&mut self) {
+        self.next_check_points = self.points + self.points / UNCHECKED_SHARE + 1;
+        self.is_checked = true;
+        self.is_saved = false;
     }
 
     /// Slots that a search must scan, since the graph may not return them.
@@ -151,8 +202,7 @@ impl CoveredGraph {
             TaskKind::Check => {
                 self.check_cursor = task.rows.last().map(|(slot, _)| slot + 1);
                 if self.check_cursor.is_none() {
-                    self.next_check_points = self.points + self.points / UNCHECKED_SHARE + 1;
-                    self.is_checked = true;
+                    self.end_check();
                 }
             }
             TaskKind::Retire => {}

@@ -1,8 +1,10 @@
 //! The index data of one tenant, guarded by the lock of [`crate::index::tenant`]: slots,
 //! chunks, inverted indexes, graph coverage, namespaces and counts.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 
+use half::f16;
 use roaring::RoaringBitmap;
 
 use crate::error::{Error, Result};
@@ -11,6 +13,7 @@ use crate::index::chunk::Chunk;
 use crate::index::coverage::GraphCoverage;
 use crate::index::graph::GraphTask;
 use crate::index::namespaces::Namespaces;
+use crate::index::points::Query;
 use crate::index::receipts::ReceiptCounts;
 use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
@@ -21,9 +24,9 @@ use crate::model::receipt::Retention;
 use crate::model::score::Context;
 use crate::model::sq8::Code;
 use crate::model::tenant::Tenant;
-use crate::model::vector::{Vector, dot};
-use crate::model::words::{WordHash, document_words};
-use crate::simd::dispatch;
+use crate::model::term::WordHash;
+use crate::model::vector::{HalfVector, Vector};
+use crate::model::words::document_words;
 
 /// Numbers of a tenant's records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,7 +79,8 @@ pub(crate) enum IndexChange<'a> {
         terms: Terms,
     },
     Anchor(MemoryId, Anchor),
-    Vector(MemoryId, Vec<f32>, Code),
+    /// With the components, the factor that normalises them, and their code.
+    Vector(MemoryId, Vec<f16>, f64, Code),
     Removed {
         id: MemoryId,
         before: Terms,
@@ -118,11 +122,11 @@ impl IndexChange<'_> {
     /// The change for a stored vector. Decoding fails only for corrupt rows, since vectors
     /// without a direction are rejected on creation.
     pub(crate) fn vector(id: MemoryId, vector: &Vector) -> Result<Self> {
-        let components = vector
-            .components()
+        let (halves, scale) = vector
+            .halves()
             .map_err(|fault| Error::Corrupt { what: "vector", detail: fault.to_string() })?;
-        let code = Code::of(&components);
-        Ok(Self::Vector(id, components, code))
+        let code = Code::of(&HalfVector { halves: &halves, scale }.components());
+        Ok(Self::Vector(id, halves, scale, code))
     }
 }
 
@@ -137,9 +141,24 @@ impl IndexData {
     }
 
     /// Id and vector of a slot in use.
-    pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, &[f32]) {
+    pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, HalfVector<'_>) {
         let row = self.chunks[chunk_of(slot)].row(row_of(slot));
         (row.id(), row.vector())
+    }
+
+    /// The id of a slot in use; zeros for others.
+    pub(super) fn id_of(&self, slot: Slot) -> MemoryId {
+        let id = self.chunks[chunk_of(slot)].row(row_of(slot)).id();
+        if self.slot(id) == Some(slot) { id } else { MemoryId([0; 16]) }
+    }
+
+    /// The slot of a memory if its vector has this code.
+    pub(super) fn slot_with(&self, id: MemoryId, code: Query<'_>) -> Option<Slot> {
+        let slot = self.slot(id)?;
+        self.chunks[chunk_of(slot)]
+            .row(row_of(slot))
+            .has_code(code.values, code.scale)
+            .then_some(slot)
     }
 
     /// An upper bound of the cosine of a vector with this code to that of a slot in use.
@@ -161,19 +180,12 @@ impl IndexData {
     ) {
         let Some(slot) = self.slot(id) else { return };
         let at = self.chunks[chunk_of(slot)].row(row_of(slot)).created_at();
-        let (_, vector) = self.vector_of(slot);
+        let vector = LazyCell::new(|| self.vector_of(slot).1.components());
         let gap_max = Context::GAP_MAX.as_micros() as i64;
         for side in self.namespaces.around(self.namespace_of(slot), (at, id)) {
             let near = side.take_while(|((other, _), _)| (at.0 - other.0).abs() <= gap_max);
             for (damping, ((_, neighbour), other)) in Context::DAMPING.into_iter().zip(near) {
-                let likeness = || {
-                    let other = self.vector_of(*other).1;
-                    let cosine = dispatch(
-                        #[inline(always)]
-                        || dot(vector, other),
-                    );
-                    Context::likeness(cosine)
-                };
+                let likeness = || Context::likeness(self.vector_of(*other).1.cosine(&vector));
                 visit(damping, (*neighbour, *other), &likeness);
             }
         }
@@ -182,15 +194,13 @@ impl IndexData {
     pub(super) fn next_graph_task(&mut self, exact_max: usize) -> Option<GraphTask> {
         let Self { slots, free, chunks, coverage, .. } = self;
         let code = |slot: Slot| chunks[chunk_of(slot)].row(row_of(slot)).code();
-        let used = || {
-            let mut used = RoaringBitmap::new();
-            used.insert_range(0..(slots.len() + free.len()) as Slot);
-            for slot in &*free {
-                used.remove(*slot);
-            }
-            used
-        };
-        coverage.next(exact_max, slots.len(), used, code)
+        coverage.next(exact_max, slots.len(), || used(slots.len(), free), code)
+    }
+
+    /// As [`GraphCoverage::begin_restore`].
+    pub(super) fn begin_restore(&mut self, exact_max: usize) -> bool {
+        let Self { slots, free, coverage, .. } = self;
+        coverage.begin_restore(exact_max, slots.len(), || used(slots.len(), free))
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -211,9 +221,10 @@ impl IndexData {
                     self.chunks[chunk_of(slot)].set_anchor(row_of(slot), &anchor, thermo);
                 }
             }
-            IndexChange::Vector(id, components, code) => {
+            IndexChange::Vector(id, halves, scale, code) => {
                 if let Some(slot) = self.slot(id) {
-                    self.chunks[chunk_of(slot)].set_vector(row_of(slot), &components, &code);
+                    let vector = HalfVector { halves: &halves, scale };
+                    self.chunks[chunk_of(slot)].set_vector(row_of(slot), vector, &code);
                     self.coverage.set(slot);
                     self.code_error_max = self.code_error_max.max(code.error);
                 }
@@ -307,4 +318,14 @@ impl IndexData {
         self.slots.insert(id, slot);
         slot
     }
+}
+
+/// The slots of so many memories. All slots below the highest one are used or free.
+fn used(count: usize, free: &[Slot]) -> RoaringBitmap {
+    let mut used = RoaringBitmap::new();
+    used.insert_range(0..(count + free.len()) as Slot);
+    for slot in free {
+        used.remove(*slot);
+    }
+    used
 }

@@ -54,6 +54,17 @@ impl Default for Graph {
 }
 
 impl Graph {
+    /// A graph of points that have their links.
+    pub(super) fn restored(points: Points, entry: Option<Point>) -> Self {
+        Self { points: RwLock::new(points), entry: Mutex::new(entry), ..Self::default() }
+    }
+
+    /// Calls `read` with the points, and the one where searches begin.
+    pub(super) fn read<R>(&self, read: impl FnOnce(&Points, Option<Point>) -> R) -> R {
+        let entry = *self.entry.lock();
+        read(&self.points.read(), entry)
+    }
+
     /// Adds points without links. Returns the number of the first one; [`Self::link`] links them.
     pub(super) fn add(&self, rows: &[(Slot, Code)]) -> usize {
         let mut points = self.points.write();

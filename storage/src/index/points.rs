@@ -75,6 +75,10 @@ impl Points {
         chunk.slots[row]
     }
 
+    pub(super) fn set_slot(&mut self, point: Point, slot: Slot) {
+        self.chunks[point as usize / CHUNK_POINTS].slots[point as usize % CHUNK_POINTS] = slot;
+    }
+
     #[inline(always)]
     pub(super) fn query(&self, point: Point) -> Query<'_> {
         let (chunk, row) = self.chunk(point);
@@ -139,7 +143,7 @@ pub(super) fn store(row: &[AtomicU32], links: &[Point]) {
 
 /// The layers of a point above the lowest one: random with geometric distribution, and the same for
 /// a number whenever a graph is built.
-fn upper_layers(number: usize) -> usize {
+pub(super) fn upper_layers(number: usize) -> usize {
     // SplitMix64 (Steele, Lea and Flood, 2014).
     let mut mixed = (number as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -5,14 +5,14 @@
 //! about 30 bytes, whatever the words are.
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 
+use ahash::RandomState;
 use hashbrown::HashTable;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::model::words::WordHash;
+use crate::model::term::WordHash;
 
 /// Maximum number of slots of a rare word. More slots take less memory in a bitmap.
 const RARE_SLOTS_MAX: usize = 16;

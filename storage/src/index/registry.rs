@@ -5,28 +5,23 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::change::all_of;
 use crate::codec::{self, Record};
-use crate::error::{Error, Result};
-use crate::index::data::{IndexChange, Terms};
+use crate::error::Result;
+use crate::index::data::IndexChange;
+use crate::index::rebuild::rebuild;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Caller, Rules};
-use crate::model::heat::Anchor;
-use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
-use crate::model::memory::Memory;
+use crate::model::id::{KeyId, TenantId, TriggerId};
 use crate::model::tenant::{ApiKey, KeyText, Tenant};
 use crate::model::trigger::Firings;
-use crate::model::vector::Vector;
-use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
-use crate::table::state::{State, count};
-use crate::table::view::{Row, View};
-
-/// Maximum number of memories that are indexed under one lock.
-const MEMORIES_PER_LOCK: usize = 1_000;
+use crate::table::key::{Kind, fixed, split};
+use crate::table::state::State;
+use crate::table::view::View;
 
 /// The in-memory data of a state.
 #[derive(Default)]
@@ -41,11 +36,14 @@ pub(crate) struct Registry {
     firings: RwLock<HashMap<(TenantId, TriggerId), Firings>>,
     /// Tenants whose graph needs work, for the graph builder.
     stale_graphs: Mutex<BTreeSet<TenantId>>,
+    /// Tenants whose saved graph was not looked for yet.
+    unrestored_graphs: Mutex<BTreeSet<TenantId>>,
 }
 
 impl Registry {
-    /// Builds the registry of `state`, without graphs.
-    pub(crate) fn rebuild(state: &State, exact_max: usize) -> Result<Self> {
+    /// Builds the registry of `state`, without graphs. Adds the number of indexed memories to
+    /// `indexed`.
+    pub(crate) fn rebuild(state: &State, exact_max: usize, indexed: &AtomicU64) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
         let dimension = dimension(state)?;
         for_each(state, Kind::Tenant, |tenant, [], row| {
@@ -64,8 +62,8 @@ impl Registry {
             registry.put_firings(tenant, TriggerId(id), row);
         })?;
         for (tenant, index) in registry.all() {
-            rebuild_memories(state, tenant, &index)?;
-            rebuild_counts(state, tenant, &index)?;
+            rebuild(state, tenant, &index, indexed)?;
+            registry.unrestored_graphs.lock().insert(tenant);
             registry.mark_if_stale(tenant, &index);
         }
         Ok(registry)
@@ -85,6 +83,11 @@ impl Registry {
         let above = (Bound::Excluded(last), Bound::Unbounded);
         let next = stale.range(above).next().or_else(|| stale.first()).copied()?;
         stale.take(&next)
+    }
+
+    /// Whether the saved graph of a tenant was not looked for yet. True once.
+    pub(crate) fn take_unrestored(&self, tenant: TenantId) -> bool {
+        self.unrestored_graphs.lock().remove(&tenant)
     }
 
     pub(crate) fn tenant(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {
@@ -180,76 +183,6 @@ fn for_each<R: Record, const N: usize>(
         let (key, value) = row?;
         let (tenant, rest) = split(&key)?;
         put(tenant, fixed(rest)?, codec::decode(&value)?);
-    }
-    Ok(())
-}
-
-fn rows_of(
-    state: &State,
-    kind: Kind,
-    tenant: TenantId,
-) -> impl Iterator<Item = Result<Row>> + use<'_> {
-    let (start, end) = all_of(kind, tenant);
-    state.range(&start, &end)
-}
-
-/// Indexes all memories of a tenant. Text, anchor and vector rows are three key ranges in
-/// the same order of ids, so this is one merge pass over all three.
-fn rebuild_memories(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    let range = |kind| rows_of(state, kind, tenant);
-    let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
-    let mut rows = Vec::new();
-    for row in range(Kind::Memory) {
-        let (key, value) = row?;
-        let id = MemoryId(fixed(split(&key)?.1)?);
-        let memory: Memory = codec::decode(&value)?;
-        let anchor: Anchor = codec::decode(&same_id(id, anchors.next())?)?;
-        let vector: Vector = codec::decode(&same_id(id, vectors.next())?)?;
-        rows.push((id, memory, anchor, vector));
-        if rows.len() >= MEMORIES_PER_LOCK {
-            index_memories(&rows, index)?;
-            rows.clear();
-        }
-    }
-    index_memories(&rows, index)
-}
-
-fn index_memories(rows: &[(MemoryId, Memory, Anchor, Vector)], index: &TenantIndex) -> Result<()> {
-    let mut changes = Vec::with_capacity(3 * rows.len());
-    for (id, memory, anchor, vector) in rows {
-        let (id, before, terms) = (*id, Terms::default(), Terms::of(memory));
-        changes.push(IndexChange::Memory { id, memory, before, terms });
-        changes.push(IndexChange::Anchor(id, *anchor));
-        changes.push(IndexChange::vector(id, vector)?);
-    }
-    index.apply(changes);
-    Ok(())
-}
-
-/// The value of `row`, which must be the row of memory `id`.
-fn same_id(id: MemoryId, row: Option<Result<Row>>) -> Result<Box<[u8]>> {
-    let (key, value) = row.transpose()?.unwrap_or_default();
-    match split(&key).and_then(|(_, rest)| fixed(rest)) {
-        Ok(found) if MemoryId(found) == id => Ok(value),
-        _ => Err(Error::Corrupt {
-            what: "memory",
-            detail: format!("{id} has no anchor or vector row, or an extra row precedes it"),
-        }),
-    }
-}
-
-/// Counts the receipts, edges and events of a tenant.
-fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Result<()> {
-    for row in rows_of(state, Kind::ReceiptAge, tenant) {
-        let (owner, retention, at, _) = receipt_of(&row?.0)?;
-        index.apply([IndexChange::ReceiptPut(owner, retention, at)]);
-    }
-    // Each edge has two rows.
-    let edges = count(rows_of(state, Kind::Edge, tenant))? / 2;
-    index.apply((0..edges).map(|_| IndexChange::EdgeAppended));
-    for row in rows_of(state, Kind::Event, tenant) {
-        let (key, _) = row?;
-        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);
     }
     Ok(())
 }

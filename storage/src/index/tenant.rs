@@ -7,6 +7,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 
 use crate::index::chunk::Chunk;
+use crate::index::covered::{Restored, Unsaved};
 use crate::index::data::{IndexChange, IndexData};
 use crate::index::graph::GraphTask;
 use crate::index::hnsw::Graph;
@@ -38,6 +39,21 @@ impl TenantIndex {
     /// `exact_max` memories.
     pub(crate) fn next_task(&self, exact_max: usize) -> Option<GraphTask> {
         self.data.write().next_graph_task(exact_max)
+    }
+
+    /// As [`GraphCoverage::begin_restore`].
+    pub(crate) fn begin_restore(&self, exact_max: usize) -> bool {
+        self.data.write().begin_restore(exact_max)
+    }
+
+    /// As [`GraphCoverage::restore`].
+    pub(crate) fn restore_graph(&self, restored: Option<Restored>) {
+        self.data.write().coverage.restore(restored);
+    }
+
+    /// As [`GraphCoverage::unsaved`].
+    pub(crate) fn unsaved_graph(&self) -> Option<Unsaved> {
+        self.data.write().coverage.unsaved()
     }
 
     /// As [`GraphCoverage::finish`].

@@ -17,7 +17,7 @@ use crate::index::postings::Postings;
 use crate::index::{CHUNK_ROWS, Slot, slot_at};
 use crate::model::score::KEYWORD_OVERLAP_MAX;
 use crate::model::spelling::{correction, is_correctable};
-use crate::model::words::WordHash;
+use crate::model::term::WordHash;
 
 /// Maximum number of terms per query. Long queries rely on their vector.
 pub const QUERY_WORDS_MAX: usize = 128;

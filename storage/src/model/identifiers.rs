@@ -19,7 +19,15 @@ pub(super) fn for_each_identifier(
     text: &str,
     emit: &mut impl FnMut(&str) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    for_each_number(text, emit)?;
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    if digits >= *DIGITS.start() {
+        for_each_number(text, emit)?;
+    }
+    // Most texts of lower-case letters have none.
+    let is_sign = |byte: u8| matches!(byte, b'_' | b'.') || byte.is_ascii_uppercase();
+    if digits == 0 && !text.bytes().any(is_sign) {
+        return ControlFlow::Continue(());
+    }
     for token in text.split(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '.')) {
         let token = token.trim_matches(['_', '.']);
         let has = |wanted: fn(&u8) -> bool| token.bytes().any(|byte| wanted(&byte));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::origin::Origin;
-use crate::model::words::WordHash;
+use crate::model::term::WordHash;
 
 /// Longest label in bytes. The embedding model reads 256 tokens, the word index the first
 /// [`MEMORY_WORDS_MAX`](crate::model::words::MEMORY_WORDS_MAX) distinct words.

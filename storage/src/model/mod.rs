@@ -55,6 +55,7 @@ mod stems;
 pub mod template;
 pub mod temporal;
 pub mod tenant;
+pub mod term;
 pub mod thermo;
 pub mod tick;
 mod time_grammar;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::id::KeyId;
-use crate::model::words::WordHash;
+use crate::model::term::WordHash;
 
 /// Most bytes of the name of a client and of a tool.
 pub const ORIGIN_BYTES_MAX: usize = 64;

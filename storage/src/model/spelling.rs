@@ -1,7 +1,7 @@
 //! Words with one typing error: a letter missing, added, wrong, or exchanged with the next one.
 //! All words at this distance are tried (P. Norvig, How to Write a Spelling Corrector, 2007).
 
-use crate::model::words::WordHash;
+use crate::model::term::WordHash;
 
 /// Shortest word that is corrected. Shorter words are too similar to others.
 const LETTERS_MIN: usize = 4;

@@ -12,7 +12,8 @@ use jiff::civil::{Date, Time, Weekday};
 
 use crate::model::calendar::{Part, Unit};
 use crate::model::letters::without_accents;
-use crate::model::words::{is_stop_word, is_unspaced};
+use crate::model::term::is_stop_word;
+use crate::model::words::is_unspaced;
 
 /// Most tokens of a query that are read.
 const TOKENS_MAX: usize = 128;

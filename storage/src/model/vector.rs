@@ -1,9 +1,11 @@
-//! Embedding vectors: stored and replicated as f16, scanned as f32. Also the dot product,
-//! which is the cosine similarity of unit vectors.
+//! Embedding vectors: stored, replicated and kept in RAM as f16, compared as f32. Also the dot
+//! product, which is the cosine similarity of unit vectors.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use serde::{Deserialize, Serialize};
+
+use crate::simd::dispatch;
 
 /// Identifies an embedding model: 8 bytes of the SHA-256 over all that determines its output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,14 +61,61 @@ impl Vector {
     /// # Errors
     /// [`VectorFault`] when the stored numbers have no direction.
     pub fn components(&self) -> Result<Vec<f32>, VectorFault> {
-        let halves: Vec<f16> = self
-            .halves
-            .chunks_exact(2)
-            .map(|pair| f16::from_le_bytes([pair[0], pair[1]]))
-            .collect();
+        let (halves, scale) = self.halves()?;
+        Ok(HalfVector { halves: &halves, scale }.components())
+    }
+
+    /// The components as they are stored, and the factor that normalises them.
+    ///
+    /// # Errors
+    /// [`VectorFault`] when the stored numbers have no direction.
+    pub(crate) fn halves(&self) -> Result<(Vec<f16>, f64), VectorFault> {
+        let pairs = self.halves.chunks_exact(2);
+        let halves: Vec<f16> = pairs.map(|pair| f16::from_le_bytes([pair[0], pair[1]])).collect();
         let mut components = vec![0.0; halves.len()];
         halves.convert_to_f32_slice(&mut components);
-        normalised(&components)
+        let scale = scale(&components)?;
+        Ok((halves, scale))
+    }
+}
+
+/// A unit vector in RAM.
+#[derive(Clone, Copy)]
+pub(crate) struct HalfVector<'a> {
+    pub(crate) halves: &'a [f16],
+    /// The factor that normalises them.
+    pub(crate) scale: f64,
+}
+
+impl HalfVector<'_> {
+    pub(crate) fn components(&self) -> Vec<f32> {
+        let mut components = vec![0.0; self.halves.len()];
+        self.convert(&mut components);
+        components
+    }
+
+    /// The cosine to another unit vector: the same bits as [`dot`] of its components.
+    pub(crate) fn cosine(&self, other: &[f32]) -> f32 {
+        dispatch(
+            #[inline(always)]
+            || {
+                let (mut sums, mut components) = (Sums::default(), [0.0; BLOCK]);
+                for (halves, other) in self.halves.chunks(BLOCK).zip(other.chunks(BLOCK)) {
+                    let components = &mut components[..halves.len()];
+                    Self { halves, scale: self.scale }.convert(components);
+                    sums.add(components, other);
+                }
+                sums.total()
+            },
+        )
+    }
+
+    #[inline(always)]
+    fn convert(&self, components: &mut [f32]) {
+        self.halves.convert_to_f32_slice(components);
+        for component in components {
+            *component = scaled(*component, self.scale);
+        }
     }
 }
 
@@ -89,6 +138,12 @@ pub fn mean_direction(mut vectors: Vec<Vec<f32>>) -> Result<Vec<f32>, VectorFaul
 
 /// `components` scaled to length 1. Sums in f64 in a fixed order: the same bits on all nodes.
 fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
+    let scale = scale(components)?;
+    Ok(components.iter().map(|component| scaled(*component, scale)).collect())
+}
+
+/// The factor that normalises `components`.
+fn scale(components: &[f32]) -> Result<f64, VectorFault> {
     let square: f64 = components.iter().map(|&c| f64::from(c) * f64::from(c)).sum();
     if !square.is_finite() {
         return Err(VectorFault::NotFinite);
@@ -96,34 +151,62 @@ fn normalised(components: &[f32]) -> Result<Vec<f32>, VectorFault> {
     if square < f64::MIN_POSITIVE {
         return Err(VectorFault::Zero);
     }
-    let scale = 1.0 / square.sqrt();
-    Ok(components.iter().map(|&c| (f64::from(c) * scale) as f32).collect())
+    Ok(1.0 / square.sqrt())
+}
+
+#[inline(always)]
+fn scaled(component: f32, scale: f64) -> f32 {
+    (f64::from(component) * scale) as f32
 }
 
 const LANES: usize = 16;
+/// Components that are converted at a time: whole lanes.
+const BLOCK: usize = 8 * LANES;
 
 /// Dot product with 16 accumulators, summed pairwise at the end. Each product is rounded
 /// before the addition (no FMA). So the compiler vectorises it, and the result has the same
 /// bits on every x86 and Arm CPU.
 #[inline(always)]
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
-    let mut lanes = [0.0_f32; LANES];
-    let (left_chunks, right_chunks) = (left.chunks_exact(LANES), right.chunks_exact(LANES));
-    let tail = left_chunks.remainder().iter().zip(right_chunks.remainder());
-    let tail: f32 = tail.map(|(l, r)| l * r).sum();
-    for (l, r) in left_chunks.zip(right_chunks) {
-        for lane in 0..LANES {
-            lanes[lane] += l[lane] * r[lane];
+    let mut sums = Sums::default();
+    sums.add(left, right);
+    sums.total()
+}
+
+/// The accumulators of a dot product.
+#[derive(Default)]
+struct Sums {
+    lanes: [f32; LANES],
+    /// The products behind the last whole lanes.
+    tail: f32,
+}
+
+impl Sums {
+    /// Adds products. Only the last call may have more or less than whole lanes.
+    #[inline(always)]
+    fn add(&mut self, left: &[f32], right: &[f32]) {
+        let (left_chunks, right_chunks) = (left.chunks_exact(LANES), right.chunks_exact(LANES));
+        let tail = left_chunks.remainder().iter().zip(right_chunks.remainder());
+        self.tail += tail.map(|(l, r)| l * r).sum::<f32>();
+        for (l, r) in left_chunks.zip(right_chunks) {
+            for lane in 0..LANES {
+                self.lanes[lane] += l[lane] * r[lane];
+            }
         }
     }
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] += lanes[lane + width];
+
+    #[inline(always)]
+    fn total(self) -> f32 {
+        let mut lanes = self.lanes;
+        let mut width = LANES / 2;
+        while width > 0 {
+            for lane in 0..width {
+                lanes[lane] += lanes[lane + width];
+            }
+            width /= 2;
         }
-        width /= 2;
+        lanes[0] + self.tail
     }
-    lanes[0] + tail
 }
 
 #[cfg(test)]
@@ -160,6 +243,20 @@ mod tests {
             let unit = normalised(&components).unwrap();
             prop_assert!(dot(&kept, &unit) > 0.9999);
             prop_assert!((dot(&kept, &kept) - 1.0).abs() < 1e-5);
+        }
+
+        #[test]
+        fn cosine_in_ram_is_the_dot_product(
+            pairs in proptest::collection::vec((-1.0_f32..1.0, -1.0_f32..1.0), 1..400),
+        ) {
+            let (left, right): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
+            prop_assume!(left.iter().any(|c| c.abs() > 0.1));
+            let vector = Vector::quantise(MODEL, &left).unwrap();
+            let (halves, scale) = vector.halves().unwrap();
+            let half = HalfVector { halves: &halves, scale };
+            let components = vector.components().unwrap();
+            prop_assert_eq!(half.components(), components.clone());
+            prop_assert_eq!(half.cosine(&right).to_bits(), dot(&components, &right).to_bits());
         }
     }
 }

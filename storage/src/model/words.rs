@@ -12,58 +12,28 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+
+use ahash::RandomState;
 
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::model::identifiers::for_each_identifier;
 use crate::model::letters::without_accents;
 use crate::model::stems::{Stems, with_stems};
-
-/// Longest word in bytes. Longer words are truncated, so a label without word boundaries
-/// does not become one huge term.
-pub const WORD_BYTES_MAX: usize = 64;
+use crate::model::term::{Term, WordHash};
 
 /// Maximum number of distinct words under which a memory is indexed. English prose of 64 KiB
 /// has about 2,500, so only unusual texts have more.
 pub const MEMORY_WORDS_MAX: usize = 3_072;
 
-/// English stop words, sorted. They are indexed, so lists can filter by them, but they do
-/// not count towards keyword overlap.
-const STOP_WORDS: [&str; 72] = [
-    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been",
-    "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "he",
-    "her", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no",
-    "not", "of", "on", "or", "our", "she", "so", "some", "than", "that", "the", "their", "them",
-    "then", "there", "they", "this", "to", "was", "we", "were", "what", "when", "where", "which",
-    "who", "why", "will", "with", "would", "you", "your",
-];
-
-/// Length of the longest stop word.
-const STOP_WORD_BYTES_MAX: usize = 5;
-
-/// A word as indexes store it: 64 bits of SipHash, so that a rare word needs no allocation. Of
-/// 10 million words, two are equal by chance with a probability of 3 in a million. Not for disk:
-/// the hash function may change with the compiler.
-// Halves: an alignment of 4 bytes saves 4 bytes per entry of an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WordHash([u32; 2]);
-
-impl WordHash {
-    /// The hash of a word, the same on every node.
-    pub fn of(word: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        word.hash(&mut hasher);
-        let hash = hasher.finish();
-        Self([hash as u32, (hash >> 32) as u32])
-    }
-}
+/// Distinct words of most texts.
+const USUAL_WORDS: usize = 64;
 
 /// Distinct query words of all `texts`, in order of first appearance.
 pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut words = Distinct::new(usize::MAX, owned);
-    let mut emit = |word: &str| words.push(word);
+    let mut emit = |term: Term<'_>| words.push(term);
     // Never breaks.
     let _: ControlFlow<()> =
         with_stems(|stems| texts.try_for_each(|text| for_each_word(text, false, stems, &mut emit)));
@@ -81,8 +51,8 @@ pub(crate) fn first_document_words<'a>(
     mut texts: impl Iterator<Item = &'a str>,
     max: usize,
 ) -> Vec<WordHash> {
-    let mut words = Distinct::new(max, |_, hash| hash);
-    let mut emit = |word: &str| words.push(word);
+    let mut words = Distinct::new(max, |term| term.hash);
+    let mut emit = |term: Term<'_>| words.push(term);
     // Breaks at the limit.
     let _: ControlFlow<()> = with_stems(|stems| {
         texts.try_for_each(|text| {
@@ -101,12 +71,12 @@ pub fn content_words(text: &str, max: usize) -> Vec<String> {
 
 /// The hashes of these words of a memory.
 pub(crate) fn content_hashes(text: &str) -> Vec<WordHash> {
-    content(text, Distinct::new(MEMORY_WORDS_MAX, |_, hash| hash))
+    content(text, Distinct::new(MEMORY_WORDS_MAX, |term| term.hash))
 }
 
 fn content<T>(text: &str, mut words: Distinct<T>) -> Vec<T> {
-    let mut emit = |word: &str| {
-        if is_stop_word(word) { ControlFlow::Continue(()) } else { words.push(word) }
+    let mut emit = |term: Term<'_>| {
+        if term.is_stop_word { ControlFlow::Continue(()) } else { words.push(term) }
     };
     // Breaks at the limit.
     let _: ControlFlow<()> = with_stems(|stems| {
@@ -118,23 +88,24 @@ fn content<T>(text: &str, mut words: Distinct<T>) -> Vec<T> {
 
 /// The first distinct words of a text, up to a limit.
 struct Distinct<T> {
-    seen: HashSet<WordHash>,
+    /// Its random keys prevent words that are chosen to collide.
+    seen: HashSet<WordHash, RandomState>,
     found: Vec<T>,
     max: usize,
     /// What is kept of a word.
-    keep: fn(&str, WordHash) -> T,
+    keep: fn(Term<'_>) -> T,
 }
 
 impl<T> Distinct<T> {
-    fn new(max: usize, keep: fn(&str, WordHash) -> T) -> Self {
-        Self { seen: HashSet::new(), found: Vec::new(), max, keep }
+    fn new(max: usize, keep: fn(Term<'_>) -> T) -> Self {
+        let seen = HashSet::with_capacity_and_hasher(USUAL_WORDS, RandomState::new());
+        Self { seen, found: Vec::with_capacity(USUAL_WORDS), max, keep }
     }
 
     /// Breaks at the limit.
-    fn push(&mut self, word: &str) -> ControlFlow<()> {
-        let hash = WordHash::of(word);
-        if self.found.len() < self.max && self.seen.insert(hash) {
-            self.found.push((self.keep)(word, hash));
+    fn push(&mut self, term: Term<'_>) -> ControlFlow<()> {
+        if self.found.len() < self.max && self.seen.insert(term.hash) {
+            self.found.push((self.keep)(term));
         }
         if self.found.len() == self.max {
             ControlFlow::Break(())
@@ -144,8 +115,8 @@ impl<T> Distinct<T> {
     }
 }
 
-fn owned(word: &str, _: WordHash) -> String {
-    word.to_owned()
+fn owned(term: Term<'_>) -> String {
+    term.text.to_owned()
 }
 
 /// Calls `emit` with each word of a text until it breaks. Words may be repeated.
@@ -153,12 +124,12 @@ fn for_each_word(
     text: &str,
     with_unigrams: bool,
     stems: &mut Stems,
-    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
         for_each_plain_word(&rest[..start], with_unigrams, stems, emit)?;
-        emit(&rest[start..end].to_ascii_lowercase())?;
+        emit(Term::of(&rest[start..end].to_ascii_lowercase()))?;
         rest = &rest[end..];
     }
     for_each_plain_word(rest, with_unigrams, stems, emit)
@@ -168,12 +139,34 @@ fn for_each_plain_word(
     text: &str,
     with_unigrams: bool,
     stems: &mut Stems,
-    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    // Every white space is a word boundary, so what lies between two needs the Unicode tables only
+    // if it is more than an ASCII word and punctuation.
+    text.split_ascii_whitespace().try_for_each(|chunk| match ascii_word(chunk) {
+        Some(word) => emit_stem(word, stems, emit),
+        None => for_each_unicode_word(chunk, with_unigrams, stems, emit),
+    })
+}
+
+/// The word of a text that has nothing but an ASCII word and punctuation around it.
+fn ascii_word(chunk: &str) -> Option<&str> {
+    // An underscore joins the letters beside it.
+    let word = chunk.trim_matches(|c: char| c.is_ascii_punctuation() && c != '_');
+    let is_ascii = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_ascii.then_some(word)
+}
+
+fn for_each_unicode_word(
+    text: &str,
+    with_unigrams: bool,
+    stems: &mut Stems,
+    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     // Adjacent characters of unspaced scripts, across word boundaries.
     let mut run: Vec<char> = Vec::new();
     let mut run_end = 0;
-    for (start, word) in word_indices(text) {
+    for (start, word) in text.unicode_word_indices() {
         let mut at = start;
         for part in split_by_script(word) {
             let is_unspaced_part = part.starts_with(is_unspaced);
@@ -193,21 +186,6 @@ fn for_each_plain_word(
     emit_bigrams(&run, with_unigrams, emit)
 }
 
-/// The words of a text with their offsets. Every white space is a word boundary, so what lies
-/// between two needs the Unicode tables only if it is more than an ASCII word and punctuation.
-fn word_indices(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let offset = |part: &str| part.as_ptr().addr() - text.as_ptr().addr();
-    text.split_ascii_whitespace().flat_map(move |chunk| {
-        // An underscore joins the letters beside it.
-        let word = chunk.trim_matches(|c: char| c.is_ascii_punctuation() && c != '_');
-        let is_plain = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let (plain, rest) = if is_plain { (Some((offset(word), word)), "") } else { (None, chunk) };
-        let start = offset(chunk);
-        let rest = rest.unicode_word_indices().map(move |(at, word)| (start + at, word));
-        plain.into_iter().chain(rest)
-    })
-}
-
 /// Splits a word where unspaced and spaced scripts meet: particles follow foreign words
 /// and numbers directly, as in "rust로".
 fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
@@ -225,39 +203,30 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
 fn emit_stem(
     word: &str,
     stems: &mut Stems,
-    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let lower: Cow<'_, str> = match word.is_ascii() {
         true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
         true => word.to_ascii_lowercase().into(),
         false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")).into(),
     };
-    let lower = lower.strip_suffix("'s").unwrap_or(&lower);
-    if lower.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(lower) {
-        stems.with(lower, |stem| emit(truncated(stem)))
-    } else {
-        emit(truncated(lower))
-    }
-}
-
-pub(super) fn is_stop_word(word: &str) -> bool {
-    word.len() <= STOP_WORD_BYTES_MAX && STOP_WORDS.binary_search(&word).is_ok()
+    stems.with(lower.strip_suffix("'s").unwrap_or(&lower), emit)
 }
 
 /// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
 fn emit_bigrams(
     run: &[char],
     with_unigrams: bool,
-    emit: &mut impl FnMut(&str) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let mut bigram = String::with_capacity(8);
     for characters in run.windows(2) {
         bigram.clear();
         bigram.extend(characters);
-        emit(&bigram)?;
+        emit(Term::of(&bigram))?;
     }
     if with_unigrams || run.len() == 1 {
-        run.iter().try_for_each(|unigram| emit(unigram.encode_utf8(&mut [0; 4])))?;
+        run.iter().try_for_each(|unigram| emit(Term::of(unigram.encode_utf8(&mut [0; 4]))))?;
     }
     ControlFlow::Continue(())
 }
@@ -292,24 +261,14 @@ fn find_uuid(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-fn truncated(word: &str) -> &str {
-    &word[..word.floor_char_boundary(WORD_BYTES_MAX)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::term::WORD_BYTES_MAX;
     use proptest::prelude::*;
 
     fn of(text: &str) -> Vec<String> {
         words(std::iter::once(text))
-    }
-
-    #[test]
-    fn stop_words_are_sorted_for_binary_search() {
-        assert!(STOP_WORDS.is_sorted());
-        let longest = STOP_WORDS.iter().map(|word| word.len()).max();
-        assert_eq!(longest, Some(STOP_WORD_BYTES_MAX));
     }
 
     #[test]
@@ -370,13 +329,14 @@ mod tests {
         fn word_boundaries_are_those_of_unicode(
             text in "([a-zA-Z0-9_]{1,3}|[ \t\r\n.,:;'()\"-]|[äß京로\u{301}\u{200d}\u{2019}\u{a0}א]|\\PC){0,20}"
         ) {
-            let found: Vec<_> = word_indices(&text).map(|(_, word)| word).collect();
+            let of_chunk = |chunk| match ascii_word(chunk) {
+                Some(word) => vec![word],
+                None => chunk.unicode_words().collect(),
+            };
+            let found: Vec<_> = text.split_ascii_whitespace().flat_map(of_chunk).collect();
             // A combining mark after white space is a word by itself here.
             let expected = text.unicode_words().map(str::trim_ascii_start);
             prop_assert_eq!(found, expected.collect::<Vec<_>>());
-            for (start, word) in word_indices(&text) {
-                prop_assert!(text[start..].starts_with(word));
-            }
         }
 
         #[test]

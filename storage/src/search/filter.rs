@@ -15,7 +15,8 @@ use crate::model::access::Access;
 use crate::model::id::Timestamp;
 use crate::model::memory::{Memory, MemoryType};
 use crate::model::origin::Origin;
-use crate::model::words::{WordHash, document_words};
+use crate::model::term::WordHash;
+use crate::model::words::document_words;
 
 /// Tiers that a filter includes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

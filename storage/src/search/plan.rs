@@ -38,7 +38,6 @@ use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights};
 use crate::model::sq8::Code;
 use crate::model::temporal::{Window, window};
-use crate::model::vector::dot;
 use crate::model::words::content_words;
 use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;
@@ -308,7 +307,7 @@ impl<'a> SearchPlan<'a> {
                 continue;
             }
             if let Some(query) = &self.request.vector {
-                factors.similarity = f64::from(dot(query, memory.vector()).clamp(-1.0, 1.0));
+                factors.similarity = f64::from(memory.vector().cosine(query).clamp(-1.0, 1.0));
             }
             if best.rejects(rank(&factors)) {
                 continue;

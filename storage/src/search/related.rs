@@ -18,8 +18,8 @@ use crate::model::edge::{
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::memory::{MemoryRecord, shared_key_point};
 use crate::model::sq8::Code;
-use crate::model::vector::dot;
-use crate::model::words::{WordHash, content_hashes};
+use crate::model::term::WordHash;
+use crate::model::words::content_hashes;
 use crate::reader::Reader;
 use crate::search::list::HotRequest;
 use crate::search::text::TextRoom;
@@ -221,7 +221,7 @@ fn similar(data: &IndexData, slots: &[Slot], vector: &[f32], code: &Code) -> Vec
     let may_be = |slot: &&Slot| data.similarity_upper_bound(**slot, code) >= SIMILAR_COSINE;
     let cosine = |slot: &Slot| {
         let (other, own) = data.vector_of(*slot);
-        (dot(own, vector).clamp(-1.0, 1.0), other)
+        (own.cosine(vector).clamp(-1.0, 1.0), other)
     };
     let mut similar: Vec<_> = slots
         .iter()

@@ -145,6 +145,11 @@ async fn floods_of_streams_do_not_delay_others() {
         let headers = frame(1, END_STREAM | END_HEADERS, 2 * at + 1, &GET_HTTPS_ROOT);
         [headers, frame(3, 0, 2 * at + 1, &[0, 0, 0, 8])].concat()
     };
+    // Headers of 14 KB that decode to three fields.
+    let resized = |at: u32| {
+        let fields = [&[0x20; 14_000][..], &GET_HTTPS_ROOT].concat();
+        frame(1, END_STREAM | END_HEADERS, 2 * at + 1, &fields)
+    };
     let indexed = [0x40, 1, b'x', 1, b'x'];
     let byte = frame(0, 0, 1, b"x");
     for (source, (name, start, frames)) in (2..).zip([
@@ -153,6 +158,7 @@ async fn floods_of_streams_do_not_delay_others() {
         ("CONTINUATION", frame(1, 0, 1, &GET_HTTPS_ROOT), frame(9, 0, 1, &indexed).repeat(1_000)),
         ("empty CONTINUATION", frame(1, 0, 1, &GET_HTTPS_ROOT), frame(9, 0, 1, &[]).repeat(1_000)),
         ("a body of single bytes", frame(1, END_HEADERS, 1, &POST_HTTPS_ROOT), byte.repeat(10_000)),
+        ("resizes of the table", preface(), (0..100).flat_map(resized).collect()),
         ("a bomb", preface(), frame(1, END_HEADERS, 1, &[&indexed[..], &[0xbe; 16_000]].concat())),
     ]) {
         let start = if start == preface() { start } else { [preface(), start].concat() };

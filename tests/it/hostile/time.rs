@@ -148,3 +148,26 @@ async fn restart_jumps_over_days_but_not_over_years() {
         log_of(&clocks.cluster)
     );
 }
+
+/// Neither certificates nor the dates of HTTP work with such a clock.
+#[tokio::test]
+async fn node_with_an_impossible_clock_stops() {
+    let clocks = Clocks::of(3).await;
+    for seconds in [3_000_000 * DAY, -25_000 * DAY] {
+        let leader = clocks.cluster.leader().await;
+        let [node, survivor] = clocks.cluster.leader_first().await;
+        clocks.set(leader, seconds);
+        // Another node takes over.
+        let created = async || {
+            let create = survivor.request(Method::POST, "/agent/nodes").json(&labelled("later"));
+            create.try_send().await.is_ok_and(|response| response.status.is_success())
+        };
+        let stopped = async || log_of(node).contains("cannot be right");
+        eventually("the node stops", stopped, |stopped| *stopped).await;
+        eventually("writes go on", created, |created| *created).await;
+        node.kill();
+        clocks.set(leader, 0);
+        clocks.restart(leader).await;
+        converged(&clocks.cluster).await;
+    }
+}

@@ -2,6 +2,7 @@
 //! nodes in turn. Bounded in time; prints Markdown tables.
 
 mod embedding;
+mod growth;
 mod measure;
 mod scenarios;
 mod work;
@@ -70,6 +71,10 @@ struct Args {
     /// Store with 64 clients for this many seconds, and fail if an election takes place.
     #[arg(long, default_value_t = 0)]
     steady: u64,
+    /// Store the memories in steps of 100,000, and measure how the rate, searches and RAM change,
+    /// and a restart with all of them.
+    #[arg(long)]
+    growth: bool,
     /// Measure the embedder alone, beside the raw ONNX Runtime session.
     #[arg(long)]
     embedding: bool,
@@ -114,9 +119,12 @@ async fn run(args: &Args, work: &Arc<Work>) {
     if args.steady > 0 {
         return scenarios::steady(work, Duration::from_secs(args.steady)).await;
     }
+    if args.growth {
+        return growth::measure(work).await;
+    }
     let ids = Arc::new(work.fill().await);
     if args.graph {
-        scenarios::wait_for_graphs(cluster).await;
+        tests::wait_for_graphs(cluster).await;
     }
     scenarios::follow_events(cluster, args.streams).await;
     measure::print_header();
