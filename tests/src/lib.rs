@@ -14,6 +14,7 @@ mod node;
 mod process;
 mod receiver;
 mod stream;
+mod target;
 mod wait;
 mod writers;
 
@@ -30,5 +31,6 @@ pub use receiver::*;
 pub use reqwest::{Method, StatusCode};
 pub use serde_json::{Value, json};
 pub use stream::*;
+pub use target::*;
 pub use wait::*;
 pub use writers::*;

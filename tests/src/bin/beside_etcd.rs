@@ -14,8 +14,9 @@ use std::time::Duration;
 use clap::Parser;
 use reqwest::Client;
 use tempfile::TempDir;
+use tests::Limit::AtLeast;
 use tests::engine::random;
-use tests::{Cluster, Load, Method, Options, Request, eventually, json};
+use tests::{Cluster, Load, Method, Options, Request, eventually, json, print_target};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
@@ -25,6 +26,9 @@ const LABEL_WORDS: usize = 100;
 /// Words that labels are made of.
 const VOCABULARY: usize = 20_000;
 const CLIENTS: [usize; 3] = [1, 16, 64];
+/// Memories of a batch, and clients that store batches.
+const BATCH: usize = 50;
+const BATCH_CLIENTS: usize = 4;
 /// Turns of each system. The median is printed.
 const TURNS: usize = 5;
 const NODES: usize = 3;
@@ -124,9 +128,22 @@ fn creates(cluster: &Arc<Cluster>, leader: usize, words: &Arc<Vec<String>>) -> R
     let (cluster, agent, words) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(words));
     Box::new(move || {
         let create = agent.request(cluster.at(leader), Method::POST, "/agent/nodes");
-        let word = |_| words[next() as usize % words.len()].as_str();
-        create.json(&json!({ "label": (0..LABEL_WORDS).map(word).collect::<Vec<_>>().join(" ") }))
+        create.json(&json!({ "label": label(&words) }))
     })
+}
+
+fn batches(cluster: &Arc<Cluster>, leader: usize, words: &Arc<Vec<String>>) -> Requests {
+    let (cluster, agent, words) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(words));
+    Box::new(move || {
+        let create = agent.request(cluster.at(leader), Method::POST, "/agent/nodes/batch");
+        let node = |_| json!({ "label": label(&words) });
+        create.json(&json!({ "nodes": (0..BATCH).map(node).collect::<Vec<_>>() }))
+    })
+}
+
+fn label(words: &[String]) -> String {
+    let word = |_| words[next() as usize % words.len()].as_str();
+    (0..LABEL_WORDS).map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn puts(leader: &str) -> Requests {
@@ -168,6 +185,7 @@ async fn main() {
         "| clients | Hearth creates/s | etcd puts/s | ratio | Hearth p50, p99 ms | etcd p50, p99 ms |"
     );
     println!("|---:|---:|---:|---:|---:|---:|");
+    let (mut ratios, mut puts_per_second) = (Vec::new(), 0.0);
     for clients in CLIENTS {
         let mut turns = [Vec::new(), Vec::new()];
         for number in 0..TURNS {
@@ -189,7 +207,20 @@ async fn main() {
             "| {clients} | {ours:.0} | {theirs:.0} | {:.2} | {p50:.2}, {p99:.2} | {their_p50:.2}, {their_p99:.2} |",
             ours / theirs
         );
+        ratios.push(ours / theirs);
+        puts_per_second = theirs;
     }
+    let client = |_| batches(&cluster, own_leader, &words);
+    let load = Load::run(BATCH_CLIENTS, Duration::from_secs(args.seconds), client).await;
+    let memories = load.rate() * BATCH as f64;
+    println!(
+        "\nMemories per second in batches of {BATCH} by {BATCH_CLIENTS} clients: {memories:.0}"
+    );
+    for ((clients, ratio), limit) in CLIENTS.into_iter().zip(ratios).zip([1.0, 1.2, 1.3]) {
+        print_target(&format!("creates against puts, {clients} clients"), ratio, AtLeast(limit));
+    }
+    let ratio = memories / puts_per_second;
+    print_target("memories in batches against puts of 64 clients", ratio, AtLeast(2.0));
     let (mut bytes, mut commands) = (0.0, 0.0);
     for node in cluster.nodes() {
         bytes += node.metric("hearth_executor_batch_bytes_total").await;

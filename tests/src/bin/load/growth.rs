@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tests::{Load, Method, json, resident_bytes, wait_for_graphs};
+use tests::Limit::{AtLeast, AtMost};
+use tests::{Load, Method, json, print_target, resident_bytes, wait_for_graphs};
 
 use crate::work::{BATCH, Work};
 
@@ -17,6 +18,7 @@ const SEARCH_TIME: Duration = Duration::from_secs(10);
 
 pub async fn measure(work: &Arc<Work>) {
     let pid = work.cluster.pid();
+    let empty = resident_bytes(pid);
     println!("| memories | creates/s | MB in RAM |\n|---:|---:|---:|");
     let mut rates = Vec::new();
     let mut first_p95 = 0.0;
@@ -31,18 +33,23 @@ pub async fn measure(work: &Arc<Work>) {
         }
     }
     let share = rates[rates.len() - 1] / rates[0];
-    println!("\nRate of the last {STEP} against the first: {share:.2} (target 0.7).");
+    println!();
+    print_target("rate of the last 100,000 against the first", share, AtLeast(0.7));
     let started = Instant::now();
     wait_for_graphs(&work.cluster).await;
     let (seconds, mb) = (started.elapsed().as_secs_f64(), resident_bytes(pid) / 1e6);
     println!("Graph complete {seconds:.0} s later, {mb:.0} MB in RAM.");
+    let each = (resident_bytes(pid) - empty - labels(work)) / work.memories as f64;
+    print_target("bytes in RAM per memory, without its label", each, AtMost(2_000.0));
     let p95 = search_p95(work).await;
-    println!(
-        "Searches: p95 {first_p95:.2} ms among {STEP}, {p95:.2} ms among {}: {:.1} times (target 3).",
-        work.memories,
-        p95 / first_p95
-    );
+    println!("Searches: p95 {first_p95:.2} ms among {STEP}, {p95:.2} ms among {}.", work.memories);
+    print_target("p95 of searches among all against 100,000", p95 / first_p95, AtMost(3.0));
     restart(work).await;
+}
+
+/// Bytes of all labels.
+fn labels(work: &Work) -> f64 {
+    (0..work.memories).map(|number| work.label(number).len() as f64).sum()
 }
 
 /// Stores memories in batches from some clients. Returns the memories per second.
@@ -91,7 +98,7 @@ async fn restart(work: &Work) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let graph = started.elapsed().as_secs_f64();
-    println!(
-        "Start after a kill: /livez {live:.2} s, ready {ready:.1} s, graph {graph:.1} s (targets 1, 10, 10)."
-    );
+    print_target("seconds from a start after a kill to /livez", live, AtMost(1.0));
+    print_target("seconds to ready", ready, AtMost(10.0));
+    print_target("seconds to a graph that serves searches", graph, AtMost(10.0));
 }

@@ -68,6 +68,9 @@ struct Args {
     /// Kill the leader this many times, and measure the time to the next write.
     #[arg(long, default_value_t = 0)]
     failovers: usize,
+    /// Pause the leader in place of killing it.
+    #[arg(long)]
+    freeze: bool,
     /// Store with 64 clients for this many seconds, and fail if an election takes place.
     #[arg(long, default_value_t = 0)]
     steady: u64,
@@ -114,7 +117,7 @@ fn start(args: &Args) -> Cluster {
 async fn run(args: &Args, work: &Arc<Work>) {
     let cluster = &work.cluster;
     if args.failovers > 0 {
-        return scenarios::failovers(cluster, args.failovers).await;
+        return scenarios::failovers(cluster, args.failovers, args.freeze).await;
     }
     if args.steady > 0 {
         return scenarios::steady(work, Duration::from_secs(args.steady)).await;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tests::{Cluster, Method, Node, Stream, json};
+use tests::Limit::AtMost;
+use tests::{Cluster, Method, Node, Stream, converged, json, print_target};
 
 use crate::measure;
 use crate::work::Work;
@@ -37,13 +38,18 @@ async fn terms(cluster: &Cluster) -> Vec<u64> {
     join_all(cluster.nodes().map(Node::term)).await
 }
 
-/// From SIGKILL of the leader to the first write that another node acknowledges.
-pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
+/// From the end of the leader's process, or from its pause with `freezes`, to the first write that
+/// another node acknowledges.
+pub async fn failovers(cluster: &Arc<Cluster>, count: usize, freezes: bool) {
     let mut seconds = Vec::new();
     for number in 0..count {
         let [leader, survivor] = cluster.leader_first().await;
         let killed = Instant::now();
-        leader.kill();
+        if freezes {
+            leader.pause()
+        } else {
+            leader.kill()
+        };
         let body = json!({"label": format!("after failover {number}")});
         // Without a pause, which would add to the time.
         loop {
@@ -53,13 +59,24 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize) {
             }
         }
         seconds.push(killed.elapsed().as_secs_f64());
-        leader.restart().await;
+        if freezes {
+            leader.resume();
+            converged(cluster).await;
+        } else {
+            leader.restart().await;
+        }
     }
     seconds.sort_by(f64::total_cmp);
     let [median, first, last] = [count / 2, 0, count - 1].map(|at| seconds[at]);
+    let lost = if freezes { "frozen" } else { "killed" };
     println!(
-        "leader killed {count} times: first write after {median:.2} s at the median, {first:.2} to {last:.2} s"
+        "leader {lost} {count} times: first write after {median:.2} s at the median, {first:.2} to {last:.2} s"
     );
+    let (median_max, last_max) = if freezes { (1.2, f64::MAX) } else { (0.3, 0.6) };
+    print_target(&format!("median of seconds, leader {lost}"), median, AtMost(median_max));
+    if last_max < f64::MAX {
+        print_target(&format!("longest of seconds, leader {lost}"), last, AtMost(last_max));
+    }
 }
 
 /// Start after a kill, which leaves the log to replay, and after an orderly stop.
