@@ -38,6 +38,23 @@ pub(crate) struct QueryTerms {
     weights: Vec<(f64, WordHash)>,
 }
 
+impl QueryTerms {
+    /// All terms but the lightest ones whose keyword overlap together `is_too_low`.
+    pub(crate) fn essential(&self, is_too_low: impl Fn(f64) -> bool) -> Vec<WordHash> {
+        let mut terms = self.weights.clone();
+        terms.sort_by(|left, right| left.0.total_cmp(&right.0));
+        let mut overlap = 0.0;
+        terms
+            .into_iter()
+            .skip_while(|(weight, _)| {
+                overlap += weight;
+                is_too_low(overlap)
+            })
+            .map(|(_, term)| term)
+            .collect()
+    }
+}
+
 impl InvertedIndex {
     pub(crate) fn insert(&mut self, slot: Slot, words: &[WordHash]) {
         words.iter().for_each(|word| self.postings.insert(*word, slot));
@@ -82,10 +99,9 @@ impl InvertedIndex {
         found
     }
 
-    /// Slots that contain any term of a query.
-    pub(crate) fn union(&self, query: &QueryTerms) -> RoaringBitmap {
-        let terms: Vec<_> =
-            query.weights.iter().map(|(_, term)| self.postings.slots(*term)).collect();
+    /// Slots that contain any of these terms.
+    pub(crate) fn union(&self, terms: &[WordHash]) -> RoaringBitmap {
+        let terms: Vec<_> = terms.iter().map(|term| self.postings.slots(*term)).collect();
         terms.iter().map(|slots| &**slots).union()
     }
 
@@ -186,6 +202,19 @@ mod tests {
         let found = overlaps(&index, "kellre", 3);
         assert!((found[0] - 5.0).abs() < 1e-9 && found[1] == 0.0, "{found:?}");
         assert_eq!(overlaps(&index, "keeler", 3)[0], 0.0, "a known word is not corrected");
+    }
+
+    #[test]
+    fn lightest_terms_are_not_essential() {
+        let index = index(&["red rare", "red blue", "red blue", "red"]);
+        let terms = index.query_terms(words("red rare blue unheard"), None, 4);
+        let [red, rare, blue] = ["red", "rare", "blue"].map(WordHash::of);
+        assert_eq!(terms.essential(|_| false), [red, blue, rare]);
+        let mut overlaps = vec![0.0; CHUNK_ROWS];
+        index.keyword_overlaps(&terms, 0, &mut overlaps);
+        // Slot 1 has both words that are not rare.
+        assert_eq!(terms.essential(|overlap| overlap <= overlaps[1] + 1e-9), [rare]);
+        assert!(terms.essential(|_| true).is_empty());
     }
 
     #[test]

@@ -22,10 +22,11 @@
 //! nearest memories first, ignoring the filter. They are scored, together with all memories
 //! that the graph does not cover. The most distant one that the graph returned, plus the
 //! quantisation error, bounds the similarity of the rest. A second pass scans the rest with
-//! this bound. If no memory of the rest can enter the
-//! results without a query term, the pass visits only memories that contain one. So the only
-//! possible error is a near neighbour that the graph misses and that neither heat nor keywords
-//! bring in.
+//! this bound. If no memory of the rest can enter the results without a query term, the pass visits
+//! only memories that contain one. Frequent terms together may weigh too little: then it visits
+//! only those that contain one of the others (the essential lists of MaxScore: Turtle and Flood,
+//! 1995). So the only possible error is a near neighbour that the graph misses and that neither
+//! heat nor keywords bring in.
 
 use jiff::tz::TimeZone;
 use roaring::RoaringBitmap;
@@ -38,6 +39,7 @@ use crate::model::id::Timestamp;
 use crate::model::score::{Factors, KEYWORD_OVERLAP_MAX, RecallWeights};
 use crate::model::sq8::Code;
 use crate::model::temporal::{Window, window};
+use crate::model::term::WordHash;
 use crate::model::words::content_words;
 use crate::search::filter::Filter;
 use crate::search::query::SearchRequest;
@@ -110,8 +112,8 @@ impl<'a> SearchPlan<'a> {
             return (best, false);
         };
         self.score(&mut best, Some(&candidates), None, 1.0);
-        let with_terms = self.only_term_matches_can_enter(&best, similarity_max);
-        let with_terms = with_terms.then(|| self.index.read().words.union(&self.terms));
+        let terms = self.essential_terms(&best, similarity_max);
+        let with_terms = terms.map(|terms| self.index.read().words.union(&terms));
         self.score(&mut best, with_terms.as_ref(), Some(&candidates), similarity_max);
         (best, true)
     }
@@ -139,14 +141,18 @@ impl<'a> SearchPlan<'a> {
         Some((nearest | uncovered, similarity_max))
     }
 
-    /// Whether no memory of at most this similarity and without query terms can enter `best`.
-    fn only_term_matches_can_enter(&self, best: &TopK<Factors>, similarity_max: f32) -> bool {
-        let Some([threshold, ..]) = best.threshold() else { return false };
+    /// The query terms of which a memory of at most this similarity must contain one to enter
+    /// `best`. `None` if memories without any term can enter.
+    fn essential_terms(&self, best: &TopK<Factors>, similarity_max: f32) -> Option<Vec<WordHash>> {
+        let [threshold, ..] = best.threshold()?;
         let heat = max_heat(self.index, self.now);
-        let factors = self.factors_max(f64::from(similarity_max), heat, 0.0);
-        // For a negative base the highest score is the one without boosts, at most 0.
-        let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
-        highest < f64_from_ordered(threshold)
+        let is_too_low = |overlap: f64| {
+            let factors = self.factors_max(f64::from(similarity_max), heat, overlap);
+            // For a negative base the highest score is the one without boosts, at most 0.
+            let highest = factors.fused(&self.weights).max(0.0) + self.rounding_slack();
+            highest < f64_from_ordered(threshold)
+        };
+        is_too_low(0.0).then(|| self.terms.essential(is_too_low))
     }
 
     /// The scores of the matching memories among `slots`.

@@ -25,7 +25,7 @@ pub struct Work {
 }
 
 impl Work {
-    pub fn label(&self, number: u64) -> String {
+    fn label(&self, number: u64) -> String {
         match &self.texts {
             Some(texts) => varied(texts, number as usize),
             None => label(number),
