@@ -83,7 +83,7 @@ eval: setup
 # The long forms of the tests' claims; docs/testing.md has the latest result.
 soak: setup
 	@cargo build --quiet --release -p tests --features failpoints
-	@$(BENCH_LOAD) --nodes 3 --steady 600
+	@$(BENCH_LOAD) --nodes 3 --steady 1800
 	@HEARTH_SEEDS=500 HEARTH_STEPS=300 cargo test --quiet --release -p storage --test it model
 	@HEARTH_SEEDS=200 cargo test --quiet --release -p storage --test it crossings
 	@HEARTH_KILLS=100 HEARTH_SEED=7 cargo test --quiet --release -p tests \

@@ -25,8 +25,9 @@ pub(crate) struct Engine {
     pub(crate) raft: Handle,
 }
 
-/// Opens the data folder and starts Raft. Adds the number of indexed memories to `indexed`. A node whose log lost acknowledged entries, or whose
-/// state differs from the majority's, starts quarantined.
+/// Opens the data folder and starts Raft. Adds the number of indexed memories to `indexed`. A node
+/// whose log lost acknowledged entries, or whose state differs from the majority's, starts
+/// quarantined.
 pub(crate) fn open(
     config: &Config,
     identity: &Identity,

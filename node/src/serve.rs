@@ -58,10 +58,10 @@ pub(crate) async fn serve(
     let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
-    let (peer_tls_client, indexed) = (&credentials.peer_client, &starting.indexed);
+    let (tls, indexed) = (&credentials.peer_client, &starting.indexed);
     // Reads all memories. The operator's listener responds meanwhile.
     let engine = tokio::task::block_in_place(|| {
-        engine::open(&config, &identity, peer_tls_client, serve_peers, boot, indexed)
+        engine::open(&config, &identity, tls, serve_peers, boot, indexed)
     })?;
     let Engine { raft, reader, .. } = &engine;
     check_model(reader, &embedder)?;

@@ -38,7 +38,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The leader's timeout ends this much before the caller's, so that the response arrives.
 const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
 /// Time for the responses of a former leader after the leader has changed.
-const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(500);
+const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(50);
 
 enum Leader {
     Local,

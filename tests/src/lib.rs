@@ -1,6 +1,7 @@
 //! The harness: starts the real binary, sends requests as a client does, and injects faults.
 //! It ends every process that it started, and no other.
 
+mod beside;
 mod checks;
 mod cluster;
 mod document;
@@ -18,6 +19,7 @@ mod target;
 mod wait;
 mod writers;
 
+pub use beside::*;
 pub use checks::*;
 pub use cluster::*;
 pub use document::*;

@@ -20,8 +20,8 @@ hosts = ""
 members = ""
 [raft]
 heartbeat_ms = 100
-election_min_ms = 400
-election_max_ms = 800
+election_min_ms = 300
+election_max_ms = 600
 verify_seconds = 86400
 [log_compaction]
 log_bytes = 134217728

@@ -88,15 +88,15 @@ impl Worker {
 
     /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again while its graph is stale.
     fn run_turn(&self, tenant: TenantId) {
-        // Looked up for each task, since the engine may be replaced or closed.
-        let look_up = |registry: &Registry| Some((registry.tenant(tenant)?, registry.exact_max));
         self.restore(tenant);
         for _ in 0..TURN_TASKS {
-            let Some((index, exact_max)) = self.registry(look_up).flatten() else { return };
-            self.save(tenant, &index);
+            let Some((index, exact_max)) = self.index(tenant) else { return };
             let Some(task) = index.next_task(exact_max) else { return };
             // A graph that was replaced is dropped here, without the lock.
             drop(index.finish_task(&task, task.run()));
+            if task.ends_check() {
+                self.save(tenant, &index);
+            }
             if self.wake_receiver.try_recv() == Err(TryRecvError::Disconnected) {
                 return;
             }
@@ -106,14 +106,10 @@ impl Worker {
         });
     }
 
-    /// Restores the saved graph of a tenant that has none since the state was opened.
+    /// Takes the saved graph of a tenant that needs one and has none.
     fn restore(&self, tenant: TenantId) {
-        let unrestored = |registry: &Registry| {
-            let index = registry.tenant(tenant)?;
-            registry.take_unrestored(tenant).then_some((index, registry.exact_max))
-        };
         let Some(saved) = &self.saved else { return };
-        let Some((index, exact_max)) = self.registry(unrestored).flatten() else { return };
+        let Some((index, exact_max)) = self.index(tenant) else { return };
         if !index.begin_restore(exact_max) {
             return;
         }
@@ -121,17 +117,26 @@ impl Worker {
             tracing::warn!(tenant = tenant.0, %error, "saved graph unusable, building it again");
             None
         });
+        let is_restored = restored.is_some();
         index.restore_graph(restored);
-        tracing::info!(tenant = tenant.0, counts = ?index.read().coverage.counts(), "graph restored");
+        if is_restored {
+            let counts = index.read().coverage.counts();
+            tracing::info!(tenant = tenant.0, ?counts, "graph restored");
+        }
     }
 
-    /// Saves the graph of a tenant once after each check. No task runs meanwhile.
+    /// Saves the graph of a tenant after a check. No task runs meanwhile.
     fn save(&self, tenant: TenantId, index: &TenantIndex) {
         let Some(saved) = &self.saved else { return };
-        let Some(unsaved) = index.unsaved_graph() else { return };
-        if let Err(error) = saved.save(tenant, index, &unsaved) {
+        let Some((graph, unreachable)) = index.read().coverage.checked() else { return };
+        if let Err(error) = saved.save(tenant, index, (&graph, &unreachable)) {
             tracing::warn!(tenant = tenant.0, %error, "graph not saved: a start builds it again");
         }
+    }
+
+    /// Looked up for each task, since the engine may be replaced or closed.
+    fn index(&self, tenant: TenantId) -> Option<(Arc<TenantIndex>, usize)> {
+        self.registry(|registry| Some((registry.tenant(tenant)?, registry.exact_max))).flatten()
     }
 
     fn registry<T>(&self, read: impl FnOnce(&Registry) -> T) -> Option<T> {

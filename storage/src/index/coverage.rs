@@ -18,7 +18,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::index::covered::{CoveredGraph, GraphCounts, Restored, Unsaved};
+use crate::index::covered::{CoveredGraph, GraphCounts, Restored};
 use crate::index::graph::{GraphTask, TaskKind};
 use crate::index::hnsw::Graph;
 use crate::model::sq8::Code;
@@ -90,9 +90,10 @@ impl GraphCoverage {
         self.serving = self.building.take_if(|building| building.is_checked);
     }
 
-    /// The graph that serves searches, if it is to be saved: once after each check.
-    pub(crate) fn unsaved(&mut self) -> Option<Unsaved> {
-        self.serving.as_mut()?.unsaved()
+    /// The graph that serves searches, and the slots that its last check did not find.
+    pub(crate) fn checked(&self) -> Option<(Arc<Graph>, RoaringBitmap)> {
+        let serving = self.serving.as_ref()?;
+        Some((Arc::clone(&serving.graph), serving.unreachable.clone()))
     }
 
     /// The next task for a tenant with `live` memories. `slots` returns the slots in use,

@@ -37,12 +37,6 @@ impl GraphCounts {
     }
 }
 
-/// A graph to save.
-pub(crate) struct Unsaved {
-    pub(super) graph: Arc<Graph>,
-    pub(super) unreachable: RoaringBitmap,
-}
-
 /// A graph from a file, with the slots whose present vectors have a point.
 #[derive(Default)]
 pub(crate) struct Restored {
@@ -62,7 +56,7 @@ pub(super) struct CoveredGraph {
     /// Slots whose vector has no point yet.
     missing: RoaringBitmap,
     /// Slots whose point the check did not find.
-    unreachable: RoaringBitmap,
+    pub(super) unreachable: RoaringBitmap,
     /// Slots of the task in progress whose vector has not changed since it began.
     in_progress: RoaringBitmap,
     pub(super) points: usize,
@@ -76,8 +70,6 @@ pub(super) struct CoveredGraph {
     pub(super) is_checked: bool,
     /// Whether the last task was a check.
     last_was_check: bool,
-    /// Whether the graph was saved since the last check.
-    is_saved: bool,
 }
 
 impl CoveredGraph {
@@ -96,7 +88,6 @@ impl CoveredGraph {
             check_cursor: None,
             is_checked: false,
             last_was_check: false,
-            is_saved: false,
         }
     }
 
@@ -116,20 +107,11 @@ impl CoveredGraph {
         self.covered = found - &self.unreachable;
         (self.graph, self.points) = (Arc::new(graph), points);
         self.end_check();
-        self.is_saved = true;
-    }
-
-    /// The graph, if it was checked and not saved since.
-    pub(super) fn unsaved(&mut self) -> Option<Unsaved> {
-        let is_unsaved = !std::mem::replace(&mut self.is_saved, true);
-        let (graph, unreachable) = (&self.graph, &self.unreachable);
-        is_unsaved.then(|| Unsaved { graph: Arc::clone(graph), unreachable: unreachable.clone() })
     }
 
     fn end_check(&mut self) {
         self.next_check_points = self.points + self.points / UNCHECKED_SHARE + 1;
         self.is_checked = true;
-        self.is_saved = false;
     }
 
     /// Slots that a search must scan, since the graph may not return them.
@@ -201,7 +183,7 @@ impl CoveredGraph {
             }
             TaskKind::Check => {
                 self.check_cursor = task.rows.last().map(|(slot, _)| slot + 1);
-                if self.check_cursor.is_none() {
+                if task.ends_check() {
                     self.end_check();
                 }
             }

@@ -80,6 +80,11 @@ pub(super) enum TaskKind {
 }
 
 impl GraphTask {
+    /// Whether no point was left to check.
+    pub(crate) fn ends_check(&self) -> bool {
+        self.kind == TaskKind::Check && self.rows.is_empty()
+    }
+
     /// Runs the task without a lock of a tenant. Returns the slots that the check did not find.
     pub(crate) fn run(&self) -> RoaringBitmap {
         if self.kind == TaskKind::Insert {

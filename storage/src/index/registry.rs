@@ -36,8 +36,6 @@ pub(crate) struct Registry {
     firings: RwLock<HashMap<(TenantId, TriggerId), Firings>>,
     /// Tenants whose graph needs work, for the graph builder.
     stale_graphs: Mutex<BTreeSet<TenantId>>,
-    /// Tenants whose saved graph was not looked for yet.
-    unrestored_graphs: Mutex<BTreeSet<TenantId>>,
 }
 
 impl Registry {
@@ -63,7 +61,6 @@ impl Registry {
         })?;
         for (tenant, index) in registry.all() {
             rebuild(state, tenant, &index, indexed)?;
-            registry.unrestored_graphs.lock().insert(tenant);
             registry.mark_if_stale(tenant, &index);
         }
         Ok(registry)
@@ -83,11 +80,6 @@ impl Registry {
         let above = (Bound::Excluded(last), Bound::Unbounded);
         let next = stale.range(above).next().or_else(|| stale.first()).copied()?;
         stale.take(&next)
-    }
-
-    /// Whether the saved graph of a tenant was not looked for yet. True once.
-    pub(crate) fn take_unrestored(&self, tenant: TenantId) -> bool {
-        self.unrestored_graphs.lock().remove(&tenant)
     }
 
     pub(crate) fn tenant(&self, tenant: TenantId) -> Option<Arc<TenantIndex>> {

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use crc32fast::Hasher;
+use roaring::RoaringBitmap;
 
 use crate::index::Slot;
-use crate::index::covered::{Restored, Unsaved};
+use crate::index::covered::Restored;
 use crate::index::hnsw::Graph;
 use crate::index::points::{NONE, Point, Points, store, upper_layers};
 use crate::index::tenant::TenantIndex;
@@ -44,8 +45,8 @@ impl SavedGraphs {
         self.folder.join(tenant.0.to_string())
     }
 
-    /// Replaces the file of a tenant. No point may be inserted meanwhile. Not synced: after a
-    /// crash of the machine, the checksum may be wrong.
+    /// Replaces the file of a tenant. The check did not find the slots `unreachable`. No point may
+    /// be inserted meanwhile. Not synced: after a crash of the machine, the checksum may be wrong.
     ///
     /// # Errors
     /// If the file cannot be written. The present one then stays.
@@ -53,13 +54,13 @@ impl SavedGraphs {
         &self,
         tenant: TenantId,
         index: &TenantIndex,
-        unsaved: &Unsaved,
+        (graph, unreachable): (&Graph, &RoaringBitmap),
     ) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let (path, new) = (self.path(tenant), self.folder.join("new"));
         let written = File::create(&new).and_then(|file| {
             let mut file = Summed { inner: BufWriter::new(file), crc: Hasher::new() };
-            unsaved.graph.read(|points, entry| write(&mut file, index, unsaved, points, entry))?;
+            graph.read(|points, entry| write(&mut file, index, unreachable, points, entry))?;
             let crc = file.crc.finalize();
             file.inner.write_all(&crc.to_le_bytes())?;
             file.inner.flush()
@@ -89,7 +90,7 @@ impl SavedGraphs {
 fn write(
     file: &mut impl Write,
     index: &TenantIndex,
-    unsaved: &Unsaved,
+    unreachable: &RoaringBitmap,
     points: &Points,
     entry: Option<Point>,
 ) -> io::Result<()> {
@@ -109,7 +110,7 @@ fn write(
             let (code, slot) = (points.query(point), points.slot(point));
             record.clear();
             record.extend(id.0);
-            record.push(u8::from(unsaved.unreachable.contains(slot)));
+            record.push(u8::from(unreachable.contains(slot)));
             record.extend(code.scale.to_le_bytes());
             record.extend(code.values.iter().map(|value| *value as u8));
             for layer in 0..=points.layer(point) {

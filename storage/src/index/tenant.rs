@@ -7,7 +7,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use roaring::RoaringBitmap;
 
 use crate::index::chunk::Chunk;
-use crate::index::covered::{Restored, Unsaved};
+use crate::index::covered::Restored;
 use crate::index::data::{IndexChange, IndexData};
 use crate::index::graph::GraphTask;
 use crate::index::hnsw::Graph;
@@ -49,11 +49,6 @@ impl TenantIndex {
     /// As [`GraphCoverage::restore`].
     pub(crate) fn restore_graph(&self, restored: Option<Restored>) {
         self.data.write().coverage.restore(restored);
-    }
-
-    /// As [`GraphCoverage::unsaved`].
-    pub(crate) fn unsaved_graph(&self) -> Option<Unsaved> {
-        self.data.write().coverage.unsaved()
     }
 
     /// As [`GraphCoverage::finish`].

@@ -14,17 +14,15 @@ use clap::Parser;
 use reqwest::Client;
 use storage::model::vector::dot;
 use tempfile::TempDir;
-use tests::Limit::AtLeast;
 use tests::{
-    Cluster, Load, Method, Options, Request, Value, array, eventually, glosses, glosses_vectors,
-    id, json, print_target, resident_bytes, wait_for_graphs,
+    Beside, Cluster, Load, Method, Options, Request, Requests, Value, array, eventually, glosses,
+    glosses_vectors, id, json, resident_bytes, wait_for_graphs,
 };
 
 const QUERIES: usize = 500;
 /// First words of a text that are its query.
 const QUERY_WORDS: usize = 8;
 const RESULTS: usize = 10;
-const CLIENTS: [usize; 3] = [1, 4, 16];
 /// Turns of each system. The median is printed.
 const TURNS: usize = 3;
 const BATCH: usize = 50;
@@ -181,9 +179,6 @@ async fn recall(chroma: &Chroma, collection: &str, data: &Data) -> f64 {
     found as f64 / (RESULTS * data.queries.len()) as f64
 }
 
-/// The requests of one client, over its own connection.
-type Requests = Box<dyn FnMut() -> Request + Send>;
-
 fn searches(cluster: &Arc<Cluster>, data: &Arc<Data>) -> Requests {
     let (cluster, agent, data) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(data));
     Box::new(move || {
@@ -209,36 +204,19 @@ async fn main() {
     let recall = recall(&chroma, &collection, &data).await;
     // The vectors of all queries are in the cache from then on.
     Load::run(1, Duration::from_secs(2 * args.seconds), |_| searches(&cluster, &data)).await;
-    println!(
-        "| clients | Hearth searches/s | Chroma queries/s | ratio | Hearth p50, p99 ms | Chroma p50, p99 ms |"
-    );
-    println!("|---:|---:|---:|---:|---:|---:|");
-    let mut ratios = Vec::new();
-    for clients in CLIENTS {
-        let mut turns = [Vec::new(), Vec::new()];
-        for at in [0, 1].repeat(TURNS) {
-            let client = |_| match at {
-                0 => searches(&cluster, &data),
-                _ => queries(&collection, &data),
-            };
-            let load = Load::run(clients, Duration::from_secs(args.seconds), client).await;
-            turns[at].push([load.rate(), load.millis(50), load.millis(99)]);
-        }
-        let [[ours, p50, p99], [theirs, their_p50, their_p99]] = turns.map(|mut turns| {
-            turns.sort_by(|left, right| left[0].total_cmp(&right[0]));
-            turns[TURNS / 2]
-        });
-        println!(
-            "| {clients} | {ours:.0} | {theirs:.0} | {:.2} | {p50:.2}, {p99:.2} | {their_p50:.2}, {their_p99:.2} |",
-            ours / theirs
-        );
-        ratios.push(ours / theirs);
-    }
+    let beside = Beside {
+        units: ["searches", "queries"],
+        other: "Chroma",
+        turns: TURNS,
+        time: Duration::from_secs(args.seconds),
+    };
+    let client = |at| match at {
+        0 => searches(&cluster, &data),
+        _ => queries(&collection, &data),
+    };
+    beside.run(client, &[(1, Some(1.5)), (4, Some(2.5)), (16, None)]).await;
     let [own, other] = [cluster.pid(), chroma.process.id()].map(|pid| resident_bytes(pid) / 1e6);
     println!(
         "\nMB in RAM: Hearth {own:.0}, Chroma {other:.0}. Recall at 10 of Chroma: {recall:.4}."
     );
-    for ((clients, ratio), limit) in CLIENTS.into_iter().zip(ratios).zip([1.5, 2.5]) {
-        print_target(&format!("searches against Chroma, {clients} clients"), ratio, AtLeast(limit));
-    }
 }

@@ -16,7 +16,9 @@ use reqwest::Client;
 use tempfile::TempDir;
 use tests::Limit::AtLeast;
 use tests::engine::random;
-use tests::{Cluster, Load, Method, Options, Request, eventually, json, print_target};
+use tests::{
+    Beside, Cluster, Load, Method, Options, Request, Requests, eventually, json, print_target,
+};
 
 /// Bytes of an etcd value.
 const VALUE_BYTES: usize = 1_700;
@@ -25,7 +27,6 @@ const VALUE_BYTES: usize = 1_700;
 const LABEL_WORDS: usize = 100;
 /// Words that labels are made of.
 const VOCABULARY: usize = 20_000;
-const CLIENTS: [usize; 3] = [1, 16, 64];
 /// Memories of a batch, and clients that store batches.
 const BATCH: usize = 50;
 const BATCH_CLIENTS: usize = 4;
@@ -121,9 +122,7 @@ fn new_client() -> Client {
     client.build().expect("a client without files")
 }
 
-/// The requests of one client, which stores through the leader over its own connection.
-type Requests = Box<dyn FnMut() -> Request + Send>;
-
+/// The creates of one client over its own connection to the leader.
 fn creates(cluster: &Arc<Cluster>, leader: usize, words: &Arc<Vec<String>>) -> Requests {
     let (cluster, agent, words) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(words));
     Box::new(move || {
@@ -181,44 +180,24 @@ async fn main() {
     let leader = eventually("etcd is ready", || etcd.leader(), Option::is_some).await;
     let (leader, own_leader) = (leader.expect("it was waited for"), cluster.leader().await);
     let words = Arc::new(vocabulary(&args.texts));
-    println!(
-        "| clients | Hearth creates/s | etcd puts/s | ratio | Hearth p50, p99 ms | etcd p50, p99 ms |"
-    );
-    println!("|---:|---:|---:|---:|---:|---:|");
-    let (mut ratios, mut puts_per_second) = (Vec::new(), 0.0);
-    for clients in CLIENTS {
-        let mut turns = [Vec::new(), Vec::new()];
-        for number in 0..TURNS {
-            // In alternating order: the first turn includes flushes of the other system.
-            for at in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
-                let client = |_| match at {
-                    0 => creates(&cluster, own_leader, &words),
-                    _ => puts(&leader),
-                };
-                let load = Load::run(clients, Duration::from_secs(args.seconds), client).await;
-                turns[at].push([load.rate(), load.millis(50), load.millis(99)]);
-            }
-        }
-        let [[ours, p50, p99], [theirs, their_p50, their_p99]] = turns.map(|mut turns| {
-            turns.sort_by(|left, right| left[0].total_cmp(&right[0]));
-            turns[TURNS / 2]
-        });
-        println!(
-            "| {clients} | {ours:.0} | {theirs:.0} | {:.2} | {p50:.2}, {p99:.2} | {their_p50:.2}, {their_p99:.2} |",
-            ours / theirs
-        );
-        ratios.push(ours / theirs);
-        puts_per_second = theirs;
-    }
+    let beside = Beside {
+        units: ["creates", "puts"],
+        other: "etcd",
+        turns: TURNS,
+        time: Duration::from_secs(args.seconds),
+    };
+    let client = |at| match at {
+        0 => creates(&cluster, own_leader, &words),
+        _ => puts(&leader),
+    };
+    let puts_per_second =
+        beside.run(client, &[(1, Some(1.0)), (16, Some(1.2)), (64, Some(1.3))]).await;
     let client = |_| batches(&cluster, own_leader, &words);
     let load = Load::run(BATCH_CLIENTS, Duration::from_secs(args.seconds), client).await;
     let memories = load.rate() * BATCH as f64;
     println!(
         "\nMemories per second in batches of {BATCH} by {BATCH_CLIENTS} clients: {memories:.0}"
     );
-    for ((clients, ratio), limit) in CLIENTS.into_iter().zip(ratios).zip([1.0, 1.2, 1.3]) {
-        print_target(&format!("creates against puts, {clients} clients"), ratio, AtLeast(limit));
-    }
     let ratio = memories / puts_per_second;
     print_target("memories in batches against puts of 64 clients", ratio, AtLeast(2.0));
     let (mut bytes, mut commands) = (0.0, 0.0);

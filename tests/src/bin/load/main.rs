@@ -108,6 +108,10 @@ fn start(args: &Args) -> Cluster {
     if args.real_embedder {
         options = options.real_embedder();
     }
+    if args.steady > 0 {
+        // So often that it happens beside every other background work.
+        options = options.env("HEARTH__RAFT__VERIFY_SECONDS", "60");
+    }
     if let Some(failpoints) = &args.failpoints {
         options = options.env("FAILPOINTS", failpoints);
     }
