@@ -78,14 +78,19 @@ impl Factors {
 
     /// The score, rounded to 1e-6 so that the last bit never decides an order.
     pub fn fused(&self, weights: &RecallWeights) -> f64 {
-        let fused = self.base(weights)
-            * (1.0 + weights.keyword_weight * self.keyword_overlap)
-            * (1.0 + self.temporal_boost)
-            * (1.0 + self.namespace_boost)
-            * (1.0 + self.context_boost);
+        let fused = self.boosted(weights);
         // A lower score is a worse one.
         let factor = if fused > 0.0 { self.superseded_factor } else { 1.0 };
         rounded(fused * factor)
+    }
+
+    /// The base with all boosts.
+    fn boosted(&self, weights: &RecallWeights) -> f64 {
+        self.base(weights)
+            * (1.0 + weights.keyword_weight * self.keyword_overlap)
+            * (1.0 + self.temporal_boost)
+            * (1.0 + self.namespace_boost)
+            * (1.0 + self.context_boost)
     }
 
     /// The score of this memory with heat 0.
@@ -96,8 +101,9 @@ impl Factors {
     /// Adds `context` to the score, which must not have one yet. A score of 0 or less stays.
     #[must_use]
     pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
-        let score = Self { superseded_factor: 1.0, ..self }.fused(weights);
-        let context_boost = if score > 0.0 { context.added() / score } else { 0.0 };
+        // Not rounded: the boost of a low score is large.
+        let score = self.boosted(weights);
+        let context_boost = if rounded(score) > 0.0 { context.added() / score } else { 0.0 };
         Self { context_boost, ..self }
     }
 }
@@ -186,6 +192,9 @@ mod tests {
         let alone = factors([0.1, 0.5, 1.0, 0.0, 0.1]);
         let added = alone.with_context(&context, &weights).fused(&weights) - alone.fused(&weights);
         assert!((added - source * 0.4).abs() < 2e-6);
+        let low = factors([0.005_717_552_267, 0.0, 0.0, 0.0, 0.0]);
+        let added = low.with_context(&context, &weights).fused(&weights) - low.fused(&weights);
+        assert!((added - source * 0.4).abs() < 2e-6, "a low score is as exact: {added}");
         let opposite = factors([-0.9, 0.1, 0.0, 0.0, 0.0]);
         assert_eq!(opposite.with_context(&context, &weights), opposite);
     }
