@@ -117,6 +117,11 @@ impl App {
         [requests, bodies, responses, streams].map(|budget| budget.usage())
     }
 
+    /// Requests that were rejected at the requests per minute of their tenant.
+    pub fn rate_limited(&self) -> u64 {
+        self.service.rates.rejected()
+    }
+
     /// Reads, texts to embed, and large writes that were rejected after too long a wait for others.
     pub fn overdue(&self) -> [u64; 3] {
         self.service.overdue()

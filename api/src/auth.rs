@@ -20,7 +20,7 @@ use serde::Deserialize;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::{has_permit, set_caller, set_permit};
+use crate::current::{has_permit, set_caller, set_permit, set_rate_status};
 use crate::limits::STALENESS_MAX;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
@@ -63,8 +63,8 @@ macro_rules! extract {
 }
 
 extract! {
-    Agent: |parts, app| Self(authenticate(&parts.headers, app, Role::Agent)?);
-    Admin: |parts, app| Self(authenticate(&parts.headers, app, Role::Admin)?);
+    Agent: |parts, app| Self(authenticate(&parts.headers, app, Role::Agent).await?);
+    Admin: |parts, app| Self(authenticate(&parts.headers, app, Role::Admin).await?);
     ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
     AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
     Operator: |parts, app| operator(parts, app)?;
@@ -78,11 +78,11 @@ async fn read<T>(
     role: Role,
     read: fn(Session, Freshness) -> T,
 ) -> ApiResult<T> {
-    let mut session = authenticate(&parts.headers, app, role)?;
+    let mut session = authenticate(&parts.headers, app, role).await?;
     let freshness = await_freshness(parts, app).await?;
     let is_local = freshness.consistency == Consistency::Local;
     if !is_local || parts.headers.contains_key("x-hearth-min-index") {
-        session = authenticate(&parts.headers, app, role)?;
+        session = authenticate(&parts.headers, app, role).await?;
     }
     Ok(read(session, freshness))
 }
@@ -103,8 +103,9 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
     app.service.await_freshness(consistency, min_index, max_staleness).await
 }
 
-/// The caller, if its role is `role` or a higher one.
-fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session> {
+/// The caller, if its role is `role` or a higher one. The first call for a request takes its permit,
+/// and counts it against the requests per minute of the tenant: before its body is read.
+async fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session> {
     let key = bearer(headers).ok_or_else(ApiError::unauthorized)?;
     let session = app.service.authenticate(key)?;
     set_caller(&session.caller);
@@ -115,6 +116,7 @@ fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session
                 ApiError::full(full, "too_many_requests", "requests in progress")
             })?,
         );
+        session.accept().await?.into_iter().for_each(set_rate_status);
     }
     if session.caller.role < role {
         let message = format!("this key may {} only", permission(session.caller.role));

@@ -10,6 +10,7 @@ use storage::model::id::{KeyId, TenantId};
 
 use crate::budget::{Budget, Full, Share};
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
+use crate::rates::RateStatus;
 
 tokio::task_local! {
     static CURRENT: Arc<Current>;
@@ -23,6 +24,8 @@ pub(crate) struct Current {
     pub(crate) created: AtomicU64,
     /// Whether a write was submitted.
     has_written: AtomicBool,
+    /// How far its tenant is from its limit of requests, if it has one.
+    pub(crate) rate_status: OnceLock<RateStatus>,
     /// Its permit as a request in progress, until its response is sent.
     permit: Mutex<Option<Share>>,
     /// The bytes of its body, until its response is ready.
@@ -83,6 +86,11 @@ pub(crate) fn set_permit(permit: Share) {
 /// Takes the permit of the present request, for its response.
 pub(crate) fn take_permit() -> Option<Share> {
     CURRENT.try_with(|current| current.permit.lock().take()).ok().flatten()
+}
+
+pub(crate) fn set_rate_status(rate_status: RateStatus) {
+    let _: Result<_, _> =
+        CURRENT.try_with(|current| *current.rate_status.get_or_init(|| rate_status));
 }
 
 pub(crate) fn set_body(bytes: Share) {

@@ -86,7 +86,7 @@ impl Follower {
     async fn step(&mut self) -> Result<Next, Ended> {
         let service = &self.app.service;
         let is_over = !service.is_in_contact() || self.app.is_draining() || self.sender.is_closed();
-        if is_over || !service.has_key(self.options.key) {
+        if is_over || !service.is_usable(self.options.key) {
             return Err(Ended);
         }
         // A client that waits for rare events resumes from here after an interruption.

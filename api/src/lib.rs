@@ -22,6 +22,7 @@ mod middleware;
 mod openapi;
 mod prelude;
 mod random;
+mod rates;
 mod requests;
 mod responses;
 mod routes;

@@ -23,6 +23,12 @@ use crate::service::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const NODE: HeaderName = HeaderName::from_static("x-hearth-node");
+/// Limit, requests that remain, and seconds until there is room again.
+const RATE_LIMIT: [HeaderName; 3] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
 /// Longest request id that is accepted from a caller.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
@@ -52,6 +58,13 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
         headers.insert(REQUEST_ID, id);
     }
     headers.insert(NODE, app.node.into());
+    if let Some(rate_status) = current.rate_status.get() {
+        let reset = rate_status.wait.as_millis().div_ceil(1_000) as u64;
+        let values = [rate_status.limit, rate_status.remaining, reset];
+        for (name, value) in RATE_LIMIT.into_iter().zip(values) {
+            headers.insert(name, value.into());
+        }
+    }
     response
 }
 

@@ -7,7 +7,7 @@ use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
 use storage::model::quality::{Defect, FoldReason};
 use storage::model::retention::RetentionAction;
-use storage::model::tenant::Role;
+use storage::model::tenant::{Role, TenantState};
 use storage::model::trigger::{TriggerActionKind, TriggerEvent};
 use storage::{Order, Sort, TierFilter};
 
@@ -95,6 +95,7 @@ words! {
     TriggerEvent: Self::NAMED, [("on_create", Self::Store)];
     TriggerActionKind: Self::NAMED;
     Role: [("reader", Self::Reader), ("agent", Self::Agent), ("admin", Self::Admin)];
+    TenantState: Self::NAMED;
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];
     TierFilter: [("hot", Self::Hot), ("cold", Self::Cold), ("all", Self::All)];
     Sort: [

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
 use storage::model::analytics::Report;
+use storage::model::id::TenantId;
 use storage::{Action, Command, Reader, Reply};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -19,6 +20,8 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 const TICK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval at which the leader removes expired data.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(60);
+/// Pause before it continues with what is left.
+const EXPIRE_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit of the last report of a node that stops.
 const LAST_REPORT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -127,16 +130,20 @@ async fn tick_task(raft: Handle, reader: Reader) {
     }
 }
 
-/// Removes expired data while this node leads.
+/// Removes expired data while this node leads, of some tenants at a time.
 async fn expire_task(raft: Handle) {
-    let mut pause = EXPIRE_INTERVAL;
+    let (mut first, mut pause) = (TenantId(0), EXPIRE_INTERVAL);
     loop {
-        tokio::time::sleep(std::mem::replace(&mut pause, EXPIRE_INTERVAL)).await;
+        tokio::time::sleep(pause).await;
         let deadline = Instant::now() + EXPIRE_INTERVAL;
-        match raft.submit_here(Command::background(Action::Expire), deadline).await {
-            Ok(Outcome { reply: Ok(Reply::Partial), .. }) => pause = Duration::ZERO,
-            Ok(outcome) => tracing::debug!(index = outcome.index, "expired data removed"),
-            Err(error) => tracing::debug!(%error, "expired data not removed by this node"),
-        }
+        let command = Command::background(Action::Expire(first));
+        (first, pause) = match raft.submit_here(command, deadline).await {
+            Ok(Outcome { reply: Ok(Reply::Expired(Some(next))), .. }) => (next, EXPIRE_PAUSE),
+            Ok(_) => (TenantId(0), EXPIRE_INTERVAL),
+            Err(error) => {
+                tracing::debug!(%error, "expired data not removed by this node");
+                (TenantId(0), EXPIRE_INTERVAL)
+            }
+        };
     }
 }

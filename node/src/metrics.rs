@@ -10,7 +10,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, Status, Totals};
 use storage::model::delivery::Outbox;
-use storage::{GraphCounts, Reader, View};
+use storage::{GraphCounts, Reader};
 
 use crate::connections;
 use crate::embed::{self, Pool};
@@ -58,7 +58,6 @@ impl NodeMetrics {
     fn snapshot(&self) -> Snapshot<'_> {
         let tenants = self.reader.tenants();
         let graphs = tenants.iter().map(|tenant| self.reader.graph_counts(*tenant));
-        let outboxes = tenants.iter().filter_map(|tenant| self.reader.outbox(*tenant).ok());
         let counts: Vec<_> = tenants.iter().map(|tenant| self.reader.counts(*tenant)).collect();
         Snapshot {
             node: self,
@@ -67,7 +66,7 @@ impl NodeMetrics {
             memories: counts.iter().map(|counts| counts.memories).sum(),
             index_bytes: counts.iter().map(|counts| counts.index_bytes).sum(),
             graphs: graphs.fold(GraphCounts::default(), GraphCounts::plus),
-            outbox: outboxes.fold(Outbox::default(), Outbox::plus),
+            outbox: self.reader.all_outboxes(),
         }
     }
 }
@@ -176,6 +175,9 @@ const METRICS: &[Metric<u64>] = &[
     ("event_streams", "Open event streams.", |s| s.node.app.budgets()[3].taken),
     ("limited_requests_total", "Requests rejected at a limit of a key or of this node.", |s| {
         s.node.app.budgets().iter().map(|budget| budget.rejected).sum()
+    }),
+    ("rate_limited_total", "Requests rejected at the requests per minute of their tenant.", |s| {
+        s.node.app.rate_limited()
     }),
     ("connections_ended_total", "Connections ended for too many frames without a request.", |s| {
         s.node.connections.ended.load(Relaxed)

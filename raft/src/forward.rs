@@ -24,6 +24,7 @@ use storage::Command;
 use tokio::time::Instant;
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
+use crate::leader::rates::{Grant, GrantRequest};
 use crate::membership::operations::Operator;
 use crate::network::client::{Channel, RpcError};
 use crate::network::message::{Rpc, RpcResponse};
@@ -131,6 +132,24 @@ async fn read_index_of(leader: Leader, shared: &Shared, deadline: Instant) -> Op
         () = shared.leader_changed(node) => return None,
     };
     if let RpcResponse::ReadIndex(index) = response { index } else { None }
+}
+
+/// Requests grants of the leader. `None` without a leader that responds by `deadline`.
+pub(crate) async fn grant(
+    shared: &Shared,
+    request: &GrantRequest,
+    deadline: Instant,
+) -> Option<Grant> {
+    let (node, address) = match present_leader(shared)? {
+        Leader::Local => return shared.grant(shared.local.node, request),
+        Leader::Peer(node, address) => (node, address),
+    };
+    let timeout = deadline.saturating_duration_since(Instant::now());
+    let call = Rpc::Grant(request.clone());
+    match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
+        Ok(RpcResponse::Granted(grant)) => grant,
+        _ => None,
+    }
 }
 
 pub(crate) async fn operate(

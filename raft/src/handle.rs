@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
+use crate::leader::rates::{Grant, GrantRequest};
 use crate::membership::operations::Operator;
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
@@ -130,6 +131,17 @@ impl Handle {
     pub fn reload_peer_tls(&self, tls: &PeerTls) -> Result<(), String> {
         let Some(shared) = self.shared() else { return Ok(()) };
         shared.peers.reload(tls).map_err(|error| causes(&error))
+    }
+
+    /// Requests grants of requests for a tenant from the leader. `None` without a leader that
+    /// responds by `deadline`.
+    pub async fn grant(&self, request: &GrantRequest, deadline: Instant) -> Option<Grant> {
+        forward::grant(self.shared()?, request, deadline).await
+    }
+
+    /// Number of voters; 1 on a quarantined node.
+    pub fn voters(&self) -> usize {
+        self.shared().map_or(1, |shared| shared.voters().len().max(1))
     }
 
     /// Runs an operation on the leader and waits for its result, until `deadline` at most.

@@ -51,6 +51,7 @@ use storage::{Log, Writer};
 pub use error::{Outcome, ReadError, StartError, SubmitError, SubmitResult};
 pub use fault::Fault;
 pub use handle::{Handle, Status};
+pub use leader::rates::{Counts, GRANT_TIME, Grant, GrantRequest, History, WINDOW_SECONDS};
 pub use log::store::purged_index;
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;

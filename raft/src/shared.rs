@@ -12,12 +12,14 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
 use parking_lot::Mutex;
+use storage::model::limits::Limit;
 use storage::{Action, Command, Log};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{SubmitError, SubmitResult};
 use crate::leader::queue::{Queue, QueuedCommand};
+use crate::leader::rates::{Grant, GrantRequest, Limits, Rates};
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::state_machine::Raft;
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     open_term: AtomicU64,
     /// Whether an operator requested that the next stamp moves cluster time to its target.
     pub(crate) clock_jump: AtomicBool,
+    /// What this node has granted to tenants as the leader.
+    rates: Mutex<Option<Rates>>,
     /// Whether this node is above its memory limit.
     pub(crate) memory_full: AtomicBool,
 }
@@ -94,6 +98,7 @@ impl Shared {
             queued: Notify::new(),
             open_term: AtomicU64::new(0),
             clock_jump: AtomicBool::new(false),
+            rates: Mutex::default(),
             memory_full: AtomicBool::new(false),
         }
     }
@@ -228,6 +233,23 @@ impl Shared {
     pub(crate) async fn read_index(&self) -> Option<u64> {
         let read = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
         Some(read.read_log_id().index())
+    }
+
+    /// Grants requests of a tenant to a node; `None` when this node does not lead. A tenant without a
+    /// limit gets what it wants.
+    pub(crate) fn grant(&self, to: NodeId, request: &GrantRequest) -> Option<Grant> {
+        let term = self.open_term.load(Ordering::SeqCst);
+        if term == 0 || !self.is_leader_of(term) {
+            return None;
+        }
+        let limit = self.local.reader.limit(request.tenant, Limit::RequestsPerMinute);
+        let Some(per_minute) = limit else { return Some(Grant::unlimited(term, request.waiting)) };
+        let limits = Limits { per_minute, voters: &self.voters() };
+        let (now, mut rates) = (Instant::now(), self.rates.lock());
+        if rates.as_ref().is_none_or(|rates| rates.term() != term) {
+            *rates = Some(Rates::new(term, now));
+        }
+        rates.as_mut().map(|rates| rates.grant(to, request, &limits, now))
     }
 
     /// Ids of the voters; during a membership change, of both configurations.

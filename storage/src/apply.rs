@@ -186,7 +186,8 @@ impl Flusher {
     }
 }
 
-/// Writes changes and position atomically, then shows them. Returns whether a graph became stale.
+/// Writes changes and position atomically, then shows them. Returns whether the builder of graphs
+/// has work.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor::new(position.index, 0);
@@ -200,10 +201,10 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<boo
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
     let shown = index_changes(engine, position.index, changes)?;
     engine.state.write(rows)?;
-    let is_graph_stale = show(engine, changes, shown)?;
+    let has_work = show(engine, changes, shown)?;
     // Last: a reader with this position must find all changes up to it.
     *engine.position.write() = position.clone();
-    Ok(is_graph_stale)
+    Ok(has_work)
 }
 
 /// Whether a failpoint drops the changes of this entry. Always false outside tests.
@@ -260,24 +261,7 @@ fn index_changes<'a>(
             Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
             Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),
             // `show` updates tenants, keys, rules and triggers. The rest is in no index.
-            Change::ClusterPut(_)
-            | Change::TenantPut(..)
-            | Change::ApiKeyPut(..)
-            | Change::VerifyMark(_)
-            | Change::TickPut(..)
-            | Change::RecallStatsPut(..)
-            | Change::UsagePut(..)
-            | Change::LastReportPut(..)
-            | Change::ApiKeyRemoved(..)
-            | Change::RulesPut(..)
-            | Change::TriggerPut(..)
-            | Change::TriggerRemoved(..)
-            | Change::FiringsPut(..)
-            | Change::OutboxPut(..)
-            | Change::DeliveryPut(..)
-            | Change::DeliveryRemoved(..)
-            | Change::EventReplaced(..)
-            | Change::ReceiptReplaced(..) => continue,
+            _ => continue,
         };
         shown.entry(*tenant).or_default().push(change);
     }
@@ -294,7 +278,7 @@ fn stored_memory(engine: &Engine, tenant: TenantId, id: MemoryId) -> Result<Opti
 }
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and
-/// keys before the rows that refer to them. Returns whether a graph became stale.
+/// keys before the rows that refer to them. Returns whether the builder of graphs has work.
 fn show(
     engine: &Engine,
     changes: &[Change],
@@ -304,7 +288,11 @@ fn show(
         match change {
             Change::TenantPut(id, tenant) => {
                 engine.registry.put_tenant(*id, tenant.clone(), dimension(&engine.state)?);
+                engine.registry.schedule_tick(&engine.state, *id)?;
             }
+            Change::TickPut(id, _) => engine.registry.schedule_tick(&engine.state, *id)?,
+            Change::OutboxPut(id, outbox) => engine.registry.put_outbox(*id, *outbox),
+            Change::TenancyPut(tenancy) => engine.registry.put_tenancy(tenancy.clone()),
             Change::ApiKeyPut(tenant, id, key) => {
                 engine.registry.put_key(*tenant, *id, key.clone());
             }
@@ -320,12 +308,20 @@ fn show(
             _ => {}
         }
     }
-    let mut is_graph_stale = false;
+    // The thread that builds graphs also drops what belonged to a tenant.
+    let mut has_work = false;
+    for change in changes {
+        if let Change::TenantRemoved(tenant) = change {
+            engine.registry.remove_tenant(*tenant);
+            has_work = true;
+        }
+    }
     for (tenant, changes) in shown {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
-            is_graph_stale |= engine.registry.mark_if_stale(tenant, &index);
+            engine.registry.schedule_first_tick(&engine.state, tenant)?;
+            has_work |= engine.registry.mark_if_stale(tenant, &index);
         }
     }
-    Ok(is_graph_stale)
+    Ok(has_work)
 }

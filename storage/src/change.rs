@@ -14,6 +14,7 @@ use crate::model::edge::{Edge, RelationKey, relation_key};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event};
+use crate::model::limits::Tenancy;
 use crate::model::memory::Memory;
 use crate::model::receipt::{Receipt, ReceiptKey, Retention};
 use crate::model::tenant::{ApiKey, Tenant};
@@ -81,6 +82,10 @@ pub enum Change {
     EventReplaced(TenantId, Cursor, Event),
     /// Replaces a receipt, which keeps its time and retention.
     ReceiptReplaced(TenantId, KeyId, ReceiptKey, Receipt),
+    /// What all tenants share.
+    TenancyPut(Tenancy),
+    /// Removes all rows of a tenant.
+    TenantRemoved(TenantId),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -119,11 +124,9 @@ impl Change {
             Self::MemoryPut(tenant, id, row) => put(Key::Memory(*tenant, *id), row),
             Self::AnchorPut(tenant, id, row) => put(Key::Anchor(*tenant, *id), row),
             Self::VectorPut(tenant, id, row) => put(Key::Vector(*tenant, *id), row),
-            Self::MemoryRemoved(tenant, id) => vec![
-                RowWrite::Delete(Key::Memory(*tenant, *id)),
-                RowWrite::Delete(Key::Anchor(*tenant, *id)),
-                RowWrite::Delete(Key::Vector(*tenant, *id)),
-            ],
+            Self::MemoryRemoved(tenant, id) => {
+                memory_keys(*tenant, *id).map(RowWrite::Delete).into()
+            }
             Self::ReceiptPut(tenant, owner, key, row) => {
                 let [key, age] = receipt_keys((*tenant, *owner, row.retention), row.at, *key);
                 vec![RowWrite::Put(key, codec::encode(row)), RowWrite::Put(age, Vec::new())]
@@ -176,6 +179,8 @@ impl Change {
             Self::ReceiptReplaced(tenant, owner, key, row) => {
                 put(Key::Receipt(*tenant, *owner, *key), row)
             }
+            Self::TenancyPut(row) => put(Key::Tenancy, row),
+            Self::TenantRemoved(tenant) => all_removed(*tenant),
         }
     }
 
@@ -195,6 +200,7 @@ impl Change {
                 Self::EventAppended(_, event) | Self::EventReplaced(_, _, event) => {
                     event.namespace.len() + event.kind.size_bytes()
                 }
+                Self::TenancyPut(tenancy) => tenancy.tiers.len() * 128,
                 Self::TickPut(..) => 1_024,
                 Self::TenantPut(..) | Self::RecallStatsPut(..) => 512,
                 Self::RulesPut(_, rules) => rules.rules.len() * 64,
@@ -206,6 +212,22 @@ impl Change {
                 _ => 0,
             }
     }
+}
+
+/// The keys of the rows of a memory.
+fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 3] {
+    [Key::Memory(tenant, id), Key::Anchor(tenant, id), Key::Vector(tenant, id)]
+}
+
+/// Removes all rows of a tenant.
+fn all_removed(tenant: TenantId) -> Vec<RowWrite> {
+    let range = |kind| {
+        let (start, end) = all_of(kind, tenant);
+        RowWrite::DeleteRange(start, end)
+    };
+    // A draft has no ranges: without its row, no command of the tenant is decided.
+    let row = RowWrite::Delete(Key::Tenant(tenant));
+    Kind::of_tenants().map(range).chain([row]).collect()
 }
 
 /// Removes all events before `first`, and stores `first`.

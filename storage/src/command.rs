@@ -12,11 +12,12 @@ use crate::model::duplicate::OnDuplicate;
 use crate::model::edge::{SUPERSEDED_MAX, Suggestion};
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{AgentActivity, Cursor};
+use crate::model::limits::{Limits, OwnLimits};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::origin::Origin;
 use crate::model::receipt::{ReceiptKey, ReceiptRequest};
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::ApiKey;
+use crate::model::tenant::{ApiKey, TenantState};
 use crate::model::thermo::SettingValue;
 use crate::model::trigger::{Trigger, TriggerAction};
 use crate::model::vector::Vector;
@@ -150,8 +151,8 @@ pub enum Action {
     ),
     /// Advance the cluster clock, without another change.
     AdvanceClock,
-    /// Remove expired receipts and events.
-    Expire,
+    /// Remove expired receipts and events of tenants, from this one on.
+    Expire(TenantId),
     /// Mark a position at which every node hashes its state.
     Verify,
     /// Add a node to the cluster.
@@ -163,6 +164,50 @@ pub enum Action {
     },
     /// Remove the node with this id from the cluster for good.
     RemoveMember(u64),
+    /// Create a tenant with its first key; `decide` sets its number and the times.
+    CreateTenant {
+        /// The tenant.
+        tenant: NewTenant,
+        /// Id of its first key.
+        key_id: KeyId,
+        /// Row of that key.
+        key: ApiKey,
+    },
+    /// Change a tenant.
+    UpdateTenant(TenantId, TenantPatch),
+    /// Delete a suspended tenant with this name, and all that belongs to it, for good.
+    DeleteTenant(TenantId, String),
+    /// Create or replace a tier, or delete one that no tenant has.
+    PutTier {
+        /// Its name.
+        name: String,
+        /// Its limits; `None` deletes it.
+        limits: Option<Limits>,
+    },
+}
+
+/// A tenant to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewTenant {
+    /// Its name.
+    pub name: String,
+    /// Name of its tier.
+    pub tier: String,
+    /// Limits of its own.
+    pub limits: OwnLimits,
+}
+
+/// Changes of a tenant; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// Whether it can be used.
+    pub state: Option<TenantState>,
+    /// Name of its tier.
+    pub tier: Option<String>,
+    /// All limits of its own.
+    pub limits: Option<OwnLimits>,
 }
 
 /// Rows that tell of memories.
@@ -351,7 +396,7 @@ impl Command {
     pub fn priority(&self) -> Priority {
         match self.action {
             Action::AdvanceClock
-            | Action::Expire
+            | Action::Expire(_)
             | Action::Verify
             | Action::AdvanceTick
             | Action::RecordAttempts(_)

@@ -51,7 +51,7 @@ pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use change::{Batch, Change};
 pub use command::{
     Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,
-    NewMemory, Priority, TRACES_MAX, TraceRows, TriggerPatch,
+    NewMemory, NewTenant, Priority, TRACES_MAX, TenantPatch, TraceRows, TriggerPatch,
 };
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,

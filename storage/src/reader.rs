@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
+use crate::change::all_of;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::covered::GraphCounts;
@@ -13,12 +14,15 @@ use crate::index::tenant::TenantIndex;
 use crate::index::triggers::{CompiledTrigger, Triggers};
 use crate::model::access::Caller;
 use crate::model::cluster::Position;
+use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
+use crate::model::limits::Limit;
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::thermo::Thermo;
 use crate::model::trigger::{Firings, TriggerEvent};
 use crate::search::query::SearchCounters;
-use crate::table::key::Key;
+use crate::table::key::{Key, Kind};
+use crate::table::state::count;
 use crate::table::view::{Row, View};
 use crate::verify::Verifier;
 
@@ -78,15 +82,21 @@ impl Reader {
         self.engine().thermo(tenant)
     }
 
-    /// Tenants with a decay tick that is due at the cluster clock or in progress.
+    /// Tenants with a decay tick that is due at the cluster clock or in progress. One without
+    /// memories needs none, and a suspended one waits.
     pub fn tick_due(&self) -> Vec<TenantId> {
         let engine = self.engine();
-        let now = engine.clock();
-        let is_due = |tenant: &TenantId| {
-            let Ok(Some(tick)) = engine.state.tick(*tenant) else { return false };
-            tick.is_due(now, engine.thermo(*tenant).tick_interval_seconds)
-        };
-        self.tenants().into_iter().filter(is_due).collect()
+        engine.registry.due_ticks(engine.clock())
+    }
+
+    /// Tenants with deliveries, except those that are suspended.
+    pub fn with_deliveries(&self) -> Vec<TenantId> {
+        self.engine().registry.with_deliveries()
+    }
+
+    /// The outboxes of all tenants together.
+    pub fn all_outboxes(&self) -> Outbox {
+        self.engine().registry.all_outboxes()
     }
 
     /// The caller with API key `key`, if the key is valid. Compares in constant time.
@@ -94,9 +104,24 @@ impl Reader {
         self.engine().registry.authenticate(key)
     }
 
-    /// Whether a key exists.
-    pub fn has_key(&self, id: KeyId) -> bool {
-        self.engine().registry.has_key(id)
+    /// Whether a key is valid, and its tenant is not suspended.
+    pub fn is_usable(&self, id: KeyId) -> bool {
+        self.engine().registry.is_usable(id)
+    }
+
+    /// A limit of a tenant; `None` is unlimited.
+    pub fn limit(&self, tenant: TenantId, limit: Limit) -> Option<u64> {
+        self.engine().registry.limit(tenant, limit)
+    }
+
+    /// Number of rows that belong to a tenant. Reads all of them.
+    pub fn tenant_rows(&self, tenant: TenantId) -> Result<u64> {
+        let engine = self.engine();
+        let rows = |kind| {
+            let (start, end) = all_of(kind, tenant);
+            count(engine.state.range(&start, &end))
+        };
+        Kind::of_tenants().map(rows).sum()
     }
 
     /// A memory with its heat at the cluster clock.

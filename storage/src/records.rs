@@ -28,9 +28,10 @@ records! {
     model::heat::Anchor: 1, "anchor";
     model::journal::Cursor: 1, "cursor";
     model::journal::Event: 1, "journal event";
+    model::limits::Tenancy: 1, "tenancy";
     model::memory::Memory: 1, "memory";
     model::receipt::Receipt: 1, "receipt";
-    model::tenant::Tenant: 1, "tenant";
+    model::tenant::Tenant: 2, "tenant";
     model::tenant::ApiKey: 1, "API key";
     model::tick::Tick: 1, "tick";
     model::trigger::Trigger: 1, "trigger";

@@ -7,13 +7,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::codec::bounded;
 use crate::command::{BULK_MAX, CREATE_MAX};
+use crate::index::data::Counts;
 use crate::model::access::Rule;
 use crate::model::delivery::DeadLetterCursor;
 use crate::model::edge::{EDGES_MAX, Edge};
-use crate::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::limits::{Limit, Tier};
 use crate::model::memory::MemoryRecord;
 use crate::model::receipt::RECEIPT_IDS_MAX;
-use crate::model::tenant::ApiKey;
+use crate::model::tenant::{ApiKey, Tenant};
 use crate::model::thermo::{SettingFault, Thermo};
 use crate::model::trigger::{Firings, Notification, Trigger};
 
@@ -72,6 +74,14 @@ pub enum Reply {
     },
     /// A reply, and the notifications of triggers that fired. It contains no other such reply.
     WithNotifications(#[serde(deserialize_with = "inner_reply")] Box<Reply>, Vec<Notification>),
+    /// The tenant after the change.
+    Tenant(TenantId, Box<Tenant>),
+    /// What was deleted with a tenant.
+    TenantDeleted(Counts),
+    /// A tier after the change, or as it was before its deletion.
+    Tier(Tier),
+    /// Expired data was removed. Submit the command again from this tenant on, if there is one.
+    Expired(Option<TenantId>),
 }
 
 /// A memory that a command touched, at the time of the reply.
@@ -152,9 +162,17 @@ pub enum Rejection {
     /// The memory is locked.
     #[error("the memory is locked: unlock it with PATCH {{\"is_locked\": false}} first")]
     Locked,
-    /// The tenant has reached its limit of memories, which is this.
-    #[error("the tenant has reached its limit of {0} memories")]
-    StorageLimitReached(u64),
+    /// The tenant has reached its limit of memories or of their bytes.
+    #[error("the tenant has reached its limit of {max} {}", .limit.name())]
+    StorageLimitReached {
+        /// Which limit.
+        limit: Limit,
+        /// Its value.
+        max: u64,
+    },
+    /// The tenant is suspended.
+    #[error("this tenant is suspended: ask the operator of the cluster")]
+    TenantSuspended,
     /// A setting has no such value.
     #[error("{} {}", .0.name, .0.message)]
     Setting(SettingFault),

@@ -11,10 +11,11 @@ use storage::model::analytics::{LastReport, RecallStats, Usage};
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
-use storage::model::id::KeyId;
+use storage::model::id::{KeyId, TenantId};
+use storage::model::limits::{Limit, Tenancy, Tier};
 use storage::model::receipt::{Receipt, Retention, WriteEffect};
 use storage::model::retention::{RetentionAction, RetentionRule};
-use storage::model::tenant::{ApiKey, Role, Tenant};
+use storage::model::tenant::{ApiKey, Role, Tenant, TenantState};
 use storage::model::tick::{Stage, Tick};
 
 use crate::common::*;
@@ -214,7 +215,9 @@ fn configuration_bytes_are_fixed() {
     let tenant = Tenant {
         name,
         created_at,
-        memories_max: Some(10),
+        state: TenantState::Suspended,
+        tier: "f".into(),
+        limits: [(Limit::Memories, Some(10)), (Limit::Bytes, None)].into(),
         thermo: Box::default(),
         retention: vec![RetentionRule {
             namespace: Some("n".into()),
@@ -223,8 +226,17 @@ fn configuration_bytes_are_fixed() {
             after_days: 30,
         }],
     };
-    let bytes = format!("01017402010a{thermo}0101016e0104011e");
-    assert_row(tenant, &bytes, |row| Change::TenantPut(TENANT, row), "0101");
+    let bytes = format!("0201740201016602 01010a 0200{thermo}0101016e0104011e");
+    assert_row(tenant, &bytes.replace(' ', ""), |row| Change::TenantPut(TENANT, row), "0101");
+    let tier = Tier { name: "f".into(), limits: [(Limit::Edges, 300)].into() };
+    let tenancy = Tenancy { last: TenantId(2), tiers: vec![tier] };
+    assert_row(
+        tenancy,
+        "0102010166 0106fb2c01".replace(' ', "").as_str(),
+        Change::TenancyPut,
+        "1c",
+    );
+    assert_change(Change::TenantRemoved(TenantId(2)), "1d02");
     let tick = Tick {
         number: 2,
         from: Timestamp(3),

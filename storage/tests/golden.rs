@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
+use storage::model::limits::Limit;
 use storage::model::trigger_match::SkipReason;
 use storage::model::words::words;
 
@@ -153,7 +154,7 @@ impl Script {
 
     fn limit(&mut self, engine: &mut Engine, max: u64) {
         let mut tenant = engine.reader.tenant(TENANT).unwrap().unwrap();
-        tenant.memories_max = Some(max);
+        tenant.limits.insert(Limit::Memories, Some(max));
         let (_, mut batch) = engine.decide(self.now, &[]);
         batch.changes.push(Change::TenantPut(TENANT, tenant));
         assert_eq!(engine.apply(&batch), ApplyOutcome::Done);

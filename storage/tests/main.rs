@@ -16,4 +16,5 @@ mod planner;
 mod retention;
 mod saved_graphs;
 mod simulation;
+mod tenants;
 mod tick;

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use storage::model::id::{KeyId, MemoryId, TriggerId};
+use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use utoipa::IntoParams;
 
 use crate::app::App;
@@ -37,6 +37,8 @@ paths! {
     KeyPath(#[param(value_type = String, pattern = "^[0-9a-f]{16}$")] KeyId): "the id of a key";
     /// Number of an access rule.
     RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] u64): "the id of a rule";
+    /// Id of a tenant.
+    TenantPath(#[param(value_type = u32)] TenantId): "the id of a tenant";
     /// Id of a node of the cluster.
     NodePath(u64): "the id of a node";
 }

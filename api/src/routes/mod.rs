@@ -21,6 +21,7 @@ mod purge;
 mod retention;
 mod search;
 mod settings;
+mod tenants;
 mod trigger_history;
 mod triggers;
 
@@ -157,7 +158,8 @@ fn free_form() -> OpenApiRouter<App> {
 pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
-    let routes = open.merge(cluster::routes()).route("/metrics", get(metrics));
+    let routes = open.merge(cluster::routes()).merge(tenants::routes());
+    let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))
 }

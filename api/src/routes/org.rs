@@ -1,11 +1,11 @@
-//! The caller and its tenant, in the shapes that published clients read. A self-hosted service
-//! has no plans: limits are `null` unless set, and all features are included.
+//! The caller and its tenant, in the shapes that published clients read. All features are included
+//! in every tier.
+
+use storage::model::limits::Limit;
 
 use crate::prelude::*;
 use crate::requests::access::OrgChanges;
 
-/// The plan that published clients read.
-const PLAN: &str = "self-hosted";
 /// The features that published clients read.
 const FEATURES: [&str; 8] = [
     "semantic_search",
@@ -24,7 +24,8 @@ pub(crate) struct Identity {
     /// Always true.
     authenticated: bool,
     tenant_id: String,
-    plan_tier: &'static str,
+    /// Name of the tenant's tier.
+    plan_tier: String,
     /// Name of the key.
     agent_label: String,
     role: RoleWord,
@@ -47,7 +48,8 @@ struct TenantLimits {
 pub(crate) struct Org {
     tenant_id: String,
     org_name: String,
-    plan_tier: &'static str,
+    /// Name of its tier.
+    plan_tier: String,
     ops_limit: Nullable<u64>,
     nodes_limit: Nullable<u64>,
     max_seats: Nullable<u64>,
@@ -63,18 +65,19 @@ pub(crate) async fn auth_verify(
     ReaderRead(session, freshness): ReaderRead,
 ) -> ApiResponse<Identity> {
     let tenant = session.tenant().await?;
+    let [max_nodes, max_agents] = [Limit::Memories, Limit::Keys].map(|limit| session.limit(limit));
     let caller = session.caller;
     let body = Identity {
         authenticated: true,
         tenant_id: caller.tenant.0.to_string(),
-        plan_tier: PLAN,
+        plan_tier: tenant.tier,
         agent_label: caller.name,
         role: OneOf(caller.role),
         namespace: caller.namespace,
         limits: TenantLimits {
             ops_per_month: None,
-            max_nodes: tenant.memories_max,
-            max_agents: None,
+            max_nodes,
+            max_agents,
             max_sync_requests: None,
         },
         features: FEATURES,
@@ -105,10 +108,10 @@ async fn org(session: &Session) -> ApiResult<Org> {
     Ok(Org {
         tenant_id: session.caller.tenant.0.to_string(),
         org_name: tenant.name,
-        plan_tier: PLAN,
+        plan_tier: tenant.tier,
         ops_limit: None,
-        nodes_limit: tenant.memories_max,
-        max_seats: None,
+        nodes_limit: session.limit(Limit::Memories),
+        max_seats: session.limit(Limit::Keys),
         seats_used: keys.len(),
         features: FEATURES.join(","),
         created_at: Time(tenant.created_at),

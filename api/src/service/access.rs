@@ -10,6 +10,7 @@ use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 
 use crate::random::random_bytes;
+use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::WriteResult;
 use crate::service::{Service, Session};
@@ -18,6 +19,7 @@ impl Service {
     /// The caller with this key.
     pub(crate) fn authenticate(self: &Arc<Self>, key: &str) -> ApiResult<Session> {
         match self.reader.authenticate(key) {
+            Some(caller) if caller.is_suspended => Err(Rejection::TenantSuspended.into()),
             Some(caller) => Ok(Session { service: Arc::clone(self), caller }),
             // A node without contact to its cluster cannot distinguish a wrong key from a new one.
             None => Err(match self.raft.status().quarantine {
@@ -30,6 +32,17 @@ impl Service {
 }
 
 impl Session {
+    /// Accepts a request of the tenant, if that has a limit of requests. Returns how far it is from
+    /// the limit.
+    pub(crate) async fn accept(&self) -> ApiResult<Option<RateStatus>> {
+        let Some(limit) = self.caller.requests_per_minute else { return Ok(None) };
+        let (service, tenant) = (&self.service, self.caller.tenant);
+        match service.rates.accept(&service.raft, tenant, limit).await {
+            Ok(rate_status) => Ok(Some(rate_status)),
+            Err(rate_status) => Err(ApiError::rate_limited(rate_status)),
+        }
+    }
+
     /// The namespace that a read is restricted to; `None` is all of them. `named` comes from the
     /// request, `home` from its header.
     pub(crate) fn read_namespace(

@@ -6,7 +6,8 @@ use storage::Rejection;
 use storage::model::id::MemoryId;
 
 use crate::budget::Full;
-use crate::current::has_written;
+use crate::current::{has_written, set_rate_status};
+use crate::rates::RateStatus;
 use crate::service::node::EmbedError;
 
 /// What an error means for the caller, with its status over HTTP.
@@ -93,6 +94,16 @@ impl ApiError {
         Self { retry_after_seconds: Some(1), ..error }
     }
 
+    /// The tenant has reached its requests per minute.
+    pub(crate) fn rate_limited(rate_status: RateStatus) -> Self {
+        let message =
+            format!("the tenant has reached its {} requests per minute", rate_status.limit);
+        let error = Self::new(ErrorKind::TooMany, "rate_limited", message);
+        let seconds = rate_status.wait.as_millis().div_ceil(1_000).max(1);
+        set_rate_status(rate_status);
+        Self { retry_after_seconds: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..error }
+    }
+
     /// No room for the bytes of a response. A write is done all the same, so its client must not
     /// repeat it.
     pub(crate) fn responses_full(full: Full) -> Self {
@@ -140,7 +151,10 @@ impl From<Rejection> for ApiError {
             Rejection::NotFound | Rejection::NoSuch(_) | Rejection::NoEdge => {
                 (ErrorKind::NotFound, "not_found")
             }
-            Rejection::StorageLimitReached(_) => (ErrorKind::Forbidden, "storage_limit_reached"),
+            Rejection::StorageLimitReached { .. } => {
+                (ErrorKind::Forbidden, "storage_limit_reached")
+            }
+            Rejection::TenantSuspended => (ErrorKind::Forbidden, "tenant_suspended"),
             Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
             Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),
             Rejection::Locked => (ErrorKind::Conflict, "locked"),

@@ -15,6 +15,7 @@ pub(crate) mod recalls;
 mod returned;
 pub(crate) mod status;
 pub(crate) mod tenant;
+pub(crate) mod tenants;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 
@@ -33,6 +34,7 @@ use crate::limits::{
     STREAM_READS_MAX, reads_max,
 };
 use crate::memory::{MemoryGuard, MemoryUse};
+use crate::rates::Rates;
 use error::{ApiError, ApiResult};
 use node::{EmbedScope, Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -52,6 +54,7 @@ pub(crate) struct Service {
     embeds: FairPermits,
     large_writes: FairPermits,
     memory: MemoryGuard,
+    pub(crate) rates: Rates,
 }
 
 /// A caller, and the service that it uses.
@@ -91,6 +94,7 @@ impl Service {
                 LARGE_WRITE_WAIT,
             ),
             memory: MemoryGuard::default(),
+            rates: Rates::default(),
         }
     }
 

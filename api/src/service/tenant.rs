@@ -1,6 +1,7 @@
 //! A tenant: its name, settings, counts and analytics.
 
 use storage::model::analytics::{RecallStats, Usage};
+use storage::model::limits::Limit;
 use storage::model::memory::MemoryRecord;
 use storage::model::retention::RetentionRule;
 use storage::model::tenant::Tenant;
@@ -28,6 +29,11 @@ impl Session {
     pub(crate) async fn tenant(&self) -> ApiResult<Tenant> {
         let tenant = self.read(|reader, caller| reader.tenant(caller.tenant)).await?;
         tenant.ok_or_else(ApiError::internal)
+    }
+
+    /// A limit of the tenant; `None` is unlimited.
+    pub(crate) fn limit(&self, limit: Limit) -> Option<u64> {
+        self.service.reader.limit(self.caller.tenant, limit)
     }
 
     /// Renames the tenant. Without a name nothing changes.

@@ -3,23 +3,14 @@
 
 #![expect(clippy::print_stdout, reason = "the output of the command")]
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::config::Config;
-use crate::error::text;
-use crate::operator_key::read_operator_key;
+use crate::cli::operator::{Operator, OperatorAccess};
 
-/// Variable with the text of the operator key.
-const KEY_VARIABLE: &str = "HEARTH_OPERATOR_KEY";
-/// The operator's listener of a node with the default configuration.
-const OPS: &str = "http://127.0.0.1:4281";
-/// Time limit of a response. The time limit of the node itself is shorter.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which progress is shown. The node continues afterwards.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(3_600);
@@ -27,17 +18,8 @@ const PROGRESS_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Arguments of `hearth cluster`.
 #[derive(Args)]
 pub(crate) struct Cluster {
-    /// Operator's listener of any node; by default that in the configuration, or
-    /// http://127.0.0.1:4281
-    #[arg(long, global = true)]
-    ops: Option<String>,
-    /// File with the operator key; by default the variable HEARTH_OPERATOR_KEY holds the key, or
-    /// the configuration names the file
-    #[arg(long, global = true)]
-    key_file: Option<PathBuf>,
-    /// Configuration file of a node on this machine
-    #[arg(long, global = true)]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    access: OperatorAccess,
     #[command(subcommand)]
     command: Command,
 }
@@ -83,16 +65,7 @@ impl Cluster {
         self,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<(), String> {
-        let config = self.config.as_deref().map(|path| Config::load(path, environment));
-        let config = config.transpose()?.map(|config| config.operator);
-        let listen = config.as_ref().map(|config| format!("http://{}", config.listen));
-        let configured = config.and_then(|config| config.key_file);
-        let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
-        let operator = Operator {
-            client: client.map_err(text)?,
-            ops: self.ops.or(listen).unwrap_or_else(|| OPS.into()),
-            key: operator_key(self.key_file, configured)?,
-        };
+        let operator = self.access.open(environment)?;
         match self.command {
             Command::Status => println!("{}", status_text(&operator.status().await?)),
             Command::Add { id, address } => {
@@ -124,54 +97,7 @@ impl Cluster {
     }
 }
 
-/// The text of the operator key: of the file `named` on the command line, else of the
-/// environment, else of the file that is `configured`.
-fn operator_key(named: Option<PathBuf>, configured: Option<PathBuf>) -> Result<String, String> {
-    let variable = std::env::var(KEY_VARIABLE).ok();
-    match (named, variable, configured) {
-        (None, Some(key), _) => Ok(key.trim().to_owned()),
-        (Some(path), ..) | (None, None, Some(path)) => {
-            read_operator_key(&path).map(|(_, text)| text)
-        }
-        (None, None, None) => Err(format!(
-            "no operator key: name its file with --key-file, or the configuration of a node with \
-             --config, or set {KEY_VARIABLE}"
-        )),
-    }
-}
-
-/// A client of the operator's listener.
-struct Operator {
-    client: Client,
-    ops: String,
-    /// The text of the operator key.
-    key: String,
-}
-
 impl Operator {
-    async fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Value, String> {
-        let url = format!("{}{path}", self.ops);
-        let mut request = self.client.request(method, url).bearer_auth(&self.key);
-        if let Some(body) = body {
-            request = request.json(&body);
-        }
-        let response = request.send().await.map_err(|_| {
-            format!("no response from {}: is it the operator's listener of a node?", self.ops)
-        })?;
-        let status = response.status();
-        let value: Value = response.json().await.map_err(text)?;
-        if status.is_success() {
-            return Ok(value);
-        }
-        let message = value["message"].as_str();
-        Err(message.map_or_else(|| format!("the node responded {status}"), str::to_owned))
-    }
-
     async fn status(&self) -> Result<Value, String> {
         self.request(Method::GET, "/cluster", None).await
     }

@@ -9,6 +9,8 @@ mod dev;
 mod dev_config;
 mod dev_node;
 mod hygiene;
+mod operator;
+mod tenant;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -47,6 +49,8 @@ enum Command {
     Dev(dev::Dev),
     /// Show a running cluster, and change its members
     Cluster(cluster::Cluster),
+    /// Show, create, change and delete the tenants of a running cluster
+    Tenant(tenant::Tenant),
     /// Examine the memories of a tenant for duplicates, echoes, contradictions and disuse
     Hygiene(hygiene::Hygiene),
     /// Fold memories of a tenant that have the same words
@@ -90,6 +94,7 @@ async fn execute(command: Command) -> Result<(), String> {
             serve(Config::load(&config, environment())?, bootstrap, while_stdin_open).await
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
+        Command::Tenant(tenant) => tenant.run(environment()).await,
         Command::Hygiene(hygiene) => hygiene.run().await,
         Command::Consolidate(consolidate) => consolidate.run().await,
         Command::Certs(certs) => certs.run(),

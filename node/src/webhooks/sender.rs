@@ -105,7 +105,7 @@ impl Sender {
     /// Starts all due deliveries that get a permit. Each round begins with another tenant.
     fn scan(&self, round: usize, now: Timestamp) -> storage::Result<()> {
         self.permits.mark_slow();
-        let mut tenants = self.reader.tenants();
+        let mut tenants = self.reader.with_deliveries();
         let first = round % tenants.len().max(1);
         tenants.rotate_left(first);
         tenants.into_iter().try_for_each(|tenant| self.scan_tenant(tenant, now))

@@ -4,6 +4,7 @@
 pub(crate) mod clock;
 pub(crate) mod executor;
 pub(crate) mod queue;
+pub(crate) mod rates;
 pub(crate) mod watch;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use storage::model::cluster::{GroupId, Incarnation};
 
 use crate::contact::Clocks;
 use crate::error::SubmitResult;
+use crate::leader::rates::{Grant, GrantRequest};
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
 use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResult};
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
@@ -96,6 +97,8 @@ pub(crate) enum Rpc {
         leader: NodeId,
         term: u64,
     },
+    /// Requests that the receiver, as the leader, grants to a tenant on this node.
+    Grant(GrantRequest),
 }
 
 /// openraft's AppendEntries, with the data for the follower's freshness (`contact.rs`).
@@ -168,6 +171,8 @@ pub(crate) enum RpcResponse {
     Watched,
     /// The last entry of the voter's log, if the leader has ended.
     Ended(Option<LogIdRecord>),
+    /// `None` if the receiver does not lead.
+    Granted(Option<Grant>),
 }
 
 /// openraft's response to AppendEntries.

@@ -203,6 +203,7 @@ impl Server {
                 tokio::time::sleep(WATCH_TIME).await;
                 Ok(RpcResponse::Watched)
             }
+            Rpc::Grant(request) => Ok(RpcResponse::Granted(self.shared.grant(from, &request))),
             Rpc::IsEnded { leader, term } => {
                 Ok(RpcResponse::Ended(is_ended(&self.shared, leader, term).await))
             }

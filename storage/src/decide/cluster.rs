@@ -8,6 +8,7 @@ use crate::decide::idempotency;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
+use crate::model::limits::Tenancy;
 use crate::model::tenant::{ApiKey, Tenant};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
@@ -15,6 +16,8 @@ use crate::table::view::View;
 const FIRST_TENANT: TenantId = TenantId(1);
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;
+/// Most tenants of which one run removes anything.
+const EXPIRED_TENANTS_MAX: usize = 200;
 /// Most receipts that one run removes.
 const EXPIRED_RECEIPTS_MAX: usize = 5_000;
 
@@ -34,6 +37,7 @@ pub(super) fn bootstrap(
     let row = Tenant { name: tenant.to_owned(), created_at: now, ..Tenant::default() };
     // The identity goes first: it holds the dimension that the tenant's index needs.
     draft.push(Change::ClusterPut(cluster.clone()));
+    draft.push(Change::TenancyPut(Tenancy { last: FIRST_TENANT, ..Tenancy::default() }));
     draft.push(Change::TenantPut(FIRST_TENANT, row));
     let key = ApiKey { created_at: now, ..key.clone() };
     draft.push(Change::ApiKeyPut(FIRST_TENANT, key_id, key));
@@ -78,34 +82,42 @@ fn existing(draft: &Draft) -> Decided<Cluster> {
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
 }
 
-/// Removes receipts whose retention has passed, and events that are too old or too many. Replies
-/// `Partial` when more remains than one run removes.
-pub(super) fn expire(draft: &mut Draft) -> Decided<Reply> {
-    let now = draft.now;
-    let oldest_kept = Timestamp(now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
-    let (mut reply, mut receipts) = (Reply::Done, EXPIRED_RECEIPTS_MAX);
-    for tenant in draft.base.tenants() {
-        receipts -= idempotency::expire(draft, tenant, receipts)?;
-        if receipts == 0 {
-            reply = Reply::Partial;
+/// Removes receipts whose retention has passed, and events that are too old or too many, of some
+/// tenants from `first` on. Replies the tenant at which the next run begins.
+pub(super) fn expire(draft: &mut Draft, first: TenantId) -> Decided<Reply> {
+    let mut receipts = EXPIRED_RECEIPTS_MAX;
+    let tenants = draft.base.tenants().into_iter().filter(|tenant| *tenant >= first);
+    for (at, tenant) in tenants.enumerate() {
+        if at == EXPIRED_TENANTS_MAX {
+            return Ok(Reply::Expired(Some(tenant)));
         }
-        // Another run in this batch has read the same state.
-        let is_trim =
-            |change: &Change| matches!(change, Change::EventsTrimmed(of, _) if *of == tenant);
-        if draft.count(is_trim) > 0 {
+        let counts = draft.base.counts(tenant);
+        // It may have been deleted in the same batch.
+        if counts.receipts + counts.events == 0 || draft.tenant_row(tenant)?.is_none() {
             continue;
         }
-        let excess = draft.base.counts(tenant).events.saturating_sub(events_max());
-        let first_kept =
-            draft.base.first_kept_event(tenant, oldest_kept, excess, TRIM_EVENTS_MAX)?;
-        if let Some(before) = first_kept {
-            draft.push(Change::EventsTrimmed(tenant, before));
-            if excess > TRIM_EVENTS_MAX {
-                reply = Reply::Partial;
-            }
+        receipts -= idempotency::expire(draft, tenant, receipts)?;
+        if expire_events(draft, tenant, counts.events)? || receipts == 0 {
+            return Ok(Reply::Expired(Some(tenant)));
         }
     }
-    Ok(reply)
+    Ok(Reply::Expired(None))
+}
+
+/// Removes events of a tenant that are too old or too many. Returns whether more remain than one
+/// run removes.
+fn expire_events(draft: &mut Draft, tenant: TenantId, events: u64) -> Decided<bool> {
+    // Another run in this batch has read the same state.
+    let is_trim = |change: &Change| matches!(change, Change::EventsTrimmed(of, _) if *of == tenant);
+    if draft.count(is_trim) > 0 {
+        return Ok(false);
+    }
+    let oldest_kept = Timestamp(draft.now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
+    let excess = events.saturating_sub(events_max());
+    let first = draft.base.first_kept_event(tenant, oldest_kept, excess, TRIM_EVENTS_MAX)?;
+    let Some(first) = first else { return Ok(false) };
+    draft.push(Change::EventsTrimmed(tenant, first));
+    Ok(excess > TRIM_EVENTS_MAX)
 }
 
 /// Events that a tenant keeps; fewer in tests of trimming only.

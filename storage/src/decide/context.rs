@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use crate::change::Change;
+use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
 use crate::error::{Error, Result};
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
+use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
-use crate::model::tenant::{ApiKey, Role};
+use crate::model::tenant::{ApiKey, Role, TenantState};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::{Trigger, TriggerEvent};
@@ -53,6 +55,30 @@ impl Context<'_> {
 
     pub(super) fn push(&mut self, change: Change) {
         self.draft.push(change);
+    }
+
+    /// Rejects commands of a tenant that was deleted, and those of keys of a suspended one.
+    pub(super) fn check_tenant(&self) -> Decided<()> {
+        let row = self.draft.tenant_row(self.tenant)?;
+        let row = row.ok_or_else(|| Rejection::no_such("tenant"))?;
+        let is_suspended = row.state == TenantState::Suspended && self.actor.is_some();
+        reject_if(is_suspended, Rejection::TenantSuspended)
+    }
+
+    /// Rejects what would exceed a limit of the tenant by adding so much.
+    pub(super) fn check_limit(
+        &self,
+        (limit, counted): (Limit, Counted),
+        added: u64,
+    ) -> Decided<()> {
+        let Some(max) = self.draft.limit(self.tenant, limit)? else { return Ok(()) };
+        let is_above = self.draft.number(self.tenant, counted) + added > max;
+        reject_if(is_above, Rejection::StorageLimitReached { limit, max })
+    }
+
+    /// Counts bytes of memories that the command adds or, if negative, removes.
+    pub(super) fn add_bytes(&mut self, before: u64, after: u64) {
+        self.draft.add((self.tenant, Counted::Bytes), after as i64 - before as i64);
     }
 
     pub(super) fn thermo(&self) -> Result<Arc<Thermo>> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec;
+use crate::decide::counted::{Added, CountOf, Counted, counted_by};
 use crate::decide::last_puts::last_puts;
 use crate::error::Result;
 use crate::index::triggers::Triggers;
@@ -15,7 +16,9 @@ use crate::model::access::Access;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event, EventKind};
+use crate::model::limits::{Limit, Tenancy};
 use crate::model::memory::MemoryRecord;
+use crate::model::tenant::Tenant;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::{Firings, Notification, TriggerEvent};
@@ -57,19 +60,30 @@ pub struct Draft {
     changes: Vec<Change>,
     /// Rows as the changes leave them.
     rows: BTreeMap<Vec<u8>, RowState>,
-    /// What each write to `rows` replaced, so that a rejected command can be undone.
-    undo: Vec<(Vec<u8>, Option<RowState>)>,
+    /// What each write to `rows` replaced and each count added, so that a rejected command can be
+    /// undone.
+    undo: Vec<Undo>,
     bytes: usize,
-    /// Receipts that the changes add, per owner. Negative: more are removed.
-    receipts: BTreeMap<(TenantId, KeyId), i64>,
+    /// What the changes add to the counts of tenants.
+    added: Added,
     /// Whether to log this draft even without a change, so that the cluster clock advances.
     pub(super) stamp_requested: bool,
     /// Triggers of the tenants whose triggers a command changed.
     triggers: BTreeMap<TenantId, Arc<Triggers>>,
-    /// Cached settings and tick of the tenant read last: they are read for each memory.
+    /// Cached row, settings and tick of the tenant read last: they are read for each memory.
+    tenant: Cache<Tenant>,
     thermo: Cache<Thermo>,
+    tenancy: RefCell<Option<Arc<Tenancy>>>,
     last_tick: Cache<Tick>,
     pub(super) command: CommandState,
+}
+
+/// A write to the draft.
+enum Undo {
+    /// The row before.
+    Row(Vec<u8>, Option<RowState>),
+    /// What was added to a count.
+    Added(CountOf, i64),
 }
 
 /// The state of the command that is being decided.
@@ -164,10 +178,12 @@ impl Draft {
             rows: BTreeMap::new(),
             undo: Vec::new(),
             bytes: 0,
-            receipts: BTreeMap::new(),
+            added: Added::default(),
             stamp_requested: false,
             triggers: BTreeMap::new(),
+            tenant: RefCell::default(),
             thermo: RefCell::default(),
+            tenancy: RefCell::default(),
             last_tick: RefCell::default(),
             command: CommandState::default(),
         }
@@ -210,7 +226,8 @@ impl Draft {
 
     pub(crate) fn push(&mut self, change: Change) {
         // An event's cursor is known when its entry is applied. No rule reads events, so the
-        // placeholder is never read. Only expiry drops ranges, and it reads none of them.
+        // placeholder is never read. Ranges that are dropped are not read in the same draft: those
+        // of expired events, and those of a tenant without a row.
         for write in change.rows(Cursor::default()) {
             match write {
                 RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
@@ -219,27 +236,22 @@ impl Draft {
             }
         }
         self.update_triggers(&change);
-        self.count_receipts(&change, 1);
+        if let Some((count, number)) = counted_by(&change) {
+            self.add(count, number);
+        }
         self.bytes += change.size_bytes();
         self.changes.push(change);
     }
 
-    fn count_receipts(&mut self, change: &Change, sign: i64) {
-        let (owner, count) = match change {
-            Change::ReceiptPut(tenant, owner, ..) => ((*tenant, *owner), 1),
-            Change::ReceiptsRemoved(tenant, owner, _, removed) => {
-                ((*tenant, *owner), -(removed.len() as i64))
-            }
-            _ => return,
-        };
-        *self.receipts.entry(owner).or_default() += sign * count;
+    /// Adds to a count of a tenant.
+    pub(super) fn add(&mut self, count: CountOf, number: i64) {
+        self.added.add(count, number);
+        self.undo.push(Undo::Added(count, number));
     }
 
     /// Numbers of receipts that the changes add: of a key, and of its tenant.
     pub(super) fn added_receipts(&self, tenant: TenantId, owner: KeyId) -> (i64, i64) {
-        let of_tenant = (tenant, KeyId([0; 8]))..=(tenant, KeyId([u8::MAX; 8]));
-        let of_key = self.receipts.get(&(tenant, owner)).copied().unwrap_or(0);
-        (of_key, self.receipts.range(of_tenant).map(|(_, added)| added).sum())
+        (self.added.to((tenant, Counted::Receipts(owner))), self.added.receipts(tenant))
     }
 
     fn update_triggers(&mut self, change: &Change) {
@@ -258,11 +270,11 @@ impl Draft {
     }
 
     fn set_row(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
-        if key[0] == Kind::Tenant as u8 || key[0] == Kind::Tick as u8 {
+        if [Kind::Tenant, Kind::Tick, Kind::Tenancy].iter().any(|kind| key[0] == *kind as u8) {
             self.invalidate_caches();
         }
         let before = self.rows.insert(key.clone(), value);
-        self.undo.push((key, before));
+        self.undo.push(Undo::Row(key, before));
     }
 
     pub(super) fn begin(&mut self) -> Mark {
@@ -352,9 +364,7 @@ impl Draft {
 
     /// Undoes everything pushed since `mark`.
     pub(crate) fn rewind(&mut self, mark: Mark) {
-        for change in self.changes.split_off(mark.changes) {
-            self.count_receipts(&change, -1);
-        }
+        self.changes.truncate(mark.changes);
         self.bytes = mark.bytes;
         self.invalidate_caches();
         if !self.triggers.is_empty() {
@@ -364,21 +374,29 @@ impl Draft {
                 self.changes.push(change);
             }
         }
-        for (key, before) in self.undo.drain(mark.undo..).rev() {
-            match before {
-                Some(value) => self.rows.insert(key, value),
-                None => self.rows.remove(&key),
-            };
+        for undo in self.undo.drain(mark.undo..).rev() {
+            match undo {
+                Undo::Row(key, Some(value)) => drop(self.rows.insert(key, value)),
+                Undo::Row(key, None) => drop(self.rows.remove(&key)),
+                Undo::Added(count, number) => self.added.add(count, -number),
+            }
         }
     }
 
     fn invalidate_caches(&mut self) {
+        *self.tenant.get_mut() = None;
         *self.thermo.get_mut() = None;
+        *self.tenancy.get_mut() = None;
         *self.last_tick.get_mut() = None;
     }
 
+    /// The row of a tenant.
+    pub(super) fn tenant_row(&self, tenant: TenantId) -> Result<Option<Arc<Tenant>>> {
+        cached(&self.tenant, tenant, || self.tenant(tenant))
+    }
+
     pub(crate) fn thermo(&self, tenant: TenantId) -> Result<Arc<Thermo>> {
-        let read = || Ok(self.tenant(tenant)?.map(|row| *row.thermo));
+        let read = || Ok(self.tenant_row(tenant)?.map(|row| (*row.thermo).clone()));
         Ok(cached(&self.thermo, tenant, read)?.unwrap_or_default())
     }
 
@@ -396,19 +414,25 @@ impl Draft {
         self.memory_record(tenant, id, &thermo, self.now)
     }
 
-    /// Number of a tenant's memories, earlier commands included: each creation and each
-    /// deletion appends its event.
-    pub(crate) fn memories(&self, tenant: TenantId) -> u64 {
-        let mut memories = self.base.counts(tenant).memories;
-        for change in &self.changes {
-            let Change::EventAppended(of, event) = change else { continue };
-            match event.kind {
-                EventKind::Created if *of == tenant => memories += 1,
-                EventKind::Deleted(_) if *of == tenant => memories = memories.saturating_sub(1),
-                _ => {}
-            }
+    /// Number of a tenant's memories, of their bytes, or of its edges, earlier commands included.
+    pub(super) fn number(&self, tenant: TenantId, counted: Counted) -> u64 {
+        let counts = self.base.counts(tenant);
+        let stored = match counted {
+            Counted::Memories => counts.memories,
+            Counted::Bytes => counts.bytes,
+            Counted::Edges => counts.edges,
+            Counted::Receipts(_) => counts.receipts,
+        };
+        stored.saturating_add_signed(self.added.to((tenant, counted)))
+    }
+
+    /// A limit of a tenant; `None` is unlimited.
+    pub(super) fn limit(&self, tenant: TenantId, limit: Limit) -> Result<Option<u64>> {
+        let Some(row) = self.tenant_row(tenant)? else { return Ok(None) };
+        if self.tenancy.borrow().is_none() {
+            *self.tenancy.borrow_mut() = Some(Arc::new(self.tenancy()?));
         }
-        memories
+        Ok(self.tenancy.borrow().as_ref().and_then(|tenancy| row.limit(tenancy, limit)))
     }
 }
 

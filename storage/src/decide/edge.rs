@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::change::Change;
 use crate::command::{EdgeRef, NewMemory};
 use crate::decide::context::{Context, Decided, reject_if};
+use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
 use crate::decide::reinforce::outdated_heat;
 use crate::error::{Error, Result};
@@ -14,6 +15,7 @@ use crate::model::edge::{
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
+use crate::model::limits::Limit;
 use crate::model::memory::{Memory, Tier};
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{Rejection, Reply};
@@ -33,6 +35,10 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
     }
     for id in [new.source, new.target] {
         reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
+    }
+    if let Some(max) = context.draft.limit(context.tenant, Limit::Edges)? {
+        let is_full = context.draft.number(context.tenant, Counted::Edges) >= max;
+        reject_if(is_full, Rejection::too_many("edges", max as usize))?;
     }
     if new.relation == SUPERSEDES {
         check_supersedes(context, new)?;

@@ -3,6 +3,7 @@
 use crate::change::Change;
 use crate::command::{BulkFilter, MemoryPatch, NewMemory};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
+use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
 use crate::decide::{duplicate, edge, fold};
 use crate::error::Result;
@@ -11,6 +12,7 @@ use crate::model::duplicate::OnDuplicate;
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::{EventKind, MemoryField};
+use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
@@ -23,10 +25,6 @@ const DELETED_LABEL_CHARS: usize = 120;
 
 /// Creates memories, all or none.
 pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decided<Reply> {
-    if let Some(max) = context.draft.tenant(context.tenant)?.and_then(|row| row.memories_max) {
-        let count = context.draft.memories(context.tenant) + memories.len() as u64;
-        reject_if(count > max, Rejection::StorageLimitReached(max))?;
-    }
     let mut created = Vec::with_capacity(memories.len());
     for (at, new) in memories.iter().enumerate() {
         context.check_access(&new.namespace)?;
@@ -83,6 +81,10 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
         context.count_echo(new.memory_type)?;
     }
     let memory = Memory { echo_of, ..new.memory(now) };
+    let bytes = memory.text_bytes() + new.vector.size_bytes() as u64;
+    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
+    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
+    context.add_bytes(0, bytes);
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
     context.push(Change::AnchorPut(tenant, new.id, anchor));
@@ -106,6 +108,10 @@ pub(super) fn update(
         check_model(context, vector)?;
     }
     let memory = patched(&present.memory, patch);
+    let added = memory.text_bytes().saturating_sub(present.memory.text_bytes());
+    if added > 0 {
+        context.check_limit((Limit::Bytes, Counted::Bytes), added)?;
+    }
     let fields = changed_fields(&present.memory, &memory, patch);
     if fields.is_empty() {
         return Ok(Reply::Memories(vec![present]));
@@ -134,6 +140,7 @@ pub(super) fn commit_update(
     update: MemoryUpdate,
 ) -> Result<()> {
     let (id, memory) = (present.id, Memory { updated_at: context.now(), ..update.memory });
+    context.add_bytes(present.memory.text_bytes(), memory.text_bytes());
     if memory.archived_at != present.memory.archived_at {
         context.append(id, &memory, EventKind::Restored);
     }
@@ -174,6 +181,8 @@ pub(super) fn remove(
     for edge in context.edges(id)? {
         edge::remove(context, &edge)?;
     }
+    let vector_bytes = context.draft.cluster()?.map_or(0, |cluster| 2 * cluster.model.dimension);
+    context.add_bytes(present.memory.text_bytes() + u64::from(vector_bytes), 0);
     context.append(id, &present.memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))

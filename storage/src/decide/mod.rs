@@ -6,6 +6,7 @@
 
 mod cluster;
 mod context;
+mod counted;
 mod draft;
 mod duplicate;
 mod edge;
@@ -19,6 +20,7 @@ mod purge;
 mod recall;
 mod reinforce;
 mod tenant;
+mod tenants;
 mod tick;
 mod trigger;
 mod unfold;
@@ -96,15 +98,23 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
             draft.stamp_requested = true;
             Ok(Reply::Done)
         }
-        (Action::Expire, _) => cluster::expire(draft),
+        (Action::Expire(first), _) => cluster::expire(draft, *first),
         (Action::RecordReport(report), _) => recall::record_report(draft, report),
         (Action::AddMember { node, incarnation }, _) => {
             cluster::add_member(draft, *node, *incarnation)
         }
         (Action::RemoveMember(node), _) => cluster::remove_member(draft, *node),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
+        (Action::CreateTenant { tenant, key_id, key }, _) => {
+            tenants::create(draft, tenant, (*key_id, key))
+        }
+        (Action::UpdateTenant(id, patch), _) => tenants::update(draft, *id, patch),
+        (Action::DeleteTenant(id, name), _) => tenants::delete(draft, *id, name),
+        (Action::PutTier { name, limits }, _) => tenants::put_tier(draft, name, limits.as_ref()),
         (action, Some(tenant)) => {
-            act_for_tenant(&mut Context { draft, tenant, actor: command.actor }, action)
+            let mut context = Context { draft, tenant, actor: command.actor };
+            context.check_tenant()?;
+            act_for_tenant(&mut context, action)
         }
         (_, None) => Err(Rejection::WrongState("the command names no tenant".into()).into()),
     }
@@ -151,11 +161,15 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::ReplayDeliveries(after) => outbox::replay_all(context, *after),
         Action::Bootstrap { .. }
         | Action::AdvanceClock
-        | Action::Expire
+        | Action::Expire(_)
         | Action::RecordReport(_)
         | Action::Verify
         | Action::AddMember { .. }
-        | Action::RemoveMember(_) => {
+        | Action::RemoveMember(_)
+        | Action::CreateTenant { .. }
+        | Action::UpdateTenant(..)
+        | Action::DeleteTenant(..)
+        | Action::PutTier { .. } => {
             Err(Rejection::WrongState("the command belongs to no tenant".into()).into())
         }
     }

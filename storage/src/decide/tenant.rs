@@ -6,6 +6,7 @@ use crate::decide::context::{Context, Decided, reject_if};
 use crate::model::access::{Policy, RULES_MAX, Rule};
 use crate::model::id::KeyId;
 use crate::model::journal::{AgentActivity, EventKind};
+use crate::model::limits::Limit;
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
 use crate::model::tenant::{ApiKey, KEYS_MAX, Role, Tenant};
 use crate::model::thermo::SettingValue;
@@ -62,7 +63,9 @@ fn existing(context: &Context<'_>) -> Decided<Tenant> {
 
 pub(super) fn create_key(context: &mut Context<'_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
     let keys = context.draft.api_keys(context.tenant)?;
-    reject_if(keys.len() >= KEYS_MAX, Rejection::too_many("keys", KEYS_MAX))?;
+    let limit = context.draft.limit(context.tenant, Limit::Keys)?.unwrap_or(u64::MAX);
+    let max = usize::try_from(limit).unwrap_or(KEYS_MAX).min(KEYS_MAX);
+    reject_if(keys.len() >= max, Rejection::too_many("keys", max))?;
     reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
     let key = ApiKey { created_at: context.now(), last_used_at: None, ..key.clone() };
     context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));

@@ -34,7 +34,7 @@ pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
         Stage::Done => {
             // As of the state that is read: what this batch anchors is younger.
             let until = context.draft.position.clock;
-            if !last.is_due(until, row.thermo.tick_interval_seconds) {
+            if last.due_at(row.thermo.tick_interval_seconds) > until {
                 return Ok(Reply::Done);
             }
             last.next(until, &row.thermo)

@@ -5,6 +5,7 @@ use crate::command::TriggerPatch;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::outbox;
 use crate::model::id::{Timestamp, TriggerId};
+use crate::model::limits::Limit;
 use crate::model::trigger::{
     Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
     TriggerEvent, TriggerFilter,
@@ -18,7 +19,9 @@ const RETIRING_MICROS: i64 = Timestamp::DAY_MICROS;
 
 pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) -> Decided<Reply> {
     let triggers = context.draft.triggers(context.tenant);
-    reject_if(triggers.len() >= TRIGGERS_MAX, Rejection::too_many("triggers", TRIGGERS_MAX))?;
+    let limit = context.draft.limit(context.tenant, Limit::Triggers)?.unwrap_or(u64::MAX);
+    let max = usize::try_from(limit).unwrap_or(TRIGGERS_MAX).min(TRIGGERS_MAX);
+    reject_if(triggers.len() >= max, Rejection::too_many("triggers", max))?;
     if let Some(key) = context.actor {
         let of_key = Rejection::too_many("triggers of one API key", KEY_TRIGGERS_MAX);
         reject_if(triggers.owned_by(key) >= KEY_TRIGGERS_MAX, of_key)?;

@@ -70,8 +70,10 @@ impl Worker {
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::warn!(%error, "cannot lower the priority of the graph builder");
         }
+        self.remove_files_of_others();
         let mut last = TenantId(0);
         while self.wake_receiver.recv().is_ok() {
+            self.drop_removed();
             let next = |last| self.registry(|registry| registry.take_stale(last)).flatten();
             while let Some(tenant) = next(last) {
                 last = tenant;
@@ -84,6 +86,23 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Drops what belonged to deleted tenants.
+    fn drop_removed(&self) {
+        for (tenant, index) in self.registry(Registry::take_removed).unwrap_or_default() {
+            drop(index);
+            self.saved.iter().for_each(|saved| saved.remove(tenant));
+        }
+    }
+
+    /// Removes saved graphs of tenants that were deleted while this node did not run.
+    fn remove_files_of_others(&self) {
+        let (Some(saved), Some(all)) = (&self.saved, self.registry(Registry::all)) else { return };
+        let tenants: Vec<_> = all.into_iter().map(|(tenant, _)| tenant).collect();
+        saved.tenants().filter(|tenant| !tenants.contains(tenant)).for_each(|tenant| {
+            saved.remove(tenant);
+        });
     }
 
     /// Runs up to [`TURN_TASKS`] tasks of a tenant, then queues it again while its graph is stale.

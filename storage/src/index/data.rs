@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use half::f16;
 use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::index::attributes::Attributes;
@@ -29,10 +30,12 @@ use crate::model::vector::{HalfVector, Vector};
 use crate::model::words::document_words;
 
 /// Numbers of a tenant's records.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Memories in both tiers.
     pub memories: u64,
+    /// Bytes of their labels, key points and vectors.
+    pub bytes: u64,
     /// Receipts of all API keys.
     pub receipts: u64,
     /// Journal events.
@@ -62,6 +65,8 @@ pub(crate) struct IndexData {
     pub(crate) code_error_max: f32,
     pub(crate) namespaces: Namespaces,
     pub(crate) receipts: ReceiptCounts,
+    /// Bytes of labels and key points.
+    text_bytes: u64,
     events: u64,
     /// Log index of the last event.
     pub(crate) last_event: u64,
@@ -97,12 +102,18 @@ pub(crate) enum IndexChange<'a> {
     EdgeRemoved,
 }
 
-/// Terms by which a memory is found.
+/// Bytes of a vector, as its tenant's limit counts them.
+fn vector_bytes(dimension: usize) -> u64 {
+    2 * dimension as u64
+}
+
+/// Terms by which a memory is found, and the bytes of its texts.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     words: Vec<WordHash>,
     key_points: Vec<WordHash>,
     origin: Vec<WordHash>,
+    text_bytes: u64,
 }
 
 impl Terms {
@@ -114,7 +125,8 @@ impl Terms {
 
     /// Those that change with its text.
     pub(crate) fn of_text(memory: &Memory) -> Self {
-        Self { words: document_words(memory.texts()), ..Self::default() }
+        let (words, text_bytes) = (document_words(memory.texts()), memory.text_bytes());
+        Self { words, text_bytes, ..Self::default() }
     }
 }
 
@@ -205,8 +217,9 @@ impl IndexData {
 
     pub(crate) fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
+        let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
         let index_bytes = self.words.bytes() + self.key_points.bytes() + self.origins.bytes();
-        Counts { memories, receipts, events: self.events, edges: self.edges, index_bytes }
+        Counts { memories, bytes, receipts, events: self.events, edges: self.edges, index_bytes }
     }
 
     pub(super) fn apply(&mut self, change: IndexChange<'_>) {
@@ -255,6 +268,7 @@ impl IndexData {
             self.namespaces.remove_memory(before, age, slot);
         }
         self.remove_terms(slot, before);
+        self.text_bytes += terms.text_bytes;
         self.words.insert(slot, &terms.words);
         self.key_points.insert(slot, &terms.key_points);
         self.origins.insert(slot, &terms.origin);
@@ -264,6 +278,7 @@ impl IndexData {
     }
 
     fn remove_terms(&mut self, slot: Slot, before: &Terms) {
+        self.text_bytes = self.text_bytes.saturating_sub(before.text_bytes);
         self.words.remove(slot, &before.words);
         self.key_points.remove(slot, &before.key_points);
         self.origins.remove(slot, &before.origin);

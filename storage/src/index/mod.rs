@@ -22,6 +22,7 @@ mod rebuild;
 pub(crate) mod receipts;
 pub(crate) mod registry;
 pub(crate) mod saved;
+mod schedule;
 pub(crate) mod tenant;
 pub(crate) mod triggers;
 pub(crate) mod words;

@@ -2,7 +2,7 @@
 //! keys, access rules and triggers. Each opened state has its own registry, rebuilt from its rows.
 //! Graphs are not part of the rebuild: the graph builder adds them in the background.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,11 +13,14 @@ use crate::codec::{self, Record};
 use crate::error::Result;
 use crate::index::data::IndexChange;
 use crate::index::rebuild::rebuild;
+use crate::index::schedule::Schedule;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Caller, Rules};
-use crate::model::id::{KeyId, TenantId, TriggerId};
-use crate::model::tenant::{ApiKey, KeyText, Tenant};
+use crate::model::delivery::Outbox;
+use crate::model::id::{KeyId, TenantId, Timestamp, TriggerId};
+use crate::model::limits::{Limit, Tenancy};
+use crate::model::tenant::{ApiKey, KeyText, Tenant, TenantState};
 use crate::model::trigger::Firings;
 use crate::table::key::{Kind, fixed, split};
 use crate::table::state::State;
@@ -29,13 +32,20 @@ pub(crate) struct Registry {
     /// See [`crate::engine::Options::exact_max`].
     pub(crate) exact_max: usize,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
+    tenancy: RwLock<Arc<Tenancy>>,
+    suspended: RwLock<HashSet<TenantId>>,
+    /// Requests per minute of tenants that have a limit: every request reads it.
+    request_limits: RwLock<HashMap<TenantId, u64>>,
     keys: RwLock<HashMap<KeyId, (TenantId, ApiKey)>>,
     rules: RwLock<HashMap<TenantId, Rules>>,
     triggers: RwLock<HashMap<TenantId, Arc<Triggers>>>,
     /// Firing counts, in memory because every evaluation reads them.
     firings: RwLock<HashMap<(TenantId, TriggerId), Firings>>,
+    schedule: Mutex<Schedule>,
     /// Tenants whose graph needs work, for the graph builder.
     stale_graphs: Mutex<BTreeSet<TenantId>>,
+    /// Deleted tenants, whose indexes the graph builder drops: that takes time.
+    removed: Mutex<Vec<(TenantId, Arc<TenantIndex>)>>,
 }
 
 impl Registry {
@@ -44,6 +54,7 @@ impl Registry {
     pub(crate) fn rebuild(state: &State, exact_max: usize, indexed: &AtomicU64) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
         let dimension = dimension(state)?;
+        registry.put_tenancy(state.tenancy()?);
         for_each(state, Kind::Tenant, |tenant, [], row| {
             registry.put_tenant(tenant, row, dimension);
         })?;
@@ -59,8 +70,10 @@ impl Registry {
         for_each(state, Kind::Firings, |tenant, id, row| {
             registry.put_firings(tenant, TriggerId(id), row);
         })?;
+        for_each(state, Kind::Outbox, |tenant, [], row| registry.put_outbox(tenant, row))?;
         for (tenant, index) in registry.all() {
             rebuild(state, tenant, &index, indexed)?;
+            registry.schedule_tick(state, tenant)?;
             registry.mark_if_stale(tenant, &index);
         }
         Ok(registry)
@@ -95,7 +108,105 @@ impl Registry {
         all
     }
 
+    /// What all tenants share.
+    pub(crate) fn tenancy(&self) -> Arc<Tenancy> {
+        Arc::clone(&self.tenancy.read())
+    }
+
+    pub(crate) fn put_tenancy(&self, tenancy: Tenancy) {
+        *self.tenancy.write() = Arc::new(tenancy);
+        for (id, index) in self.all() {
+            let tenant = index.read().tenant.clone();
+            self.set_request_limit(id, &tenant);
+        }
+    }
+
+    /// Removes all that belongs to a tenant. Reads that are under way finish on its index.
+    pub(crate) fn remove_tenant(&self, id: TenantId) {
+        let index = self.tenants.write().remove(&id);
+        self.suspended.write().remove(&id);
+        self.request_limits.write().remove(&id);
+        self.schedule.lock().remove(id);
+        self.keys.write().retain(|_, (tenant, _)| *tenant != id);
+        self.rules.write().remove(&id);
+        self.triggers.write().remove(&id);
+        self.firings.write().retain(|(tenant, _), _| *tenant != id);
+        self.stale_graphs.lock().remove(&id);
+        self.removed.lock().extend(index.map(|index| (id, index)));
+    }
+
+    /// Schedules the tick of a tenant that has memories and is not suspended.
+    pub(crate) fn schedule_tick(&self, state: &State, id: TenantId) -> Result<()> {
+        let due_at = match self.tenant(id) {
+            Some(index) if !self.is_suspended(id) => {
+                let interval = index.read().tenant.thermo.tick_interval_seconds;
+                let tick = state.tick(id)?;
+                tick.filter(|_| index.read().live() > 0).map(|tick| tick.due_at(interval))
+            }
+            _ => None,
+        };
+        self.schedule.lock().set_tick(id, due_at);
+        Ok(())
+    }
+
+    /// Schedules the tick of a tenant that may have got its first memory.
+    pub(crate) fn schedule_first_tick(&self, state: &State, id: TenantId) -> Result<()> {
+        let is_scheduled = self.schedule.lock().has_tick(id);
+        if is_scheduled { Ok(()) } else { self.schedule_tick(state, id) }
+    }
+
+    /// Tenants whose tick is due. Those without memories are taken from the schedule.
+    pub(crate) fn due_ticks(&self, now: Timestamp) -> Vec<TenantId> {
+        // Locked while the memories are counted: `apply` adds a memory, then asks the schedule.
+        let mut schedule = self.schedule.lock();
+        let (due, idle) = schedule
+            .due_ticks(now)
+            .into_iter()
+            .partition(|id| self.tenant(*id).is_some_and(|index| index.read().live() > 0));
+        let idle: Vec<_> = idle;
+        idle.into_iter().for_each(|id| schedule.set_tick(id, None));
+        due
+    }
+
+    pub(crate) fn put_outbox(&self, id: TenantId, outbox: Outbox) {
+        self.schedule.lock().set_outbox(id, outbox);
+    }
+
+    /// Tenants with pending deliveries that are not suspended.
+    pub(crate) fn with_deliveries(&self) -> Vec<TenantId> {
+        let schedule = self.schedule.lock();
+        let pending = schedule.outboxes().iter().filter(|(_, outbox)| outbox.pending > 0);
+        pending.map(|(id, _)| *id).filter(|id| !self.is_suspended(*id)).collect()
+    }
+
+    /// The outboxes of all tenants together.
+    pub(crate) fn all_outboxes(&self) -> Outbox {
+        let schedule = self.schedule.lock();
+        schedule.outboxes().values().copied().fold(Outbox::default(), Outbox::plus)
+    }
+
+    fn is_suspended(&self, id: TenantId) -> bool {
+        self.suspended.read().contains(&id)
+    }
+
+    /// Deleted tenants, each once.
+    pub(crate) fn take_removed(&self) -> Vec<(TenantId, Arc<TenantIndex>)> {
+        std::mem::take(&mut self.removed.lock())
+    }
+
+    fn set_request_limit(&self, id: TenantId, tenant: &Tenant) {
+        match tenant.limit(&self.tenancy(), Limit::RequestsPerMinute) {
+            Some(limit) => self.request_limits.write().insert(id, limit),
+            None => self.request_limits.write().remove(&id),
+        };
+    }
+
     pub(crate) fn put_tenant(&self, id: TenantId, tenant: Tenant, dimension: usize) {
+        self.set_request_limit(id, &tenant);
+        match tenant.state {
+            TenantState::Active => self.suspended.write().remove(&id),
+            TenantState::Suspended => self.suspended.write().insert(id),
+        };
         match self.tenant(id) {
             Some(index) => index.apply([IndexChange::Tenant(tenant)]),
             None => {
@@ -112,8 +223,15 @@ impl Registry {
         self.keys.write().remove(&id);
     }
 
-    pub(crate) fn has_key(&self, id: KeyId) -> bool {
-        self.keys.read().contains_key(&id)
+    /// Whether a key is valid, and its tenant is not suspended.
+    pub(crate) fn is_usable(&self, id: KeyId) -> bool {
+        let keys = self.keys.read();
+        keys.get(&id).is_some_and(|(tenant, _)| !self.is_suspended(*tenant))
+    }
+
+    /// A limit of a tenant; `None` is unlimited.
+    pub(crate) fn limit(&self, tenant: TenantId, limit: Limit) -> Option<u64> {
+        self.tenant(tenant)?.read().tenant.limit(&self.tenancy(), limit)
     }
 
     pub(crate) fn put_rules(&self, tenant: TenantId, rules: Rules) {
@@ -151,6 +269,8 @@ impl Registry {
         let access = rules.get(tenant).map(|rules| rules.access_of(id, &key.name, key.role));
         Some(Caller {
             tenant: *tenant,
+            is_suspended: self.is_suspended(*tenant),
+            requests_per_minute: self.request_limits.read().get(tenant).copied(),
             key: id,
             role: key.role,
             name: key.name.clone(),

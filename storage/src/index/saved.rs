@@ -45,6 +45,22 @@ impl SavedGraphs {
         self.folder.join(tenant.0.to_string())
     }
 
+    /// The tenants that have files.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        files.filter_map(|file| file.file_name().to_str()?.parse().ok().map(TenantId))
+    }
+
+    /// Removes the file of a deleted tenant.
+    pub(crate) fn remove(&self, tenant: TenantId) {
+        match fs::remove_file(self.path(tenant)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(tenant = tenant.0, %error, "saved graph of a deleted tenant not removed");
+            }
+            _ => {}
+        }
+    }
+
     /// Replaces the file of a tenant. The check did not find the slots `unreachable`. No point may
     /// be inserted meanwhile. Not synced: after a crash of the machine, the checksum may be wrong.
     ///

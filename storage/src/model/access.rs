@@ -58,6 +58,10 @@ pub struct Access {
 pub struct Caller {
     /// The tenant.
     pub tenant: TenantId,
+    /// Whether the tenant is suspended: the caller may then do nothing.
+    pub is_suspended: bool,
+    /// Requests per minute of the tenant; `None` is unlimited.
+    pub requests_per_minute: Option<u64>,
     /// The key.
     pub key: KeyId,
     /// Its role.

@@ -1,6 +1,7 @@
 //! Identifiers of tenants, keys, memories and triggers, and timestamps.
 
 use std::fmt;
+use std::num::ParseIntError;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,6 +11,14 @@ use serde::{Deserialize, Serialize};
 /// Number of a tenant, in order of creation. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
+
+impl FromStr for TenantId {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
+    }
+}
 
 /// The public part of an API key: the id of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -129,6 +129,11 @@ impl Memory {
         key_points.chain(std::iter::once(self.label.as_str()))
     }
 
+    /// Bytes of its label and its key points.
+    pub fn text_bytes(&self) -> u64 {
+        self.texts().map(|text| text.len() as u64).sum()
+    }
+
     /// Key points in the normalised form of the key-point index.
     pub fn shared_key_points(&self) -> Vec<WordHash> {
         let key_points = self.key_points.iter();

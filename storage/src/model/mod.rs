@@ -41,6 +41,7 @@ pub mod id;
 mod identifiers;
 pub mod journal;
 mod letters;
+pub mod limits;
 pub mod memory;
 pub mod operator_key;
 pub mod origin;

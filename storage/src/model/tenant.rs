@@ -5,23 +5,64 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::model::id::{KeyId, Timestamp};
+use crate::model::limits::{DEFAULT_TIER, Limit, OwnLimits, Tenancy};
 use crate::model::retention::RetentionRule;
 use crate::model::thermo::Thermo;
 
+named_enum! {
+    /// Whether a tenant can be used.
+    pub enum TenantState {
+        /// Its keys are valid.
+        Active = "active",
+        /// Requests with its keys are rejected. Its ticks and deliveries wait.
+        Suspended = "suspended",
+    }
+}
+
 /// A tenant's row.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its name.
     pub name: String,
     /// Creation time.
     pub created_at: Timestamp,
-    /// Most memories of the tenant; `None` is unlimited.
-    pub memories_max: Option<u64>,
+    /// Whether it can be used.
+    pub state: TenantState,
+    /// Name of its tier.
+    pub tier: String,
+    /// Limits of its own.
+    pub limits: OwnLimits,
     /// Its settings.
     pub thermo: Box<Thermo>,
     /// Its rules of retention, in order.
     pub retention: Vec<RetentionRule>,
 }
+
+impl Tenant {
+    /// A limit of the tenant: its own, or that of its tier. `None` is unlimited.
+    pub fn limit(&self, tenancy: &Tenancy, limit: Limit) -> Option<u64> {
+        let of_tier = || tenancy.tier(&self.tier)?.limits.get(&limit).copied();
+        self.limits.get(&limit).copied().unwrap_or_else(of_tier)
+    }
+}
+
+impl Default for Tenant {
+    /// An active tenant without limits.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            created_at: Timestamp::default(),
+            state: TenantState::Active,
+            tier: DEFAULT_TIER.to_owned(),
+            limits: OwnLimits::new(),
+            thermo: Box::default(),
+            retention: Vec::new(),
+        }
+    }
+}
+
+/// Longest name of a tenant, in bytes.
+pub const TENANT_NAME_BYTES_MAX: usize = 128;
 
 named_enum! {
     /// The rights of a key. Each role includes those before it.
@@ -165,6 +206,19 @@ mod tests {
             created_at: Timestamp(0),
             last_used_at: None,
         }
+    }
+
+    #[test]
+    fn own_limit_replaces_that_of_the_tier() {
+        let tenancy = Tenancy::default();
+        let mut tenant = Tenant { tier: "free".into(), ..Tenant::default() };
+        assert_eq!(tenant.limit(&tenancy, Limit::Memories), Some(1_000));
+        assert_eq!(tenant.limit(&tenancy, Limit::Edges), None);
+        tenant.limits = [(Limit::Memories, Some(5)), (Limit::RequestsPerMinute, None)].into();
+        assert_eq!(tenant.limit(&tenancy, Limit::Memories), Some(5));
+        assert_eq!(tenant.limit(&tenancy, Limit::RequestsPerMinute), None);
+        let unlimited = Tenant::default();
+        assert!(Limit::ALL.iter().all(|limit| unlimited.limit(&tenancy, *limit).is_none()));
     }
 
     #[test]

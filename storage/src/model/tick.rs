@@ -67,10 +67,13 @@ impl Tick {
         }
     }
 
-    /// Whether a step is due at `now`: this tick is in progress, or the next one is due.
-    pub fn is_due(&self, now: Timestamp, interval_seconds: u32) -> bool {
+    /// When the next step is due: that of this tick if it is in progress, or the first of the next.
+    pub fn due_at(&self, interval_seconds: u32) -> Timestamp {
         let interval = i64::from(interval_seconds) * Timestamp::SECOND_MICROS;
-        self.stage != Stage::Done || now.since(self.until) >= interval
+        match self.stage {
+            Stage::Done => Timestamp(self.until.0.saturating_add(interval)),
+            _ => self.until,
+        }
     }
 
     /// Whether this tick still has to evaluate memory `id`.

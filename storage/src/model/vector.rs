@@ -50,7 +50,7 @@ impl Vector {
         self.halves.len() / 2
     }
 
-    /// Bytes of the components in the log and in the state.
+    /// Bytes of the components in the log and in the state: two of each.
     pub fn size_bytes(&self) -> usize {
         self.halves.len()
     }

@@ -22,6 +22,11 @@ macro_rules! keys {
             $($(#[$doc])* $kind = $byte,)*
         }
 
+        impl Kind {
+            /// All kinds.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+        }
+
         /// A key of `state/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Key {
@@ -50,6 +55,8 @@ keys! {
     0x01 Position,
     /// Identity and members of the cluster.
     0x02 Cluster,
+    /// What all tenants share.
+    0x03 Tenancy,
     /// A tenant.
     0x10 Tenant(tenant: TenantId),
     /// An API key.
@@ -100,6 +107,16 @@ keys! {
     0x54 Due(tenant: TenantId, at: Timestamp, id: DeliveryId),
     /// Index of dead letters by the time of the last attempt. No value.
     0x55 DeadLetter(tenant: TenantId, at: Timestamp, id: DeliveryId),
+}
+
+impl Kind {
+    /// The kinds whose keys belong to a tenant.
+    pub fn of_tenants() -> impl Iterator<Item = Self> {
+        let is_of_cluster = |kind: &Self| {
+            matches!(kind, Self::Position | Self::Cluster | Self::Tenancy | Self::LastReport)
+        };
+        Self::ALL.iter().copied().filter(move |kind| !is_of_cluster(kind))
+    }
 }
 
 /// Length of the longest keys, those of receipts by age.
@@ -249,6 +266,7 @@ mod tests {
         for (key, expected) in [
             (Key::Position, "01".to_owned()),
             (Key::Cluster, "02".to_owned()),
+            (Key::Tenancy, "03".to_owned()),
             (Key::Tenant(tenant), format!("10{t}")),
             (Key::ApiKey(tenant, KeyId([9; 8])), format!("11{t}0909090909090909")),
             (Key::Tick(tenant), format!("12{t}")),

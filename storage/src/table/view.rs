@@ -11,6 +11,7 @@ use crate::model::delivery::{Delivery, DeliveryId, Outbox};
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use crate::model::limits::Tenancy;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::{ApiKey, KEYS_MAX, Tenant};
@@ -41,6 +42,11 @@ pub trait View {
     /// The cluster, once it is bootstrapped.
     fn cluster(&self) -> Result<Option<Cluster>> {
         self.record(&Key::Cluster)
+    }
+
+    /// What all tenants share.
+    fn tenancy(&self) -> Result<Tenancy> {
+        Ok(self.record(&Key::Tenancy)?.unwrap_or_default())
     }
 
     /// A tenant.

@@ -69,7 +69,7 @@ impl Line {
             "bootstrap" => return bootstrap(DIMENSION),
             "recall" => return self.report(),
             "advance-clock" => return Command::background(Action::AdvanceClock),
-            "expire" => return Command::background(Action::Expire),
+            "expire" => return Command::background(Action::Expire(TenantId(0))),
             "verify" => return Command::background(Action::Verify),
             "add-member" | "remove-member" => return Command::background(self.membership()),
             "create" => Action::CreateMemories(vec![self.new_memory()]),

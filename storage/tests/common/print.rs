@@ -3,6 +3,7 @@
 use storage::Touched;
 use storage::model::cluster::Member;
 use storage::model::edge::Edge;
+use storage::model::limits::Tenancy;
 use storage::model::receipt::WriteEffect;
 use storage::model::score::{Factors, rounded};
 use storage::model::tick::Tick;
@@ -135,6 +136,10 @@ pub fn outcome(decision: &Decision) -> String {
     }
 }
 
+fn tiers(tenancy: &Tenancy) -> String {
+    list(&tenancy.tiers, |tier| tier.name.clone())
+}
+
 pub fn change_text(change: &Change) -> String {
     match change {
         Change::ClusterPut(cluster) => {
@@ -146,6 +151,7 @@ pub fn change_text(change: &Change) -> String {
             format!("cluster of model {} and nodes {members}", cluster.model.name)
         }
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
+        Change::TenancyPut(row) => format!("last tenant {}, tiers {}", row.last.0, tiers(row)),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
         Change::MemoryPut(_, id, memory) => {
             let (label, at) = (&memory.label, time(memory.updated_at));

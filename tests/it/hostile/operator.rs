@@ -6,13 +6,20 @@ use std::process::Command;
 use crate::*;
 
 /// Every request to the routes of the cluster.
-fn cluster_requests() -> [(Method, &'static str, Value); 5] {
+fn cluster_requests() -> [(Method, &'static str, Value); 12] {
     [
         (Method::GET, "/cluster", Value::Null),
         (Method::POST, "/cluster/members", json!({"id": 4, "address": "127.0.0.1:1"})),
         (Method::DELETE, "/cluster/members/2", Value::Null),
         (Method::POST, "/cluster/transfer", json!({"to": 2})),
         (Method::POST, "/cluster/verify", json!({})),
+        (Method::GET, "/cluster/tenants", Value::Null),
+        (Method::POST, "/cluster/tenants", json!({"name": "theirs"})),
+        (Method::PATCH, "/cluster/tenants/1", json!({"state": "suspended"})),
+        (Method::DELETE, "/cluster/tenants/1?name=default", Value::Null),
+        (Method::GET, "/cluster/tiers", Value::Null),
+        (Method::PUT, "/cluster/tiers/free", json!({"limits": {}})),
+        (Method::DELETE, "/cluster/tiers/free", Value::Null),
     ]
 }
 

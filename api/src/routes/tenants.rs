@@ -1,0 +1,265 @@
+//! The tenants of the cluster and their tiers, for its operator. On the operator's listener only.
+//! Every route requires the operator key.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use storage::model::id::TenantId;
+use storage::model::limits::{DEFAULT_TIER, Limit, OwnLimits, TIER_NAME_BYTES_MAX, Tier};
+use storage::model::tenant::{TENANT_NAME_BYTES_MAX, TenantState};
+use storage::{NewTenant, TenantPatch};
+
+use crate::app::App;
+use crate::auth::Operator;
+use crate::current::request_id;
+use crate::requests::numbers::Whole;
+use crate::requests::path::TenantPath;
+use crate::requests::values::{NonBlank, OneOf};
+use crate::requests::{ValidJson, ValidQuery};
+use crate::responses::Time;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::tenants::TenantSummary;
+
+type TenantName = NonBlank<TENANT_NAME_BYTES_MAX>;
+type TierName = NonBlank<TIER_NAME_BYTES_MAX>;
+/// Limits by name; null is unlimited.
+type LimitValues = BTreeMap<LimitWord, Option<Whole<0, { i64::MAX as u64 }>>>;
+
+/// The name of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct LimitWord(Limit);
+
+impl TryFrom<String> for LimitWord {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let known = Limit::ALL.into_iter().find(|limit| limit.name() == name);
+        known
+            .map(Self)
+            .ok_or_else(|| format!("must be one of {}", Limit::ALL.map(Limit::name).join(", ")))
+    }
+}
+
+/// A tenant to create.
+#[derive(Debug, Deserialize)]
+struct TenantRequest {
+    name: TenantName,
+    tier: Option<TierName>,
+    #[serde(default)]
+    limits: LimitValues,
+}
+
+/// Changes of a tenant; absent fields stay as they are.
+#[derive(Debug, Deserialize)]
+struct TenantChanges {
+    name: Option<TenantName>,
+    tier: Option<TierName>,
+    state: Option<OneOf<TenantState>>,
+    /// Replaces all limits of its own.
+    limits: Option<LimitValues>,
+}
+
+/// The tenant's name, so that a wrong id deletes nothing.
+#[derive(Debug, Deserialize)]
+struct Confirmation {
+    name: TenantName,
+}
+
+/// Limits of a tier.
+#[derive(Debug, Deserialize)]
+struct TierLimits {
+    limits: LimitValues,
+}
+
+/// A limit, and what is used of it.
+#[derive(Serialize)]
+struct LimitView {
+    /// Null is unlimited.
+    max: Option<u64>,
+    /// Null where it is not a count of things that exist.
+    used: Option<u64>,
+    /// Whether it is the tenant's own, and not that of its tier.
+    own: bool,
+}
+
+/// A tenant.
+#[derive(Serialize)]
+struct TenantView {
+    id: u32,
+    name: String,
+    tier: String,
+    state: &'static str,
+    created_at: Time,
+    limits: BTreeMap<&'static str, LimitView>,
+}
+
+/// A tenant that was created.
+#[derive(Serialize)]
+struct CreatedTenantView {
+    #[serde(flatten)]
+    tenant: TenantView,
+    /// Its first key, that of an admin: returned this once.
+    key: String,
+}
+
+/// What was deleted with a tenant.
+#[derive(Serialize)]
+struct DeletedTenantView {
+    id: u32,
+    memories: u64,
+    bytes: u64,
+    edges: u64,
+    events: u64,
+    receipts: u64,
+    /// Rows of the tenant in the state after the deletion: 0.
+    remaining: u64,
+}
+
+/// A tier.
+#[derive(Serialize)]
+struct TierView {
+    name: String,
+    /// What it does not name is unlimited.
+    limits: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct TenantList {
+    tenants: Vec<TenantView>,
+}
+
+#[derive(Serialize)]
+struct TierList {
+    tiers: Vec<TierView>,
+}
+
+pub(crate) fn routes() -> Router<App> {
+    let tenant = get(tenant_get).patch(tenant_update).delete(tenant_delete);
+    Router::new()
+        .route("/cluster/tenants", get(tenant_list).post(tenant_create))
+        .route("/cluster/tenants/{id}", tenant)
+        .route("/cluster/tiers", get(tier_list))
+        .route("/cluster/tiers/{name}", put(tier_put).delete(tier_delete))
+}
+
+async fn tenant_list(operator: Operator) -> ApiResult<Json<TenantList>> {
+    let tenants = operator.service.tenants().await?;
+    Ok(Json(TenantList { tenants: tenants.into_iter().map(TenantView::from).collect() }))
+}
+
+async fn tenant_get(operator: Operator, TenantPath(id): TenantPath) -> ApiResult<Json<TenantView>> {
+    Ok(Json(operator.service.tenant_of_operator(id).await?.into()))
+}
+
+async fn tenant_create(
+    operator: Operator,
+    ValidJson(request): ValidJson<TenantRequest>,
+) -> ApiResult<(StatusCode, Json<CreatedTenantView>)> {
+    let tier = request.tier.map_or_else(|| DEFAULT_TIER.to_owned(), |tier| tier.0);
+    let new = NewTenant { name: request.name.0, tier, limits: own_limits(request.limits) };
+    let (id, key) = operator.service.create_tenant(new).await?;
+    record(&operator, "tenant created", id);
+    let tenant = operator.service.tenant_of_operator(id).await?.into();
+    let body = CreatedTenantView { tenant, key: key.as_str().to_owned() };
+    Ok((StatusCode::CREATED, Json(body)))
+}
+
+async fn tenant_update(
+    operator: Operator,
+    TenantPath(id): TenantPath,
+    ValidJson(request): ValidJson<TenantChanges>,
+) -> ApiResult<Json<TenantView>> {
+    let patch = TenantPatch {
+        name: request.name.map(|name| name.0),
+        tier: request.tier.map(|tier| tier.0),
+        state: request.state.map(|state| state.0),
+        limits: request.limits.map(own_limits),
+    };
+    operator.service.update_tenant(id, patch).await?;
+    record(&operator, "tenant changed", id);
+    Ok(Json(operator.service.tenant_of_operator(id).await?.into()))
+}
+
+async fn tenant_delete(
+    operator: Operator,
+    TenantPath(id): TenantPath,
+    ValidQuery(confirmation): ValidQuery<Confirmation>,
+) -> ApiResult<Json<DeletedTenantView>> {
+    let deleted = operator.service.delete_tenant(id, confirmation.name.0).await?;
+    record(&operator, "tenant deleted", id);
+    let (counts, remaining) = (deleted.counts, deleted.remaining);
+    Ok(Json(DeletedTenantView {
+        id: id.0,
+        memories: counts.memories,
+        bytes: counts.bytes,
+        edges: counts.edges,
+        events: counts.events,
+        receipts: counts.receipts,
+        remaining,
+    }))
+}
+
+async fn tier_list(operator: Operator) -> ApiResult<Json<TierList>> {
+    let tiers = operator.service.tiers().await?;
+    Ok(Json(TierList { tiers: tiers.into_iter().map(TierView::from).collect() }))
+}
+
+async fn tier_put(
+    operator: Operator,
+    Path(name): Path<String>,
+    ValidJson(request): ValidJson<TierLimits>,
+) -> ApiResult<Json<TierView>> {
+    if name.trim().is_empty() || name.len() > TIER_NAME_BYTES_MAX {
+        let message = format!("must have 1 to {TIER_NAME_BYTES_MAX} bytes");
+        return Err(ApiError::invalid("name", message));
+    }
+    let limits = own_limits(request.limits).into_iter();
+    let limits = limits.filter_map(|(limit, max)| Some((limit, max?))).collect();
+    let tier = operator.service.put_tier(name, Some(limits)).await?;
+    tracing::info!(tier = tier.name, source = ?operator.source, "tier changed");
+    Ok(Json(tier.into()))
+}
+
+async fn tier_delete(operator: Operator, Path(name): Path<String>) -> ApiResult<Json<TierView>> {
+    let tier = operator.service.put_tier(name, None).await?;
+    tracing::info!(tier = tier.name, source = ?operator.source, "tier deleted");
+    Ok(Json(tier.into()))
+}
+
+/// Logs what an operator has done.
+fn record(operator: &Operator, what: &str, id: TenantId) {
+    let source = operator.source.map(tracing::field::display);
+    tracing::info!(tenant = id.0, source, request_id = request_id(), "{what}");
+}
+
+fn own_limits(values: LimitValues) -> OwnLimits {
+    values.into_iter().map(|(word, max)| (word.0, max.map(|max| max.0))).collect()
+}
+
+impl From<TenantSummary> for TenantView {
+    fn from(TenantSummary { id, row, limits }: TenantSummary) -> Self {
+        let view = |(limit, max, used): (Limit, _, _)| {
+            (limit.name(), LimitView { max, used, own: row.limits.contains_key(&limit) })
+        };
+        Self {
+            id: id.0,
+            limits: limits.into_iter().map(view).collect(),
+            name: row.name,
+            tier: row.tier,
+            state: row.state.name(),
+            created_at: Time(row.created_at),
+        }
+    }
+}
+
+impl From<Tier> for TierView {
+    fn from(tier: Tier) -> Self {
+        let limits = tier.limits.into_iter().map(|(limit, max)| (limit.name(), max));
+        Self { name: tier.name, limits: limits.collect() }
+    }
+}

@@ -1,0 +1,141 @@
+//! The tenants of the cluster and their tiers, for its operator. Every change goes through the log,
+//! so it holds on all nodes.
+
+use storage::model::id::{KeyId, TenantId, Timestamp};
+use storage::model::limits::{Limit, Limits, Tenancy, Tier};
+use storage::model::tenant::{ApiKey, KeyText, Role, Tenant};
+use storage::{Action, Command, Counts, NewTenant, Reply, TenantPatch, View};
+use tokio::time::Instant;
+
+use crate::limits::{APPLY_WAIT, DEADLINE};
+use crate::random::random_bytes;
+use crate::service::Service;
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
+
+/// Name of the first key of a tenant.
+const FIRST_KEY: &str = "admin";
+
+/// A tenant, with its limits and what it uses of them.
+pub(crate) struct TenantSummary {
+    pub(crate) id: TenantId,
+    pub(crate) row: Tenant,
+    /// Each limit, and what is used of it; `None` where no number says it.
+    pub(crate) limits: Vec<(Limit, Option<u64>, Option<u64>)>,
+}
+
+/// What was deleted with a tenant.
+pub(crate) struct DeletedTenant {
+    pub(crate) counts: Counts,
+    /// Rows of the tenant that are left on this node.
+    pub(crate) remaining: u64,
+}
+
+impl Service {
+    /// All tenants in order of their ids.
+    pub(crate) async fn tenants(&self) -> ApiResult<Vec<TenantSummary>> {
+        self.read_for_operator(|reader| {
+            let tenancy = reader.tenancy()?;
+            let all = reader.tenants().into_iter();
+            let summary = |id| summary_of(reader, &tenancy, id).transpose();
+            all.filter_map(summary).collect()
+        })
+        .await
+    }
+
+    /// A tenant.
+    pub(crate) async fn tenant_of_operator(&self, id: TenantId) -> ApiResult<TenantSummary> {
+        let read = move |reader: &storage::Reader| summary_of(reader, &reader.tenancy()?, id);
+        let none = || ApiError::new(ErrorKind::NotFound, "not_found", "this tenant does not exist");
+        self.read_for_operator(read).await?.ok_or_else(none)
+    }
+
+    /// Creates a tenant. Returns its id and the text of its first key, that of an admin.
+    pub(crate) async fn create_tenant(&self, tenant: NewTenant) -> ApiResult<(TenantId, KeyText)> {
+        let text = KeyText::from_random(random_bytes());
+        let key_id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
+        let key = ApiKey {
+            name: FIRST_KEY.into(),
+            role: Role::Admin,
+            hash: KeyText::hash(text.as_str()),
+            namespace: None,
+            // Replaced by the state machine.
+            created_at: Timestamp::default(),
+            last_used_at: None,
+        };
+        match self.submit_for_operator(Action::CreateTenant { tenant, key_id, key }).await? {
+            Reply::Tenant(id, _) => Ok((id, text)),
+            _ => Err(ApiError::internal()),
+        }
+    }
+
+    pub(crate) async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> ApiResult<()> {
+        self.submit_for_operator(Action::UpdateTenant(id, patch)).await.map(drop)
+    }
+
+    /// Deletes a suspended tenant with this name, and counts what is left of it.
+    pub(crate) async fn delete_tenant(
+        &self,
+        id: TenantId,
+        name: String,
+    ) -> ApiResult<DeletedTenant> {
+        match self.submit_for_operator(Action::DeleteTenant(id, name)).await? {
+            Reply::TenantDeleted(counts) => {
+                let read = move |reader: &storage::Reader| reader.tenant_rows(id);
+                Ok(DeletedTenant { counts, remaining: self.read_for_operator(read).await? })
+            }
+            _ => Err(ApiError::internal()),
+        }
+    }
+
+    pub(crate) async fn tiers(&self) -> ApiResult<Vec<Tier>> {
+        self.read_for_operator(|reader| Ok(reader.tenancy()?.tiers)).await
+    }
+
+    /// Creates or replaces a tier; without limits, deletes it.
+    pub(crate) async fn put_tier(&self, name: String, limits: Option<Limits>) -> ApiResult<Tier> {
+        match self.submit_for_operator(Action::PutTier { name, limits }).await? {
+            Reply::Tier(tier) => Ok(tier),
+            _ => Err(ApiError::internal()),
+        }
+    }
+
+    /// Submits an action of the operator, and waits until this node reflects it.
+    async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
+        let command = Command { tenant: None, actor: None, receipt: None, action };
+        let outcome = self.raft.submit(command, Instant::now() + DEADLINE).await?;
+        let reply = outcome.reply?;
+        self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await?;
+        Ok(reply)
+    }
+
+    /// A read of the operator, which waits for no key of a tenant: of the newest state.
+    async fn read_for_operator<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&storage::Reader) -> storage::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        self.await_linearizable().await?;
+        self.read_always(&self.reads, OPERATOR, read).await
+    }
+}
+
+/// The operator, where keys take turns.
+const OPERATOR: KeyId = KeyId([0; 8]);
+
+fn summary_of(
+    reader: &storage::Reader,
+    tenancy: &Tenancy,
+    id: TenantId,
+) -> storage::Result<Option<TenantSummary>> {
+    let Some(row) = reader.tenant(id)? else { return Ok(None) };
+    let (counts, keys) = (reader.counts(id), reader.api_keys(id)?.len());
+    let used = |limit| match limit {
+        Limit::Memories => Some(counts.memories),
+        Limit::Bytes => Some(counts.bytes),
+        Limit::Edges => Some(counts.edges),
+        Limit::Keys => Some(keys as u64),
+        Limit::Triggers => Some(reader.triggers(id).len() as u64),
+        Limit::RequestsPerMinute | Limit::Streams => None,
+    };
+    let limits = Limit::ALL.map(|limit| (limit, row.limit(tenancy, limit), used(limit)));
+    Ok(Some(TenantSummary { id, row, limits: limits.into() }))
+}
