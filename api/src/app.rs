@@ -10,11 +10,9 @@ use storage::Reader;
 use storage::model::analytics::TenantReport;
 use storage::model::operator_key::OperatorKey;
 
-use crate::budget::{Budget, BudgetUse};
-use crate::limits::{
-    BODIES_BYTES_MAX, DRAINS_MAX, KEY_BODIES_BYTES_MAX, KEY_DRAINS_MAX, KEY_REQUESTS_MAX,
-    KEY_RESPONSES_BYTES_MAX, KEY_STREAMS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
-};
+use crate::budget::{BudgetUse, KeyBudget};
+use crate::failed_authentications::FailedAuthentications;
+use crate::limits::{BODIES_BYTES_MAX, DRAINS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX};
 use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
@@ -32,6 +30,7 @@ pub struct Shared {
     pub(crate) metrics: Metrics,
     operator_key: RwLock<Option<OperatorKey>>,
     pub(crate) budgets: Budgets,
+    pub(crate) failed_authentications: FailedAuthentications,
     draining: AtomicBool,
 }
 
@@ -43,18 +42,18 @@ impl Deref for App {
     }
 }
 
-/// What the keys of a node share.
+/// What tenants share on a node, and the keys of each tenant.
 pub(crate) struct Budgets {
     /// Authenticated requests in progress, until their responses are sent.
-    pub(crate) requests: Arc<Budget>,
+    pub(crate) requests: Arc<KeyBudget>,
     /// Bytes of the bodies of requests in progress.
-    pub(crate) bodies: Arc<Budget>,
+    pub(crate) bodies: Arc<KeyBudget>,
     /// Bytes of responses that are not sent yet.
-    pub(crate) responses: Arc<Budget>,
+    pub(crate) responses: Arc<KeyBudget>,
     /// Event streams.
-    pub(crate) streams: Arc<Budget>,
+    pub(crate) streams: Arc<KeyBudget>,
     /// Requests whose bodies are discarded.
-    pub(crate) drains: Arc<Budget>,
+    pub(crate) drains: Arc<KeyBudget>,
 }
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -75,12 +74,13 @@ impl App {
             metrics,
             operator_key: RwLock::default(),
             budgets: Budgets {
-                requests: Budget::new(REQUESTS_MAX, KEY_REQUESTS_MAX),
-                bodies: Budget::new(BODIES_BYTES_MAX, KEY_BODIES_BYTES_MAX),
-                responses: Budget::new(RESPONSES_BYTES_MAX, KEY_RESPONSES_BYTES_MAX),
-                streams: Budget::new(STREAMS_MAX, KEY_STREAMS_MAX),
-                drains: Budget::new(DRAINS_MAX, KEY_DRAINS_MAX),
+                requests: KeyBudget::new(REQUESTS_MAX),
+                bodies: KeyBudget::new(BODIES_BYTES_MAX),
+                responses: KeyBudget::new(RESPONSES_BYTES_MAX),
+                streams: KeyBudget::new(STREAMS_MAX),
+                drains: KeyBudget::new(DRAINS_MAX),
             },
+            failed_authentications: FailedAuthentications::default(),
             draining: AtomicBool::new(false),
         }))
     }
@@ -115,6 +115,11 @@ impl App {
     pub fn budgets(&self) -> [BudgetUse; 4] {
         let Budgets { requests, bodies, responses, streams, .. } = &self.budgets;
         [requests, bodies, responses, streams].map(|budget| budget.usage())
+    }
+
+    /// Requests with a wrong key.
+    pub fn failed_authentications(&self) -> u64 {
+        self.failed_authentications.total()
     }
 
     /// Requests that were rejected at the requests per minute of their tenant.

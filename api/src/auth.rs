@@ -17,14 +17,16 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use serde::Deserialize;
+use storage::model::audit::KeyUse;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::{has_permit, set_caller, set_permit, set_rate_status};
+use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
 use crate::limits::STALENESS_MAX;
+use crate::network::network;
 use crate::requests::ValidQuery;
 use crate::requests::fields::ConsistencyWord;
-use crate::requests::headers::ReadHeaders;
+use crate::requests::headers::{ReadHeaders, client_name};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::freshness::Freshness;
 use crate::service::{Service, Session};
@@ -63,11 +65,11 @@ macro_rules! extract {
 }
 
 extract! {
-    Agent: |parts, app| Self(authenticate(&parts.headers, app, Role::Agent).await?);
-    Admin: |parts, app| Self(authenticate(&parts.headers, app, Role::Admin).await?);
+    Agent: |parts, app| Self(authenticate(parts, app, Role::Agent).await?);
+    Admin: |parts, app| Self(authenticate(parts, app, Role::Admin).await?);
     ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
     AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
-    Operator: |parts, app| operator(parts, app)?;
+    Operator: |parts, app| operator(parts, app).await?;
 }
 
 /// A read, from its caller and how fresh it is. Only a valid key may wait. The wait may bring
@@ -78,11 +80,11 @@ async fn read<T>(
     role: Role,
     read: fn(Session, Freshness) -> T,
 ) -> ApiResult<T> {
-    let mut session = authenticate(&parts.headers, app, role).await?;
+    let mut session = authenticate(parts, app, role).await?;
     let freshness = await_freshness(parts, app).await?;
     let is_local = freshness.consistency == Consistency::Local;
     if !is_local || parts.headers.contains_key("x-hearth-min-index") {
-        session = authenticate(&parts.headers, app, role).await?;
+        session = authenticate(parts, app, role).await?;
     }
     Ok(read(session, freshness))
 }
@@ -105,12 +107,21 @@ async fn await_freshness(parts: &mut Parts, app: &App) -> ApiResult<Freshness> {
 
 /// The caller, if its role is `role` or a higher one. The first call for a request takes its permit,
 /// and counts it against the requests per minute of the tenant: before its body is read.
-async fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<Session> {
-    let key = bearer(headers).ok_or_else(ApiError::unauthorized)?;
-    let session = app.service.authenticate(key)?;
+async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session> {
+    let key = bearer(&parts.headers);
+    let session = match key.map(|key| app.service.authenticate(key)) {
+        Some(Err(error)) if error.kind == ErrorKind::Unauthorized => {
+            return Err(delayed(parts, app, error).await);
+        }
+        Some(authenticated) => authenticated?,
+        // Nothing is guessed.
+        None => return Err(ApiError::unauthorized()),
+    };
     set_caller(&session.caller);
+    note_source(parts);
+    note_use(parts, app, role);
     if !has_permit() {
-        let permit = app.budgets.requests.take(Some(session.caller.key), 1);
+        let permit = app.budgets.requests.take(caller(), 1);
         set_permit(
             permit.map_err(|full| {
                 ApiError::full(full, "too_many_requests", "requests in progress")
@@ -125,6 +136,36 @@ async fn authenticate(headers: &HeaderMap, app: &App, role: Role) -> ApiResult<S
     Ok(session)
 }
 
+/// Notes the kind of use of the key, for the audit log.
+fn note_use(parts: &Parts, app: &App, role: Role) {
+    if let (Some((tenant, key)), Some(source)) = (caller(), source(parts)) {
+        let client = client_name(&parts.headers).unwrap_or_default();
+        let kind = KeyUse { network: network(source.ip()), client, role };
+        app.service.key_uses.note(tenant, key, kind);
+    }
+}
+
+/// Keeps the address of an authenticated request, for the audit log.
+fn note_source(parts: &Parts) {
+    if let Some(source) = source(parts) {
+        set_source(source.ip().to_canonical());
+    }
+}
+
+/// The response to a wrong key, after its delay.
+async fn delayed(parts: &Parts, app: &App, error: ApiError) -> ApiError {
+    let network = source(parts).map(|source| network(source.ip()));
+    match app.failed_authentications.delay(network).await {
+        Ok(()) => error,
+        Err(wait) => ApiError::too_many_failures(wait),
+    }
+}
+
+/// Where a request comes from; `None` if the listener does not provide it.
+fn source(parts: &Parts) -> Option<SocketAddr> {
+    parts.extensions.get().map(|ConnectInfo(source)| *source)
+}
+
 /// The key of a request; `None` if it has none, or several.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -137,17 +178,18 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, key)| key.trim())
 }
 
-fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
+async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
     let key = app.operator_key().ok_or_else(|| {
         let message = "this node has no operator key: set operator.key_file";
         ApiError::new(ErrorKind::Forbidden, "no_operator_key", message)
     })?;
     if !bearer(&parts.headers).is_some_and(|text| key.matches(text)) {
         let message = "send the operator key: Authorization: Bearer op-hearth-…";
-        return Err(ApiError::new(ErrorKind::Unauthorized, "unauthorized", message));
+        let error = ApiError::new(ErrorKind::Unauthorized, "unauthorized", message);
+        return Err(delayed(parts, app, error).await);
     }
-    let source = parts.extensions.get().map(|ConnectInfo(source)| *source);
-    Ok(Operator { service: Arc::clone(&app.service), source })
+    note_source(parts);
+    Ok(Operator { service: Arc::clone(&app.service), source: source(parts) })
 }
 
 fn permission(role: Role) -> &'static str {

@@ -1,18 +1,20 @@
 //! Budgets: amounts that holders share, such as API keys or source networks. A holder may take a
-//! part of a budget only, so that one holder cannot exhaust it. Here the holders are API keys:
-//! they share requests in progress, bytes of their bodies, bytes of responses that are not sent
-//! yet, and event streams.
+//! part of a budget only, so that one holder cannot exhaust it. Tenants share requests in progress,
+//! bytes of their bodies, bytes of responses that are not sent yet, and event streams; the API keys
+//! of a tenant share its part.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage::model::id::KeyId;
+use storage::model::id::{KeyId, TenantId};
 
-/// An amount that holders share. By default they are API keys, and requests without one share one
-/// part.
-pub struct Budget<H: Copy + Eq + Hash = Option<KeyId>> {
+/// An API key and its tenant.
+pub(crate) type KeyOfTenant = (TenantId, KeyId);
+
+/// An amount that holders share.
+pub struct Budget<H: Copy + Eq + Hash> {
     max: usize,
     /// Most that one holder may take. A holder that has taken nothing may take more.
     holder_max: usize,
@@ -37,8 +39,10 @@ pub struct BudgetUse {
 /// Why an amount was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// The holder has its part already.
+    /// The holder has its part already. Of a [`KeyBudget`], this is the key.
     Holder,
+    /// The tenant of the key has its part already.
+    Tenant,
     /// All holders together have the whole.
     Node,
 }
@@ -55,9 +59,20 @@ impl<H: Copy + Eq + Hash> Budget<H> {
     /// # Errors
     /// When the holder or the node has no room for it.
     pub fn take(self: &Arc<Self>, holder: H, amount: usize) -> Result<Share<H>, Full> {
+        self.take_below(holder, amount, usize::MAX)
+    }
+
+    /// [`Self::take`], where this holder may have `limit` at most, also if it has taken nothing.
+    fn take_below(
+        self: &Arc<Self>,
+        holder: H,
+        amount: usize,
+        limit: usize,
+    ) -> Result<Share<H>, Full> {
         let mut taken = self.taken.lock();
         let of_holder = taken.holders.get(&holder).copied().unwrap_or(0);
         let is_over = of_holder > 0 && of_holder + amount > self.holder_max;
+        let is_over = is_over || of_holder.saturating_add(amount) > limit;
         if is_over || taken.total + amount > self.max {
             taken.rejected += 1;
             return Err(if is_over { Full::Holder } else { Full::Node });
@@ -84,7 +99,7 @@ impl<H: Copy + Eq + Hash> Budget<H> {
 }
 
 /// A part of a budget, returned when it is dropped.
-pub struct Share<H: Copy + Eq + Hash = Option<KeyId>> {
+pub struct Share<H: Copy + Eq + Hash> {
     budget: Arc<Budget<H>>,
     holder: H,
     amount: usize,
@@ -110,6 +125,70 @@ impl<H: Copy + Eq + Hash> Drop for Share<H> {
     }
 }
 
+/// An amount that tenants share, and the keys of each tenant. Requests that are not authenticated
+/// share one part.
+pub(crate) struct KeyBudget {
+    tenants: Arc<Budget<Option<TenantId>>>,
+    keys: Arc<Budget<Option<KeyId>>>,
+}
+
+/// A part of a [`KeyBudget`], returned when it is dropped.
+pub(crate) struct KeyShare {
+    _of_tenant: Share<Option<TenantId>>,
+    _of_key: Share<Option<KeyId>>,
+}
+
+impl KeyBudget {
+    /// A budget of `max`: half of it for one tenant, a quarter for one key.
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            tenants: Budget::new(max, max / 2),
+            keys: Budget::new(usize::MAX, max / 4),
+        })
+    }
+
+    /// Takes an amount for a key until the share is dropped.
+    ///
+    /// # Errors
+    /// When the key, its tenant or the node has no room for it.
+    pub(crate) fn take(
+        &self,
+        holder: Option<KeyOfTenant>,
+        amount: usize,
+    ) -> Result<KeyShare, Full> {
+        self.take_below(holder, amount, usize::MAX)
+    }
+
+    /// [`Self::take`], where this tenant may have `limit` at most.
+    pub(crate) fn take_below(
+        &self,
+        holder: Option<KeyOfTenant>,
+        amount: usize,
+        limit: usize,
+    ) -> Result<KeyShare, Full> {
+        let (tenant, key) = holder.unzip();
+        let of_key = self.keys.take(key, amount)?;
+        let of_tenant = self.tenants.take_below(tenant, amount, limit);
+        let of_tenant = of_tenant.map_err(|full| match full {
+            Full::Holder => Full::Tenant,
+            full => full,
+        })?;
+        Ok(KeyShare { _of_tenant: of_tenant, _of_key: of_key })
+    }
+
+    /// Takes an amount although the budget may be full: what is done cannot be rejected.
+    pub(crate) fn take_always(&self, holder: Option<KeyOfTenant>, amount: usize) -> KeyShare {
+        let (tenant, key) = holder.unzip();
+        let of_key = self.keys.take_always(key, amount);
+        KeyShare { _of_tenant: self.tenants.take_always(tenant, amount), _of_key: of_key }
+    }
+
+    pub(crate) fn usage(&self) -> BudgetUse {
+        let (keys, tenants) = (self.keys.usage(), self.tenants.usage());
+        BudgetUse { rejected: keys.rejected + tenants.rejected, ..tenants }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +211,22 @@ mod tests {
         drop(always);
         assert_eq!(budget.usage(), BudgetUse { taken: 0, rejected: 3 });
         assert!(budget.taken.lock().holders.is_empty(), "nothing is kept for ever");
+    }
+
+    #[test]
+    fn no_tenant_takes_more_than_half() {
+        let key = |tenant, key| Some((TenantId(tenant), KeyId([key; 8])));
+        let budget = KeyBudget::new(16);
+        let held = [1, 2].map(|of| budget.take(key(1, of), 4).unwrap());
+        assert_eq!(budget.take(key(1, 2), 1).err(), Some(Full::Holder));
+        assert_eq!(budget.take(key(1, 3), 1).err(), Some(Full::Tenant), "half is its part");
+        let other = budget.take(key(2, 4), 4).expect("another tenant has room");
+        assert_eq!(budget.usage(), BudgetUse { taken: 12, rejected: 2 });
+        drop((held, other));
+        assert_eq!(budget.take_below(key(3, 5), 1, 0).err(), Some(Full::Tenant), "no room at all");
+        let one = budget.take_below(key(3, 5), 1, 1).unwrap();
+        assert_eq!(budget.take_below(key(3, 6), 1, 1).err(), Some(Full::Tenant));
+        drop(one);
+        assert_eq!(budget.usage().taken, 0);
     }
 }

@@ -1,14 +1,14 @@
 //! The request that is being handled: its id, its caller, and the memories that it created. A
 //! task-local value, so that errors and counters need no parameter for it.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use storage::model::access::Caller;
-use storage::model::id::{KeyId, TenantId};
 
-use crate::budget::{Budget, Full, Share};
+use crate::budget::{Full, KeyBudget, KeyOfTenant, KeyShare};
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
 use crate::rates::RateStatus;
 
@@ -19,21 +19,23 @@ tokio::task_local! {
 #[derive(Default)]
 pub(crate) struct Current {
     pub(crate) id: String,
-    /// Tenant and key, once the request is authenticated.
-    pub(crate) caller: OnceLock<(TenantId, KeyId)>,
+    /// Once the request is authenticated.
+    pub(crate) caller: OnceLock<KeyOfTenant>,
+    /// The address from which it comes.
+    source: OnceLock<IpAddr>,
     pub(crate) created: AtomicU64,
     /// Whether a write was submitted.
     has_written: AtomicBool,
     /// How far its tenant is from its limit of requests, if it has one.
     pub(crate) rate_status: OnceLock<RateStatus>,
     /// Its permit as a request in progress, until its response is sent.
-    permit: Mutex<Option<Share>>,
+    permit: Mutex<Option<KeyShare>>,
     /// The bytes of its body, until its response is ready.
-    body: Mutex<Option<Share>>,
+    body: Mutex<Option<KeyShare>>,
     /// The budget of bytes of responses, if they count.
-    responses: OnceLock<Arc<Budget>>,
+    responses: OnceLock<Arc<KeyBudget>>,
     /// The bytes of its response, if they were counted before it was built.
-    response: Mutex<Option<Share>>,
+    response: Mutex<Option<KeyShare>>,
 }
 
 /// Runs a handler as the request `id`, and returns its response with what it left here.
@@ -52,6 +54,15 @@ pub(crate) fn set_caller(caller: &Caller) {
     let _: Result<_, _> = CURRENT.try_with(|current| *current.caller.get_or_init(|| ids));
 }
 
+pub(crate) fn set_source(source: IpAddr) {
+    let _: Result<_, _> = CURRENT.try_with(|current| *current.source.get_or_init(|| source));
+}
+
+/// The address from which the present request comes, once it is authenticated.
+pub(crate) fn source() -> Option<IpAddr> {
+    CURRENT.try_with(|current| current.source.get().copied()).ok().flatten()
+}
+
 pub(crate) fn set_created(memories: usize) {
     let set = |current: &Arc<Current>| current.created.store(memories as u64, Ordering::Relaxed);
     let _: Result<(), _> = CURRENT.try_with(set);
@@ -68,10 +79,9 @@ pub(crate) fn has_written() -> bool {
     CURRENT.try_with(|current| current.has_written.load(Ordering::Relaxed)).unwrap_or(false)
 }
 
-/// Key of the present request, once it is authenticated.
-pub(crate) fn key() -> Option<KeyId> {
-    let key = |current: &Arc<Current>| current.caller.get().map(|(_, key)| *key);
-    CURRENT.try_with(key).ok().flatten()
+/// Key and tenant of the present request, once it is authenticated.
+pub(crate) fn caller() -> Option<KeyOfTenant> {
+    CURRENT.try_with(|current| current.caller.get().copied()).ok().flatten()
 }
 
 /// Whether the present request has its permit.
@@ -79,12 +89,12 @@ pub(crate) fn has_permit() -> bool {
     CURRENT.try_with(|current| current.permit.lock().is_some()).unwrap_or(false)
 }
 
-pub(crate) fn set_permit(permit: Share) {
+pub(crate) fn set_permit(permit: KeyShare) {
     let _: Result<_, _> = CURRENT.try_with(|current| current.permit.lock().replace(permit));
 }
 
 /// Takes the permit of the present request, for its response.
-pub(crate) fn take_permit() -> Option<Share> {
+pub(crate) fn take_permit() -> Option<KeyShare> {
     CURRENT.try_with(|current| current.permit.lock().take()).ok().flatten()
 }
 
@@ -93,12 +103,12 @@ pub(crate) fn set_rate_status(rate_status: RateStatus) {
         CURRENT.try_with(|current| *current.rate_status.get_or_init(|| rate_status));
 }
 
-pub(crate) fn set_body(bytes: Share) {
+pub(crate) fn set_body(bytes: KeyShare) {
     let _: Result<_, _> = CURRENT.try_with(|current| current.body.lock().replace(bytes));
 }
 
 /// Makes the response of the present request count against a budget.
-pub(crate) fn count_response(budget: &Arc<Budget>) {
+pub(crate) fn count_response(budget: &Arc<KeyBudget>) {
     let _: Result<_, _> =
         CURRENT.try_with(|current| drop(current.responses.set(Arc::clone(budget))));
 }
@@ -108,10 +118,10 @@ pub(crate) fn count_response(budget: &Arc<Budget>) {
 pub(crate) fn take_response_bytes(bytes: usize) -> Result<(), Full> {
     let take = |current: &Arc<Current>| {
         let Some(budget) = current.responses.get() else { return Ok(()) };
-        let (key, bytes) = (key(), bytes + RESPONSE_OVERHEAD_BYTES);
-        let share = match budget.take(key, bytes) {
+        let (caller, bytes) = (caller(), bytes + RESPONSE_OVERHEAD_BYTES);
+        let share = match budget.take(caller, bytes) {
             Err(_) if has_written() && bytes <= SMALL_RESPONSE_BYTES_MAX => {
-                budget.take_always(key, bytes)
+                budget.take_always(caller, bytes)
             }
             taken => taken?,
         };
@@ -127,6 +137,6 @@ pub(crate) fn has_response() -> bool {
 }
 
 /// The bytes that were taken for the response to the present request.
-pub(crate) fn take_response() -> Option<Share> {
+pub(crate) fn take_response() -> Option<KeyShare> {
     CURRENT.try_with(|current| current.response.lock().take()).ok().flatten()
 }

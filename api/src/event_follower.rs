@@ -98,7 +98,8 @@ impl Follower {
             return Ok(Next::AfterNewEntry);
         }
         let (frames, has_more) = if self.is_behind {
-            let Some(turn) = service.replays.acquire(self.options.key).await else {
+            let Some(turn) = service.replays.acquire((self.options.tenant, self.options.key)).await
+            else {
                 return Ok(Next::AfterPause);
             };
             let read = self.read().await?;

@@ -7,37 +7,32 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body that contains JSON of any form, in bytes.
 pub(crate) const FREE_FORM_BYTES_MAX: usize = 64 << 10;
-/// Most authenticated requests served at once; further ones get 503 immediately.
+/// Most authenticated requests served at once; further ones get 503 immediately. Of this and of the
+/// other budgets a tenant has half and a key a quarter; more than that gets 429.
 pub const REQUESTS_MAX: usize = 2_048;
-/// Most of them of one key; further ones get 429 immediately.
-pub(crate) const KEY_REQUESTS_MAX: usize = REQUESTS_MAX / 4;
 /// Most bytes of the bodies of requests in progress; further requests get 503.
 pub(crate) const BODIES_BYTES_MAX: usize = 128 << 20;
-/// Most of them of one key.
-pub(crate) const KEY_BODIES_BYTES_MAX: usize = 32 << 20;
 /// Most bytes of responses that are not sent yet; further requests get 503.
 pub(crate) const RESPONSES_BYTES_MAX: usize = 192 << 20;
-/// Most of them of one key.
-pub(crate) const KEY_RESPONSES_BYTES_MAX: usize = 48 << 20;
 /// Bytes that a response occupies beside its body.
 pub(crate) const RESPONSE_OVERHEAD_BYTES: usize = 4 << 10;
 /// Largest response whose bytes are counted only when it is built.
 pub(crate) const SMALL_RESPONSE_BYTES_MAX: usize = 256 << 10;
 /// Least number of reads that may run at once; see [`reads_max`].
-const READS_MIN: usize = 4;
+const READS_MIN: usize = 6;
 /// Reads per processor that may run at once.
-const READS_PER_PROCESSOR: usize = 2;
+const READS_PER_PROCESSOR: usize = 3;
 /// How long a read may wait for others.
 pub(crate) const READ_WAIT: Duration = Duration::from_secs(2);
-/// Texts per thread of the embedder that are embedded or queued at once, three quarters of them of
-/// one key; further ones wait.
-pub(crate) const EMBEDS_PER_THREAD: usize = 4;
+/// Texts per thread of the embedder that are embedded or queued at once. A tenant has three quarters
+/// of them, and a key three quarters of those; further ones wait.
+pub(crate) const EMBEDS_PER_THREAD: usize = 6;
 /// How long a text may wait for others.
 pub(crate) const EMBED_WAIT: Duration = Duration::from_secs(5);
 /// Large writes of a key that a node prepares and submits at once. Others of the key wait: they
 /// would delay the writes of other keys, and be hardly faster.
 pub(crate) const KEY_LARGE_WRITES_MAX: usize = 1;
-/// Large writes of all keys that a node prepares and submits at once.
+/// Large writes that a node prepares and submits at once, half of them of one tenant.
 pub(crate) const LARGE_WRITES_MAX: usize = 8;
 /// How long a large write waits for its turn: longer than a batch of long texts takes to embed.
 pub(crate) const LARGE_WRITE_WAIT: Duration = Duration::from_secs(30);
@@ -52,8 +47,6 @@ pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) const DRAIN_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 /// Most requests whose bodies are discarded at once.
 pub(crate) const DRAINS_MAX: usize = 256;
-/// Most of them of one key, and of all requests without a key.
-pub(crate) const KEY_DRAINS_MAX: usize = DRAINS_MAX / 4;
 /// How long a body is discarded.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Most texts of one batch create in the embedding queue: a large batch must not fill the queue
@@ -120,17 +113,15 @@ pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 pub(crate) const QUERY_BYTES_MAX: usize = 64 << 10;
 /// Longest time of an operator request: a state is hashed at 200 MB/s.
 pub(crate) const OPERATION_DEADLINE: Duration = Duration::from_secs(60);
-/// Most event streams per node; further ones get 503.
+/// Most event streams per node; further ones get 503. A tenant may have a lower limit of its own.
 pub(crate) const STREAMS_MAX: usize = 256;
-/// Most of them of one key; further ones get 429.
-pub(crate) const KEY_STREAMS_MAX: usize = STREAMS_MAX / 4;
 /// Most reads of event streams that run at once, beside [`reads_max`] others.
-pub(crate) const STREAM_READS_MAX: usize = 2;
+pub(crate) const STREAM_READS_MAX: usize = 3;
 /// Interval at which a stream without matching events sends a checkpoint.
 pub(crate) const STREAM_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
 /// Events that a stream reads ahead of its reader.
 pub(crate) const STREAM_EVENTS: usize = 64;
-/// Most streams that read events of the past at once.
+/// Most streams that read events of the past at once, half of them of one tenant.
 pub(crate) const REPLAYS_MAX: usize = 4;
 /// Pause after each read of events of the past, while the other streams of the key wait. So the
 /// streams of one key replay 6,400 events per second at most.
@@ -154,8 +145,8 @@ pub(crate) const SECRET_BYTES_MAX: usize = 256;
 /// Days ahead of a settings forecast.
 pub(crate) const FORECAST_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
 
-/// Most reads that run at once, each on its own thread, three quarters of them of one key; further
-/// ones wait. Some of them wait for the disk, so there are more than processors.
+/// Most reads that run at once, each on its own thread. A tenant has three quarters of them, and a
+/// key three quarters of those; further ones wait. Some of them wait for the disk, so there are more than processors.
 pub(crate) fn reads_max() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
     (READS_PER_PROCESSOR * processors).max(READS_MIN)

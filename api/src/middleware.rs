@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::budget::Share;
+use crate::budget::KeyShare;
 use crate::current::{self, handle, request_id};
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_TIME};
 use crate::service::error::ApiError;
@@ -97,8 +97,8 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
 /// the memory.
 struct Unsent {
     bytes: Bytes,
-    _share: Option<Share>,
-    _permit: Option<Share>,
+    _share: Option<KeyShare>,
+    _permit: Option<KeyShare>,
 }
 
 impl AsRef<[u8]> for Unsent {
@@ -121,7 +121,7 @@ async fn run(app: &App, request: Request, next: Next) -> Response {
     });
     let response = next.run(Request::from_parts(parts, Body::from_stream(body))).await;
     // Beyond the limit of such requests a client may not read its response.
-    let Ok(_share) = app.budgets.drains.take(current::key(), 1) else { return response };
+    let Ok(_share) = app.budgets.drains.take(current::caller(), 1) else { return response };
     let drain = async {
         let (mut rest, mut bytes) = (shared.lock().await, 0);
         while let Some(Ok(chunk)) = rest.next().await {

@@ -2,6 +2,7 @@
 //! clients send.
 
 use storage::model::access::Policy;
+use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::delivery::DeliveryStage;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::memory::{DecayClass, MemoryType, Signal, Tier};
@@ -96,6 +97,8 @@ words! {
     TriggerActionKind: Self::NAMED;
     Role: [("reader", Self::Reader), ("agent", Self::Agent), ("admin", Self::Admin)];
     TenantState: Self::NAMED;
+    AuditAction: Self::NAMED;
+    AuditChain: Self::NAMED;
     Tier: [("hot", Self::Hot), ("cold", Self::Cold)];
     TierFilter: [("hot", Self::Hot), ("cold", Self::Cold), ("all", Self::All)];
     Sort: [

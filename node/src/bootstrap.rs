@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use api::{Embedder, random_bytes};
 use raft::Handle;
+use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::cluster::{Cluster, Member};
-use storage::model::id::Timestamp;
-use storage::model::tenant::{ApiKey, KeyText, Role};
+use storage::model::tenant::Role;
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
@@ -54,17 +54,9 @@ pub(crate) async fn bootstrap_cluster(
     let path = config.node.data.join(ADMIN_KEY);
     let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
     let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
-    let key = ApiKey {
-        name: "admin".into(),
-        role: Role::Admin,
-        hash: KeyText::hash(key.as_str()),
-        namespace: None,
-        // Replaced by the state machine.
-        created_at: Timestamp::default(),
-        last_used_at: None,
-    };
+    let key = NewApiKey::new("admin", Role::Admin, &key);
     let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };
-    let command = Command { tenant: None, actor: None, receipt: None, action };
+    let command = Command::background(action);
     let outcome = raft.submit(command, deadline).await.map_err(text)?;
     outcome.reply.map(drop).map_err(text)
 }
@@ -76,7 +68,7 @@ fn admin_key(path: &Path) -> Result<KeyText, String> {
             KeyText::parse(line.trim()).ok_or_else(|| "the file contains no valid key".to_owned())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let key = KeyText::from_random(random_bytes());
+            let (_, key) = KeyText::from_random(random_bytes());
             let line = format!("{}\n", key.as_str());
             storage::file::replace_secret(path, line.as_bytes()).map_err(text)?;
             Ok(key)

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use api::Budget;
+use api::{Budget, network};
 use axum_server::accept::Accept;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::activity::{Activity, IDLE_TIMEOUT, Watched};
 use crate::frames::{FrameCounter, Frames};
-use crate::networks::{MEMBERS_MAX, MemberNetworks, network};
+use crate::networks::{MEMBERS_MAX, MemberNetworks};
 
 /// Most connections, if the limit of open files allows as many.
 pub(crate) const CONNECTIONS_MAX: u64 = 4_096;

@@ -20,7 +20,6 @@ use rustix::net::sockopt::set_tcp_user_timeout;
 
 use crate::activity::{IDLE_TIMEOUT, STALL_TIMEOUT};
 use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max};
-use crate::networks::network;
 
 /// Time limit of a TLS handshake, and of a keep-alive response.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,7 +87,9 @@ pub(crate) fn serve_https(
     let mut server =
         axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
     limit(server.http_builder());
-    tokio::spawn(listener_task(server.serve(router.into_make_service()), shared.fault.clone()));
+    // Failed authentications are limited per source network, and administrative acts name it.
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(listener_task(server.serve(service), shared.fault.clone()));
     Ok(())
 }
 
@@ -131,7 +132,7 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig, members: Vec
 async fn resolve_members(members: Vec<String>, handshakes: Arc<Handshakes>) {
     for member in members {
         match tokio::net::lookup_host(&member).await {
-            Ok(found) => found.for_each(|at| handshakes.members.insert(network(at.ip()))),
+            Ok(found) => found.for_each(|at| handshakes.members.insert(api::network(at.ip()))),
             Err(error) => tracing::info!(%error, member, "cannot resolve the address of a member"),
         }
     }

@@ -176,6 +176,9 @@ const METRICS: &[Metric<u64>] = &[
     ("limited_requests_total", "Requests rejected at a limit of a key or of this node.", |s| {
         s.node.app.budgets().iter().map(|budget| budget.rejected).sum()
     }),
+    ("failed_authentications_total", "Requests with a wrong key.", |s| {
+        s.node.app.failed_authentications()
+    }),
     ("rate_limited_total", "Requests rejected at the requests per minute of their tenant.", |s| {
         s.node.app.rate_limited()
     }),

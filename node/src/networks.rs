@@ -1,23 +1,12 @@
-//! The source networks of connections: an IPv4 address, or a /64 of IPv6, which one host can own.
+//! The source networks of members.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
 /// Most networks of members that a node remembers.
 pub(crate) const MEMBERS_MAX: usize = 64;
-/// Bits of an IPv6 address that name its host.
-const HOST_BITS: u128 = u64::MAX as u128;
-
-/// The network of an address.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !HOST_BITS).into(),
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 /// The networks from which members connected last.
 #[derive(Default)]
 pub(crate) struct MemberNetworks(Mutex<VecDeque<IpAddr>>);
@@ -41,20 +30,6 @@ impl MemberNetworks {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_host_has_one_network() {
-        for (address, expected) in [
-            ("192.0.2.7", "192.0.2.7"),
-            ("::ffff:192.0.2.7", "192.0.2.7"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-            ("2001:db8:1:2::", "2001:db8:1:2::"),
-            ("2001:db8:1:3::1", "2001:db8:1:3::"),
-            ("::1", "::"),
-        ] {
-            assert_eq!(network(address.parse().unwrap()).to_string(), expected, "{address}");
-        }
-    }
 
     #[test]
     fn least_recent_network_makes_room() {

@@ -114,6 +114,11 @@ impl Shared {
         }
     }
 
+    /// Most commands of a batch now.
+    pub(crate) fn batch_max(&self) -> usize {
+        self.queue.lock().batch_max()
+    }
+
     /// Counts the time in which a command was decided against the share of its key.
     pub(crate) fn charge(&self, command: &Command, time: Duration) {
         self.queue.lock().charge(command, time);

@@ -297,6 +297,10 @@ fn show(
                 engine.registry.put_key(*tenant, *id, key.clone());
             }
             Change::ApiKeyRemoved(_, id) => engine.registry.remove_key(*id),
+            Change::AuditAppended(tenant, chain, _, ends)
+            | Change::AuditTrimmed(tenant, chain, ends) => {
+                engine.registry.put_audit_ends(*tenant, *chain, ends);
+            }
             Change::RulesPut(tenant, rules) => engine.registry.put_rules(*tenant, rules.clone()),
             Change::TriggerPut(tenant, id, trigger) => {
                 engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));

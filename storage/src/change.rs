@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::codec::{self, Record};
 use crate::model::access::Rules;
 use crate::model::analytics::{LastReport, RecallStats, Usage};
+use crate::model::api_key::ApiKey;
+use crate::model::audit::{AuditChain, AuditEnds, AuditEntry, KeyUses};
 use crate::model::cluster::{BatchId, Cluster};
 use crate::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use crate::model::edge::{Edge, RelationKey, relation_key};
@@ -17,7 +19,7 @@ use crate::model::journal::{Cursor, Event};
 use crate::model::limits::Tenancy;
 use crate::model::memory::Memory;
 use crate::model::receipt::{Receipt, ReceiptKey, Retention};
-use crate::model::tenant::{ApiKey, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::tick::Tick;
 use crate::model::trigger::{Firings, Trigger};
 use crate::model::vector::Vector;
@@ -86,6 +88,12 @@ pub enum Change {
     TenancyPut(Tenancy),
     /// Removes all rows of a tenant.
     TenantRemoved(TenantId),
+    /// An entry of the audit log, and the ends of its chain with it.
+    AuditAppended(TenantId, AuditChain, AuditEntry, AuditEnds),
+    /// Removes the entries before the first one that is kept.
+    AuditTrimmed(TenantId, AuditChain, AuditEnds),
+    /// The kinds of use that are known of an API key.
+    KeyUsesPut(TenantId, KeyId, KeyUses),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -156,7 +164,9 @@ impl Change {
                     .map(|key| RowWrite::Put(key, row.clone()))
                     .into()
             }
-            Self::ApiKeyRemoved(tenant, id) => vec![RowWrite::Delete(Key::ApiKey(*tenant, *id))],
+            Self::ApiKeyRemoved(tenant, id) => {
+                [Key::ApiKey(*tenant, *id), Key::KeyUses(*tenant, *id)].map(RowWrite::Delete).into()
+            }
             Self::RulesPut(tenant, row) => put(Key::Rules(*tenant), row),
             Self::EdgeRemoved(tenant, source, target, relation) => {
                 ends(*tenant, *source, *target, *relation).map(RowWrite::Delete).into()
@@ -181,6 +191,12 @@ impl Change {
             }
             Self::TenancyPut(row) => put(Key::Tenancy, row),
             Self::TenantRemoved(tenant) => all_removed(*tenant),
+            Self::AuditAppended(tenant, chain, entry, ends) => {
+                let key = Key::Audit(*tenant, *chain, entry.number);
+                vec![RowWrite::Put(key, codec::encode(entry)), audit_ends(*tenant, *chain, ends)]
+            }
+            Self::AuditTrimmed(tenant, chain, ends) => audit_trimmed(*tenant, *chain, ends),
+            Self::KeyUsesPut(tenant, id, row) => put(Key::KeyUses(*tenant, *id), row),
         }
     }
 
@@ -202,6 +218,8 @@ impl Change {
                 }
                 Self::TenancyPut(tenancy) => tenancy.tiers.len() * 128,
                 Self::TickPut(..) => 1_024,
+                Self::AuditAppended(_, _, entry, _) => entry.size_bytes(),
+                Self::KeyUsesPut(_, _, uses) => uses.0.len() * 64,
                 Self::TenantPut(..) | Self::RecallStatsPut(..) => 512,
                 Self::RulesPut(_, rules) => rules.rules.len() * 64,
                 Self::EdgePut(_, edge) => 2 * edge.relation.len() + 64,
@@ -228,6 +246,16 @@ fn all_removed(tenant: TenantId) -> Vec<RowWrite> {
     // A draft has no ranges: without its row, no command of the tenant is decided.
     let row = RowWrite::Delete(Key::Tenant(tenant));
     Kind::of_tenants().map(range).chain([row]).collect()
+}
+
+fn audit_ends(tenant: TenantId, chain: AuditChain, ends: &AuditEnds) -> RowWrite {
+    RowWrite::Put(Key::AuditEnds(tenant, chain), codec::encode(ends))
+}
+
+/// Removes all entries of a chain before the first one that is kept.
+fn audit_trimmed(tenant: TenantId, chain: AuditChain, ends: &AuditEnds) -> Vec<RowWrite> {
+    let [from, to] = [0, ends.first].map(|number| Key::Audit(tenant, chain, number).bytes());
+    vec![RowWrite::DeleteRange(from, to), audit_ends(tenant, chain, ends)]
 }
 
 /// Removes all events before `first`, and stores `first`.

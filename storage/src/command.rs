@@ -1,11 +1,15 @@
 //! Commands: the requests for changes. A command travels from the node that received the
 //! request to the leader. It never enters the log.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::codec::bounded;
 use crate::model::access::Policy;
 use crate::model::analytics::{Report, TenantReport};
+use crate::model::api_key::NewApiKey;
+use crate::model::audit::AuditAction;
 use crate::model::cluster::{Cluster, Incarnation};
 use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::duplicate::OnDuplicate;
@@ -17,7 +21,7 @@ use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::origin::Origin;
 use crate::model::receipt::{ReceiptKey, ReceiptRequest};
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::{ApiKey, TenantState};
+use crate::model::tenant::TenantState;
 use crate::model::thermo::SettingValue;
 use crate::model::trigger::{Trigger, TriggerAction};
 use crate::model::vector::Vector;
@@ -33,6 +37,8 @@ pub const BULK_MAX: usize = 500;
 pub const TRACES_MAX: usize = 300;
 /// Most attempts of a command.
 pub const ATTEMPTS_MAX: usize = 500;
+/// Most named values of an operation.
+const OPERATION_FIELDS_MAX: usize = 8;
 /// Most settings of a command: more than a request can name.
 const SETTINGS_MAX: usize = 1_024;
 
@@ -52,6 +58,8 @@ pub struct Command {
     pub tenant: Option<TenantId>,
     /// The key of the caller; `None` is the service itself.
     pub actor: Option<KeyId>,
+    /// The address from which the request came; `None` is the service itself.
+    pub source: Option<IpAddr>,
     /// The idempotency key under which the outcome is stored.
     pub receipt: Option<ReceiptRequest>,
     /// The requested change.
@@ -70,8 +78,8 @@ pub enum Action {
         tenant: String,
         /// Id of the tenant's first key.
         key_id: KeyId,
-        /// Row of that key; `decide` sets its times.
-        key: ApiKey,
+        /// That key.
+        key: NewApiKey,
     },
     /// Create memories, all or none.
     CreateMemories(#[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<NewMemory>),
@@ -104,8 +112,17 @@ pub enum Action {
     RemoveTraces(TraceRows),
     /// Delete a memory, and restore those that it was folded from.
     Unfold(MemoryId),
-    /// Create a key; `decide` sets its times.
-    CreateKey(KeyId, ApiKey),
+    /// Create a key.
+    CreateKey(KeyId, NewApiKey),
+    /// Give a key another text.
+    RotateKey {
+        /// The key.
+        id: KeyId,
+        /// SHA-256 of its new text.
+        hash: [u8; 32],
+        /// How long the present text stays valid.
+        overlap_seconds: u64,
+    },
     /// Delete a key.
     DeleteKey(KeyId),
     /// Set or clear the default namespace of a key.
@@ -171,7 +188,7 @@ pub enum Action {
         /// Id of its first key.
         key_id: KeyId,
         /// Row of that key.
-        key: ApiKey,
+        key: NewApiKey,
     },
     /// Change a tenant.
     UpdateTenant(TenantId, TenantPatch),
@@ -184,6 +201,13 @@ pub enum Action {
         /// Its limits; `None` deletes it.
         limits: Option<Limits>,
     },
+    /// Record an operation on the cluster in the audit log: what was done to what, with named
+    /// values.
+    RecordOperation(
+        AuditAction,
+        String,
+        #[serde(deserialize_with = "bounded::<OPERATION_FIELDS_MAX, _, _>")] Vec<(String, String)>,
+    ),
 }
 
 /// A tenant to create.
@@ -389,7 +413,7 @@ impl Action {
 impl Command {
     /// A command of the service itself.
     pub fn background(action: Action) -> Self {
-        Self { tenant: None, actor: None, receipt: None, action }
+        Self { tenant: None, actor: None, source: None, receipt: None, action }
     }
 
     /// Its queue.

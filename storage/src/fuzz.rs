@@ -74,7 +74,7 @@ pub fn records(bytes: &[u8]) {
         check::<Memory>,
         check::<model::receipt::Receipt>,
         check::<model::tenant::Tenant>,
-        check::<model::tenant::ApiKey>,
+        check::<model::api_key::ApiKey>,
         check::<model::tick::Tick>,
         check::<Trigger>,
         check::<model::trigger::Firings>,

@@ -18,6 +18,7 @@
 //! machine, a `Reader` for all others, and the `Log`.
 
 mod apply;
+mod audit;
 mod change;
 mod checkpoint;
 pub mod codec;
@@ -48,6 +49,7 @@ use std::path::Path;
 use index::saved::SavedGraphs;
 
 pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
+pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
 pub use command::{
     Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,

@@ -36,7 +36,9 @@ impl Reader {
         delivery: &Delivery,
     ) -> Result<bool> {
         let Some(owner) = owner else { return Ok(true) };
-        let Some(access) = self.access(tenant, owner)? else { return Ok(false) };
+        let Some(access) = self.access(tenant, owner, self.engine().clock())? else {
+            return Ok(false);
+        };
         let present = self.memory(tenant, delivery.memory)?;
         let is_open = |memory: Memory| access.allows(&memory.namespace);
         Ok(access.allows(&delivery.namespace) && present.is_none_or(is_open))

@@ -13,9 +13,10 @@ use crate::index::data::Counts;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::{CompiledTrigger, Triggers};
 use crate::model::access::Caller;
+use crate::model::audit::AuditChain;
 use crate::model::cluster::Position;
 use crate::model::delivery::Outbox;
-use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
+use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::Limit;
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::thermo::Thermo;
@@ -43,6 +44,7 @@ use crate::verify::Verifier;
 /// | events | `journal`, `trigger_journal`, `journal_after`, `last_event` | `journal.rs` |
 /// | deliveries | `due`, `dead_letters`, `deliveries` | `outbox.rs` |
 /// | receipts | `old_receipts` | `receipts.rs` |
+/// | audit log | `audit` | `audit.rs` |
 /// | traces of memories that are purged | `traces` | `traces.rs` |
 #[derive(Clone)]
 pub struct Reader {
@@ -99,14 +101,28 @@ impl Reader {
         self.engine().registry.all_outboxes()
     }
 
+    /// Chains of audit logs whose first entry is older than `time`, at most `limit`.
+    pub(crate) fn audits_before(
+        &self,
+        time: Timestamp,
+        limit: usize,
+    ) -> Vec<(TenantId, AuditChain)> {
+        self.engine().registry.audits_before(time, limit)
+    }
+
     /// The caller with API key `key`, if the key is valid. Compares in constant time.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
-        self.engine().registry.authenticate(key)
+        self.engine().registry.authenticate(key, self.engine().clock())
+    }
+
+    /// The cluster clock: the time of the last batch, at most some seconds ago.
+    pub fn clock(&self) -> Timestamp {
+        self.engine().clock()
     }
 
     /// Whether a key is valid, and its tenant is not suspended.
     pub fn is_usable(&self, id: KeyId) -> bool {
-        self.engine().registry.is_usable(id)
+        self.engine().registry.is_usable(id, self.engine().clock())
     }
 
     /// A limit of a tenant; `None` is unlimited.

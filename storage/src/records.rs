@@ -15,8 +15,11 @@ macro_rules! records {
 
 records! {
     crate::change::Batch: 1, "batch";
-    crate::command::Command: 1, "command";
+    crate::command::Command: 2, "command";
     model::access::Rules: 1, "access rules";
+    model::audit::AuditEntry: 1, "audit entry";
+    model::audit::AuditEnds: 1, "ends of an audit chain";
+    model::audit::KeyUses: 1, "uses of an API key";
     model::analytics::RecallStats: 1, "recall statistics";
     model::analytics::Usage: 1, "usage";
     model::analytics::LastReport: 1, "last report";
@@ -32,7 +35,7 @@ records! {
     model::memory::Memory: 1, "memory";
     model::receipt::Receipt: 1, "receipt";
     model::tenant::Tenant: 2, "tenant";
-    model::tenant::ApiKey: 1, "API key";
+    model::api_key::ApiKey: 2, "API key";
     model::tick::Tick: 1, "tick";
     model::trigger::Trigger: 1, "trigger";
     model::trigger::Firings: 1, "firings";

@@ -9,13 +9,14 @@ use crate::codec::bounded;
 use crate::command::{BULK_MAX, CREATE_MAX};
 use crate::index::data::Counts;
 use crate::model::access::Rule;
+use crate::model::api_key::ApiKey;
 use crate::model::delivery::DeadLetterCursor;
 use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tier};
 use crate::model::memory::MemoryRecord;
 use crate::model::receipt::RECEIPT_IDS_MAX;
-use crate::model::tenant::{ApiKey, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::thermo::{SettingFault, Thermo};
 use crate::model::trigger::{Firings, Notification, Trigger};
 
@@ -170,6 +171,9 @@ pub enum Rejection {
         /// Its value.
         max: u64,
     },
+    /// The acting key was deleted, or has ended.
+    #[error("this API key was deleted, or has ended")]
+    KeyInvalid,
     /// The tenant is suspended.
     #[error("this tenant is suspended: ask the operator of the cluster")]
     TenantSuspended,

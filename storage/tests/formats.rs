@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use storage::codec::{Record, decode, encode};
 use storage::model::access::{Policy, Rule, Rules};
 use storage::model::analytics::{LastReport, RecallStats, Usage};
+use storage::model::api_key::{ApiKey, FormerText};
+use storage::model::audit::{
+    AuditAct, AuditAction, AuditActor, AuditChain, AuditEnds, AuditEntry, KeyUse, KeyUses,
+};
 use storage::model::cluster::{BatchId, Cluster, GroupId, Member, Model, Position};
 use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
@@ -15,7 +19,7 @@ use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Tenancy, Tier};
 use storage::model::receipt::{Receipt, Retention, WriteEffect};
 use storage::model::retention::{RetentionAction, RetentionRule};
-use storage::model::tenant::{ApiKey, Role, Tenant, TenantState};
+use storage::model::tenant::{Role, Tenant, TenantState};
 use storage::model::tick::{Stage, Tick};
 
 use crate::common::*;
@@ -160,11 +164,15 @@ fn cluster_and_tenant_bytes_are_fixed() {
         name: "a".into(),
         role: Role::Admin,
         hash: [9; 32],
+        former: Some(FormerText { hash: [8; 32], valid_until: Timestamp(2) }),
         namespace: None,
+        namespaces: vec!["n".into()],
         created_at: Timestamp(1),
+        rotated_at: None,
+        expires_at: Some(Timestamp(3)),
         last_used_at: None,
     };
-    let bytes = format!("01016102{}000200", "09".repeat(32));
+    let bytes = format!("02016102{}01{}040001016e0200010600", "09".repeat(32), "08".repeat(32));
     assert_row(key, &bytes, |row| Change::ApiKeyPut(TENANT, KEY, row), "0201k");
     let rule = Rule {
         number: 3,
@@ -184,6 +192,41 @@ fn cluster_and_tenant_bytes_are_fixed() {
     assert_row(usage, "01010203fbe803", put, "0e01fb025f");
     let last = LastReport { boot: 3, number: 4 };
     assert_row(last, "010304", |row| Change::LastReportPut(2, row), "0f02");
+}
+
+#[test]
+fn audit_bytes_are_fixed() {
+    let act = AuditAct {
+        at: Timestamp(5),
+        actor: AuditActor::Key { id: KEY, name: "a".into(), role: Role::Admin },
+        source: Some("192.0.2.7".parse().unwrap()),
+        action: AuditAction::RuleChange,
+        target: "x".into(),
+        before: [("b".into(), "c".into())].into(),
+        after: Default::default(),
+    };
+    let (previous, hash) = ([8; 32], [9; 32]);
+    let entry = AuditEntry { number: 3, act, previous, hash };
+    let ends =
+        AuditEnds { first: 2, first_at: Timestamp(4), anchor: [7; 32], last: 3, head: [9; 32] };
+    let [seven, eight, nine] = ["07", "08", "09"].map(|byte| byte.repeat(32));
+    let act = "0a 00k0161 02 0100c0000207 05 0178 010162 0163 00".replace(' ', "");
+    let entry_bytes = format!("03{act}{eight}{nine}");
+    let ends_bytes = format!("0208{seven}03{nine}");
+    assert_bytes(&entry, &format!("01{entry_bytes}"));
+    assert_bytes(&ends, &format!("01{ends_bytes}"));
+    let append = Change::AuditAppended(TENANT, AuditChain::Data, entry, ends.clone());
+    assert_change(append, &format!("1e0101{entry_bytes}{ends_bytes}"));
+    let trim = Change::AuditTrimmed(TENANT, AuditChain::Administration, ends);
+    assert_change(trim, &format!("1f0100{ends_bytes}"));
+    let kind =
+        KeyUse { network: "192.0.2.7".parse().unwrap(), client: "c".into(), role: Role::Reader };
+    let uses = KeyUses(vec![(kind, Timestamp(4))]);
+    let put = |row| Change::KeyUsesPut(TENANT, KEY, row);
+    assert_row(uses, "010100c0000207016300 08".replace(' ', "").as_str(), put, "2001k");
+    for (position, action) in (0_u8..).zip(AuditAction::ALL) {
+        assert_bytes(&Single(action), &format!("01{position:02x}"));
+    }
 }
 
 #[test]

@@ -180,6 +180,8 @@ fn one_key_has_half_of_the_triggers() {
         let create = create_trigger(id, trigger(TriggerEvent::Store, TriggerAction::Pin));
         Command { actor: Some(KeyId([key; 8])), ..create }
     };
+    let another = Action::CreateKey(KeyId([1; 8]), api_key("another", Role::Agent));
+    engine.run(0, &[command(another)]);
     let most: Vec<_> = (0..KEY_TRIGGERS_MAX).map(|at| create(at, 0)).collect();
     for (now, commands) in most.chunks(250).enumerate() {
         engine.run(now as i64, commands);

@@ -94,7 +94,8 @@ fn access() -> storage::model::access::Access {
         created_at: Timestamp(0),
     };
     let rules = Rules { last: 1, rules: vec![denied] };
-    rules.access_of(KeyId([1; 8]), "agent", Role::Agent)
+    let agent = api_key("agent", Role::Agent).row(Timestamp(0));
+    rules.access_of(KeyId([1; 8]), &agent)
 }
 
 fn filters() -> [Filter; 8] {

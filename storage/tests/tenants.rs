@@ -32,9 +32,10 @@ fn delete_tenant(id: TenantId, name: &str) -> Command {
     Command::background(Action::DeleteTenant(id, name.into()))
 }
 
-/// A command of a key of a tenant.
+/// A command of the first key of a tenant.
 fn of(tenant: TenantId, action: Action) -> Command {
-    Command { tenant: Some(tenant), actor: Some(KeyId([9; 8])), ..Command::background(action) }
+    let key = if tenant == TENANT { 0 } else { 7 };
+    Command { tenant: Some(tenant), actor: Some(KeyId([key; 8])), ..Command::background(action) }
 }
 
 fn create_in(tenant: TenantId, number: u32, label: &str) -> Command {

@@ -13,6 +13,7 @@ mod reload;
 mod rights;
 mod roles;
 mod shares;
+mod tenants;
 mod time;
 mod together;
 mod triggers;

@@ -25,6 +25,7 @@ mod group_commit;
 mod hostile;
 mod hygiene;
 mod idempotency;
+mod keys;
 mod leader_watch;
 mod membership;
 mod memories;

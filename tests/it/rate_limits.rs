@@ -14,9 +14,9 @@ const KILL_AFTER: Duration = Duration::from_secs(31);
 
 async fn limited_tenant(cluster: &Cluster, per_minute: usize) -> Value {
     let body = json!({"name": "limited", "limits": {"requests_per_minute": per_minute}});
-    let created = cluster.ops_request(Method::POST, "/cluster/tenants").json(&body).send().await;
+    let created = create_tenant(cluster, body).await;
     converged(cluster).await;
-    created.ok()
+    created
 }
 
 /// Sends requests to a node until `end`. Returns when each that was accepted began.

@@ -4,6 +4,8 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
+
 use super::*;
 
 /// The next events, which must be `created`.
@@ -38,31 +40,62 @@ async fn stopping_node_ends_streams_and_another_resumes_them() {
 async fn node_serves_256_streams_and_rejects_more() {
     let cluster = options().start();
     let agents = [cluster.new_agent(), cluster.new_agent(), cluster.new_agent()];
+    let tenants =
+        ["one", "two", "three"].map(|name| create_tenant(&cluster, json!({"name": name})));
+    let tenants = join_all(tenants).await;
     let mut keys = Vec::new();
-    for at in 0..5 {
-        let key = json!({"name": format!("reader {at}"), "role": "reader"});
-        keys.push(cluster.post("/keys", &key).await);
+    for at in 0..6 {
+        let create = cluster.request_as(&tenants[at / 3], Method::POST, "/keys");
+        let body = json!({"name": format!("reader {at}"), "role": "reader"});
+        keys.push(create.json(&body).send().await.body);
     }
-    let stream = |agent: usize, key: usize| agents[agent].get_as(&cluster, &keys[key], "/events");
+    let stream = |agent: usize, key: &Value| agents[agent].get_as(&cluster, key, "/events");
+    let rejected = async |key: &Value| {
+        stream(2, key).send().await.assert_error(429, "too_many_streams");
+    };
     let mut streams = Vec::new();
-    for at in 0..256 {
-        streams.push(Stream::of(stream(at % 2, at / 64)).await.unwrap());
-        if at == 63 {
-            stream(2, 0).send().await.assert_error(429, "too_many_streams");
+    // A key has a quarter of the streams, and a tenant half of them.
+    for (at, key) in [0, 1, 3, 4].into_iter().enumerate() {
+        for number in 0..64 {
+            let agent = (64 * at + number) % 2;
+            streams.push(Stream::of(stream(agent, &keys[key])).await.unwrap());
         }
+        rejected(&keys[key]).await;
     }
+    rejected(&keys[2]).await;
+    rejected(&keys[5]).await;
     assert_eq!(cluster.metric("hearth_event_streams").await, 256.0);
-    let one_more = || stream(2, 4);
+    let one_more = || stream(2, &tenants[2]);
     one_more().send().await.assert_error(503, "too_many_streams");
-    cluster.create(&json!({"label": "sent to all"})).await;
-    for stream in &mut streams {
-        assert_eq!(stream.expect().await.kind, "ready");
-        assert_eq!(event_labels(&created(stream, 1).await), ["sent to all"]);
+    for (tenant, streams) in tenants.iter().zip(streams.chunks_mut(128)) {
+        let create = cluster.request_as(tenant, Method::POST, "/agent/nodes");
+        create.json(&json!({"label": "sent to all"})).send().await.ok();
+        for stream in streams {
+            assert_eq!(stream.expect().await.kind, "ready");
+            assert_eq!(event_labels(&created(stream, 1).await), ["sent to all"]);
+        }
     }
     // A closed stream returns its permit.
     streams.pop();
     let another = async || Stream::of(one_more()).await;
     eventually("another stream opens", another, Result::is_ok).await.ok();
+}
+
+#[tokio::test]
+async fn tenant_has_its_own_limit_of_streams() {
+    let cluster = options().start();
+    let tenant = create_tenant(&cluster, json!({"name": "small", "limits": {"streams": 2}})).await;
+    let stream = || cluster.request_as(&tenant, Method::GET, "/events");
+    let open = [Stream::of(stream()).await.unwrap(), Stream::of(stream()).await.unwrap()];
+    stream().send().await.assert_error(429, "too_many_streams");
+    // A lower limit ends no stream.
+    let path = format!("/cluster/tenants/{}", tenant["id"]);
+    let change = cluster.ops_request(Method::PATCH, &path);
+    change.json(&json!({"limits": {"streams": 0}})).send().await.ok();
+    drop(open);
+    let streams = async || cluster.metric("hearth_event_streams").await;
+    eventually("the streams end", streams, |streams| *streams == 0.0).await;
+    stream().send().await.assert_error(429, "too_many_streams");
 }
 
 #[tokio::test]

@@ -2,14 +2,6 @@
 
 use super::*;
 
-/// Creates a tenant. Returns its view, with the text of its first key as `key`.
-async fn create_tenant(node: &Node, body: Value) -> Value {
-    let request = node.ops_request(Method::POST, "/cluster/tenants").json(&body);
-    let created = request.send().await;
-    assert_eq!(created.status, StatusCode::CREATED, "{}", created.body);
-    created.body
-}
-
 fn path(tenant: &Value) -> String {
     format!("/cluster/tenants/{}", tenant["id"])
 }

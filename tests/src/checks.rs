@@ -54,6 +54,14 @@ pub fn float(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
+/// Creates a tenant. Returns its view, with the text of its first key as `key`.
+pub async fn create_tenant(node: &Node, body: Value) -> Value {
+    let request = node.ops_request(Method::POST, "/cluster/tenants").json(&body);
+    let created = request.send().await;
+    assert_eq!(created.status, StatusCode::CREATED, "{}", created.body);
+    created.body
+}
+
 /// Creates a trigger and returns it.
 pub async fn create_trigger(node: &Node, body: &Value) -> Value {
     let response = node.send(Method::POST, "/triggers", body).await;

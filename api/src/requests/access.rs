@@ -1,11 +1,15 @@
 //! Requests about API keys, access rules, and the caller's own namespace.
 
 use serde::Deserialize;
+use storage::model::access::ANY;
+use storage::model::api_key::KEY_NAMESPACES_MAX;
+use storage::model::tenant::Role;
 use utoipa::ToSchema;
 
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
 use crate::requests::values::first_text;
+use crate::service::error::{ApiError, ApiResult};
 
 /// Name of a key that the request does not name.
 const UNNAMED: &str = "unnamed";
@@ -22,9 +26,38 @@ pub(crate) struct NewKey {
     /// Its own namespace, which its searches boost.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
+    /// The only namespaces that it may use. Absent or empty is all. Not for an admin key.
+    #[schema(max_items = 100)]
+    #[serde(default)]
+    namespaces: Vec<RuleNamespace>,
+    /// How long it is valid. Absent is without an end.
+    pub(crate) expires_in_seconds: Option<KeyLifetime>,
+}
+
+/// A key's new text.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct KeyRotation {
+    /// How long the present text stays valid.
+    #[schema(default = 3600)]
+    pub(crate) overlap_seconds: Option<KeyOverlap>,
 }
 
 impl NewKey {
+    /// The namespaces that it may use.
+    pub(crate) fn bound_to(&self) -> ApiResult<Vec<String>> {
+        let names: Vec<_> = self.namespaces.iter().map(|name| name.0.clone()).collect();
+        let is_admin = self.role.as_ref().is_some_and(|role| role.0 >= Role::Admin);
+        let message = match () {
+            () if names.len() > KEY_NAMESPACES_MAX => {
+                format!("must have at most {KEY_NAMESPACES_MAX} names")
+            }
+            () if names.iter().any(|name| name == ANY) => "must name each namespace".to_owned(),
+            () if is_admin && !names.is_empty() => "an admin key may use all of them".to_owned(),
+            () => return Ok(names),
+        };
+        Err(ApiError::invalid("namespaces", message))
+    }
+
     /// Published clients send an empty name for none.
     pub(crate) fn name(&self) -> String {
         let names = [&self.name, &self.label].into_iter().flatten().map(|text| text.0.as_str());

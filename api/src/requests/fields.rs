@@ -2,6 +2,8 @@
 //! utoipa's derive takes no generic arguments.
 
 use storage::model::access::AGENT_BYTES_MAX;
+use storage::model::api_key::{KEY_LIFETIME_SECONDS, KEY_NAME_BYTES_MAX, OVERLAP_SECONDS_MAX};
+use storage::model::audit::{AuditAction, AuditChain};
 use storage::model::delivery::DeliveryId;
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::RELATION_BYTES_MAX;
@@ -13,7 +15,7 @@ use storage::model::memory::{
 use storage::model::origin::ORIGIN_BYTES_MAX;
 use storage::model::quality::{Defect, FoldReason};
 use storage::model::retention::{RETENTION_DAYS_MAX, RetentionAction};
-use storage::model::tenant::{KEY_NAME_BYTES_MAX, Role};
+use storage::model::tenant::Role;
 use storage::model::trigger::{
     DESCRIPTION_BYTES_MAX, PATTERN_BYTES_MAX, TAG_BYTES_MAX, TEMPLATE_BYTES_MAX,
     TRIGGER_NAME_BYTES_MAX, TriggerActionKind, TriggerEvent, URL_BYTES_MAX,
@@ -83,8 +85,16 @@ pub(crate) type TierWord = OneOf<TierFilter>;
 pub(crate) type ConsistencyWord = OneOf<Consistency>;
 pub(crate) type IdempotencyKey = NonBlank<IDEMPOTENCY_KEY_BYTES_MAX>;
 
+// Of the audit log.
+pub(crate) type AuditChainWord = OneOf<AuditChain>;
+pub(crate) type AuditActionWord = OneOf<AuditAction>;
+pub(crate) type AuditOrder = OneOf<storage::Order>;
+pub(crate) type AuditNumber = Whole<0, { i64::MAX as u64 }>;
+
 // Of keys, access rules and the tenant.
 pub(crate) type KeyName = Text<KEY_NAME_BYTES_MAX>;
+pub(crate) type KeyLifetime = Whole<{ KEY_LIFETIME_SECONDS.0 }, { KEY_LIFETIME_SECONDS.1 }>;
+pub(crate) type KeyOverlap = Whole<0, OVERLAP_SECONDS_MAX>;
 pub(crate) type OrgName = TextOrEmpty<KEY_NAME_BYTES_MAX>;
 pub(crate) type RoleWord = OneOf<Role>;
 pub(crate) type AgentName = NonBlank<AGENT_BYTES_MAX>;

@@ -99,11 +99,15 @@ impl FromRequestParts<App> for RequestOrigin {
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> ApiResult<Self> {
         let OriginHeaders { tool } = parse(&parts.headers, &["X-Hearth-Tool"])?;
-        let client = parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        let client = client.and_then(|text| text.split_whitespace().next());
-        let client = client.map(|word| word.chars().take(ORIGIN_BYTES_MAX).collect());
-        Ok(Self { tool, client })
+        Ok(Self { tool, client: client_name(&parts.headers) })
     }
+}
+
+/// The first word of `User-Agent`, if it is printable.
+pub(crate) fn client_name(headers: &HeaderMap) -> Option<String> {
+    let client = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    let client = client.and_then(|text| text.split_whitespace().next());
+    client.map(|word| word.chars().take(ORIGIN_BYTES_MAX).collect())
 }
 
 /// The idempotency key of a write.

@@ -8,6 +8,7 @@
 
 pub(crate) mod access;
 pub(crate) mod activity;
+pub(crate) mod audit;
 pub(crate) mod consolidation;
 pub(crate) mod fields;
 pub(crate) mod graph;
@@ -83,7 +84,7 @@ impl FromRequest<App> for JsonBody {
             // It may be as large as any.
             None => BODY_BYTES_MAX,
         };
-        let share = app.budgets.bodies.take(current::key(), length);
+        let share = app.budgets.bodies.take(current::caller(), length);
         current::set_body(share.map_err(|full| {
             ApiError::full(full, "bodies_full", "bytes of requests in progress")
         })?);

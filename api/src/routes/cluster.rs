@@ -6,6 +6,7 @@ use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use raft::{ClockStatus, ClusterStatus, Operation, OperationResult};
 use serde::{Deserialize, Serialize};
+use storage::model::audit::AuditAction;
 use storage::model::id::Timestamp;
 
 use crate::app::App;
@@ -17,6 +18,8 @@ use crate::requests::numbers::Whole;
 use crate::requests::path::NodePath;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
+use crate::routes::audit::operator_audit_list;
+use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult};
 
 /// A node to add.
@@ -78,6 +81,7 @@ pub(crate) fn routes() -> Router<App> {
         .route("/cluster", get(cluster_get))
         .route("/cluster/members", post(member_add))
         .route("/cluster/members/{id}", delete(member_remove))
+        .route("/cluster/audit", get(operator_audit_list))
         .route("/cluster/transfer", post(leader_transfer))
         .route("/cluster/verify", post(cluster_verify))
         .route("/cluster/clock", get(clock_get).post(clock_set))
@@ -135,6 +139,7 @@ async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<Ope
             let result = result.as_ref().map_or_else(|error| error.message.as_str(), |_| "done");
             let source = source.map(tracing::field::display);
             tracing::info!(?operation, source, request_id, result, "operator request");
+            record(&service, &operation, result).await?;
         }
         result
     });
@@ -145,6 +150,26 @@ async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<Ope
             Err(ApiError::internal())
         }
     }
+}
+
+/// Records a change of the cluster in the operator's audit log, with its result.
+async fn record(service: &Service, operation: &Operation, result: &str) -> ApiResult<()> {
+    let (action, target, parameter) = match operation {
+        Operation::Add { node, address } => {
+            (AuditAction::MemberAdd, format!("node {node}"), Some(("address", address.clone())))
+        }
+        Operation::Remove(node) => (AuditAction::MemberRemove, format!("node {node}"), None),
+        Operation::Transfer(node) => (AuditAction::LeaderTransfer, format!("node {node}"), None),
+        Operation::Verify => (AuditAction::ClusterVerify, "cluster".into(), None),
+        Operation::SetClock => (AuditAction::ClockSet, "cluster".into(), None),
+        Operation::Status | Operation::Clock => return Ok(()),
+    };
+    let fields = [Some(("result", result.to_owned())), parameter].into_iter().flatten();
+    let fields = fields.map(|(name, text)| (name.to_owned(), text)).collect();
+    service.record_operation(action, target, fields).await.map_err(|error| {
+        tracing::error!(?operation, reason = error.message, "an operation is not in the audit log");
+        ApiError::new(error.kind, "audit_failed", "done, but not recorded in the audit log: check it")
+    })
 }
 
 impl From<OperationResult> for OperationView {

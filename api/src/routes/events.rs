@@ -10,8 +10,10 @@ use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use storage::model::journal::Cursor;
+use storage::model::limits::Limit;
 use tokio::sync::mpsc::{Receiver, channel};
 
+use crate::current;
 use crate::cursors::EventId;
 use crate::event_follower::{Follower, FollowerOptions, parse_kinds};
 use crate::prelude::*;
@@ -49,7 +51,8 @@ pub(crate) async fn event_stream(
         let oldest = EventId { cluster, cursor: first.previous() };
         return Err(ApiError::gone(oldest.to_string()));
     }
-    let share = app.budgets.streams.take(Some(session.caller.key), 1);
+    let limit = session.limit(Limit::Streams).map_or(usize::MAX, |limit| limit as usize);
+    let share = app.budgets.streams.take_below(current::caller(), 1, limit);
     let share =
         share.map_err(|full| ApiError::full(full, "too_many_streams", "open event streams"))?;
     let (sender, receiver) = channel(1);

@@ -1,10 +1,14 @@
 //! API keys of a tenant. The text of a key is returned once, when it is created.
 
+use storage::model::api_key::{ApiKey, NewApiKey};
 use storage::model::id::KeyId;
-use storage::model::tenant::{ApiKey, Role};
+use storage::model::tenant::Role;
 
 use crate::prelude::*;
-use crate::requests::access::NewKey;
+use crate::requests::access::{KeyRotation, NewKey};
+
+/// Default of `overlap_seconds`.
+const OVERLAP_DEFAULT: u64 = 3_600;
 
 /// A key, without its text.
 #[derive(Serialize, ToSchema)]
@@ -15,7 +19,18 @@ struct KeyView {
     label: String,
     role: RoleWord,
     namespace: Nullable<String>,
+    /// The only namespaces that it may use; empty is all.
+    namespaces: Vec<String>,
     created_at: Time,
+    /// When it got its present text, if it was rotated.
+    #[schema(required)]
+    rotated_at: Option<Time>,
+    /// Until when its former text is valid too, if it was rotated.
+    #[schema(required)]
+    former_valid_until: Option<Time>,
+    /// When it ends; null is never.
+    #[schema(required)]
+    expires_at: Option<Time>,
     #[schema(required)]
     last_used_at: Option<Time>,
 }
@@ -59,14 +74,39 @@ pub(crate) async fn key_create(
     Admin(session): Admin,
     ValidJson(request): ValidJson<NewKey>,
 ) -> ApiResponse<CreatedKeyView> {
-    let (name, role) = (request.name(), request.role.map_or(Role::Agent, |role| role.0));
+    let (name, namespaces) = (request.name(), request.bound_to()?);
+    let role = request.role.map_or(Role::Agent, |role| role.0);
     let namespace = named_namespace(request.namespace)?;
-    let (done, text) = session.create_key(name, role, namespace).await?;
+    let lifetime_seconds = request.expires_in_seconds.map(|seconds| seconds.0);
+    let new = |text: &_| NewApiKey {
+        namespace,
+        namespaces,
+        lifetime_seconds,
+        ..NewApiKey::new(name, role, text)
+    };
+    let (done, text) = session.create_key(new).await?;
     let body = CreatedKeyView { view: done.value.into(), key: text.as_str().to_owned() };
     Ok(Success::created(done.freshness, body))
 }
 
-/// Delete a key: it is invalid from then on. The last key that may administer the tenant stays.
+/// Give a key another text. The present one stays valid for a while; the one before it ends. A key
+/// with an end gets as much time again as it had.
+#[utoipa::path(post, path = "/api/v1/keys/{id}/rotate", tag = "access", params(KeyPath),
+    request_body = KeyRotation,
+    responses((status = OK, body = CreatedKeyView), WriteErrors, NotFound))]
+pub(crate) async fn key_rotate(
+    Admin(session): Admin,
+    KeyPath(id): KeyPath,
+    ValidJson(request): ValidJson<KeyRotation>,
+) -> ApiResponse<CreatedKeyView> {
+    let overlap_seconds = request.overlap_seconds.map_or(OVERLAP_DEFAULT, |seconds| seconds.0);
+    let (done, text) = session.rotate_key(id, overlap_seconds).await?;
+    let body = CreatedKeyView { view: done.value.into(), key: text.as_str().to_owned() };
+    Ok(Success::ok(done.freshness, body))
+}
+
+/// Delete a key: it is invalid from then on. The last key that may administer the tenant and has no
+/// end stays.
 #[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "access", params(KeyPath),
     responses((status = OK, body = DeletedKeyView), WriteErrors, NotFound))]
 pub(crate) async fn key_delete(
@@ -85,7 +125,11 @@ impl From<(KeyId, ApiKey)> for KeyView {
             name: key.name,
             role: OneOf(key.role),
             namespace: key.namespace,
+            namespaces: key.namespaces,
             created_at: Time(key.created_at),
+            rotated_at: key.rotated_at.map(Time),
+            former_valid_until: key.former.map(|former| Time(former.valid_until)),
+            expires_at: key.expires_at.map(Time),
             last_used_at: key.last_used_at.map(Time),
         }
     }

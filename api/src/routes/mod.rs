@@ -3,6 +3,7 @@
 
 mod activity;
 mod analytics;
+mod audit;
 mod cluster;
 mod consolidation;
 mod dashboard;
@@ -120,6 +121,7 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(analytics::analytics_recall_get))
         .routes(routes!(hygiene::hygiene_get))
         .routes(routes!(purge::purge))
+        .routes(routes!(audit::audit_list))
         .routes(routes!(triggers::trigger_list, triggers::trigger_create))
         .routes(routes!(trigger_history::trigger_history))
         .routes(routes!(triggers::trigger_evaluate))
@@ -129,6 +131,7 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(triggers::trigger_get, triggers::trigger_update, triggers::trigger_delete))
         .routes(routes!(keys::key_list, keys::key_create))
         .routes(routes!(keys::key_delete))
+        .routes(routes!(keys::key_rotate))
         .routes(routes!(namespaces::rule_list, namespaces::rule_create))
         .routes(routes!(namespaces::rule_delete))
         .routes(routes!(namespaces::namespace_default))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::Path;
 use axum::http::StatusCode;
-use axum::routing::{get, put};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use storage::model::id::TenantId;
@@ -107,6 +107,14 @@ struct CreatedTenantView {
     key: String,
 }
 
+/// A key that was created.
+#[derive(Serialize)]
+struct AdminKeyView {
+    id: String,
+    /// Its text: returned this once.
+    key: String,
+}
+
 /// What was deleted with a tenant.
 #[derive(Serialize)]
 struct DeletedTenantView {
@@ -143,6 +151,7 @@ pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/cluster/tenants", get(tenant_list).post(tenant_create))
         .route("/cluster/tenants/{id}", tenant)
+        .route("/cluster/tenants/{id}/keys", post(admin_key_create))
         .route("/cluster/tiers", get(tier_list))
         .route("/cluster/tiers/{name}", put(tier_put).delete(tier_delete))
 }
@@ -183,6 +192,17 @@ async fn tenant_update(
     operator.service.update_tenant(id, patch).await?;
     record(&operator, "tenant changed", id);
     Ok(Json(operator.service.tenant_of_operator(id).await?.into()))
+}
+
+/// Creates an admin key of a tenant: its own may be lost.
+async fn admin_key_create(
+    operator: Operator,
+    TenantPath(id): TenantPath,
+) -> ApiResult<(StatusCode, Json<AdminKeyView>)> {
+    let (key, text) = operator.service.create_admin_key(id).await?;
+    record(&operator, "admin key created", id);
+    let body = AdminKeyView { id: key.to_string(), key: text.as_str().to_owned() };
+    Ok((StatusCode::CREATED, Json(body)))
 }
 
 async fn tenant_delete(

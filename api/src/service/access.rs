@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use raft::SubmitError;
 use storage::model::access::{Access, Rule};
-use storage::model::id::{KeyId, Timestamp};
-use storage::model::tenant::{ApiKey, KeyText, Role};
+use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
+use storage::model::id::KeyId;
 use storage::model::trigger::Trigger;
 use storage::{Action, Filter, Rejection, View};
 
@@ -74,24 +74,26 @@ impl Session {
         self.read(|reader, caller| reader.api_keys(caller.tenant)).await
     }
 
-    /// Creates a key. Its text exists in the result only, outside of its owner.
+    /// Creates a key, made by `new` of its text. The text exists in the result only, outside of its
+    /// owner.
     pub(crate) async fn create_key(
         &self,
-        name: String,
-        role: Role,
-        namespace: Option<String>,
+        new: impl FnOnce(&KeyText) -> NewApiKey,
     ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
-        let text = KeyText::from_random(random_bytes());
-        let id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
-        let key = ApiKey {
-            name,
-            role,
-            hash: KeyText::hash(text.as_str()),
-            namespace,
-            created_at: Timestamp::default(),
-            last_used_at: None,
-        };
+        let (id, text) = KeyText::from_random(random_bytes());
+        let key = new(&text);
         Ok((self.submit(Action::CreateKey(id, key)).await?, text))
+    }
+
+    /// Gives a key another text. The present one stays valid for `overlap_seconds`.
+    pub(crate) async fn rotate_key(
+        &self,
+        id: KeyId,
+        overlap_seconds: u64,
+    ) -> ApiResult<(WriteResult<(KeyId, ApiKey)>, KeyText)> {
+        let text = KeyText::of(id, random_bytes());
+        let hash = KeyText::hash(text.as_str());
+        Ok((self.submit(Action::RotateKey { id, hash, overlap_seconds }).await?, text))
     }
 
     /// Sets the caller's own namespace, which its searches boost.

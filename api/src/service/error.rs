@@ -1,6 +1,8 @@
 //! Errors of the service: a kind, a stable code, and a text for people. Causes are logged where
 //! they occur and are no part of an error.
 
+use std::time::Duration;
+
 use raft::{OperateError, ReadError, SubmitError};
 use storage::Rejection;
 use storage::model::id::MemoryId;
@@ -88,6 +90,7 @@ impl ApiError {
     pub(crate) fn full(full: Full, code: &'static str, what: &str) -> Self {
         let (kind, holder) = match full {
             Full::Holder => (ErrorKind::TooMany, "your API key"),
+            Full::Tenant => (ErrorKind::TooMany, "your tenant"),
             Full::Node => (ErrorKind::Unavailable, "this node"),
         };
         let error = Self::new(kind, code, format!("too many {what} of {holder}"));
@@ -129,6 +132,14 @@ impl ApiError {
         )
     }
 
+    /// Too many responses to wrong keys wait already.
+    pub(crate) fn too_many_failures(wait: Duration) -> Self {
+        let message = "too many requests with a wrong key from your address";
+        let error = Self::new(ErrorKind::TooMany, "too_many_failures", message);
+        let seconds = wait.as_millis().div_ceil(1_000);
+        Self { retry_after_seconds: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..error }
+    }
+
     pub(crate) fn internal() -> Self {
         Self::new(
             ErrorKind::Internal,
@@ -154,6 +165,7 @@ impl From<Rejection> for ApiError {
             Rejection::StorageLimitReached { .. } => {
                 (ErrorKind::Forbidden, "storage_limit_reached")
             }
+            Rejection::KeyInvalid => return Self::unauthorized(),
             Rejection::TenantSuspended => (ErrorKind::Forbidden, "tenant_suspended"),
             Rejection::NamespaceForbidden(_) => (ErrorKind::Forbidden, "namespace_forbidden"),
             Rejection::NotOwner => (ErrorKind::Forbidden, "not_owner"),

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use storage::model::access::{Access, Caller};
+use storage::model::api_key::ApiKey;
 use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
-use storage::model::tenant::ApiKey;
 use storage::{EventPage, Reader, View};
 use tokio::time::Instant;
 
@@ -129,8 +129,8 @@ impl Service {
         after: Cursor,
         is_wanted: impl Fn(&Event) -> bool + Send + 'static,
     ) -> ApiResult<Option<NextEvents>> {
-        self.read(&self.stream_reads, key, move |reader| {
-            let Some(access) = reader.access(tenant, key)? else { return Ok(None) };
+        self.read(&self.stream_reads, (tenant, key), move |reader| {
+            let Some(access) = reader.access(tenant, key, reader.clock())? else { return Ok(None) };
             let viewer = Viewer::new(reader, tenant, key, &access);
             let is_wanted = |event: &Event| Ok(is_wanted(event) && viewer.may_see(event)?);
             let found = reader.journal_after(tenant, after, STREAM_EVENTS, is_wanted)?;

@@ -3,6 +3,7 @@
 //! other interfaces can be too. No type of the HTTP library occurs here.
 
 pub(crate) mod access;
+mod audit;
 pub(crate) mod bulk;
 pub(crate) mod edges;
 pub(crate) mod error;
@@ -23,10 +24,10 @@ use std::sync::Arc;
 
 use raft::Handle;
 use storage::model::access::{Access, Caller};
-use storage::model::id::KeyId;
 use storage::model::vector::Vector;
 use storage::{Reader, View};
 
+use crate::budget::KeyOfTenant;
 use crate::fair::{FairPermits, Permit};
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITE_WAIT,
@@ -35,6 +36,7 @@ use crate::limits::{
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use crate::rates::Rates;
+use audit::KeyUseBuffer;
 use error::{ApiError, ApiResult};
 use node::{EmbedScope, Embedder, Hooks};
 use recalls::RecallBuffer;
@@ -47,6 +49,7 @@ pub(crate) struct Service {
     embedder: Arc<dyn Embedder>,
     hooks: Arc<dyn Hooks>,
     recalls: RecallBuffer,
+    pub(crate) key_uses: KeyUseBuffer,
     reads: FairPermits,
     stream_reads: FairPermits,
     /// Streams that read events of the past, one of each key at a time.
@@ -84,12 +87,14 @@ impl Service {
             embedder,
             hooks,
             recalls: RecallBuffer::default(),
+            key_uses: KeyUseBuffer::default(),
             reads: FairPermits::new(reads_max(), READ_WAIT),
             stream_reads: FairPermits::new(STREAM_READS_MAX, DEADLINE),
-            replays: FairPermits::with_key_max(REPLAYS_MAX, 1, DEADLINE),
+            replays: FairPermits::with_parts(REPLAYS_MAX, REPLAYS_MAX / 2, 1, DEADLINE),
             embeds: FairPermits::new(embeds, EMBED_WAIT),
-            large_writes: FairPermits::with_key_max(
+            large_writes: FairPermits::with_parts(
                 LARGE_WRITES_MAX,
+                LARGE_WRITES_MAX / 2,
                 KEY_LARGE_WRITES_MAX,
                 LARGE_WRITE_WAIT,
             ),
@@ -104,7 +109,7 @@ impl Service {
     async fn read<T: Send + 'static>(
         &self,
         permits: &FairPermits,
-        key: KeyId,
+        key: KeyOfTenant,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         self.memory.check_read()?;
@@ -115,7 +120,7 @@ impl Service {
     async fn read_always<T: Send + 'static>(
         &self,
         permits: &FairPermits,
-        key: KeyId,
+        key: KeyOfTenant,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
         let permit = permits.acquire(key).await.ok_or_else(|| {
@@ -158,7 +163,7 @@ impl Service {
 
     /// The embedding of `text` for a caller, as it is stored.
     async fn embed(&self, caller: &Caller, text: &str) -> ApiResult<Vector> {
-        let _permit = self.embeds.acquire(caller.key).await.ok_or_else(|| {
+        let _permit = self.embeds.acquire((caller.tenant, caller.key)).await.ok_or_else(|| {
             ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
         })?;
         let embedder = &self.embedder;
@@ -174,9 +179,11 @@ impl Session {
         if memories <= SMALL_WRITE_MEMORIES_MAX && bytes <= SMALL_WRITE_BYTES_MAX {
             return Ok(None);
         }
-        let busy =
-            || ApiError::unavailable("writes_busy", "too many large writes of this key wait");
-        self.service.large_writes.acquire(self.caller.key).await.ok_or_else(busy).map(Some)
+        let busy = || {
+            ApiError::unavailable("writes_busy", "too many large writes of this key or tenant wait")
+        };
+        let permits = &self.service.large_writes;
+        permits.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
     }
 
     /// [`Service::read`] with the caller.
@@ -186,7 +193,13 @@ impl Session {
     ) -> ApiResult<T> {
         let caller = self.caller.clone();
         let service = &self.service;
-        service.read(&service.reads, caller.key, move |reader| read(reader, &caller)).await
+        let key = self.key_of_tenant();
+        service.read(&service.reads, key, move |reader| read(reader, &caller)).await
+    }
+
+    /// Whose turn it is when the caller's work waits.
+    fn key_of_tenant(&self) -> KeyOfTenant {
+        (self.caller.tenant, self.caller.key)
     }
 
     /// Reads what may exist, and the access of the caller. What this node does not have yet is
@@ -201,7 +214,8 @@ impl Session {
         self.service.await_linearizable().await?;
         self.read(move |reader, caller| {
             // Rules may have changed during the wait.
-            let access = reader.access(caller.tenant, caller.key)?.unwrap_or_else(Access::none);
+            let access = reader.access(caller.tenant, caller.key, reader.clock())?;
+            let access = access.unwrap_or_else(Access::none);
             let found = find(reader, &Caller { access: access.clone(), ..caller.clone() })?;
             Ok(found.map(|found| (found, access)))
         })

@@ -3,9 +3,9 @@
 
 use std::collections::HashSet;
 
+use storage::model::api_key::ApiKey;
 use storage::model::id::KeyId;
 use storage::model::origin::Origin;
-use storage::model::tenant::ApiKey;
 use storage::{Action, Filter, TRACES_MAX, TierFilter, TraceRows, TraceScope, Traces, View};
 
 use crate::service::Session;

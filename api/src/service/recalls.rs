@@ -238,6 +238,7 @@ impl TenantContents {
             searches_with_results,
             usage,
             keys,
+            uses: Vec::new(),
         })
     }
 }
@@ -279,15 +280,7 @@ mod tests {
 
     fn report(buffer: &RecallBuffer, at: Instant) -> TenantReport {
         let reports = buffer.take(at, Timestamp(9), |_| 60 * SECOND);
-        reports.into_iter().next().unwrap_or(TenantReport {
-            tenant: TENANT,
-            recalls: Vec::new(),
-            returned: Vec::new(),
-            searches: 0,
-            searches_with_results: 0,
-            usage: Usage::default(),
-            keys: Vec::new(),
-        })
+        reports.into_iter().next().unwrap_or_else(|| TenantReport::empty(TENANT))
     }
 
     fn recalls(buffer: &RecallBuffer, at: Instant) -> Vec<(MemoryId, u32)> {

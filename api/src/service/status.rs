@@ -99,7 +99,9 @@ impl Service {
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             if all { Duration::ZERO } else { Duration::from_secs(seconds.into()) }
         };
-        self.recalls.take(Instant::now(), reader.position().clock, interval)
+        let mut reports = self.recalls.take(Instant::now(), reader.position().clock, interval);
+        self.key_uses.report(&mut reports);
+        reports
     }
 }
 

@@ -1,12 +1,15 @@
 //! The tenants of the cluster and their tiers, for its operator. Every change goes through the log,
 //! so it holds on all nodes.
 
-use storage::model::id::{KeyId, TenantId, Timestamp};
+use storage::model::api_key::{KeyText, NewApiKey};
+use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Limits, Tenancy, Tier};
-use storage::model::tenant::{ApiKey, KeyText, Role, Tenant};
+use storage::model::tenant::{Role, Tenant};
 use storage::{Action, Command, Counts, NewTenant, Reply, TenantPatch, View};
 use tokio::time::Instant;
 
+use crate::budget::KeyOfTenant;
+use crate::current;
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::random::random_bytes;
 use crate::service::Service;
@@ -51,21 +54,20 @@ impl Service {
 
     /// Creates a tenant. Returns its id and the text of its first key, that of an admin.
     pub(crate) async fn create_tenant(&self, tenant: NewTenant) -> ApiResult<(TenantId, KeyText)> {
-        let text = KeyText::from_random(random_bytes());
-        let key_id = KeyText::id_of(text.as_str()).ok_or_else(ApiError::internal)?;
-        let key = ApiKey {
-            name: FIRST_KEY.into(),
-            role: Role::Admin,
-            hash: KeyText::hash(text.as_str()),
-            namespace: None,
-            // Replaced by the state machine.
-            created_at: Timestamp::default(),
-            last_used_at: None,
-        };
+        let (key_id, text) = KeyText::from_random(random_bytes());
+        let key = NewApiKey::new(FIRST_KEY, Role::Admin, &text);
         match self.submit_for_operator(Action::CreateTenant { tenant, key_id, key }).await? {
             Reply::Tenant(id, _) => Ok((id, text)),
             _ => Err(ApiError::internal()),
         }
+    }
+
+    /// Creates an admin key of a tenant, whose own may be lost. Returns its id and its text.
+    pub(crate) async fn create_admin_key(&self, id: TenantId) -> ApiResult<(KeyId, KeyText)> {
+        let (key_id, text) = KeyText::from_random(random_bytes());
+        let key = NewApiKey::new(FIRST_KEY, Role::Admin, &text);
+        self.submit_for(Some(id), Action::CreateKey(key_id, key)).await?;
+        Ok((key_id, text))
     }
 
     pub(crate) async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> ApiResult<()> {
@@ -100,8 +102,12 @@ impl Service {
     }
 
     /// Submits an action of the operator, and waits until this node reflects it.
-    async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
-        let command = Command { tenant: None, actor: None, receipt: None, action };
+    pub(super) async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
+        self.submit_for(None, action).await
+    }
+
+    async fn submit_for(&self, tenant: Option<TenantId>, action: Action) -> ApiResult<Reply> {
+        let command = Command { tenant, source: current::source(), ..Command::background(action) };
         let outcome = self.raft.submit(command, Instant::now() + DEADLINE).await?;
         let reply = outcome.reply?;
         self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await?;
@@ -109,7 +115,7 @@ impl Service {
     }
 
     /// A read of the operator, which waits for no key of a tenant: of the newest state.
-    async fn read_for_operator<T: Send + 'static>(
+    pub(super) async fn read_for_operator<T: Send + 'static>(
         &self,
         read: impl FnOnce(&storage::Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
@@ -118,8 +124,8 @@ impl Service {
     }
 }
 
-/// The operator, where keys take turns.
-const OPERATOR: KeyId = KeyId([0; 8]);
+/// The operator, where keys take turns. Tenants begin with 1.
+const OPERATOR: KeyOfTenant = (TenantId(0), KeyId([0; 8]));
 
 fn summary_of(
     reader: &storage::Reader,

@@ -2,6 +2,7 @@
 //! waits until this node reflects it.
 
 use storage::model::access::{Policy, Rule};
+use storage::model::api_key::ApiKey;
 use storage::model::delivery::DeadLetterCursor;
 use storage::model::edge::Edge;
 use storage::model::id::{KeyId, MemoryId, Timestamp, TriggerId};
@@ -9,13 +10,12 @@ use storage::model::journal::AgentActivity;
 use storage::model::memory::{MemoryRecord, Signal};
 use storage::model::receipt::ReceiptRequest;
 use storage::model::retention::RetentionRule;
-use storage::model::tenant::ApiKey;
 use storage::model::thermo::{SettingValue, Thermo};
 use storage::model::trigger::{Firings, Notification, Trigger};
 use storage::{Action, Command, EdgeRef, FeedbackReply, Rejection, Reply, Touched};
 use tokio::time::Instant;
 
-use crate::current::set_written;
+use crate::current::{self, set_written};
 use crate::limits::{APPLY_WAIT, DEADLINE};
 use crate::service::Session;
 use crate::service::error::{ApiError, ApiResult};
@@ -152,7 +152,8 @@ impl Session {
     ) -> ApiResult<WriteResult<T>> {
         self.service.memory.check_write(&action)?;
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
-        let command = Command { tenant, actor, receipt, action };
+        let source = current::source();
+        let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
         set_written();
         let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;

@@ -9,7 +9,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::cli::audit;
 use crate::cli::operator::{Operator, OperatorAccess};
+use crate::error::text;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which progress is shown. The node continues afterwards.
@@ -51,6 +53,9 @@ enum Command {
     },
     /// Compare the states of all nodes at one log index
     Verify,
+    /// Export and verify the audit log of the operator
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Show cluster time, and the wall clocks of all nodes
     Clock {
         /// Move cluster time forward to the median of the voters' wall clocks
@@ -84,6 +89,14 @@ impl Cluster {
                 println!("Node {to} leads.");
             }
             Command::Verify => operator.verify().await?,
+            Command::Audit(command) => {
+                audit::run(command, async |query| {
+                    let path = format!("/cluster/audit?{query}");
+                    let page = operator.request(Method::GET, &path, None).await?;
+                    serde_json::from_value(page).map_err(text)
+                })
+                .await?;
+            }
             Command::Clock { set_to_median } => {
                 let (method, body) = match set_to_median {
                     true => (Method::POST, Some(json!({}))),

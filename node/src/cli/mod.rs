@@ -1,6 +1,7 @@
 //! The command line: `hearth` and its subcommands.
 
 mod api_client;
+mod audit;
 mod certs;
 mod cluster;
 mod consolidate;
@@ -51,6 +52,8 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Show, create, change and delete the tenants of a running cluster
     Tenant(tenant::Tenant),
+    /// Export and verify the audit log of a tenant
+    Audit(audit::Audit),
     /// Examine the memories of a tenant for duplicates, echoes, contradictions and disuse
     Hygiene(hygiene::Hygiene),
     /// Fold memories of a tenant that have the same words
@@ -95,6 +98,7 @@ async fn execute(command: Command) -> Result<(), String> {
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
         Command::Tenant(tenant) => tenant.run(environment()).await,
+        Command::Audit(audit) => audit.run().await,
         Command::Hygiene(hygiene) => hygiene.run().await,
         Command::Consolidate(consolidate) => consolidate.run().await,
         Command::Certs(certs) => certs.run(),

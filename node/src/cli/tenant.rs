@@ -63,6 +63,11 @@ enum Command {
         /// Its id
         id: u32,
     },
+    /// Create an admin key of a tenant, and print it: its own may be lost
+    Key {
+        /// Its id
+        id: u32,
+    },
     /// Delete a suspended tenant, and all that belongs to it, for good
     Delete {
         /// Its id
@@ -138,6 +143,12 @@ impl Tenant {
                 change(&operator, id, json!({"state": "suspended"})).await?;
             }
             Command::Resume { id } => change(&operator, id, json!({"state": "active"})).await?,
+            Command::Key { id } => {
+                let path = format!("{}/keys", path(id));
+                let created = operator.request(Method::POST, &path, Some(json!({}))).await?;
+                let (id, key) = (text(&created["id"]), text(&created["key"]));
+                println!("Admin key {id}, shown this once: {key}");
+            }
             Command::Delete { id, name } => delete(&operator, id, &name).await?,
             Command::Tiers => println!("{}", tiers(&get(&operator, "/cluster/tiers").await?)),
             Command::Tier { name, limits, delete } => {

@@ -50,8 +50,6 @@ use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
 
-/// Maximum commands per batch.
-pub const BATCH_COMMANDS_MAX: usize = 256;
 /// Largest command that joins a batch with commands of another key. One that is larger waits until
 /// it is the first of a batch, so it does not delay the small ones that were before it.
 const JOINING_COMMAND_BYTES_MAX: usize = 16 << 10;
@@ -218,7 +216,8 @@ impl Executor {
         let mut decided = Vec::new();
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
-        while decided.len() < BATCH_COMMANDS_MAX && draft.room() > 0 && in_time(stale.len()) {
+        let most = self.shared.batch_max().max(stale.len());
+        while decided.len() < most && draft.room() > 0 && in_time(stale.len()) {
             let next = stale
                 .next()
                 .or_else(|| self.shared.claim_next(|next| fits(next, draft.room(), &decided)));
@@ -324,7 +323,7 @@ mod tests {
             let ids = vec![MemoryId([0; 16]); memories];
             let action = Action::DeleteMemories(ids, BulkFilter::default());
             let (tenant, actor) = (Some(TenantId(1)), Some(KeyId([key; 8])));
-            Command { tenant, actor, receipt: None, action }
+            Command { tenant, actor, ..Command::background(action) }
         };
         let batch = |commands: Vec<Command>| -> Decisions {
             let decided = |command| (QueuedCommand::new(command).0, Ok(Reply::Done));

@@ -14,6 +14,7 @@ use std::time::Duration;
 use storage::model::id::{KeyId, TenantId};
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::error::SubmitResult;
 
@@ -37,6 +38,12 @@ const COST_MIN_BYTES: i64 = 4 << 10;
 const COST_PER_MICROSECOND: i64 = 100;
 /// Most credit in bytes that a key can be below zero.
 const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
+/// Commands of one batch: of one tenant, and while several tenants write. A command waits for the
+/// batch before its own, so a busy tenant delays the others by two small batches.
+const BATCH_COMMANDS_MAX: usize = 256;
+const SHARED_BATCH_COMMANDS_MAX: usize = 16;
+/// How long tenants count as writing.
+const SHARED_TIME: Duration = Duration::from_secs(1);
 /// Client commands after which a queued background command goes first.
 const CLIENTS_PER_BACKGROUND: usize = 64;
 
@@ -80,6 +87,9 @@ pub(crate) struct Queue {
     clients_since_background: usize,
     count: usize,
     bytes: usize,
+    /// The tenant of the last command of a client, and when it followed one of another tenant.
+    last_tenant: Option<TenantId>,
+    shared_at: Option<Instant>,
 }
 
 /// Commands of one priority, fair between tenants and their keys.
@@ -123,6 +133,7 @@ impl Queue {
     /// Adds a command. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
         let bytes = queued.command.size_bytes();
+        self.note(&queued.command);
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
         let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
         if is_added {
@@ -130,6 +141,23 @@ impl Queue {
             self.bytes += bytes;
         }
         is_added
+    }
+
+    /// Notes whose command arrives.
+    fn note(&mut self, command: &Command) {
+        if command.priority() == Priority::Client && command.tenant.is_some() {
+            let is_other = self.last_tenant.is_some() && self.last_tenant != command.tenant;
+            self.shared_at = if is_other { Some(Instant::now()) } else { self.shared_at };
+            self.last_tenant = command.tenant;
+        }
+    }
+
+    /// Most commands of a batch now.
+    pub(crate) fn batch_max(&self) -> usize {
+        match self.shared_at {
+            Some(at) if at.elapsed() < SHARED_TIME => SHARED_BATCH_COMMANDS_MAX,
+            _ => BATCH_COMMANDS_MAX,
+        }
     }
 
     /// Takes the time in which a command was decided from the credit of its key.
@@ -244,7 +272,7 @@ mod tests {
     fn client(tenant: u32, key: u8) -> QueuedCommand {
         let action = Action::DeleteMemory(MemoryId([0; 16]));
         let (tenant, actor) = (Some(TenantId(tenant)), Some(KeyId([key; 8])));
-        QueuedCommand::new(Command { tenant, actor, receipt: None, action }).0
+        QueuedCommand::new(Command { tenant, actor, ..Command::background(action) }).0
     }
 
     fn background() -> QueuedCommand {
@@ -291,6 +319,16 @@ mod tests {
             position as i64 <= QUANTUM_BYTES / COST_MIN_BYTES,
             "the quiet tenant is at position {position}"
         );
+    }
+
+    #[test]
+    fn batches_are_small_while_several_tenants_write() {
+        let mut queue = Queue::default();
+        fill(&mut queue, 10, 1);
+        assert!(queue.push(background()));
+        assert_eq!(queue.batch_max(), BATCH_COMMANDS_MAX);
+        assert!(queue.push(client(2, 0)));
+        assert_eq!(queue.batch_max(), SHARED_BATCH_COMMANDS_MAX);
     }
 
     #[test]

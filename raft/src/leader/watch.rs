@@ -7,8 +7,8 @@
 //!
 //! # Algorithm
 //! 1. Each follower keeps one call open at the leader, [`Rpc::Watch`].
-//! 2. When the connection of that call is lost, it opens new ones. If two in a row are *refused*, it
-//!    sends [`Rpc::IsEnded`] to the other voters, which try as well.
+//! 2. When the connection of that call is lost, it opens new ones, ten at most. If two in a row are
+//!    *refused*, it sends [`Rpc::IsEnded`] to the other voters, which try as well.
 //! 3. If a majority of the voters finds the leader's port refused, the one of them with the newest
 //!    log stands, of equal ones that with the highest id. Its election counts as a transfer of
 //!    leadership, so voters do not wait until the lease of the leader is over.
@@ -42,10 +42,15 @@ pub(crate) const WATCH_TIME: Duration = Duration::from_secs(10);
 const WATCH_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause after a call that was lost although the leader has not ended.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Pause while this node does not know the address of the leader: it has just joined.
+const UNKNOWN_PAUSE: Duration = Duration::from_millis(20);
 /// Pause after a call that the leader rejected: it is another version, or this node is no member.
 const REJECTED_PAUSE: Duration = Duration::from_secs(10);
 /// Refused connections in a row at which a process counts as ended.
 const REFUSED: usize = 2;
+/// Connections after which a process that accepts them counts as running. One that ends may close
+/// its connections some time before its listener.
+const ATTEMPTS: usize = 10;
 /// Pause after one of them.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(100);
@@ -68,7 +73,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             return;
         }
         let Some(leader) = followed(&shared) else {
-            sleep(PAUSE).await;
+            sleep(UNKNOWN_PAUSE).await;
             continue;
         };
         let Followed { node, address, .. } = &leader;
@@ -163,17 +168,22 @@ fn last(shared: &Shared) -> Option<LogIdRecord> {
     last.map(LogIdRecord::from)
 }
 
-/// Whether two connections in a row are refused. A process that ends closes its listener before its
-/// connections, because its file descriptor is lower.
+/// Whether two connections in a row are refused, of [`ATTEMPTS`].
 async fn is_refused(address: &str) -> bool {
-    for _ in 0..REFUSED {
+    let mut refused = 0;
+    for _ in 0..ATTEMPTS {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => {}
-            Ok(_) | Err(_) => return false,
+            Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => refused += 1,
+            // Accepted, or reset.
+            Ok(_) => refused = 0,
+            Err(_) => return false,
+        }
+        if refused == REFUSED {
+            return true;
         }
         sleep(ATTEMPT_PAUSE).await;
     }
-    true
+    false
 }
 
 /// Whether a test has switched the watch off, to wait for the timeout. Always false without
@@ -194,8 +204,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         assert!(!is_refused(&address).await, "connections wait, and none is accepted");
-        drop(listener);
-        assert!(is_refused(&address).await);
+        let closes = async {
+            sleep(ATTEMPT_PAUSE).await;
+            drop(listener);
+        };
+        let (is_refused, ()) = tokio::join!(is_refused(&address), closes);
+        assert!(is_refused, "a process that ends may close its listener last");
     }
 
     #[tokio::test]

@@ -2,14 +2,16 @@
 //! the mark at which every node hashes its state.
 
 use crate::change::Change;
+use crate::decide::audit;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::idempotency;
+use crate::model::api_key::NewApiKey;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
 use crate::model::limits::Tenancy;
-use crate::model::tenant::{ApiKey, Tenant};
+use crate::model::tenant::Tenant;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
@@ -27,7 +29,7 @@ pub(super) fn bootstrap(
     cluster: &Cluster,
     tenant: &str,
     key_id: KeyId,
-    key: &ApiKey,
+    key: &NewApiKey,
 ) -> Decided<Reply> {
     reject_if(
         draft.cluster()?.is_some(),
@@ -39,7 +41,7 @@ pub(super) fn bootstrap(
     draft.push(Change::ClusterPut(cluster.clone()));
     draft.push(Change::TenancyPut(Tenancy { last: FIRST_TENANT, ..Tenancy::default() }));
     draft.push(Change::TenantPut(FIRST_TENANT, row));
-    let key = ApiKey { created_at: now, ..key.clone() };
+    let key = key.clone().row(now);
     draft.push(Change::ApiKeyPut(FIRST_TENANT, key_id, key));
     Ok(Reply::Done)
 }
@@ -82,9 +84,10 @@ fn existing(draft: &Draft) -> Decided<Cluster> {
         .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
 }
 
-/// Removes receipts whose retention has passed, and events that are too old or too many, of some
-/// tenants from `first` on. Replies the tenant at which the next run begins.
+/// Removes old entries of audit logs, receipts whose retention has passed, and events that are too
+/// old or too many, of some tenants from `first` on. Replies the tenant at which the next run begins.
 pub(super) fn expire(draft: &mut Draft, first: TenantId) -> Decided<Reply> {
+    audit::expire(draft)?;
     let mut receipts = EXPIRED_RECEIPTS_MAX;
     let tenants = draft.base.tenants().into_iter().filter(|tenant| *tenant >= first);
     for (at, tenant) in tenants.enumerate() {

@@ -6,13 +6,15 @@ use crate::change::Change;
 use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
 use crate::error::{Error, Result};
+use crate::model::access::Access;
+use crate::model::api_key::ApiKey;
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord, MemoryType};
-use crate::model::tenant::{ApiKey, Role, TenantState};
+use crate::model::tenant::{Role, TenantState};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::{Trigger, TriggerEvent};
@@ -57,12 +59,15 @@ impl Context<'_> {
         self.draft.push(change);
     }
 
-    /// Rejects commands of a tenant that was deleted, and those of keys of a suspended one.
-    pub(super) fn check_tenant(&self) -> Decided<()> {
+    /// Rejects commands of a tenant that was deleted, those of keys of a suspended one, and those of
+    /// keys that have ended.
+    pub(super) fn check_caller(&self) -> Decided<()> {
         let row = self.draft.tenant_row(self.tenant)?;
         let row = row.ok_or_else(|| Rejection::no_such("tenant"))?;
-        let is_suspended = row.state == TenantState::Suspended && self.actor.is_some();
-        reject_if(is_suspended, Rejection::TenantSuspended)
+        let Some(key) = self.actor else { return Ok(()) };
+        reject_if(row.state == TenantState::Suspended, Rejection::TenantSuspended)?;
+        let key = self.draft.valid_key(self.tenant, key, self.now())?;
+        reject_if(key.is_none(), Rejection::KeyInvalid)
     }
 
     /// Rejects what would exceed a limit of the tenant by adding so much.
@@ -110,11 +115,15 @@ impl Context<'_> {
         let Some(id) = self.actor else { return Ok(true) };
         let access = match self.draft.command.access.take() {
             Some(access) => access,
-            None => self.draft.access_of_key(self.tenant, id)?,
+            None => self.access_of(id)?,
         };
         let allowed = access.allows(namespace);
         self.draft.command.access = Some(access);
         Ok(allowed)
+    }
+
+    fn access_of(&self, id: KeyId) -> Result<Access> {
+        Ok(self.draft.access(self.tenant, id, self.now())?.unwrap_or_else(Access::none))
     }
 
     /// Whether the acting key is an admin's. The service itself counts as one.
@@ -137,8 +146,7 @@ impl Context<'_> {
     /// access.
     pub(super) fn may_change(&self, trigger: &Trigger) -> Result<bool> {
         let Some(key) = self.actor else { return Ok(true) };
-        Ok(trigger.owner == self.actor
-            || self.draft.access_of_key(self.tenant, key)?.is_unrestricted())
+        Ok(trigger.owner == self.actor || self.access_of(key)?.is_unrestricted())
     }
 
     /// Rejects a namespace that the command names, if the acting key may not access it.

@@ -215,6 +215,11 @@ impl Draft {
         &self.changes
     }
 
+    /// The changes of the present command.
+    pub(super) fn changes_of_command(&self) -> &[Change] {
+        &self.changes[self.command.mark.changes..]
+    }
+
     pub(super) fn count(&self, matches: impl Fn(&Change) -> bool) -> u64 {
         self.changes.iter().filter(|change| matches(change)).count() as u64
     }

@@ -140,7 +140,7 @@ fn owner_has_access(
     namespace: &str,
 ) -> Result<bool> {
     if !draft.command.owners.contains_key(&owner) {
-        let access = draft.access(tenant, owner)?.unwrap_or_else(Access::none);
+        let access = draft.access(tenant, owner, draft.now)?.unwrap_or_else(Access::none);
         draft.command.owners.insert(owner, access);
     }
     Ok(draft.command.owners[&owner].allows(namespace))

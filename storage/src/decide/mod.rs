@@ -4,6 +4,8 @@
 //! rules, and adds [`Change`](crate::Change)s to the draft. It writes nothing, and reads neither
 //! clock nor randomness. A rejected command leaves the draft as it was.
 
+mod audit;
+mod audit_fields;
 mod cluster;
 mod context;
 mod counted;
@@ -13,6 +15,7 @@ mod edge;
 mod fire;
 mod fold;
 mod idempotency;
+mod keys;
 mod last_puts;
 mod memory;
 mod outbox;
@@ -50,6 +53,9 @@ pub fn decide(draft: &mut Draft, command: &Command) -> Result<Reply, DecideError
 }
 
 fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> {
+    if let Some(tenant) = command.tenant {
+        Context { draft, tenant, actor: command.actor }.check_caller()?;
+    }
     let reply = match (&command.receipt, command.tenant) {
         (Some(request), Some(tenant)) => {
             let mut context = Context { draft, tenant, actor: command.actor };
@@ -73,6 +79,7 @@ fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> 
 
 /// Acts, then fires the triggers that wait for what happened.
 fn act_and_fire(draft: &mut Draft, command: &Command) -> Decided<Reply> {
+    let audited = audit::begin(draft, command)?;
     let mut reply = act(draft, command)?;
     if fire::fire(draft)? > 0
         && let (Reply::Memories(records), Some(tenant)) = (&mut reply, command.tenant)
@@ -82,6 +89,9 @@ fn act_and_fire(draft: &mut Draft, command: &Command) -> Decided<Reply> {
                 *record = present;
             }
         }
+    }
+    if let Some(audited) = audited {
+        audit::record(draft, command, audited, &reply)?;
     }
     for (tenant, count) in std::mem::take(&mut draft.command.skipped) {
         draft.append(tenant, None, None, EventKind::FiringsSkipped(count));
@@ -110,10 +120,10 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         }
         (Action::UpdateTenant(id, patch), _) => tenants::update(draft, *id, patch),
         (Action::DeleteTenant(id, name), _) => tenants::delete(draft, *id, name),
+        (Action::RecordOperation(..), _) => Ok(Reply::Done),
         (Action::PutTier { name, limits }, _) => tenants::put_tier(draft, name, limits.as_ref()),
         (action, Some(tenant)) => {
             let mut context = Context { draft, tenant, actor: command.actor };
-            context.check_tenant()?;
             act_for_tenant(&mut context, action)
         }
         (_, None) => Err(Rejection::WrongState("the command names no tenant".into()).into()),
@@ -143,10 +153,13 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         Action::UpdateRetention(rules) => tenant::update_retention(context, rules),
         Action::RenameTenant(name) => tenant::rename(context, name),
         Action::RecordActivity(activity) => Ok(tenant::record_activity(context, activity)),
-        Action::CreateKey(id, key) => tenant::create_key(context, *id, key),
-        Action::DeleteKey(id) => tenant::delete_key(context, *id),
+        Action::CreateKey(id, key) => keys::create(context, *id, key),
+        Action::RotateKey { id, hash, overlap_seconds } => {
+            keys::rotate(context, *id, *hash, *overlap_seconds)
+        }
+        Action::DeleteKey(id) => keys::delete(context, *id),
         Action::SetKeyNamespace(id, namespace) => {
-            tenant::set_key_namespace(context, *id, namespace.as_deref())
+            keys::set_namespace(context, *id, namespace.as_deref())
         }
         Action::PutRule { agent, namespace, policy } => {
             tenant::put_rule(context, agent, namespace, *policy)
@@ -169,7 +182,8 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)
-        | Action::PutTier { .. } => {
+        | Action::PutTier { .. }
+        | Action::RecordOperation(..) => {
             Err(Rejection::WrongState("the command belongs to no tenant".into()).into())
         }
     }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::change::Change;
+use crate::decide::audit;
 use crate::decide::context::{Context, Decided};
 use crate::decide::draft::{BATCH_BYTES, Draft, Mark, MemoryEvent, Owners};
 use crate::decide::fire::fire;
@@ -13,12 +14,12 @@ use crate::error::Result;
 use crate::model::analytics::{
     LastReport, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
 };
+use crate::model::api_key::ApiKey;
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, Signal};
 use crate::model::score::rounded;
-use crate::model::tenant::ApiKey;
 use crate::model::trigger::TriggerEvent;
 use crate::reply::{FeedbackReply, Reply};
 use crate::table::key::Key;
@@ -85,6 +86,9 @@ fn record_tenant_report(
             let last_used_at = key.last_used_at.max(Some(*used_at));
             context.push(Change::ApiKeyPut(tenant, *id, ApiKey { last_used_at, ..key }));
         }
+    }
+    for (id, kind) in &report.uses {
+        audit::record_key_use(context.draft, tenant, (*id, kind))?;
     }
     Ok(())
 }

@@ -1,17 +1,14 @@
-//! Rules for a tenant as a whole: its settings and its name, its API keys and access rules, and
-//! activities that agents record.
+//! Rules for a tenant as a whole: its settings and its name, its access rules, and activities that
+//! agents record.
 
 use crate::change::Change;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::model::access::{Policy, RULES_MAX, Rule};
-use crate::model::id::KeyId;
 use crate::model::journal::{AgentActivity, EventKind};
-use crate::model::limits::Limit;
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::{ApiKey, KEYS_MAX, Role, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::thermo::SettingValue;
 use crate::reply::{Rejection, Reply};
-use crate::table::key::Key;
 use crate::table::view::View;
 
 /// Changes settings, all or none. Anchors stay: from here on the new settings apply to them.
@@ -59,49 +56,6 @@ pub(super) fn record_activity(context: &mut Context<'_>, activity: &AgentActivit
 fn existing(context: &Context<'_>) -> Decided<Tenant> {
     let row = context.draft.tenant(context.tenant)?;
     Ok(row.ok_or_else(|| Rejection::no_such("tenant"))?)
-}
-
-pub(super) fn create_key(context: &mut Context<'_>, id: KeyId, key: &ApiKey) -> Decided<Reply> {
-    let keys = context.draft.api_keys(context.tenant)?;
-    let limit = context.draft.limit(context.tenant, Limit::Keys)?.unwrap_or(u64::MAX);
-    let max = usize::try_from(limit).unwrap_or(KEYS_MAX).min(KEYS_MAX);
-    reject_if(keys.len() >= max, Rejection::too_many("keys", max))?;
-    reject_if(keys.iter().any(|(known, _)| *known == id), Rejection::IdTaken)?;
-    let key = ApiKey { created_at: context.now(), last_used_at: None, ..key.clone() };
-    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
-    Ok(Reply::ApiKey(id, key))
-}
-
-/// Deletes a key, unless it is the tenant's last one that may administer it.
-pub(super) fn delete_key(context: &mut Context<'_>, id: KeyId) -> Decided<Reply> {
-    let mut keys = context.draft.api_keys(context.tenant)?;
-    let at =
-        keys.iter().position(|(known, _)| *known == id).ok_or_else(|| Rejection::no_such("key"))?;
-    let (_, key) = keys.remove(at);
-    let has_other_admin = keys.iter().any(|(_, other)| other.role >= Role::Admin);
-    if key.role >= Role::Admin && !has_other_admin {
-        let reason =
-            "this is the last key that may administer the tenant: create another one first";
-        return Err(Rejection::WrongState(reason.into()).into());
-    }
-    context.push(Change::ApiKeyRemoved(context.tenant, id));
-    Ok(Reply::ApiKey(id, key))
-}
-
-/// Sets or clears the namespace that the key's searches boost. It must be open to the key.
-pub(super) fn set_key_namespace(
-    context: &mut Context<'_>,
-    id: KeyId,
-    namespace: Option<&str>,
-) -> Decided<Reply> {
-    let key: Option<ApiKey> = context.draft.record(&Key::ApiKey(context.tenant, id))?;
-    let key = key.ok_or_else(|| Rejection::no_such("key"))?;
-    if let Some(namespace) = namespace {
-        context.check_access(namespace)?;
-    }
-    let key = ApiKey { namespace: namespace.map(str::to_owned), ..key };
-    context.push(Change::ApiKeyPut(context.tenant, id, key.clone()));
-    Ok(Reply::ApiKey(id, key))
 }
 
 /// Replaces the rule for this agent and namespace; `None` deletes it.

@@ -6,9 +6,10 @@ use crate::decide::context::{Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
 use crate::index::data::Counts;
+use crate::model::api_key::NewApiKey;
 use crate::model::id::{KeyId, TenantId};
 use crate::model::limits::{Limits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
-use crate::model::tenant::{ApiKey, Tenant, TenantState};
+use crate::model::tenant::{Tenant, TenantState};
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 
@@ -16,7 +17,7 @@ use crate::table::view::View;
 pub(super) fn create(
     draft: &mut Draft,
     new: &NewTenant,
-    (key_id, key): (KeyId, &ApiKey),
+    (key_id, key): (KeyId, &NewApiKey),
 ) -> Decided<Reply> {
     reject_if(draft.cluster()?.is_none(), wrong_state("the cluster is not bootstrapped yet"))?;
     let full = Rejection::WrongState(format!("a cluster has {TENANTS_MAX} tenants at most"));
@@ -29,7 +30,7 @@ pub(super) fn create(
     let row = Tenant { name, tier, limits, created_at: draft.now, ..Tenant::default() };
     draft.push(Change::TenancyPut(tenancy));
     draft.push(Change::TenantPut(id, row.clone()));
-    let key = ApiKey { created_at: draft.now, last_used_at: None, ..key.clone() };
+    let key = key.clone().row(draft.now);
     draft.push(Change::ApiKeyPut(id, key_id, key));
     Ok(Reply::Tenant(id, Box::new(row)))
 }

@@ -17,10 +17,12 @@ use crate::index::schedule::Schedule;
 use crate::index::tenant::TenantIndex;
 use crate::index::triggers::Triggers;
 use crate::model::access::{Caller, Rules};
+use crate::model::api_key::{ApiKey, KeyText};
+use crate::model::audit::{AuditChain, AuditEnds};
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
-use crate::model::tenant::{ApiKey, KeyText, Tenant, TenantState};
+use crate::model::tenant::{Tenant, TenantState};
 use crate::model::trigger::Firings;
 use crate::table::key::{Kind, fixed, split};
 use crate::table::state::State;
@@ -71,6 +73,11 @@ impl Registry {
             registry.put_firings(tenant, TriggerId(id), row);
         })?;
         for_each(state, Kind::Outbox, |tenant, [], row| registry.put_outbox(tenant, row))?;
+        for_each(state, Kind::AuditEnds, |tenant, chain: [u8; 1], ends: AuditEnds| {
+            if let Some(chain) = AuditChain::ALL.get(usize::from(chain[0])) {
+                registry.put_audit_ends(tenant, *chain, &ends);
+            }
+        })?;
         for (tenant, index) in registry.all() {
             rebuild(state, tenant, &index, indexed)?;
             registry.schedule_tick(state, tenant)?;
@@ -185,6 +192,19 @@ impl Registry {
         schedule.outboxes().values().copied().fold(Outbox::default(), Outbox::plus)
     }
 
+    pub(crate) fn put_audit_ends(&self, id: TenantId, chain: AuditChain, ends: &AuditEnds) {
+        self.schedule.lock().set_audit(id, chain, ends.first_at);
+    }
+
+    /// Chains of audit logs whose first entry is older than `time`, at most `limit`.
+    pub(crate) fn audits_before(
+        &self,
+        time: Timestamp,
+        limit: usize,
+    ) -> Vec<(TenantId, AuditChain)> {
+        self.schedule.lock().audits_before(time, limit)
+    }
+
     fn is_suspended(&self, id: TenantId) -> bool {
         self.suspended.read().contains(&id)
     }
@@ -223,10 +243,11 @@ impl Registry {
         self.keys.write().remove(&id);
     }
 
-    /// Whether a key is valid, and its tenant is not suspended.
-    pub(crate) fn is_usable(&self, id: KeyId) -> bool {
+    /// Whether a key is valid at `now`, and its tenant is not suspended.
+    pub(crate) fn is_usable(&self, id: KeyId, now: Timestamp) -> bool {
         let keys = self.keys.read();
-        keys.get(&id).is_some_and(|(tenant, _)| !self.is_suspended(*tenant))
+        let key = keys.get(&id).filter(|(_, key)| key.is_valid_at(now));
+        key.is_some_and(|(tenant, _)| !self.is_suspended(*tenant))
     }
 
     /// A limit of a tenant; `None` is unlimited.
@@ -260,13 +281,14 @@ impl Registry {
         self.triggers.read().get(&tenant).cloned().unwrap_or_default()
     }
 
-    /// The caller with API key `text`, if the key is valid.
-    pub(crate) fn authenticate(&self, text: &str) -> Option<Caller> {
+    /// The caller with API key `text`, if the key is valid at `now`.
+    pub(crate) fn authenticate(&self, text: &str, now: Timestamp) -> Option<Caller> {
         let id = KeyText::id_of(text)?;
         let keys = self.keys.read();
-        let (tenant, key) = keys.get(&id).filter(|(_, key)| key.matches(text))?;
+        let is_valid = |key: &ApiKey| key.matches(text, now) && key.is_valid_at(now);
+        let (tenant, key) = keys.get(&id).filter(|(_, key)| is_valid(key))?;
         let rules = self.rules.read();
-        let access = rules.get(tenant).map(|rules| rules.access_of(id, &key.name, key.role));
+        let access = rules.get(tenant).map(|rules| rules.access_of(id, key));
         Some(Caller {
             tenant: *tenant,
             is_suspended: self.is_suspended(*tenant),
@@ -275,7 +297,7 @@ impl Registry {
             role: key.role,
             name: key.name.clone(),
             namespace: key.namespace.clone(),
-            access: access.unwrap_or_default(),
+            access: access.unwrap_or_else(|| Rules::default().access_of(id, key)),
         })
     }
 }

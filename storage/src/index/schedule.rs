@@ -1,16 +1,19 @@
-//! What is due in the background, by tenant: the next ticks, and deliveries. So the tasks of the
+//! What is due in the background, by tenant: the next ticks, deliveries, and old entries of audit
+//! logs. So the tasks of the
 //! leader cost what is due, not what exists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 
+use crate::model::audit::AuditChain;
 use crate::model::delivery::Outbox;
 use crate::model::id::{TenantId, Timestamp};
 
 #[derive(Default)]
 pub(crate) struct Schedule {
-    /// Tenants in the order in which their ticks are due.
-    ticks: BTreeSet<(Timestamp, TenantId)>,
-    tick_of: HashMap<TenantId, Timestamp>,
+    ticks: Due<TenantId>,
+    /// Chains of audit logs, by the time of their first entry.
+    audits: Due<(TenantId, AuditChain)>,
     /// Outboxes that are not empty.
     outboxes: BTreeMap<TenantId, Outbox>,
 }
@@ -18,24 +21,30 @@ pub(crate) struct Schedule {
 impl Schedule {
     /// Sets when the tick of a tenant is due; `None` is never.
     pub(crate) fn set_tick(&mut self, tenant: TenantId, due_at: Option<Timestamp>) {
-        let before = match due_at {
-            Some(due_at) => self.tick_of.insert(tenant, due_at),
-            None => self.tick_of.remove(&tenant),
-        };
-        if let Some(before) = before {
-            self.ticks.remove(&(before, tenant));
-        }
-        self.ticks.extend(due_at.map(|due_at| (due_at, tenant)));
+        self.ticks.set(tenant, due_at);
     }
 
     pub(crate) fn has_tick(&self, tenant: TenantId) -> bool {
-        self.tick_of.contains_key(&tenant)
+        self.ticks.time_of.contains_key(&tenant)
     }
 
     /// Tenants whose tick is due at `now`.
     pub(crate) fn due_ticks(&self, now: Timestamp) -> Vec<TenantId> {
-        let due = self.ticks.iter().take_while(|(due_at, _)| *due_at <= now);
-        due.map(|(_, tenant)| *tenant).collect()
+        self.ticks.until(now).collect()
+    }
+
+    /// Sets the time of the first entry of a chain.
+    pub(crate) fn set_audit(&mut self, tenant: TenantId, chain: AuditChain, first_at: Timestamp) {
+        self.audits.set((tenant, chain), Some(first_at));
+    }
+
+    /// Chains of audit logs whose first entry is older than `time`, at most `limit`.
+    pub(crate) fn audits_before(
+        &self,
+        time: Timestamp,
+        limit: usize,
+    ) -> Vec<(TenantId, AuditChain)> {
+        self.audits.until(Timestamp(time.0 - 1)).take(limit).collect()
     }
 
     pub(crate) fn set_outbox(&mut self, tenant: TenantId, outbox: Outbox) {
@@ -53,6 +62,39 @@ impl Schedule {
     pub(crate) fn remove(&mut self, tenant: TenantId) {
         self.set_tick(tenant, None);
         self.outboxes.remove(&tenant);
+        AuditChain::ALL.into_iter().for_each(|chain| self.audits.set((tenant, chain), None));
+    }
+}
+
+/// Things in the order of a time of each.
+struct Due<T> {
+    in_order: BTreeSet<(Timestamp, T)>,
+    time_of: HashMap<T, Timestamp>,
+}
+
+impl<T> Default for Due<T> {
+    fn default() -> Self {
+        Self { in_order: BTreeSet::new(), time_of: HashMap::new() }
+    }
+}
+
+impl<T: Copy + Ord + Hash> Due<T> {
+    /// Sets the time of a thing; `None` is never.
+    fn set(&mut self, thing: T, time: Option<Timestamp>) {
+        let before = match time {
+            Some(time) => self.time_of.insert(thing, time),
+            None => self.time_of.remove(&thing),
+        };
+        if let Some(before) = before {
+            self.in_order.remove(&(before, thing));
+        }
+        self.in_order.extend(time.map(|time| (time, thing)));
+    }
+
+    /// Things whose time is at or before `now`.
+    fn until(&self, now: Timestamp) -> impl Iterator<Item = T> {
+        let due = self.in_order.iter().take_while(move |(time, _)| *time <= now);
+        due.map(|(_, thing)| *thing)
     }
 }
 

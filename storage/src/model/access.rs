@@ -1,8 +1,10 @@
-//! Callers and access rules: which namespaces an API key may use. The most specific rule wins. A
-//! namespace without a matching rule is allowed. Rules do not apply to admin keys.
+//! Callers and access rules: which namespaces an API key may use. A key may be bound to some when
+//! it is created. Of those, the most specific rule decides. A namespace without a matching rule is
+//! allowed. Rules do not apply to admin keys.
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::api_key::ApiKey;
 use crate::model::id::{KeyId, TenantId, Timestamp};
 use crate::model::tenant::Role;
 
@@ -51,6 +53,8 @@ pub struct Rules {
 pub struct Access {
     /// Namespace and effect of the rules for the key, most specific first. Empty allows all.
     rules: Vec<(String, Policy)>,
+    /// The namespaces to which the key is bound; empty is all.
+    bound_to: Vec<String>,
 }
 
 /// The caller of a request, from its key. The tenant comes from no other part of a request.
@@ -75,35 +79,38 @@ pub struct Caller {
 }
 
 impl Rules {
-    /// Access of a key with this name and role.
-    pub fn access_of(&self, key: KeyId, name: &str, role: Role) -> Access {
-        if role >= Role::Admin {
+    /// Access of a key.
+    pub fn access_of(&self, id: KeyId, key: &ApiKey) -> Access {
+        if key.role >= Role::Admin {
             return Access::default();
         }
-        let id = key.to_string();
-        let applies = |rule: &&Rule| rule.agent == ANY || rule.agent == id || rule.agent == name;
+        let id = id.to_string();
+        let applies = |rule: &&Rule| [ANY, &id, &key.name].contains(&rule.agent.as_str());
         let mut rules: Vec<&Rule> = self.rules.iter().filter(applies).collect();
         // Most specific first: a named agent before all agents, then a named namespace
         // before all namespaces. `false` sorts before `true`.
         rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY));
         let rules = rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy));
-        Access { rules: rules.collect() }
+        Access { rules: rules.collect(), bound_to: key.namespaces.clone() }
     }
 }
 
 impl Access {
     /// Access to no namespace.
     pub fn none() -> Self {
-        Self { rules: vec![(ANY.to_owned(), Policy::Deny)] }
+        Self { rules: vec![(ANY.to_owned(), Policy::Deny)], bound_to: Vec::new() }
     }
 
     /// Whether every namespace is allowed.
     pub fn is_unrestricted(&self) -> bool {
-        self.rules.iter().all(|(_, policy)| *policy == Policy::Allow)
+        self.bound_to.is_empty() && self.rules.iter().all(|(_, policy)| *policy == Policy::Allow)
     }
 
     /// Whether a namespace is allowed.
     pub fn allows(&self, namespace: &str) -> bool {
+        if !self.bound_to.is_empty() && !self.bound_to.iter().any(|name| name == namespace) {
+            return false;
+        }
         let rule = self.rules.iter().find(|(pattern, _)| pattern == ANY || pattern == namespace);
         rule.is_none_or(|(_, policy)| *policy == Policy::Allow)
     }
@@ -112,6 +119,11 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn key(name: &str, role: Role) -> ApiKey {
+        let text = crate::model::api_key::KeyText::of(KEY, [1; 32]);
+        crate::model::api_key::NewApiKey::new(name, role, &text).row(Timestamp(0))
+    }
 
     const KEY: KeyId = KeyId([0, 0, 0, 0, 0, 0, 0, 7]);
 
@@ -128,7 +140,7 @@ mod tests {
 
     #[test]
     fn access_is_unrestricted_without_rules() {
-        let access = Rules::default().access_of(KEY, "helper", Role::Agent);
+        let access = Rules::default().access_of(KEY, &key("helper", Role::Agent));
         assert!(access.is_unrestricted() && access.allows("anything"));
     }
 
@@ -142,15 +154,15 @@ mod tests {
             ("helper", "secret", Deny),
             ("0000000000000007", "shared", Deny),
         ]);
-        let helper = rules.access_of(KEY, "helper", Role::Agent);
+        let helper = rules.access_of(KEY, &key("helper", Role::Agent));
         assert!(helper.allows("anything") && !helper.allows("secret") && !helper.allows("shared"));
-        let other = rules.access_of(KeyId([1; 8]), "other", Role::Reader);
+        let other = rules.access_of(KeyId([1; 8]), &key("other", Role::Reader));
         assert!(!other.allows("anything") && other.allows("shared") && !other.is_unrestricted());
     }
 
     #[test]
     fn rules_do_not_apply_to_admins() {
         let rules = rules(&[("*", "*", Policy::Deny)]);
-        assert!(rules.access_of(KEY, "root", Role::Admin).is_unrestricted());
+        assert!(rules.access_of(KEY, &key("root", Role::Admin)).is_unrestricted());
     }
 }

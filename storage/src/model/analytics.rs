@@ -3,11 +3,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::codec::bounded;
+use crate::model::audit::KeyUse;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 
 /// Maximum number of recalled memories per report.
 pub const REPORT_RECALLS_MAX: usize = 500;
+
+/// Maximum number of kinds of use of API keys per report.
+pub const REPORT_USES_MAX: usize = 256;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -105,6 +110,25 @@ pub struct TenantReport {
     pub usage: Usage,
     /// Used API keys, with the time of the last use.
     pub keys: Vec<(KeyId, Timestamp)>,
+    /// Kinds of use of API keys, which the state may not know yet.
+    #[serde(deserialize_with = "bounded::<REPORT_USES_MAX, _, _>")]
+    pub uses: Vec<(KeyId, KeyUse)>,
+}
+
+impl TenantReport {
+    /// A report of nothing.
+    pub fn empty(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            recalls: Vec::new(),
+            returned: Vec::new(),
+            searches: 0,
+            searches_with_results: 0,
+            usage: Usage::default(),
+            keys: Vec::new(),
+            uses: Vec::new(),
+        }
+    }
 }
 
 /// A memory that searches returned.

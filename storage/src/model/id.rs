@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TenantId(pub u32);
 
+impl TenantId {
+    /// Owns what the operator of the cluster has, such as its audit log. Tenants begin with 1.
+    pub const OPERATOR: Self = Self(0);
+}
+
 impl FromStr for TenantId {
     type Err = ParseIntError;
 

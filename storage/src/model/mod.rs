@@ -30,6 +30,8 @@ macro_rules! named_enum {
 
 pub mod access;
 pub mod analytics;
+pub mod api_key;
+pub mod audit;
 mod calendar;
 pub mod cluster;
 pub mod decay;

@@ -5,6 +5,7 @@
 //! part of another length fails with [`Error::Corrupt`].
 
 use crate::error::{Error, Result};
+use crate::model::audit::AuditChain;
 use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
@@ -49,7 +50,6 @@ macro_rules! keys {
     };
 }
 
-// 0x41 is reserved: audit.
 keys! {
     /// Position in the log up to which this state is applied.
     0x01 Position,
@@ -71,6 +71,8 @@ keys! {
     0x15 LastReport(node: u64),
     /// A tenant's access rules.
     0x16 Rules(tenant: TenantId),
+    /// The kinds of use that are known of an API key.
+    0x17 KeyUses(tenant: TenantId, id: KeyId),
     /// A memory's text row.
     0x20 Memory(tenant: TenantId, id: MemoryId),
     /// A memory's anchor.
@@ -91,10 +93,14 @@ keys! {
     ),
     /// A journal event.
     0x40 Event(tenant: TenantId, cursor: Cursor),
+    /// An entry of the audit log.
+    0x41 Audit(tenant: TenantId, chain: AuditChain, number: u64),
     /// Cursor of a tenant's first retained event, once events were trimmed.
     0x42 FirstEvent(tenant: TenantId),
     /// Index of the events of triggers. No value.
     0x43 TriggerEvent(tenant: TenantId, cursor: Cursor),
+    /// The ends of a chain of the audit log.
+    0x44 AuditEnds(tenant: TenantId, chain: AuditChain),
     /// A trigger.
     0x50 Trigger(tenant: TenantId, id: TriggerId),
     /// Firing counts of a trigger.
@@ -149,6 +155,7 @@ parts! {
     RelationKey: |relation| *relation;
     ReceiptKey: |hash| *hash;
     Retention: |retention| [*retention as u8];
+    AuditChain: |chain| [*chain as u8];
     // Cluster timestamps are never negative.
     Timestamp: |at| at.0.to_be_bytes();
 }
@@ -274,6 +281,7 @@ mod tests {
             (Key::Usage(tenant, 5), format!("14{t}00000005")),
             (Key::LastReport(6), "150000000000000006".to_owned()),
             (Key::Rules(tenant), format!("16{t}")),
+            (Key::KeyUses(tenant, KeyId([9; 8])), format!("17{t}0909090909090909")),
             (Key::Memory(tenant, id), format!("20{t}{aa}")),
             (Key::Anchor(tenant, id), format!("21{t}{aa}")),
             (Key::Vector(tenant, id), format!("22{t}{aa}")),
@@ -284,6 +292,8 @@ mod tests {
             (Key::Receipt(tenant, KeyId([9; 8]), hash), format!("30{t}0909090909090909{h}")),
             (age, format!("31{t}0909090909090909010000000000000100{h}")),
             (Key::Event(tenant, cursor), format!("40{t}{c}")),
+            (Key::Audit(tenant, AuditChain::Data, 7), format!("41{t}010000000000000007")),
+            (Key::AuditEnds(tenant, AuditChain::Administration), format!("44{t}00")),
             (Key::FirstEvent(tenant), format!("42{t}")),
             (Key::TriggerEvent(tenant, cursor), format!("43{t}{c}")),
             (Key::Trigger(tenant, trigger), format!("50{t}{cc}")),

@@ -5,6 +5,8 @@ use crate::codec::{self, Record};
 use crate::error::Result;
 use crate::model::access::{Access, Rules};
 use crate::model::analytics::{RecallStats, Usage};
+use crate::model::api_key::{ApiKey, KEYS_MAX};
+use crate::model::audit::{AuditChain, AuditEnds};
 use crate::model::cluster::Cluster;
 use crate::model::decay::{Decay, heat};
 use crate::model::delivery::{Delivery, DeliveryId, Outbox};
@@ -14,7 +16,7 @@ use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::Tenancy;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::receipt::{Receipt, ReceiptKey};
-use crate::model::tenant::{ApiKey, KEYS_MAX, Tenant};
+use crate::model::tenant::Tenant;
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
 use crate::model::trigger::Trigger;
@@ -47,6 +49,11 @@ pub trait View {
     /// What all tenants share.
     fn tenancy(&self) -> Result<Tenancy> {
         Ok(self.record(&Key::Tenancy)?.unwrap_or_default())
+    }
+
+    /// The ends of a chain of the audit log.
+    fn audit_ends(&self, tenant: TenantId, chain: AuditChain) -> Result<AuditEnds> {
+        Ok(self.record(&Key::AuditEnds(tenant, chain))?.unwrap_or_default())
     }
 
     /// A tenant.
@@ -88,21 +95,16 @@ pub trait View {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
     }
 
-    /// The namespaces that a key may use. `None` if the key does not exist.
-    fn access(&self, tenant: TenantId, id: KeyId) -> Result<Option<Access>> {
+    /// A key that is valid at `now`.
+    fn valid_key(&self, tenant: TenantId, id: KeyId, now: Timestamp) -> Result<Option<ApiKey>> {
         let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
-        let rules = self.access_rules(tenant)?;
-        Ok(key.map(|key| rules.access_of(id, &key.name, key.role)))
+        Ok(key.filter(|key| key.is_valid_at(now)))
     }
 
-    /// The namespaces that a key may access. None if the key was deleted while rules exist.
-    fn access_of_key(&self, tenant: TenantId, id: KeyId) -> Result<Access> {
-        let rules = self.access_rules(tenant)?;
-        if rules.rules.is_empty() {
-            return Ok(Access::default());
-        }
-        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
-        Ok(key.map_or_else(Access::none, |key| rules.access_of(id, &key.name, key.role)))
+    /// The namespaces that a key may use. `None` if no such key is valid at `now`.
+    fn access(&self, tenant: TenantId, id: KeyId, now: Timestamp) -> Result<Option<Access>> {
+        let Some(key) = self.valid_key(tenant, id, now)? else { return Ok(None) };
+        Ok(Some(self.access_rules(tenant)?.access_of(id, &key)))
     }
 
     /// A trigger.

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use storage::model::analytics::{Report, ReturnedMemory, TenantReport, Usage};
+use storage::model::api_key::NewApiKey;
+use storage::model::audit::KeyUse;
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
 use storage::model::origin::Origin;
-use storage::model::tenant::{ApiKey, Role};
+use storage::model::tenant::Role;
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use storage::model::vector::{ModelId, Vector};
@@ -91,14 +93,14 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
 }
 
 /// A key without a namespace of its own.
-pub fn api_key(name: &str, role: Role) -> ApiKey {
-    ApiKey {
+pub fn api_key(name: &str, role: Role) -> NewApiKey {
+    NewApiKey {
         name: name.into(),
         role,
         hash: [0; 32],
         namespace: None,
-        created_at: Timestamp(0),
-        last_used_at: None,
+        namespaces: Vec::new(),
+        lifetime_seconds: None,
     }
 }
 
@@ -166,14 +168,22 @@ pub fn report_returned(
     returned: Vec<ReturnedMemory>,
 ) -> Command {
     let tenant = TenantReport {
-        tenant: TENANT,
         recalls,
         returned,
         searches,
         searches_with_results: 1,
         usage,
-        keys: Vec::new(),
+        ..TenantReport::empty(TENANT)
     };
+    report_of(number, tenant)
+}
+
+/// A report of kinds of use of keys.
+pub fn report_uses(number: u64, uses: Vec<(KeyId, KeyUse)>) -> Command {
+    report_of(number, TenantReport { uses, ..TenantReport::empty(TENANT) })
+}
+
+fn report_of(number: u64, tenant: TenantReport) -> Command {
     let report = Report { node: 1, boot: 1, number, tenants: vec![tenant] };
     Command::background(Action::RecordReport(report))
 }

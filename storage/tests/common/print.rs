@@ -136,8 +136,33 @@ pub fn outcome(decision: &Decision) -> String {
     }
 }
 
+/// The target of an audit entry, with the short name of a memory or trigger.
+fn named(target: &str) -> String {
+    let mut words: Vec<_> = target.split(' ').map(str::to_owned).collect();
+    match words[0].as_str() {
+        "memory" => words[1] = name(words[1].parse().unwrap()).to_string(),
+        "trigger" => words[1] = trigger(words[1].parse().unwrap()).to_string(),
+        _ => {}
+    }
+    words.join(" ")
+}
+
 fn tiers(tenancy: &Tenancy) -> String {
     list(&tenancy.tiers, |tier| tier.name.clone())
+}
+
+fn audit_text(change: &Change) -> String {
+    match change {
+        Change::AuditAppended(_, chain, entry, _) => {
+            let (act, chain) = (&entry.act, chain.name());
+            let (action, target) = (act.action.name(), named(&act.target));
+            format!("audit {chain} {}: {action} {target} {:?}", entry.number, act.after)
+        }
+        Change::AuditTrimmed(_, chain, ends) => {
+            format!("audit {} begins with {}", chain.name(), ends.first)
+        }
+        other => variant(other),
+    }
 }
 
 pub fn change_text(change: &Change) -> String {
@@ -153,6 +178,7 @@ pub fn change_text(change: &Change) -> String {
         Change::TenantPut(tenant, row) => format!("tenant {} is {}", tenant.0, row.name),
         Change::TenancyPut(row) => format!("last tenant {}, tiers {}", row.last.0, tiers(row)),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
+        Change::AuditAppended(..) | Change::AuditTrimmed(..) => audit_text(change),
         Change::MemoryPut(_, id, memory) => {
             let (label, at) = (&memory.label, time(memory.updated_at));
             format!("memory {} label {label:?} updated {at}", name(*id))

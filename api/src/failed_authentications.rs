@@ -1,0 +1,156 @@
+//! Failed authentications. The response to one is delayed, more each time that its source network
+//! fails, so that guesses cost their sender time and this node little. A valid key is never delayed,
+//! wherever it comes from.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::budget::Budget;
+
+/// Failures of a network without a delay.
+const FREE: u32 = 5;
+/// The first delay. Each further failure doubles it.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+const DELAY_MAX: Duration = Duration::from_secs(2);
+/// After each such time, one failure is forgotten.
+const FORGET: Duration = Duration::from_secs(10);
+/// Most failures that count.
+const COUNT_MAX: u32 = FREE + 8;
+/// Responses that are delayed at once. Further ones are sent at once, with status 429.
+const DELAYED_MAX: usize = 1_024;
+/// Those of one network.
+const NETWORK_DELAYED_MAX: usize = 16;
+/// Most networks that are remembered. Further ones share one count.
+const NETWORKS_MAX: usize = 10_000;
+/// The network of all further ones, and of requests without an address.
+const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+pub(crate) struct FailedAuthentications {
+    networks: Mutex<HashMap<IpAddr, Failures>>,
+    delayed: Arc<Budget<IpAddr>>,
+    total: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Failures {
+    count: u32,
+    /// When the last one was forgotten, or the first one happened.
+    since: Instant,
+}
+
+impl Default for FailedAuthentications {
+    fn default() -> Self {
+        Self {
+            networks: Mutex::default(),
+            delayed: Budget::new(DELAYED_MAX, NETWORK_DELAYED_MAX),
+            total: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Failures {
+    /// What is left of the failures at `now`.
+    fn at(self, now: Instant) -> Self {
+        let forgotten = now.duration_since(self.since).as_secs() / FORGET.as_secs();
+        let forgotten = u32::try_from(forgotten).unwrap_or(u32::MAX);
+        match self.count.saturating_sub(forgotten) {
+            0 => Self { count: 0, since: now },
+            count => Self { count, since: self.since + forgotten * FORGET },
+        }
+    }
+}
+
+impl FailedAuthentications {
+    /// Failures since the start of the process.
+    pub(crate) fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Counts a failure, and waits for its delay. Returns the time after which to try again if too
+    /// many responses are delayed already.
+    pub(crate) async fn delay(&self, network: Option<IpAddr>) -> Result<(), Duration> {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        fail::fail_point!("authentication-delay", |_| Ok(()));
+        let network = network.unwrap_or(OTHERS);
+        let delay = self.count(network, Instant::now());
+        if delay.is_zero() {
+            return Ok(());
+        }
+        let Ok(_share) = self.delayed.take(network, 1) else { return Err(delay) };
+        tokio::time::sleep(delay).await;
+        Ok(())
+    }
+
+    /// Counts a failure. Returns the delay of its response.
+    fn count(&self, network: IpAddr, now: Instant) -> Duration {
+        let mut networks = self.networks.lock();
+        if networks.len() >= NETWORKS_MAX {
+            networks.retain(|_, failures| failures.at(now).count > 0);
+        }
+        let is_full = networks.len() >= NETWORKS_MAX && !networks.contains_key(&network);
+        let network = if is_full { OTHERS } else { network };
+        let failures = networks.entry(network).or_insert(Failures { count: 0, since: now });
+        *failures = failures.at(now);
+        failures.count = (failures.count + 1).min(COUNT_MAX);
+        match failures.count.saturating_sub(FREE) {
+            0 => Duration::ZERO,
+            over => (DELAY_MIN * 2_u32.pow(over - 1)).min(DELAY_MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    fn address(host: u32) -> IpAddr {
+        Ipv4Addr::from_bits(host).into()
+    }
+
+    #[test]
+    fn delay_grows_and_is_forgotten() {
+        let (failed, now) = (FailedAuthentications::default(), Instant::now());
+        let delays: Vec<_> = (0..20).map(|_| failed.count(address(1), now).as_millis()).collect();
+        assert_eq!(delays[..7], [0, 0, 0, 0, 0, 100, 200]);
+        assert_eq!(delays[10..], [2_000; 10]);
+        assert_eq!(failed.count(address(2), now), Duration::ZERO, "a neighbour has none");
+        let later = now + FORGET * (COUNT_MAX - 1);
+        assert_eq!(failed.count(address(1), later), Duration::ZERO);
+    }
+
+    #[test]
+    fn networks_without_failures_make_room() {
+        let (failed, now) = (FailedAuthentications::default(), Instant::now());
+        let fill =
+            |now| (1..=2 * NETWORKS_MAX as u32).map(|host| failed.count(address(host), now)).max();
+        assert_eq!(fill(now), Some(DELAY_MAX), "the last ones share a count");
+        assert!(failed.networks.lock().len() <= NETWORKS_MAX + 1);
+        assert_eq!(failed.count(address(u32::MAX), now + FORGET), Duration::ZERO);
+        assert!(failed.networks.lock().len() <= 2);
+    }
+
+    #[tokio::test]
+    async fn few_responses_of_a_network_wait() {
+        let failed = FailedAuthentications::default();
+        let (mut waiting, mut rejected) = (Vec::new(), 0);
+        for _ in 0..100 {
+            let mut delay = Box::pin(failed.delay(Some(address(1))));
+            match futures::poll!(&mut delay) {
+                Poll::Pending => waiting.push(delay),
+                Poll::Ready(Err(_)) => rejected += 1,
+                Poll::Ready(Ok(())) => {}
+            }
+        }
+        assert_eq!(waiting.len(), NETWORK_DELAYED_MAX);
+        assert_eq!(rejected, 100 - FREE as usize - NETWORK_DELAYED_MAX);
+        assert_eq!(failed.total(), 100);
+    }
+}

@@ -1,0 +1,120 @@
+//! The audit log: of a tenant for its admins, of the cluster for its operator.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use storage::model::audit::{AuditActor, AuditEntry, Fields};
+use storage::{AuditPage, AuditRequest};
+
+use crate::auth::Operator;
+use crate::prelude::*;
+use crate::requests::audit::AuditQuery;
+
+/// A page of a chain of the audit log.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AuditLogPage {
+    chain: AuditChainWord,
+    /// Number of the first entry that is kept, from 1.
+    first: u64,
+    /// SHA-256 of the entry before it: 64 hexadecimal digits, zeros if it is the first of all.
+    anchor: String,
+    /// Number of the last entry; 0 without one.
+    last: u64,
+    /// Its SHA-256.
+    head: String,
+    items: Vec<AuditItem>,
+    /// Cursor of the next page; null on the last.
+    next_cursor: Nullable<String>,
+}
+
+/// An act.
+#[derive(Serialize, ToSchema)]
+struct AuditItem {
+    number: u64,
+    at: Time,
+    actor: ActorView,
+    /// Address of the request; null for the service itself.
+    #[schema(required, value_type = Option<String>)]
+    source: Option<IpAddr>,
+    action: AuditActionWord,
+    /// What was changed: its kind and its id.
+    target: String,
+    /// Values before, if they differ afterwards.
+    before: Fields,
+    /// Values afterwards, if they were different before.
+    after: Fields,
+    /// SHA-256 of the entry before.
+    previous_hash: String,
+    /// SHA-256 of this entry.
+    hash: String,
+}
+
+/// Who acted.
+#[derive(Serialize, ToSchema)]
+struct ActorView {
+    /// `key`, `operator` or `service`.
+    kind: String,
+    /// Of a key, as at that time; empty for others.
+    key_id: String,
+    name: String,
+    role: String,
+}
+
+/// List the acts of a chain of the audit log, the latest first.
+#[utoipa::path(get, path = "/api/v1/admin/audit", tag = "access", params(AuditQuery, ReadHeaders),
+    responses((status = OK, body = AuditLogPage), ReadErrors))]
+pub(crate) async fn audit_list(
+    AdminRead(session, freshness): AdminRead,
+    ValidQuery(query): ValidQuery<AuditQuery>,
+) -> ApiResponse<AuditLogPage> {
+    let page = session.audit(query.chain(), query.request()).await?;
+    Ok(Success::ok(freshness, page_of(&query, page)))
+}
+
+/// The audit log of the operator, as [`audit_list`].
+pub(crate) async fn operator_audit_list(
+    operator: Operator,
+    ValidQuery(query): ValidQuery<AuditQuery>,
+) -> ApiResult<Json<AuditLogPage>> {
+    let request: AuditRequest = query.request();
+    let page = operator.service.operator_audit(query.chain(), request).await?;
+    Ok(Json(page_of(&query, page)))
+}
+
+fn page_of(query: &AuditQuery, page: AuditPage) -> AuditLogPage {
+    let AuditPage { ends, entries, next } = page;
+    AuditLogPage {
+        chain: OneOf(query.chain()),
+        first: ends.first,
+        anchor: hex::encode(ends.anchor),
+        last: ends.last,
+        head: hex::encode(ends.head),
+        items: entries.into_iter().map(AuditItem::from).collect(),
+        next_cursor: next.map(|number| number.to_string()),
+    }
+}
+
+impl From<AuditEntry> for AuditItem {
+    fn from(entry: AuditEntry) -> Self {
+        let AuditEntry { number, act, previous, hash } = entry;
+        Self {
+            number,
+            at: Time(act.at),
+            actor: (&act.actor).into(),
+            source: act.source,
+            action: OneOf(act.action),
+            target: act.target,
+            before: act.before,
+            after: act.after,
+            previous_hash: hex::encode(previous),
+            hash: hex::encode(hash),
+        }
+    }
+}
+
+impl From<&AuditActor> for ActorView {
+    fn from(actor: &AuditActor) -> Self {
+        let [kind, key_id, name, role] = actor.texts();
+        Self { kind, key_id, name, role }
+    }
+}
