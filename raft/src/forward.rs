@@ -95,7 +95,8 @@ async fn submit_to(
         return shared.submit(command, deadline).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::Submit { command, timeout_micros: remote_timeout_micros(timeout) };
+    let call =
+        Rpc::Submit { command: Box::new(command), timeout_micros: remote_timeout_micros(timeout) };
     shared.totals.lock().forwarded += 1;
     let leader_changed = async {
         shared.leader_changed(node).await;

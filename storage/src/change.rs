@@ -143,13 +143,7 @@ impl Change {
                 let keys = |(at, key): &_| receipt_keys((*tenant, *owner, *retention), *at, *key);
                 removed.iter().flat_map(keys).map(RowWrite::Delete).collect()
             }
-            Self::EventAppended(tenant, row) => {
-                let mut writes = put(Key::Event(*tenant, event), row);
-                if row.kind.trigger().is_some() {
-                    writes.push(RowWrite::Put(Key::TriggerEvent(*tenant, event), Vec::new()));
-                }
-                writes
-            }
+            Self::EventAppended(tenant, row) => event_rows(*tenant, event, row),
             Self::EventsTrimmed(tenant, before) => trimmed(*tenant, *before),
             Self::VerifyMark(_) => Vec::new(),
             Self::TickPut(tenant, row) => put(Key::Tick(*tenant), row),
@@ -192,8 +186,7 @@ impl Change {
             Self::TenancyPut(row) => put(Key::Tenancy, row),
             Self::TenantRemoved(tenant) => all_removed(*tenant),
             Self::AuditAppended(tenant, chain, entry, ends) => {
-                let key = Key::Audit(*tenant, *chain, entry.number);
-                vec![RowWrite::Put(key, codec::encode(entry)), audit_ends(*tenant, *chain, ends)]
+                audit_appended(*tenant, *chain, entry, ends)
             }
             Self::AuditTrimmed(tenant, chain, ends) => audit_trimmed(*tenant, *chain, ends),
             Self::KeyUsesPut(tenant, id, row) => put(Key::KeyUses(*tenant, *id), row),
@@ -246,6 +239,23 @@ fn all_removed(tenant: TenantId) -> Vec<RowWrite> {
     // A draft has no ranges: without its row, no command of the tenant is decided.
     let row = RowWrite::Delete(Key::Tenant(tenant));
     Kind::of_tenants().map(range).chain([row]).collect()
+}
+
+/// An event, and its key in the index of the events of triggers.
+fn event_rows(tenant: TenantId, event: Cursor, row: &Event) -> Vec<RowWrite> {
+    let index = RowWrite::Put(Key::TriggerEvent(tenant, event), Vec::new());
+    let event = RowWrite::Put(Key::Event(tenant, event), codec::encode(row));
+    [Some(event), row.kind.trigger().map(|_| index)].into_iter().flatten().collect()
+}
+
+fn audit_appended(
+    tenant: TenantId,
+    chain: AuditChain,
+    entry: &AuditEntry,
+    ends: &AuditEnds,
+) -> Vec<RowWrite> {
+    let key = Key::Audit(tenant, chain, entry.number);
+    vec![RowWrite::Put(key, codec::encode(entry)), audit_ends(tenant, chain, ends)]
 }
 
 fn audit_ends(tenant: TenantId, chain: AuditChain, ends: &AuditEnds) -> RowWrite {

@@ -160,7 +160,7 @@ fn retention_leaves_a_chain_that_verifies() {
     let page = read(&engine, TENANT, AuditChain::Data);
     assert_eq!((page.ends.first, page.ends.last, page.entries.len()), (7, 10, 4));
     assert_verifies(&page);
-    engine.run((2 * AUDIT_DAYS) * day, &[expire.clone()]);
+    engine.run((2 * AUDIT_DAYS) * day, std::slice::from_ref(&expire));
     let page = read(&engine, TENANT, AuditChain::Data);
     assert_eq!((page.ends.first, page.ends.last, page.entries.len()), (11, 10, 0));
     assert_verifies(&page);

@@ -1,6 +1,7 @@
 //! Promises to users, one file each, tested on real processes of the real binary.
 
 mod access;
+mod audit;
 mod bad_fields;
 mod bad_input;
 mod bulk;
@@ -25,6 +26,7 @@ mod group_commit;
 mod hostile;
 mod hygiene;
 mod idempotency;
+mod isolation;
 mod keys;
 mod leader_watch;
 mod membership;

@@ -34,7 +34,10 @@ impl AuditQuery {
 
     pub(crate) fn request(&self) -> AuditRequest {
         AuditRequest {
-            is_ascending: self.order.as_ref().is_some_and(|OneOf(order)| *order == Order::Ascending),
+            is_ascending: self
+                .order
+                .as_ref()
+                .is_some_and(|OneOf(order)| *order == Order::Ascending),
             after: self.cursor.as_ref().map(|number| number.0),
             limit: self.limit.get(),
             action: self.action.as_ref().map(|OneOf(action)| *action),

@@ -168,7 +168,11 @@ async fn record(service: &Service, operation: &Operation, result: &str) -> ApiRe
     let fields = fields.map(|(name, text)| (name.to_owned(), text)).collect();
     service.record_operation(action, target, fields).await.map_err(|error| {
         tracing::error!(?operation, reason = error.message, "an operation is not in the audit log");
-        ApiError::new(error.kind, "audit_failed", "done, but not recorded in the audit log: check it")
+        ApiError::new(
+            error.kind,
+            "audit_failed",
+            "done, but not recorded in the audit log: check it",
+        )
     })
 }
 

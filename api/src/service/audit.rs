@@ -72,9 +72,8 @@ impl Service {
         chain: AuditChain,
         request: AuditRequest,
     ) -> ApiResult<AuditPage> {
-        let read = move |reader: &storage::Reader| {
-            reader.audit(TenantId::OPERATOR, chain, &request)
-        };
+        let read =
+            move |reader: &storage::Reader| reader.audit(TenantId::OPERATOR, chain, &request);
         self.read_for_operator(read).await
     }
 

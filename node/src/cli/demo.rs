@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
-use reqwest::{Client, RequestBuilder};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::cli::dev::{Cluster, as_text};
@@ -20,6 +21,8 @@ const STORE_CLIENTS: usize = 8;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of a label on one line.
 const LABEL_CHARS: usize = 88;
+/// Requests per minute of the tier free.
+const TRIAL_REQUESTS: usize = 60;
 const NODES: u64 = 3;
 /// Time limit of the first write after the leader was killed.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,7 +54,41 @@ async fn show(cluster: &mut Cluster) -> Result<(), String> {
     store(&agent, &samples).await?;
     search(&agent).await?;
     load_hot_context(&agent).await?;
-    kill_leader(cluster, &agent, samples.len()).await
+    kill_leader(cluster, &agent, samples.len()).await?;
+    show_tenants(cluster, &agent).await
+}
+
+/// Creates a second tenant with a limit, and reaches it.
+async fn show_tenants(cluster: &Cluster, agent: &Agent) -> Result<(), String> {
+    println!("7. Create a second tenant, of the tier free: 60 requests per minute over all nodes.");
+    let url = format!("{}/cluster/tenants", cluster.nodes[0].ops);
+    let create = agent.client.post(url).bearer_auth(&cluster.operator_key);
+    let created = create.json(&json!({ "name": "trial", "tier": "free" })).send().await;
+    let tenant: Value = created.map_err(text)?.json().await.map_err(text)?;
+    let key = tenant["key"].as_str().ok_or_else(|| format!("no key: {tenant}"))?;
+    let mut accepted = 0;
+    loop {
+        let path = "/api/v1/agent/nodes?page_size=1&consistency=linearizable";
+        let request = agent.client.get(agent.url(accepted, path)).bearer_auth(key);
+        let response = request.send().await.map_err(text)?;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            let seconds = response.headers().get(RETRY_AFTER).and_then(|it| it.to_str().ok());
+            let seconds = seconds.unwrap_or("some").to_owned();
+            println!(
+                "   {accepted} requests through all nodes are accepted, with 0 memories: it sees none"
+            );
+            println!("   of the first tenant. The next one is a 429: retry after {seconds} s");
+            break;
+        }
+        let list: Value = response.error_for_status().map_err(text)?.json().await.map_err(text)?;
+        if list["total"] != 0 || accepted > 2 * TRIAL_REQUESTS {
+            return Err(format!("request {accepted} of the second tenant responded {list}"));
+        }
+        accepted += 1;
+    }
+    let total = agent.total(0).await?;
+    println!("   The first tenant is not limited: it counts {total} memories\n");
+    Ok(())
 }
 
 async fn store(agent: &Agent, samples: &[Value]) -> Result<(), String> {

@@ -63,7 +63,7 @@ pub(crate) struct Cluster {
     pub(crate) ca: PathBuf,
     /// The admin key; empty before the cluster is launched.
     pub(crate) key: String,
-    operator_key: String,
+    pub(crate) operator_key: String,
     /// Locked while this process runs the cluster.
     _lock: File,
     /// Removed when dropped.

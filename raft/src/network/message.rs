@@ -73,7 +73,7 @@ pub(crate) enum Rpc {
     ReadIndex,
     /// Submits a command to the receiver as the leader. It is never forwarded again.
     Submit {
-        command: Command,
+        command: Box<Command>,
         timeout_micros: u64,
     },
     /// Announces a snapshot. Its files follow in the same stream.
@@ -315,8 +315,10 @@ mod tests {
                 quorum_status: None,
             })
         };
-        let submit =
-            |action| Rpc::Submit { command: Command::background(action), timeout_micros: 1 };
+        let submit = |action| Rpc::Submit {
+            command: Box::new(Command::background(action)),
+            timeout_micros: 1,
+        };
         let settings = |count| {
             let setting = (String::new(), storage::model::thermo::SettingValue::Number(0.0));
             submit(storage::Action::UpdateSettings(vec![setting; count]))
