@@ -185,9 +185,7 @@ impl Change {
             }
             Self::TenancyPut(row) => put(Key::Tenancy, row),
             Self::TenantRemoved(tenant) => all_removed(*tenant),
-            Self::AuditAppended(tenant, chain, entry, ends) => {
-                audit_appended(*tenant, *chain, entry, ends)
-            }
+            Self::AuditAppended(tenant, chain, row, ends) => appended(*tenant, *chain, row, ends),
             Self::AuditTrimmed(tenant, chain, ends) => audit_trimmed(*tenant, *chain, ends),
             Self::KeyUsesPut(tenant, id, row) => put(Key::KeyUses(*tenant, *id), row),
         }
@@ -248,7 +246,8 @@ fn event_rows(tenant: TenantId, event: Cursor, row: &Event) -> Vec<RowWrite> {
     [Some(event), row.kind.trigger().map(|_| index)].into_iter().flatten().collect()
 }
 
-fn audit_appended(
+/// An entry, and the ends of its chain with it.
+fn appended(
     tenant: TenantId,
     chain: AuditChain,
     entry: &AuditEntry,

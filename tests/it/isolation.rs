@@ -19,7 +19,8 @@ struct Ids {
 impl Ids {
     fn unknown() -> Self {
         let [memory, trigger, key] = [UNKNOWN, UNKNOWN, UNKNOWN_KEY].map(str::to_owned);
-        Self { memories: vec![memory; 4], trigger, key, rule: "999".into() }
+        let memories = (0..4).map(|last| format!("{}{last}", &memory[..35])).collect();
+        Self { memories, trigger, key, rule: "999".into() }
     }
 
     /// The id in the path of an operation.

@@ -9,6 +9,7 @@ pub(crate) mod edges;
 pub(crate) mod error;
 pub(crate) mod freshness;
 pub(crate) mod journal;
+mod key_uses;
 pub(crate) mod memories;
 pub(crate) mod node;
 pub(crate) mod purge;
@@ -36,8 +37,8 @@ use crate::limits::{
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use crate::rates::Rates;
-use audit::KeyUseBuffer;
 use error::{ApiError, ApiResult};
+use key_uses::KeyUseBuffer;
 use node::{EmbedScope, Embedder, Hooks};
 use recalls::RecallBuffer;
 
