@@ -1,5 +1,6 @@
 //! The state that all handlers share: the service, the metrics, and the limits of this node.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use parking_lot::RwLock;
 use raft::Handle;
 use storage::Reader;
 use storage::model::analytics::TenantReport;
+use storage::model::id::TenantId;
 use storage::model::operator_key::OperatorKey;
 
 use crate::budget::{BudgetUse, KeyBudget};
@@ -17,6 +19,7 @@ use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::service::node::{Embedder, Hooks};
+use crate::tenant_requests::{RequestCounts, TenantRequests};
 
 /// The state; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +34,7 @@ pub struct Shared {
     operator_key: RwLock<Option<OperatorKey>>,
     pub(crate) budgets: Budgets,
     pub(crate) failed_authentications: FailedAuthentications,
+    pub(crate) tenant_requests: TenantRequests,
     draining: AtomicBool,
 }
 
@@ -81,6 +85,7 @@ impl App {
                 drains: KeyBudget::new(DRAINS_MAX),
             },
             failed_authentications: FailedAuthentications::default(),
+            tenant_requests: TenantRequests::default(),
             draining: AtomicBool::new(false),
         }))
     }
@@ -120,6 +125,11 @@ impl App {
     /// Requests with a wrong key.
     pub fn failed_authentications(&self) -> u64 {
         self.failed_authentications.total()
+    }
+
+    /// The requests of the busiest tenants, and of all others together.
+    pub fn busiest_tenants(&self) -> (BTreeMap<TenantId, RequestCounts>, RequestCounts) {
+        self.tenant_requests.all()
     }
 
     /// Requests that were rejected at the requests per minute of their tenant.

@@ -29,6 +29,7 @@ mod requests;
 mod responses;
 mod routes;
 mod service;
+mod tenant_requests;
 mod words;
 mod write;
 
@@ -42,3 +43,4 @@ pub use network::network;
 pub use random::random_bytes;
 pub use routes::{openapi, operator, public};
 pub use service::node::{EmbedError, EmbedScope, Embedder, Embedding, Hooks};
+pub use tenant_requests::RequestCounts;

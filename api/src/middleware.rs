@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
@@ -52,6 +52,8 @@ pub(crate) async fn around(State(app): State<App>, request: Request, next: Next)
     if let Some((tenant, key)) = current.caller.get() {
         let created = current.created.load(Ordering::Relaxed);
         app.service.recalls().count_request(*tenant, *key, took, created);
+        let is_rejected = response.status() == StatusCode::TOO_MANY_REQUESTS;
+        app.tenant_requests.count(*tenant, is_rejected, took);
     }
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&current.id) {
@@ -143,7 +145,8 @@ pub(crate) fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no text");
-    tracing::error!(request_id = request_id(), panic = text, "a handler panicked");
+    let tenant = current::caller().map(|(tenant, _)| tenant.0);
+    tracing::error!(tenant, request_id = request_id(), panic = text, "a handler panicked");
     ApiError::internal().into_response()
 }
 

@@ -112,8 +112,14 @@ async fn submit_report(raft: &Handle, report: &Report) -> Result<(), SubmitError
 async fn tick_task(raft: Handle, reader: Reader) {
     loop {
         tokio::time::sleep(TICK_INTERVAL).await;
+        if raft.status().role != "leader" {
+            continue;
+        }
+        let mut due = match found_ticks(&reader).await {
+            Ok(due) => due,
+            Err(error) => return raft.fault().report_storage(&error),
+        };
         // One step per tenant and round: a tenant with many heat transitions delays no other.
-        let mut due = reader.tick_due();
         while !due.is_empty() {
             let mut unfinished = Vec::new();
             for tenant in due {
@@ -128,6 +134,25 @@ async fn tick_task(raft: Handle, reader: Reader) {
             due = unfinished;
         }
     }
+}
+
+/// Tenants with a due tick that may find something. Other due ticks are left out.
+async fn found_ticks(reader: &Reader) -> storage::Result<Vec<TenantId>> {
+    let reader = reader.clone();
+    let find = move || {
+        let mut found = Vec::new();
+        for tenant in reader.tick_due() {
+            match reader.tick_finds(tenant)? {
+                true => found.push(tenant),
+                false => reader.leave_out_tick(tenant),
+            }
+        }
+        Ok(found)
+    };
+    tokio::task::spawn_blocking(find).await.unwrap_or_else(|panic| {
+        tracing::error!(%panic, "the search for due ticks panicked");
+        Ok(Vec::new())
+    })
 }
 
 /// Removes expired data while this node leads, of some tenants at a time.

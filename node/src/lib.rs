@@ -24,6 +24,7 @@ mod operator_key;
 mod process;
 mod serve;
 mod starting;
+mod tenant_metrics;
 mod tls;
 mod webhooks;
 

@@ -23,6 +23,7 @@ use crate::memory::memory_task;
 use crate::metrics::NodeMetrics;
 use crate::process::{hangups, start_logging, stop_requested};
 use crate::starting::Starting;
+use crate::tenant_metrics::TenantMetrics;
 use crate::webhooks::{Sender, Webhooks};
 
 /// Time limit of open requests once the node stops.
@@ -74,6 +75,7 @@ pub(crate) async fn serve(
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, &shared.connections);
     registry.register(Box::new(metrics)).map_err(text)?;
+    registry.register(Box::new(TenantMetrics::new(&app, reader))).map_err(text)?;
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
     starting.open(operator_routes);

@@ -251,7 +251,9 @@ fn index_changes<'a>(
                 let count = removed.len() as u64;
                 (tenant, IndexChange::ReceiptsRemoved(*owner, *retention, count, *last))
             }
-            Change::EventAppended(tenant, _) => (tenant, IndexChange::EventAppended(index)),
+            Change::EventAppended(tenant, event) => {
+                (tenant, IndexChange::EventAppended(index, event.at))
+            }
             Change::EventsTrimmed(tenant, before) => {
                 // `decide` trims a tenant at most once per batch.
                 let (start, end) = (prefix(Kind::Event, *tenant), Key::Event(*tenant, *before));

@@ -111,7 +111,8 @@ impl Reader {
     }
 
     /// The first event that remains after a trim of all events before `oldest_kept` and of the
-    /// first `too_many`. `None` if no event is trimmed. Reads at most `limit` events.
+    /// first `too_many`. `None` if no event is trimmed. Reads at most `limit` events, and none if
+    /// the first one is known to remain.
     pub(crate) fn first_kept_event(
         &self,
         tenant: TenantId,
@@ -119,11 +120,18 @@ impl Reader {
         too_many: u64,
         limit: u64,
     ) -> Result<Option<Cursor>> {
+        let Some(index) = self.index(tenant) else { return Ok(None) };
+        if too_many == 0 && index.read().first_event_at() >= oldest_kept {
+            return Ok(None);
+        }
         let (start, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
         let mut last = None;
         for (at, row) in (0_u64..).zip(engine.state.range(&start, &end)) {
             let (cursor, event) = event_row(&row?)?;
+            if at == 0 {
+                index.read().set_first_event_at(event.at);
+            }
             if at == limit || event.at >= oldest_kept && at >= too_many {
                 return Ok((at > 0).then_some(cursor));
             }

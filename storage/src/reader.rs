@@ -91,6 +91,12 @@ impl Reader {
         engine.registry.due_ticks(engine.clock())
     }
 
+    /// Leaves out a tick that finds nothing, on this node: the next one is due an interval later.
+    pub fn leave_out_tick(&self, tenant: TenantId) {
+        let engine = self.engine();
+        engine.registry.leave_out_tick(tenant, engine.clock());
+    }
+
     /// Tenants with deliveries, except those that are suspended.
     pub fn with_deliveries(&self) -> Vec<TenantId> {
         self.engine().registry.with_deliveries()

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use storage::model::analytics::Usage;
 
+use crate::common::world::Random;
 use crate::common::*;
 
 const SECOND: i64 = Timestamp::SECOND_MICROS;
@@ -200,4 +201,66 @@ fn tick_writes_scale_with_crossings_only() {
     let changes = changes_of_a_tick(1_000);
     assert!((100..=210).contains(&changes), "{changes}");
     assert_eq!(changes_of_a_tick(20_000), changes);
+}
+
+/// A minute of writes: a new memory, and at times a heat that a client sets, and a recall.
+fn write(random: &mut Random, minute: u16) -> Vec<Command> {
+    let mut any = || id(random.below(usize::from(minute) + 1) as u16);
+    let (changed, recalled) = (any(), any());
+    let patch = MemoryPatch { current_heat: Some(random.heat()), ..MemoryPatch::default() };
+    let change = command(Action::UpdateMemory(changed, patch));
+    let recalls = report(minute.into(), 1, Usage::default(), vec![(recalled, 1)]);
+    let new = NewMemory { initial_heat: random.heat(), ..new_memory(id(minute), "x") };
+    let others = [change, recalls].into_iter().filter(|_| random.chance(30));
+    [create(new)].into_iter().chain(others).collect()
+}
+
+#[test]
+fn ticks_that_find_nothing_can_be_left_out() {
+    let (mut random, mut left_out, mut found) = (Random(7), 0, 0);
+    let (mut all, mut some) = (Ticks::new(), Ticks::new());
+    let mut now = 1;
+    for minute in 0..2_000 {
+        let mut commands = write(&mut random, minute);
+        match minute {
+            0 => commands.push(configure("decay_profiles.episodic.half_life", 7_200.0)),
+            1_000 => commands.push(configure("consolidation.cold_threshold", 0.2)),
+            _ => {}
+        }
+        now += SECOND;
+        for command in commands {
+            all.run(now, command.clone());
+            some.run(now, command);
+        }
+        now += 60 * SECOND;
+        all.tick(now);
+        some.run(now, Command::background(Action::AdvanceClock));
+        if some.engine.reader.tick_finds(TENANT).unwrap() {
+            some.tick(now);
+        } else {
+            left_out += 1;
+        }
+        let expected = all.reported();
+        found += expected.len();
+        assert_eq!(some.reported(), expected, "minute {minute}");
+    }
+    assert!(left_out > 500 && found > 500, "{left_out} left out, {found} crossings");
+}
+
+#[test]
+fn new_trigger_fires_for_nothing_of_the_past() {
+    let mut ticks = Ticks::new();
+    ticks.run(1, create(NewMemory { initial_heat: 0.9, ..new_memory(id(1), "x") }));
+    ticks.tick(61 * SECOND);
+    // It cools below the bound of the trigger, not below the cold threshold.
+    let now = 61 * SECOND + DAY;
+    ticks.run(now, Command::background(Action::AdvanceClock));
+    assert!(!ticks.engine.reader.tick_finds(TENANT).unwrap());
+    let filter = TriggerFilter { heat_below: Some(0.8), ..TriggerFilter::default() };
+    let any = trigger(TriggerEvent::Decay, TriggerAction::Notify(Some("cooled".into())));
+    ticks.run(now, create_trigger(TriggerId([1; 16]), Trigger { filter, ..any }));
+    assert!(ticks.engine.reader.tick_finds(TENANT).unwrap(), "triggers wait for ticks");
+    ticks.tick(now + 61 * SECOND);
+    let [(_, firings)] = &ticks.engine.reader.triggers(TENANT)[..] else { panic!() };
+    assert_eq!(firings.count, 0);
 }

@@ -1,5 +1,6 @@
-//! Tenants share nothing: for a key of one tenant, every operation of docs/openapi.json responds to
-//! the ids of another tenant as to ids that do not exist. Ended keys reach no operation.
+//! Tenants share nothing, and keys that are bound to namespaces reach no other one: every operation
+//! of docs/openapi.json responds to the ids of others as to ids that do not exist. Ended keys reach
+//! no operation.
 
 use std::time::{Duration, Instant};
 
@@ -66,13 +67,14 @@ impl Ids {
 }
 
 /// Fills a tenant, and returns the ids of what it has.
-async fn fill(cluster: &Cluster, tenant: &Value) -> Ids {
+async fn fill(cluster: &Cluster, tenant: &Value, namespace: &str) -> Ids {
     let post = async |path: &str, body: Value| {
         cluster.request_as(tenant, Method::POST, path).json(&body).send().await.ok()
     };
     let mut memories = Vec::new();
     for number in 0..4 {
-        let body = json!({"label": format!("Zanzibar {number} keeps the treasure")});
+        let label = format!("Zanzibar {number} keeps the treasure");
+        let body = json!({"label": label, "namespace": namespace});
         memories.push(id(&post("/agent/nodes", body).await).to_owned());
     }
     let edge = json!({"source_id": memories[0], "target_id": memories[1]});
@@ -85,9 +87,10 @@ async fn fill(cluster: &Cluster, tenant: &Value) -> Ids {
     Ids { memories, trigger: id(&trigger).into(), key: id(&key).into(), rule }
 }
 
-/// The memories of a tenant, without the heats that cool.
-async fn memories(cluster: &Cluster, tenant: &Value) -> String {
-    let list = cluster.request_as(tenant, Method::GET, "/agent/nodes?sort=created_at");
+/// The memories of a namespace, without the heats that cool.
+async fn memories(cluster: &Cluster, tenant: &Value, namespace: &str) -> String {
+    let path = format!("/agent/nodes?sort=created_at&namespace={namespace}");
+    let list = cluster.request_as(tenant, Method::GET, &path);
     let mut items = array(&list.send().await.ok()["items"]).clone();
     for item in &mut items {
         for cooling in ["heat", "current_heat"] {
@@ -97,16 +100,9 @@ async fn memories(cluster: &Cluster, tenant: &Value) -> String {
     Value::from(items).to_string()
 }
 
-#[tokio::test]
-async fn ids_of_another_tenant_do_not_exist() {
-    let cluster = options().nodes(3).start();
-    let [one, two] = ["one", "two"].map(|name| create_tenant(&cluster, json!({"name": name})));
-    let (one, two) = (one.await, two.await);
-    converged(&cluster).await;
-    let (foreign, unknown) = (fill(&cluster, &one).await, Ids::unknown());
-    converged(&cluster).await;
-    let before = memories(&cluster, &one).await;
-    let (document, mut tried) = (Document::committed(), 0);
+/// Asserts that every operation responds to `foreign` ids as to unknown ones.
+async fn assert_unknown(cluster: &Cluster, caller: &Value, foreign: &Ids) {
+    let (document, unknown, mut tried) = (Document::committed(), Ids::unknown(), 0);
     for (method, path, operation) in document.operations() {
         let Some(path) = path.strip_prefix("/api/v1") else { continue };
         let schema = document.body(operation);
@@ -114,19 +110,19 @@ async fn ids_of_another_tenant_do_not_exist() {
             true => Value::Null,
             false => document.sample(schema, &mut ids.memories.iter()),
         };
-        let has_ids = body(&foreign) != body(&unknown) || path.contains("{id}");
+        let has_ids = body(foreign) != body(&unknown) || path.contains("{id}");
         let has_ids = has_ids || !foreign.query(operation).is_empty();
         // The event stream has no end, and names no ids.
         if !has_ids || path == "/events" {
             continue;
         }
         tried += 1;
-        let node = cluster.at(tried % 3);
+        let node = cluster.at(tried % cluster.nodes().len());
         let mut responses = Vec::new();
-        for ids in [&foreign, &unknown] {
+        for ids in [foreign, &unknown] {
             let path =
                 format!("{}?{}", path.replace("{id}", ids.in_path(path)), ids.query(operation));
-            let request = node.request_as(&two, method.clone(), &path).json(&body(ids));
+            let request = node.request_as(caller, method.clone(), &path).json(&body(ids));
             let response = request.send().await;
             assert!(!response.body.to_string().contains("Zanzibar"), "{method} {path}");
             assert!(response.status != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}");
@@ -135,15 +131,10 @@ async fn ids_of_another_tenant_do_not_exist() {
         assert_eq!(responses[0], responses[1], "{method} {path}");
     }
     assert!(tried >= 20, "{tried} operations name ids");
-    assert_eq!(memories(&cluster, &one).await, before);
 }
 
-#[tokio::test]
-async fn searches_and_lists_reach_no_other_tenant() {
-    let cluster = options().start();
-    let [one, two] = ["one", "two"].map(|name| create_tenant(&cluster, json!({"name": name})));
-    let (one, two) = (one.await, two.await);
-    fill(&cluster, &one).await;
+/// Asserts that no search or list returns a memory of others, whatever namespace it names.
+async fn assert_not_found(cluster: &Cluster, caller: &Value, namespaces: &[&str]) {
     let document = Document::committed();
     for (method, path, operation) in document.operations() {
         let Some(path) = path.strip_prefix("/api/v1") else { continue };
@@ -151,22 +142,61 @@ async fn searches_and_lists_reach_no_other_tenant() {
             continue;
         }
         let schema = document.body(operation);
-        let mut body = Value::Null;
-        if !schema.is_null() {
-            body = document.sample(schema, &mut vec![UNKNOWN.to_owned(); 9].iter());
-            for (name, value) in [("query", "treasure"), ("namespace", "*")] {
-                if !document.resolved(schema)["properties"][name].is_null() {
-                    body[name] = value.into();
+        for namespace in namespaces {
+            let mut body = Value::Null;
+            if !schema.is_null() {
+                body = document.sample(schema, &mut vec![UNKNOWN.to_owned(); 9].iter());
+                for (name, value) in [("query", "treasure"), ("namespace", namespace)] {
+                    if !document.resolved(schema)["properties"][name].is_null() {
+                        body[name] = value.into();
+                    }
                 }
             }
-        }
-        for query in ["", "?namespace=*&search=treasure&consistency=linearizable"] {
-            let path = format!("{path}{query}");
-            let request = cluster.request_as(&two, method.clone(), &path).json(&body);
-            let text = request.send().await.body.to_string();
-            assert!(!text.contains("Zanzibar"), "{method} {path} {body}: {text}");
+            let query = format!("?namespace={namespace}&search=treasure&consistency=linearizable");
+            for path in [path.to_owned(), format!("{path}{query}")] {
+                let request = cluster.request_as(caller, method.clone(), &path).json(&body);
+                let text = request.send().await.body.to_string();
+                assert!(!text.contains("Zanzibar"), "{method} {path} {body}: {text}");
+            }
         }
     }
+}
+
+#[tokio::test]
+async fn ids_of_another_tenant_do_not_exist() {
+    let cluster = options().nodes(3).start();
+    let [one, two] = ["one", "two"].map(|name| create_tenant(&cluster, json!({"name": name})));
+    let (one, two) = (one.await, two.await);
+    converged(&cluster).await;
+    let foreign = fill(&cluster, &one, "default").await;
+    converged(&cluster).await;
+    let before = memories(&cluster, &one, "default").await;
+    assert_unknown(&cluster, &two, &foreign).await;
+    assert_eq!(memories(&cluster, &one, "default").await, before);
+}
+
+#[tokio::test]
+async fn searches_and_lists_reach_no_other_tenant() {
+    let cluster = options().start();
+    let [one, two] = ["one", "two"].map(|name| create_tenant(&cluster, json!({"name": name})));
+    let (one, two) = (one.await, two.await);
+    fill(&cluster, &one, "default").await;
+    assert_not_found(&cluster, &two, &["default", "*"]).await;
+}
+
+#[tokio::test]
+async fn bound_key_reaches_no_other_namespace() {
+    let cluster = options().start();
+    let tenant = create_tenant(&cluster, json!({"name": "one"})).await;
+    let foreign =
+        Ids { memories: fill(&cluster, &tenant, "vault").await.memories, ..Ids::unknown() };
+    let bound = json!({"name": "bound", "role": "agent", "namespaces": ["open"]});
+    let bound = cluster.request_as(&tenant, Method::POST, "/keys").json(&bound).send().await.ok();
+    let before = memories(&cluster, &tenant, "vault").await;
+    assert!(before.contains("Zanzibar"));
+    assert_unknown(&cluster, &bound, &foreign).await;
+    assert_not_found(&cluster, &bound, &["vault", "open", "*"]).await;
+    assert_eq!(memories(&cluster, &tenant, "vault").await, before);
 }
 
 #[tokio::test]
@@ -203,7 +233,7 @@ async fn times_do_not_tell_foreign_ids_apart() {
     let cluster = options().start();
     let [one, two] = ["one", "two"].map(|name| create_tenant(&cluster, json!({"name": name})));
     let (one, two) = (one.await, two.await);
-    let foreign = fill(&cluster, &one).await;
+    let foreign = fill(&cluster, &one, "default").await;
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..200 {
         for (of, id) in times.iter_mut().zip([foreign.memories[0].as_str(), UNKNOWN]) {

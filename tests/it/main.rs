@@ -26,6 +26,7 @@ mod group_commit;
 mod hostile;
 mod hygiene;
 mod idempotency;
+mod idle_tenants;
 mod isolation;
 mod keys;
 mod leader_watch;

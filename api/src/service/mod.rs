@@ -29,6 +29,7 @@ use storage::model::vector::Vector;
 use storage::{Reader, View};
 
 use crate::budget::KeyOfTenant;
+use crate::current::request_id;
 use crate::fair::{FairPermits, Permit};
 use crate::limits::{
     DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITE_WAIT,
@@ -137,7 +138,8 @@ impl Service {
                 Err(ApiError::internal())
             }
             Err(panic) => {
-                tracing::error!(%panic, "a read panicked");
+                let (tenant, request_id) = (key.0.0, request_id());
+                tracing::error!(tenant, request_id, %panic, "a read panicked");
                 Err(ApiError::internal())
             }
         }

@@ -135,6 +135,8 @@ impl RecallBuffer {
             let returned = of_tenant.returned.take(now, &mut firings_max);
             reports.extend(of_tenant.take(*tenant, now, clock, recalls, returned));
         }
+        // Tenants that are idle cost no further report anything.
+        contents.tenants.retain(|_, of_tenant| !of_tenant.is_empty());
         contents.memories = contents.tenants.values().map(TenantContents::memories).sum();
         contents.swept = false;
         reports
@@ -159,6 +161,11 @@ impl Contents {
 }
 
 impl TenantContents {
+    /// Whether nothing is left of it after a report.
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.returned.is_empty()
+    }
+
     fn memories(&self) -> usize {
         self.keys.values().map(|of_key| of_key.recalls.len()).sum()
     }
@@ -313,7 +320,7 @@ mod tests {
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
         assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
         assert_eq!(buffer.0.lock().memories, 0, "nothing is kept for ever");
-        assert!(buffer.0.lock().tenants[&TENANT].keys.is_empty());
+        assert!(buffer.0.lock().tenants.is_empty());
     }
 
     #[test]

@@ -60,6 +60,11 @@ impl Returned {
         dropped
     }
 
+    /// Whether no queue is left. One that was reported is left for one report more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
     /// Takes results for a report with `room` for firings: first as much of each queue as its equal
     /// part of the room, then what the others leave.
     pub(super) fn take(&mut self, now: Instant, room: &mut usize) -> Vec<ReturnedMemory> {

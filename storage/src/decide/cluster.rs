@@ -18,7 +18,8 @@ use crate::table::view::View;
 const FIRST_TENANT: TenantId = TenantId(1);
 /// Most events that one run trims per tenant, so that no batch delays clients.
 const TRIM_EVENTS_MAX: u64 = 10_000;
-/// Most tenants of which one run removes anything.
+/// Most tenants that one run looks at, and most of which it reads rows.
+const EXAMINED_TENANTS_MAX: usize = 2_000;
 const EXPIRED_TENANTS_MAX: usize = 200;
 /// Most receipts that one run removes.
 const EXPIRED_RECEIPTS_MAX: usize = 5_000;
@@ -88,23 +89,38 @@ fn existing(draft: &Draft) -> Decided<Cluster> {
 /// old or too many, of some tenants from `first` on. Replies the tenant at which the next run begins.
 pub(super) fn expire(draft: &mut Draft, first: TenantId) -> Decided<Reply> {
     audit::expire(draft)?;
-    let mut receipts = EXPIRED_RECEIPTS_MAX;
-    let tenants = draft.base.tenants().into_iter().filter(|tenant| *tenant >= first);
-    for (at, tenant) in tenants.enumerate() {
-        if at == EXPIRED_TENANTS_MAX {
+    let (mut receipts, mut tenants) = (EXPIRED_RECEIPTS_MAX, EXPIRED_TENANTS_MAX);
+    let all = draft.base.tenants().into_iter().filter(|tenant| *tenant >= first);
+    for (examined, tenant) in all.enumerate() {
+        if examined == EXAMINED_TENANTS_MAX || tenants == 0 {
             return Ok(Reply::Expired(Some(tenant)));
         }
-        let counts = draft.base.counts(tenant);
         // It may have been deleted in the same batch.
-        if counts.receipts + counts.events == 0 || draft.tenant_row(tenant)?.is_none() {
+        if !may_expire(draft, tenant) || draft.tenant_row(tenant)?.is_none() {
             continue;
         }
+        tenants -= 1;
         receipts -= idempotency::expire(draft, tenant, receipts)?;
-        if expire_events(draft, tenant, counts.events)? || receipts == 0 {
+        let events = draft.base.counts(tenant).events;
+        if expire_events(draft, tenant, events)? || receipts == 0 {
             return Ok(Reply::Expired(Some(tenant)));
         }
     }
     Ok(Reply::Expired(None))
+}
+
+/// Whether a tenant may have receipts or events to remove, as far as its index says.
+fn may_expire(draft: &Draft, tenant: TenantId) -> bool {
+    let Some(index) = draft.base.index(tenant) else { return false };
+    let data = index.read();
+    let receipts = data.receipts.may_expire(draft.now);
+    let events = data.counts().events;
+    receipts || events > events_max() || events > 0 && data.first_event_at() < oldest_kept(draft)
+}
+
+/// Time of the oldest events that are kept.
+fn oldest_kept(draft: &Draft) -> Timestamp {
+    Timestamp(draft.now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS)
 }
 
 /// Removes events of a tenant that are too old or too many. Returns whether more remain than one
@@ -115,9 +131,8 @@ fn expire_events(draft: &mut Draft, tenant: TenantId, events: u64) -> Decided<bo
     if draft.count(is_trim) > 0 {
         return Ok(false);
     }
-    let oldest_kept = Timestamp(draft.now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS);
     let excess = events.saturating_sub(events_max());
-    let first = draft.base.first_kept_event(tenant, oldest_kept, excess, TRIM_EVENTS_MAX)?;
+    let first = draft.base.first_kept_event(tenant, oldest_kept(draft), excess, TRIM_EVENTS_MAX)?;
     let Some(first) = first else { return Ok(false) };
     draft.push(Change::EventsTrimmed(tenant, first));
     Ok(excess > TRIM_EVENTS_MAX)

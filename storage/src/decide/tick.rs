@@ -15,7 +15,7 @@ use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::retention::{RetentionAction, RetentionRule, RetentionSubject, deciding};
 use crate::model::score::rounded;
 use crate::model::tick::{Stage, Tick};
-use crate::model::trigger::TriggerEvent;
+use crate::model::trigger::Trigger;
 use crate::reply::{Rejection, Reply};
 use crate::search::DueRequest;
 use crate::table::view::View;
@@ -57,6 +57,16 @@ pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
     Ok(reply)
 }
 
+/// Takes a step that is due before the first trigger on ticks is enabled. Ticks that find nothing
+/// are left out, so the last one may be long ago. What happened since then fires no new trigger.
+pub(super) fn advance_before(context: &mut Context<'_>, trigger: &Trigger) -> Decided<()> {
+    let waits_for_ticks = trigger.enabled && trigger.event.is_of_ticks();
+    if waits_for_ticks && !context.draft.triggers(context.tenant).has_tick_event() {
+        advance(context)?;
+    }
+    Ok(())
+}
+
 fn evaluate_step(
     context: &mut Context<'_>,
     tick: &Tick,
@@ -88,7 +98,7 @@ fn evaluate_step(
 /// The heats at which triggers may begin or cease to hold, in order.
 fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
     let triggers = context.draft.triggers(context.tenant);
-    if !triggers.has_event(TriggerEvent::Decay) && !triggers.has_event(TriggerEvent::Threshold) {
+    if !triggers.has_tick_event() {
         return Vec::new();
     }
     let mut thresholds = triggers.thresholds().to_vec();

@@ -3,7 +3,7 @@
 use crate::change::Change;
 use crate::command::TriggerPatch;
 use crate::decide::context::{Context, Decided, reject_if};
-use crate::decide::outbox;
+use crate::decide::{outbox, tick};
 use crate::model::id::{Timestamp, TriggerId};
 use crate::model::limits::Limit;
 use crate::model::trigger::{
@@ -39,6 +39,7 @@ pub(super) fn create(context: &mut Context<'_>, id: TriggerId, new: &Trigger) ->
         updated_at: context.now(),
         ..new.clone()
     };
+    tick::advance_before(context, &trigger)?;
     context.push(Change::TriggerPut(context.tenant, id, trigger.clone()));
     Ok(Reply::Trigger(id, Box::new(trigger), Firings::default()))
 }
@@ -78,6 +79,7 @@ pub(super) fn update(
     reject_if(changes_webhook && !is_owner && !is_admin, Rejection::NotOwner)?;
     if after != trigger {
         after.updated_at = context.now();
+        tick::advance_before(context, &after)?;
         context.push(Change::TriggerPut(tenant, id, after.clone()));
     }
     Ok(Reply::Trigger(id, Box::new(after), firings))

@@ -1,4 +1,4 @@
-//! A chunk: 1,024 memories of one tenant as columns. Scans read only these columns.
+//! A chunk: up to 1,024 memories of one tenant as columns. Scans read only these columns.
 //!
 //! Each column is contiguous, so a scan touches only the columns that it needs. Per chunk
 //! there are upper bounds for pruning: of all heats ([`Chunk::max`]), of each heat
@@ -20,6 +20,9 @@ use crate::model::memory::{Memory, Tier};
 use crate::model::sq8::{self, Code};
 use crate::model::thermo::Thermo;
 use crate::model::vector::HalfVector;
+
+/// Rows for which the columns of a chunk have room from its first memory on.
+const ROWS_MIN: usize = 8;
 
 /// Upper bounds over all rows of a chunk (its block max).
 #[derive(Clone, Copy)]
@@ -59,23 +62,43 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk without rows.
     pub(crate) fn new(dimension: usize) -> Self {
-        Self {
-            attributes: vec![Attributes::EMPTY; CHUNK_ROWS],
-            heats: vec![HeatCell::default(); CHUNK_ROWS],
-            heat_bounds: HeatBounds::new(),
-            ids: vec![MemoryId([0; 16]); CHUNK_ROWS],
-            created: vec![Timestamp::default(); CHUNK_ROWS],
-            updated: vec![Timestamp::default(); CHUNK_ROWS],
-            min_heats: vec![0.0; CHUNK_ROWS],
-            label_bytes: vec![0; CHUNK_ROWS],
-            stabilities: vec![0.0; CHUNK_ROWS],
-            tick_heats: vec![0.0; CHUNK_ROWS],
-            code_scales: vec![(0.0, 0.0); CHUNK_ROWS],
-            vector_scales: vec![0.0; CHUNK_ROWS],
-            dimension,
-            ..Self::default()
+        Self { dimension, ..Self::default() }
+    }
+
+    /// Number of rows that the columns have.
+    pub(crate) fn rows(&self) -> usize {
+        self.attributes.len()
+    }
+
+    /// Extends the columns to a row. They double: a tenant with few memories takes little memory.
+    fn extend_to(&mut self, row: usize) {
+        if row < self.rows() {
+            return;
         }
+        let rows = (row + 1).next_power_of_two().clamp(ROWS_MIN, CHUNK_ROWS);
+        self.attributes.resize(rows, Attributes::EMPTY);
+        self.heats.resize(rows, HeatCell::default());
+        self.heat_bounds.resize(rows);
+        self.ids.resize(rows, MemoryId([0; 16]));
+        self.created.resize(rows, Timestamp::default());
+        self.updated.resize(rows, Timestamp::default());
+        self.min_heats.resize(rows, 0.0);
+        self.label_bytes.resize(rows, 0);
+        self.stabilities.resize(rows, 0.0);
+        self.tick_heats.resize(rows, 0.0);
+        self.code_scales.resize(rows, (0.0, 0.0));
+        self.vector_scales.resize(rows, 0.0);
+        if self.live_count > 0 {
+            self.resize_vectors();
+        }
+    }
+
+    fn resize_vectors(&mut self) {
+        let components = self.rows() * self.dimension;
+        self.vectors.resize(components, f16::ZERO);
+        self.codes.resize(components, 0);
     }
 
     /// Writes the matching rows to `rows`, highest row first: roughly the newest first. With
@@ -93,9 +116,9 @@ impl Chunk {
             ),
             None => {
                 // Branch-free: which rows match is often unpredictable.
-                rows.resize(CHUNK_ROWS, 0);
+                rows.resize(self.rows(), 0);
                 let mut found = 0;
-                for row in (0..CHUNK_ROWS).rev() {
+                for row in (0..self.rows()).rev() {
                     rows[found] = row as u16;
                     found += usize::from(mask.matches(self.attributes[row]));
                 }
@@ -155,11 +178,11 @@ impl Chunk {
         attributes: Attributes,
         thermo: &Thermo,
     ) {
+        self.extend_to(row);
         self.pinned_count -= usize::from(self.attributes[row].is_pinned());
         self.pinned_count += usize::from(attributes.is_pinned());
         if self.live_count == 0 {
-            self.vectors = vec![f16::ZERO; CHUNK_ROWS * self.dimension];
-            self.codes = vec![0; CHUNK_ROWS * self.dimension];
+            self.resize_vectors();
         }
         self.live_count += usize::from(!self.is_live(row));
         self.updated_max = self.updated_max.max(memory.updated_at);

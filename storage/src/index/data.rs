@@ -3,6 +3,7 @@
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use half::f16;
 use roaring::RoaringBitmap;
@@ -68,6 +69,8 @@ pub(crate) struct IndexData {
     /// Bytes of labels and key points.
     text_bytes: u64,
     events: u64,
+    /// See [`Self::first_event_at`], in microseconds.
+    first_event_at: AtomicI64,
     /// Log index of the last event.
     pub(crate) last_event: u64,
     edges: u64,
@@ -94,8 +97,8 @@ pub(crate) enum IndexChange<'a> {
     ReceiptPut(KeyId, Retention, Timestamp),
     /// With owner, number and last time of the removed receipts.
     ReceiptsRemoved(KeyId, Retention, u64, Timestamp),
-    /// With the log index of the event.
-    EventAppended(u64),
+    /// With log index and time of the event.
+    EventAppended(u64, Timestamp),
     /// With the number of removed events.
     EventsTrimmed(u64),
     EdgeAppended,
@@ -249,7 +252,10 @@ impl IndexData {
             IndexChange::ReceiptsRemoved(owner, retention, count, last) => {
                 self.receipts.remove(owner, retention, count, last);
             }
-            IndexChange::EventAppended(index) => {
+            IndexChange::EventAppended(index, at) => {
+                if self.events == 0 {
+                    self.set_first_event_at(at);
+                }
                 self.events += 1;
                 self.last_event = self.last_event.max(index);
             }
@@ -257,6 +263,17 @@ impl IndexData {
             IndexChange::EdgeAppended => self.edges += 1,
             IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
         }
+    }
+
+    /// A time before which the journal has no event. Events are appended in the order of their
+    /// times, and removed in that order, so a time that held once stays valid.
+    pub(crate) fn first_event_at(&self) -> Timestamp {
+        Timestamp(self.first_event_at.load(Ordering::Relaxed))
+    }
+
+    /// Keeps the time of the first event.
+    pub(crate) fn set_first_event_at(&self, at: Timestamp) {
+        self.first_event_at.fetch_max(at.0, Ordering::Relaxed);
     }
 
     fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {
@@ -304,7 +321,7 @@ impl IndexData {
         self.tenant = tenant;
         if decay_differs {
             for chunk in &mut self.chunks {
-                (0..CHUNK_ROWS).for_each(|row| chunk.refresh_decay(row, &self.tenant.thermo));
+                (0..chunk.rows()).for_each(|row| chunk.refresh_decay(row, &self.tenant.thermo));
             }
         }
     }

@@ -41,14 +41,11 @@ const TIME_ERROR: f32 = 5e-7;
 const TIGHT_HALF_LIVES: f32 = 1e-3;
 
 impl HeatBounds {
-    pub(crate) fn new() -> Self {
-        let column = || vec![0.0; CHUNK_ROWS];
-        Self {
-            anchored_seconds: column(),
-            half_lives_per_second: column(),
-            heats: column(),
-            floors: column(),
-            ..Self::default()
+    /// Extends the columns.
+    pub(crate) fn resize(&mut self, rows: usize) {
+        let Self { anchored_seconds, half_lives_per_second, heats, floors, .. } = self;
+        for column in [anchored_seconds, half_lives_per_second, heats, floors] {
+            column.resize(rows, 0.0);
         }
     }
 
@@ -71,14 +68,16 @@ impl HeatBounds {
     /// Writes the upper bound of each row's heat at `now` to `upper_bounds`.
     pub(crate) fn upper_bounds(&self, now: Timestamp, upper_bounds: &mut [f32; CHUNK_ROWS]) {
         let now = self.base.map_or(0.0, |base| seconds(now, base));
-        // Slices of known length, so that the loop has no bounds checks.
-        let anchored = &self.anchored_seconds[..CHUNK_ROWS];
-        let rates = &self.half_lives_per_second[..CHUNK_ROWS];
-        let (heats, floors) = (&self.heats[..CHUNK_ROWS], &self.floors[..CHUNK_ROWS]);
+        // Slices of one length, so that the loop has no bounds checks.
+        let rows = self.heats.len();
+        let (anchored, rates) =
+            (&self.anchored_seconds[..rows], &self.half_lives_per_second[..rows]);
+        let (heats, floors) = (&self.heats[..rows], &self.floors[..rows]);
+        let upper_bounds = &mut upper_bounds[..rows];
         dispatch(
             #[inline(always)]
             || {
-                for row in 0..CHUNK_ROWS {
+                for row in 0..rows {
                     let error = (now.abs() + anchored[row].abs()) * TIME_ERROR;
                     let half_lives = (now - anchored[row] - error) * rates[row] * (1.0 - 1e-6);
                     upper_bounds[row] = upper_bound(heats[row], floors[row], half_lives);

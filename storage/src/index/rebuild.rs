@@ -14,6 +14,7 @@ use crate::index::data::{IndexChange, Terms};
 use crate::index::tenant::TenantIndex;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId};
+use crate::model::journal::Event;
 use crate::model::memory::Memory;
 use crate::model::vector::Vector;
 use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
@@ -129,9 +130,15 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
     // Each edge has two rows.
     let edges = count(rows_of(state, Kind::Edge, tenant))? / 2;
     index.apply((0..edges).map(|_| IndexChange::EdgeAppended));
+    let mut first_at = None;
     for row in rows_of(state, Kind::Event, tenant) {
-        let (key, _) = row?;
-        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index)]);
+        let (key, event) = row?;
+        let at = match first_at {
+            Some(at) => at,
+            None => codec::decode::<Event>(&event)?.at,
+        };
+        first_at = Some(at);
+        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index, at)]);
     }
     Ok(())
 }

@@ -81,6 +81,12 @@ impl ReceiptCounts {
         self.stored.get(&(owner, retention)).map(|stored| stored.oldest)
     }
 
+    /// Whether the retention of a receipt may have passed at `now`.
+    pub(crate) fn may_expire(&self, now: Timestamp) -> bool {
+        let mut all = self.stored.iter();
+        all.any(|((_, retention), stored)| stored.oldest.0 <= now.0 - retention.micros())
+    }
+
     /// The keys that have receipts, with their retentions.
     pub(crate) fn keys(&self) -> Vec<(KeyId, Retention)> {
         self.stored.keys().copied().collect()

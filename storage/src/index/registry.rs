@@ -175,6 +175,17 @@ impl Registry {
         due
     }
 
+    /// Schedules the tick of a tenant an interval after `now`, if it has one.
+    pub(crate) fn leave_out_tick(&self, id: TenantId, now: Timestamp) {
+        let Some(index) = self.tenant(id) else { return };
+        let interval = i64::from(index.read().tenant.thermo.tick_interval_seconds);
+        let due_at = Timestamp(now.0 + interval * Timestamp::SECOND_MICROS);
+        let mut schedule = self.schedule.lock();
+        if schedule.has_tick(id) {
+            schedule.set_tick(id, Some(due_at));
+        }
+    }
+
     pub(crate) fn put_outbox(&self, id: TenantId, outbox: Outbox) {
         self.schedule.lock().set_outbox(id, outbox);
     }

@@ -61,6 +61,12 @@ impl Triggers {
         self.on(event).iter().any(|compiled| compiled.trigger.enabled)
     }
 
+    /// Whether an enabled trigger waits for ticks.
+    pub(crate) fn has_tick_event(&self) -> bool {
+        let mut events = TriggerEvent::ALL.into_iter().filter(|event| event.is_of_ticks());
+        events.any(|event| self.has_event(event))
+    }
+
     pub(crate) fn of(all: Vec<(TriggerId, Trigger)>) -> Self {
         let mut triggers = Self::default();
         for (id, trigger) in all {
@@ -71,10 +77,10 @@ impl Triggers {
     }
 
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
-        let is_tick_event = matches!(trigger.event, TriggerEvent::Decay | TriggerEvent::Threshold);
+        let is_of_ticks = trigger.event.is_of_ticks();
         self.take(id);
         self.insert(id, trigger);
-        if is_tick_event {
+        if is_of_ticks {
             self.collect_thresholds();
         }
     }
@@ -96,8 +102,8 @@ impl Triggers {
     }
 
     fn collect_thresholds(&mut self) {
-        let ticks = [TriggerEvent::Decay, TriggerEvent::Threshold];
-        let compiled = ticks.into_iter().flat_map(|event| self.on(event));
+        let events = TriggerEvent::ALL.into_iter().filter(|event| event.is_of_ticks());
+        let compiled = events.flat_map(|event| self.on(event));
         let mut thresholds: Vec<f64> =
             compiled.flat_map(|compiled| compiled.trigger.thresholds()).collect();
         thresholds.sort_by(f64::total_cmp);

@@ -46,6 +46,13 @@ named_enum! {
     }
 }
 
+impl TriggerEvent {
+    /// Whether a tick causes it.
+    pub(crate) fn is_of_ticks(self) -> bool {
+        matches!(self, Self::Decay | Self::Threshold)
+    }
+}
+
 /// A secret encrypted with the cluster's key: nonce and ciphertext.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedSecret(pub Vec<u8>);

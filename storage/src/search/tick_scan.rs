@@ -5,17 +5,19 @@
 //! tight, it usually decides the side. The exact heat is computed only if the bound is close
 //! to a threshold. The scan returns candidates; `decide` evaluates each from its rows.
 
+use crate::error::Result;
 use crate::index::CHUNK_ROWS;
 use crate::index::chunk::RowRef;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::score::rounded;
 use crate::model::thermo::Thermo;
-use crate::model::tick::Tick;
+use crate::model::tick::{Stage, Tick};
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::scan::scan;
 use crate::search::top_k::{Rank, TopK};
+use crate::table::view::View;
 
 /// A tight upper bound times this is a lower bound of the heat: slightly below 99 %.
 const LOWER_BOUND_SHARE: f64 = 0.989;
@@ -36,6 +38,24 @@ pub(crate) struct TickCandidates {
 }
 
 impl Reader {
+    /// Whether the next tick of a tenant may find something at the cluster clock. If it finds
+    /// nothing it may be left out: the one after it compares with the same heats.
+    pub fn tick_finds(&self, tenant: TenantId) -> Result<bool> {
+        let engine = self.engine();
+        let (Some(row), Some(last)) = (engine.state.tenant(tenant)?, engine.state.tick(tenant)?)
+        else {
+            return Ok(false);
+        };
+        // Triggers compare exact heats with those of the tick before, and rules have times.
+        let has_triggers = engine.registry.triggers(tenant).has_tick_event();
+        if has_triggers || !row.retention.is_empty() || last.stage != Stage::Done {
+            return Ok(true);
+        }
+        let next = last.next(engine.clock(), &row.thermo);
+        let found = self.tick_candidates(tenant, &next, &[], None, 1);
+        Ok(!found.crossed.is_empty() || found.archivable > 0)
+    }
+
     /// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
     /// are the sorted thresholds besides `cold_threshold`.
     pub(crate) fn tick_candidates(

@@ -1,6 +1,7 @@
-//! A tenant that does all it may, on every node at once, and what another tenant notices.
+//! A tenant that does all it may, on every node at once, and what another tenant notices, also
+//! after the leader was killed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::attacker::{ALONE, Attack, latency};
 use super::*;
@@ -10,18 +11,23 @@ const LATENCY_MAX: Duration = Duration::from_millis(25);
 const SLOWER: u32 = 3;
 /// Connections of the busy tenant to each node.
 const CONNECTIONS: usize = 32;
+/// From the death of the leader to the next write of the other tenant.
+const FAILOVER_MAX: Duration = Duration::from_secs(3);
 
-async fn measure(cluster: &Cluster, tenant: &Value) -> [Duration; 3] {
-    let create = || {
-        let request = cluster.request_as(tenant, Method::POST, "/agent/nodes");
-        request.json(&labelled("a short memory"))
-    };
+/// Latencies of creates, searches and reads at a node.
+async fn measure(node: &Node, tenant: &Value) -> [Duration; 3] {
+    let create = || create(node, tenant);
     let search = || {
-        let request = cluster.request_as(tenant, Method::POST, "/agent/search");
+        let request = node.request_as(tenant, Method::POST, "/agent/search");
         request.json(&json!({"query": "short"}))
     };
-    let get = || cluster.request_as(tenant, Method::GET, "/agent/nodes?limit=1");
+    let get = || node.request_as(tenant, Method::GET, "/agent/nodes?limit=1");
     [latency(200, create).await, latency(200, search).await, latency(200, get).await]
+}
+
+fn create(node: &Node, tenant: &Value) -> Request {
+    let request = node.request_as(tenant, Method::POST, "/agent/nodes");
+    request.json(&labelled("a short memory"))
 }
 
 async fn assert_others_served(path: &str, body: &Value) {
@@ -30,18 +36,33 @@ async fn assert_others_served(path: &str, body: &Value) {
     let busy = create_tenant(&cluster, json!({"name": "busy"})).await;
     let quiet = create_tenant(&cluster, json!({"name": "quiet"})).await;
     converged(&cluster).await;
-    let before = measure(&cluster, &quiet).await;
-    let request = (path, body);
-    let attack = |node| Attack::requests(&cluster, node, CONNECTIONS, &busy, request);
-    let attacks: Vec<_> = cluster.nodes().map(attack).collect();
-    let running = async || cluster.metric("hearth_requests_in_progress").await;
+    let [leader, node, other] = cluster.leader_first().await;
+    let before = measure(node, &quiet).await;
+    let attack = |node| Attack::requests(&cluster, node, CONNECTIONS, &busy, (path, body));
+    let attacks = [node, other].map(attack);
+    let on_leader = attack(leader);
+    let running = async || node.metric("hearth_requests_in_progress").await;
     eventually("the tenant is busy", running, |requests| *requests >= 8.0).await;
-    let beside = measure(&cluster, &quiet).await;
+    let beside = measure(node, &quiet).await;
+    drop(on_leader);
+    leader.kill();
+    let killed = Instant::now();
+    let write =
+        async || create(node, &quiet).try_send().await.ok().map(|it| it.status.is_success());
+    eventually("the quiet tenant writes", write, |done| *done == Some(true)).await;
+    let failover = killed.elapsed();
+    let afterwards = measure(node, &quiet).await;
     drop(attacks);
-    println!("{path}: quiet {before:?}, beside a busy tenant {beside:?}");
-    for (before, beside) in before.into_iter().zip(beside) {
+    println!(
+        "{path}: quiet {before:?}, beside a busy tenant {beside:?}; leader killed, next write after \
+         {failover:?}, then {afterwards:?}"
+    );
+    for (before, beside) in
+        before.into_iter().chain(before).zip(beside.into_iter().chain(afterwards))
+    {
         assert!(beside <= LATENCY_MAX.max(SLOWER * before), "{before:?}, then {beside:?}");
     }
+    assert!(failover <= FAILOVER_MAX, "{failover:?}");
 }
 
 #[tokio::test]
