@@ -92,8 +92,11 @@ soak: setup
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
-	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 cargo test --quiet --release -p tests \
-	    --features failpoints --test it -- hostile::together hostile::shares --nocapture --test-threads 1
+	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \
+	    --release -p tests --features failpoints --test it -- hostile::together hostile::shares \
+	    hostile::tenants --nocapture --test-threads 1
+	@HEARTH_TENANTS=9999 cargo test --quiet --release -p tests \
+	    --features failpoints --test it idle_tenants -- --nocapture
 	@HEARTH_INPUTS=500000 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it fuzz:: -- --nocapture
 

@@ -119,7 +119,6 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
     };
     set_caller(&session.caller);
     note_source(parts);
-    note_use(parts, app, role);
     if !has_permit() {
         let permit = app.budgets.requests.take(caller(), 1);
         set_permit(
@@ -129,6 +128,8 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
         );
         session.accept().await?.into_iter().for_each(set_rate_status);
     }
+    // A request that is rejected at a limit takes no room from those of other keys.
+    note_use(parts, app, role);
     if session.caller.role < role {
         let message = format!("this key may {} only", permission(session.caller.role));
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
@@ -141,7 +142,7 @@ fn note_use(parts: &Parts, app: &App, role: Role) {
     if let (Some((tenant, key)), Some(source)) = (caller(), source(parts)) {
         let client = client_name(&parts.headers).unwrap_or_default();
         let kind = KeyUse { network: network(source.ip()), client, role };
-        app.service.key_uses.note(tenant, key, kind);
+        app.service.key_uses.add(tenant, key, kind);
     }
 }
 

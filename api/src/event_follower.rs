@@ -23,6 +23,8 @@ use crate::service::journal::EventView;
 pub(crate) struct FollowerOptions {
     pub(crate) tenant: TenantId,
     pub(crate) key: KeyId,
+    /// SHA-256 of the text of the key.
+    pub(crate) key_hash: [u8; 32],
     pub(crate) kinds: BTreeSet<&'static str>,
     pub(crate) namespace: Option<String>,
     /// Id of the cluster, in hexadecimal.
@@ -86,7 +88,7 @@ impl Follower {
     async fn step(&mut self) -> Result<Next, Ended> {
         let service = &self.app.service;
         let is_over = !service.is_in_contact() || self.app.is_draining() || self.sender.is_closed();
-        if is_over || !service.is_usable(self.options.key) {
+        if is_over || !service.is_usable(self.options.key, &self.options.key_hash) {
             return Err(Ended);
         }
         // A client that waits for rare events resumes from here after an interruption.

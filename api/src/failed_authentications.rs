@@ -18,29 +18,38 @@ const FREE: u32 = 5;
 /// The first delay. Each further failure doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(2);
-/// After each such time, one failure is forgotten.
-const FORGET: Duration = Duration::from_secs(10);
+/// After each such time, one failure expires.
+const FAILURE_TIME: Duration = Duration::from_secs(10);
+/// Interval at which networks without failures are removed, if there is no room.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Most failures that count.
 const COUNT_MAX: u32 = FREE + 8;
 /// Responses that are delayed at once. Further ones are sent at once, with status 429.
 const DELAYED_MAX: usize = 1_024;
 /// Those of one network.
 const NETWORK_DELAYED_MAX: usize = 16;
-/// Most networks that are remembered. Further ones share one count.
+/// Most networks with a count of their own. Further ones share one count.
 const NETWORKS_MAX: usize = 10_000;
 /// The network of all further ones, and of requests without an address.
 const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 pub(crate) struct FailedAuthentications {
-    networks: Mutex<HashMap<IpAddr, Failures>>,
+    networks: Mutex<Networks>,
     delayed: Arc<Budget<IpAddr>>,
     total: AtomicU64,
+}
+
+#[derive(Default)]
+struct Networks {
+    failures: HashMap<IpAddr, Failures>,
+    /// When those without failures were removed.
+    swept_at: Option<Instant>,
 }
 
 #[derive(Clone, Copy)]
 struct Failures {
     count: u32,
-    /// When the last one was forgotten, or the first one happened.
+    /// When the last one was expired, or the first one happened.
     since: Instant,
 }
 
@@ -57,11 +66,11 @@ impl Default for FailedAuthentications {
 impl Failures {
     /// What is left of the failures at `now`.
     fn at(self, now: Instant) -> Self {
-        let forgotten = now.duration_since(self.since).as_secs() / FORGET.as_secs();
-        let forgotten = u32::try_from(forgotten).unwrap_or(u32::MAX);
-        match self.count.saturating_sub(forgotten) {
+        let expired = now.duration_since(self.since).as_secs() / FAILURE_TIME.as_secs();
+        let expired = u32::try_from(expired).unwrap_or(u32::MAX);
+        match self.count.saturating_sub(expired) {
             0 => Self { count: 0, since: now },
-            count => Self { count, since: self.since + forgotten * FORGET },
+            count => Self { count, since: self.since + expired * FAILURE_TIME },
         }
     }
 }
@@ -90,8 +99,12 @@ impl FailedAuthentications {
     /// Counts a failure. Returns the delay of its response.
     fn count(&self, network: IpAddr, now: Instant) -> Duration {
         let mut networks = self.networks.lock();
-        if networks.len() >= NETWORKS_MAX {
+        let Networks { failures: networks, swept_at } = &mut *networks;
+        // All of them are examined: not for each failure.
+        let may_sweep = swept_at.is_none_or(|at| now.duration_since(at) >= SWEEP_INTERVAL);
+        if networks.len() >= NETWORKS_MAX && may_sweep {
             networks.retain(|_, failures| failures.at(now).count > 0);
+            *swept_at = Some(now);
         }
         let is_full = networks.len() >= NETWORKS_MAX && !networks.contains_key(&network);
         let network = if is_full { OTHERS } else { network };
@@ -116,13 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn delay_grows_and_is_forgotten() {
+    fn delay_grows_and_is_expired() {
         let (failed, now) = (FailedAuthentications::default(), Instant::now());
         let delays: Vec<_> = (0..20).map(|_| failed.count(address(1), now).as_millis()).collect();
         assert_eq!(delays[..7], [0, 0, 0, 0, 0, 100, 200]);
         assert_eq!(delays[10..], [2_000; 10]);
         assert_eq!(failed.count(address(2), now), Duration::ZERO, "a neighbour has none");
-        let later = now + FORGET * (COUNT_MAX - 1);
+        let later = now + FAILURE_TIME * (COUNT_MAX - 1);
         assert_eq!(failed.count(address(1), later), Duration::ZERO);
     }
 
@@ -132,9 +145,9 @@ mod tests {
         let fill =
             |now| (1..=2 * NETWORKS_MAX as u32).map(|host| failed.count(address(host), now)).max();
         assert_eq!(fill(now), Some(DELAY_MAX), "the last ones share a count");
-        assert!(failed.networks.lock().len() <= NETWORKS_MAX + 1);
-        assert_eq!(failed.count(address(u32::MAX), now + FORGET), Duration::ZERO);
-        assert!(failed.networks.lock().len() <= 2);
+        assert!(failed.networks.lock().failures.len() <= NETWORKS_MAX + 1);
+        assert_eq!(failed.count(address(u32::MAX), now + FAILURE_TIME), Duration::ZERO);
+        assert!(failed.networks.lock().failures.len() <= 2);
     }
 
     #[tokio::test]

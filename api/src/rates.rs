@@ -1,6 +1,7 @@
 //! Requests per minute of tenants on this node. A request of a limited tenant needs a grant of the
 //! leader, which counts them for all nodes (raft `leader/rates.rs`). One call gets the grants of all
-//! requests that wait. Without a leader, a node accepts its part of the limit by a window of its own.
+//! requests that wait. Without a leader, a node accepts its part of the limit by a window of its
+//! own.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -61,8 +62,10 @@ struct State {
     /// When the leader should have room again, and until when it is not called.
     room_at: Option<Instant>,
     closed_until: Option<Instant>,
-    /// What this node has accepted.
+    /// What this node has accepted with grants, or has reported.
     accepted: Window,
+    /// What it has accepted without a leader, and has not reported yet.
+    alone: Window,
 }
 
 /// Requests of the last minute: times, a second apart, and numbers, the oldest first.
@@ -83,9 +86,9 @@ impl Rates {
         limit: u64,
     ) -> Result<RateStatus, RateStatus> {
         let rate = self.of(tenant);
-        rate.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting::new(&rate.waiting);
         let accepted = rate.accept(raft, tenant, limit).await;
-        rate.waiting.fetch_sub(1, Ordering::Relaxed);
+        drop(waiting);
         self.rejected.fetch_add(u64::from(accepted.is_err()), Ordering::Relaxed);
         accepted
     }
@@ -97,11 +100,27 @@ impl Rates {
             let now = Instant::now();
             tenants.retain(|_, rate| {
                 let mut state = rate.state.lock();
-                state.accepted.drop_old(now);
-                state.accepted.total() > 0
+                state.drop_old(now);
+                state.accepted.total() + state.alone.total() > 0
             });
         }
         Arc::clone(tenants.entry(tenant).or_default())
+    }
+}
+
+/// Counts a request that waits, also if its client leaves.
+struct Waiting<'a>(&'a AtomicU32);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicU32) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -122,11 +141,12 @@ impl TenantRate {
         }
         let waiting = self.waiting.load(Ordering::Relaxed).max(1);
         let request = self.state.lock().request(tenant, waiting, raft.status().term);
-        let grant = raft.grant(&request, Instant::now() + GRANT_TIMEOUT).await;
+        let called = Instant::now();
+        let grant = raft.grant(&request, called + GRANT_TIMEOUT).await;
         let (mut state, now) = (self.state.lock(), Instant::now());
         match grant {
             Some(grant) => {
-                state.take(grant, &request, now);
+                state.take(grant, &request, (called, now));
                 state.accept(now, limit).unwrap_or_else(|| Err(state.rate_status(limit, now)))
             }
             None => state.accept_alone(now, limit, raft.voters() as u64),
@@ -135,7 +155,7 @@ impl TenantRate {
 }
 
 impl State {
-    /// Accepts or rejects a request as far as this node knows; `None` if the leader must be called.
+    /// Accepts or rejects a request by the last grant; `None` if the leader must be called.
     fn accept(&mut self, now: Instant, limit: u64) -> Option<Result<RateStatus, RateStatus>> {
         if self.granted > 0 && self.valid_until.is_some_and(|until| now < until) {
             self.granted -= 1;
@@ -147,36 +167,40 @@ impl State {
     }
 
     /// Accepts a request without a leader: at most the part of this node in a minute, and its part
-    /// of what the last leader had left.
+    /// of what the last leader could still have granted.
     fn accept_alone(
         &mut self,
         now: Instant,
         limit: u64,
         voters: u64,
     ) -> Result<RateStatus, RateStatus> {
-        self.accepted.drop_old(now);
-        self.of_all.drop_old(now);
-        let left = limit.saturating_sub(self.of_all.total());
-        let room =
-            (limit / voters).saturating_sub(self.accepted.total()).min(left.div_ceil(voters));
+        self.drop_old(now);
+        let alone = self.alone.total();
+        let part = (limit / voters).saturating_sub(self.accepted.total());
+        let of_leader = limit.saturating_sub(self.of_all.total()).div_ceil(voters);
+        let room = part.min(of_leader).saturating_sub(alone);
         self.remaining = room.saturating_sub(1);
         if room > 0 {
             self.room_at = None;
-            self.accepted.record(now);
-            self.of_all.record(now);
+            self.alone.record(now);
             return Ok(self.rate_status(limit, now));
         }
-        let fullest = if left == 0 { &self.of_all } else { &self.accepted };
-        self.room_at = Some(fullest.0.front().map_or(now, |(at, _)| *at) + WINDOW);
+        let windows = [&self.of_all, &self.accepted, &self.alone];
+        let firsts = windows.into_iter().filter_map(|window| window.0.front());
+        self.room_at = Some(firsts.map(|(at, _)| *at).min().unwrap_or(now) + WINDOW);
         Err(self.rate_status(limit, now))
+    }
+
+    fn drop_old(&mut self, now: Instant) {
+        let windows = [&mut self.accepted, &mut self.of_all, &mut self.alone];
+        windows.into_iter().for_each(|window| window.drop_old(now));
     }
 
     /// A request to the leader of a term. As many requests are expected as came within the last
     /// second.
     fn request(&mut self, tenant: TenantId, waiting: u32, term: u64) -> GrantRequest {
         let now = Instant::now();
-        self.accepted.drop_old(now);
-        self.of_all.drop_old(now);
+        self.drop_old(now);
         let recent = self.accepted.counts(now).0.first().filter(|(ago, _)| *ago == 0).copied();
         let expected = recent.map_or(0, |(_, count)| count);
         let age = self.granted_at.map(|at| now - at).filter(|age| *age < WINDOW);
@@ -189,14 +213,22 @@ impl State {
             waiting,
             expected,
             history: (self.known_term != term).then(history),
-            unused: (self.granted > 0).then_some((self.grant.0, self.grant.1, self.granted)),
+            alone: self.alone.counts(now),
+            // Returned once: the response may be lost.
+            unused: match std::mem::take(&mut self.granted) {
+                0 => None,
+                unused => Some((self.grant.0, self.grant.1, unused)),
+            },
         }
     }
 
-    fn take(&mut self, grant: Grant, request: &GrantRequest, now: Instant) {
+    /// Takes a grant of a leader that was called at `called`: the grant is younger, and was not
+    /// used before.
+    fn take(&mut self, grant: Grant, request: &GrantRequest, (called, now): (Instant, Instant)) {
         self.grant = (grant.term, grant.second);
-        self.granted_at = Some(now);
+        self.granted_at = Some(called);
         self.of_all = Window::of(&grant.window, now);
+        self.accepted.add(std::mem::take(&mut self.alone));
         if request.history.is_some() && grant.has_history {
             self.known_term = grant.term;
         } else if !grant.has_history {
@@ -204,7 +236,7 @@ impl State {
             self.known_term = 0;
         }
         (self.granted, self.remaining) = (grant.granted, grant.remaining);
-        self.valid_until = Some(now + GRANT_TIME);
+        self.valid_until = Some(called + GRANT_TIME);
         let wait = Duration::from_millis(grant.wait_ms);
         self.room_at = (grant.remaining == 0).then_some(now + wait);
         self.closed_until = (grant.granted == 0).then_some(now + wait.min(CLOSED_MAX));
@@ -235,6 +267,12 @@ impl Window {
 
     fn total(&self) -> u64 {
         self.0.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+
+    /// Adds the requests of another window.
+    fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+        self.0.make_contiguous().sort_by_key(|(at, _)| *at);
     }
 
     fn record(&mut self, now: Instant) {
@@ -289,7 +327,7 @@ mod tests {
         };
         let request = state.request(TenantId(1), 2, 3);
         assert_eq!((request.waiting, request.history.clone()), (2, Some(History::default())));
-        state.take(grant(2, 30_000), &request, start);
+        state.take(grant(2, 30_000), &request, (start, start));
         let wait = Duration::from_secs(30);
         let rate_status = |remaining, wait| RateStatus { limit: 60, remaining, wait };
         assert_eq!(state.accept(start, 60), Some(Ok(rate_status(1, Duration::ZERO))));
@@ -297,7 +335,7 @@ mod tests {
         assert_eq!(state.accept(late, 60), None, "the rest is not used later");
         let request = state.request(TenantId(1), 1, 3);
         assert_eq!((request.history.clone(), request.unused), (None, Some((3, 9, 1))));
-        state.take(grant(0, 30_000), &request, late);
+        state.take(grant(0, 30_000), &request, (late, late));
         assert_eq!(state.accept(late, 60), Some(Err(rate_status(0, wait))));
         assert_eq!(state.accept(late + CLOSED_MAX, 60), None, "the leader is called again");
         let history = state.request(TenantId(1), 1, 4).history.expect("a new leader gets it");

@@ -1,6 +1,6 @@
 //! Requests of each of the busiest tenants, and of all others together, for metrics. The number of
-//! tenants with counts of their own is bounded. Counts never fall: a tenant that becomes one of the
-//! busiest starts at 0, and its earlier requests stay among those of the others.
+//! tenants with counts of their own is bounded. A tenant that becomes one of the busiest starts at 0.
+//! The counts of one that is no longer among them go to the others, so their sum never falls.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -90,8 +90,15 @@ impl Counts {
         let mut ranks: Vec<_> = self.recent.iter().map(rank).collect();
         ranks.sort_unstable();
         ranks.truncate(BUSIEST_MAX);
-        let counts_of = |tenant| self.busiest.get(&tenant).copied().unwrap_or_default();
-        self.busiest = ranks.into_iter().map(|(.., tenant)| (tenant, counts_of(tenant))).collect();
+        let mut before = std::mem::take(&mut self.busiest);
+        for (.., tenant) in ranks {
+            self.busiest.insert(tenant, before.remove(&tenant).unwrap_or_default());
+        }
+        for leaving in before.into_values() {
+            self.others.requests += leaving.requests;
+            self.others.rejected += leaving.rejected;
+            self.others.micros += leaving.micros;
+        }
         self.recent.retain(|_, requests| {
             *requests /= 2;
             *requests > 0
@@ -127,7 +134,7 @@ mod tests {
         assert_eq!(requests(&counts, most), None, "one of them made room");
         count(most + 1, INTERVAL);
         assert_eq!(requests(&counts, most + 1), Some(1));
-        assert_eq!(counts.all().1, RequestCounts { requests: 5, rejected: 0, micros: 15 });
+        assert_eq!(counts.all().1, RequestCounts { requests: 6, rejected: 0, micros: 18 });
         assert_eq!(counts.all().0.len(), BUSIEST_MAX);
     }
 

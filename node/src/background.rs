@@ -7,7 +7,7 @@ use api::App;
 use raft::{Handle, NodeId, Outcome, SubmitError};
 use storage::model::analytics::Report;
 use storage::model::id::TenantId;
-use storage::{Action, Command, Reader, Reply};
+use storage::{Action, Command, Reader, Reply, TickFinds};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -143,8 +143,10 @@ async fn found_ticks(reader: &Reader) -> storage::Result<Vec<TenantId>> {
         let mut found = Vec::new();
         for tenant in reader.tick_due() {
             match reader.tick_finds(tenant)? {
-                true => found.push(tenant),
-                false => reader.leave_out_tick(tenant),
+                TickFinds::Something => found.push(tenant),
+                TickFinds::NothingUntil { until, version } => {
+                    reader.leave_out_ticks(tenant, until, version);
+                }
             }
         }
         Ok(found)

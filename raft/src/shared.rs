@@ -240,8 +240,8 @@ impl Shared {
         Some(read.read_log_id().index())
     }
 
-    /// Grants requests of a tenant to a node; `None` when this node does not lead. A tenant without a
-    /// limit gets what it wants.
+    /// Grants requests of a tenant to a node; `None` when this node does not lead. A tenant without
+    /// a limit gets all that it requests.
     pub(crate) fn grant(&self, to: NodeId, request: &GrantRequest) -> Option<Grant> {
         let term = self.open_term.load(Ordering::SeqCst);
         if term == 0 || !self.is_leader_of(term) {

@@ -306,6 +306,10 @@ fn show(
             Change::RulesPut(tenant, rules) => engine.registry.put_rules(*tenant, rules.clone()),
             Change::TriggerPut(tenant, id, trigger) => {
                 engine.registry.change_triggers(*tenant, |all| all.put(*id, trigger.clone()));
+                if let Some(index) = engine.registry.tenant(*tenant) {
+                    index.mark_changed();
+                    engine.registry.schedule_tick(&engine.state, *tenant)?;
+                }
             }
             Change::TriggerRemoved(tenant, id) => engine.registry.remove_trigger(*tenant, *id),
             Change::FiringsPut(tenant, id, firings) => {
@@ -325,7 +329,7 @@ fn show(
     for (tenant, changes) in shown {
         if let Some(index) = engine.registry.tenant(tenant) {
             index.apply(changes);
-            engine.registry.schedule_first_tick(&engine.state, tenant)?;
+            engine.registry.schedule_change(&engine.state, tenant, engine.clock())?;
             has_work |= engine.registry.mark_if_stale(tenant, &index);
         }
     }

@@ -71,7 +71,8 @@ pub use reply::{FeedbackReply, Rejection, Reply, Touched};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
     HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,
-    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TierFilter, Traversal,
+    SearchCounters, SearchRequest, SearchResults, Sort, TEXT_BYTES_MAX, TickFinds, TierFilter,
+    Traversal,
 };
 pub use table::key::Key;
 pub use table::view::View;

@@ -91,10 +91,10 @@ impl Reader {
         engine.registry.due_ticks(engine.clock())
     }
 
-    /// Leaves out a tick that finds nothing, on this node: the next one is due an interval later.
-    pub fn leave_out_tick(&self, tenant: TenantId) {
+    /// Leaves out the ticks of a tenant on this node, after [`Self::tick_finds`] found nothing.
+    pub fn leave_out_ticks(&self, tenant: TenantId, until: Timestamp, version: u64) {
         let engine = self.engine();
-        engine.registry.leave_out_tick(tenant, engine.clock());
+        engine.registry.leave_out_ticks(tenant, (engine.clock(), until), version);
     }
 
     /// Tenants with deliveries, except those that are suspended.
@@ -126,9 +126,10 @@ impl Reader {
         self.engine().clock()
     }
 
-    /// Whether a key is valid, and its tenant is not suspended.
-    pub fn is_usable(&self, id: KeyId) -> bool {
-        self.engine().registry.is_usable(id, self.engine().clock())
+    /// Whether the text of a key with this SHA-256 is valid, and its tenant is not suspended.
+    pub fn is_usable(&self, id: KeyId, hash: &[u8; 32]) -> bool {
+        let engine = self.engine();
+        engine.registry.is_usable(id, hash, engine.clock())
     }
 
     /// A limit of a tenant; `None` is unlimited.

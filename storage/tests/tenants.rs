@@ -1,13 +1,17 @@
 //! Tenants and their limits: exact within one batch and over several, and a deletion leaves no row.
 
+use storage::model::analytics::{ReturnedMemory, TenantReport};
+use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
-use storage::model::limits::{Limit, OwnLimits};
+use storage::model::limits::{Limit, Limits, OwnLimits};
 use storage::model::tenant::{Role, TenantState};
-use storage::{Counts, NewTenant, Options, Rejection, TenantPatch};
+use storage::{Counts, EdgeRef, NewTenant, Options, Rejection, TenantPatch};
 
 use crate::common::*;
 
 const OTHER: TenantId = TenantId(2);
+/// Of the keys of [`api_key`].
+const KEY_HASH: [u8; 32] = [0; 32];
 
 fn create_tenant(name: &str, tier: &str, key: u8) -> Command {
     let tenant = NewTenant { name: name.into(), tier: tier.into(), limits: OwnLimits::new() };
@@ -97,18 +101,56 @@ fn bytes_of_drafts_and_of_the_index_agree() {
 }
 
 #[test]
+fn limits_of_keys_triggers_and_edges_hold() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let limits = limits(&[(Limit::Keys, 2), (Limit::Triggers, 1), (Limit::Edges, 2)]);
+    engine.run(1, &[update_tenant(TENANT, limits)]);
+    let key = |number| Action::CreateKey(KeyId([number; 8]), api_key("worker", Role::Agent));
+    assert_eq!(accepted(&engine.submit(2, &[of(TENANT, key(1)), of(TENANT, key(2))])), 1);
+    // An operator replaces a lost key.
+    assert_eq!(accepted(&engine.submit(3, &[command(key(3)), command(key(4))])), 1);
+    let notify = || trigger(TriggerEvent::Store, TriggerAction::Notify(None));
+    let triggers = [1, 2].map(|number| create_trigger(TriggerId([number; 16]), notify()));
+    assert_eq!(accepted(&engine.submit(4, &triggers)), 1);
+
+    let suggestion = |other| Suggestion { other, relation: SIMILAR_TO.into(), weight: 1.0 };
+    let new = |number: u32| {
+        let suggestions = (0..number).map(|other| suggestion(memory_id(other))).collect();
+        NewMemory { suggestions, ..new_memory(memory_id(number), "fox") }
+    };
+    // A new memory gets the edges for which there is room.
+    assert_eq!(accepted(&engine.submit(5, &[0, 1, 2, 3].map(|number| create(new(number))))), 4);
+    assert_eq!(engine.reader.counts(TENANT).edges, 2);
+    let relation = "something".to_owned();
+    let edge = EdgeRef { source: memory_id(3_u32), target: memory_id(0_u32), relation };
+    assert_eq!(accepted(&engine.submit(6, &[command(Action::CreateEdge(edge))])), 0);
+}
+
+#[test]
+fn tier_of_a_new_tenant_is_not_deleted() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let tier = |limits| Command::background(Action::PutTier { name: "small".into(), limits });
+    let create = create_tenant("other", "small", 7);
+    let decisions = engine.submit(1, &[tier(Some(Limits::new())), create, tier(None)]);
+    assert!(decisions[1].is_ok() && decisions[2].is_err(), "{decisions:?}");
+}
+
+#[test]
 fn suspended_tenant_rejects_commands_of_keys() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     engine.run(1, &[create_tenant("other", "free", 7)]);
     let suspended = update_tenant(OTHER, state(TenantState::Suspended));
     let decisions = engine.submit(2, &[suspended, create_in(OTHER, 1, "fox")]);
     assert_eq!(decisions[1], Err(Rejection::TenantSuspended));
-    assert!(!engine.reader.is_usable(KeyId([7; 8])) && engine.reader.is_usable(KeyId([0; 8])));
+    assert!(
+        !engine.reader.is_usable(KeyId([7; 8]), &KEY_HASH)
+            && engine.reader.is_usable(KeyId([0; 8]), &KEY_HASH)
+    );
     let engine = engine.reopened(Options::default());
-    assert!(!engine.reader.is_usable(KeyId([7; 8])), "after a start");
+    assert!(!engine.reader.is_usable(KeyId([7; 8]), &KEY_HASH), "after a start");
     let mut engine = engine;
     engine.run(3, &[update_tenant(OTHER, state(TenantState::Active)), create_in(OTHER, 1, "fox")]);
-    assert!(engine.reader.is_usable(KeyId([7; 8])));
+    assert!(engine.reader.is_usable(KeyId([7; 8]), &KEY_HASH));
 }
 
 #[test]
@@ -118,6 +160,10 @@ fn deleted_tenant_leaves_no_row() {
     let before = engine.reader.tenant_rows(TENANT).unwrap();
     let creates: Vec<_> = (0..50).map(|number| create_in(OTHER, number, "fox of other")).collect();
     engine.run(2, &creates);
+    let pins = trigger(TriggerEvent::Recall, TriggerAction::Pin);
+    let pins = Action::CreateTrigger(TriggerId([1; 16]), Box::new(pins));
+    let pins = Command { tenant: Some(OTHER), ..Command::background(pins) };
+    engine.run(3, &[pins]);
     assert!(engine.reader.tenant_rows(OTHER).unwrap() > 150);
     let reject = |engine: &mut Engine, command: Command| {
         assert!(matches!(engine.submit(3, &[command])[0], Err(Rejection::WrongState(_))));
@@ -125,17 +171,20 @@ fn deleted_tenant_leaves_no_row() {
     reject(&mut engine, delete_tenant(OTHER, "other"));
     engine.run(4, &[update_tenant(OTHER, state(TenantState::Suspended))]);
     reject(&mut engine, delete_tenant(OTHER, "another"));
-    // What follows in the same batch finds no tenant: no row comes back.
-    let usage = report(1, 3, Default::default(), vec![(memory_id(1_u32), 2)]);
+    // What follows in the same batch finds no tenant: no row comes back. Its entries of the audit
+    // log are old by then, and a trigger waits for the memories of the report.
+    let id = memory_id(1_u32);
+    let returned = vec![ReturnedMemory { owner: None, id, times: 1 }];
+    let of_other = TenantReport { recalls: vec![(id, 2)], returned, ..TenantReport::empty(OTHER) };
     let tick = Command { tenant: Some(OTHER), ..Command::background(Action::AdvanceTick) };
     let commands = [
         delete_tenant(OTHER, "other"),
         create_in(OTHER, 99, "late"),
         tick,
         Command::background(Action::Expire(TENANT)),
-        usage,
+        report_of(1, of_other),
     ];
-    let decisions = engine.submit(5, &commands);
+    let decisions = engine.submit(401 * Timestamp::DAY_MICROS, &commands);
     let Ok(Reply::TenantDeleted(Counts { memories: 50, .. })) = decisions[0] else {
         panic!("{:?}", decisions[0]);
     };
@@ -144,7 +193,7 @@ fn deleted_tenant_leaves_no_row() {
     assert_eq!(engine.reader.tenant_rows(OTHER).unwrap(), 0);
     assert_eq!(engine.reader.tenants(), [TENANT]);
     assert_eq!(engine.reader.counts(OTHER), Counts::default());
-    assert!(!engine.reader.is_usable(KeyId([7; 8])));
+    assert!(!engine.reader.is_usable(KeyId([7; 8]), &KEY_HASH));
     assert!(engine.reader.tenant_rows(TENANT).unwrap() >= before);
     let mut engine = engine.reopened(Options::default());
     assert_eq!(engine.reader.tenants(), [TENANT]);

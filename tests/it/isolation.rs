@@ -189,14 +189,14 @@ async fn bound_key_reaches_no_other_namespace() {
     let cluster = options().start();
     let tenant = create_tenant(&cluster, json!({"name": "one"})).await;
     let foreign =
-        Ids { memories: fill(&cluster, &tenant, "vault").await.memories, ..Ids::unknown() };
+        Ids { memories: fill(&cluster, &tenant, "closed").await.memories, ..Ids::unknown() };
     let bound = json!({"name": "bound", "role": "agent", "namespaces": ["open"]});
     let bound = cluster.request_as(&tenant, Method::POST, "/keys").json(&bound).send().await.ok();
-    let before = memories(&cluster, &tenant, "vault").await;
+    let before = memories(&cluster, &tenant, "closed").await;
     assert!(before.contains("Zanzibar"));
     assert_unknown(&cluster, &bound, &foreign).await;
-    assert_not_found(&cluster, &bound, &["vault", "open", "*"]).await;
-    assert_eq!(memories(&cluster, &tenant, "vault").await, before);
+    assert_not_found(&cluster, &bound, &["closed", "open", "*"]).await;
+    assert_eq!(memories(&cluster, &tenant, "closed").await, before);
 }
 
 #[tokio::test]

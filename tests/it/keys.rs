@@ -90,11 +90,14 @@ async fn rotated_key_has_both_texts_for_a_while() {
     assert!(took > Duration::from_secs(3) && took < Duration::from_secs(14), "{took:?}");
     let get = cluster.request_as(&new, Method::GET, &format!("/agent/nodes/{}", id(&stored)));
     assert_eq!(get.send().await.ok()["label"], "before");
-    // Without an overlap, the old text ends with the response.
+    // Without an overlap, the old text ends with the response, and its event streams end.
+    let mut stream =
+        Stream::of(cluster.at(2).request_as(&new, Method::GET, "/events")).await.unwrap();
     let newest = cluster.post(&path, &json!({"overlap_seconds": 0})).await;
     converged(&cluster).await;
     list(cluster.at(2), &new).send().await.assert_error(401, "unauthorized");
     list(cluster.at(2), &newest).send().await.ok();
+    while stream.next().await.is_some() {}
 }
 
 #[tokio::test]

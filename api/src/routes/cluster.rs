@@ -135,13 +135,16 @@ async fn operate(operator: Operator, operation: Operation) -> ApiResult<Json<Ope
     let request_id = request_id();
     let task = tokio::spawn(async move {
         let result = service.operate(operation.clone()).await;
-        if !matches!(operation, Operation::Status | Operation::Clock) {
-            let result = result.as_ref().map_or_else(|error| error.message.as_str(), |_| "done");
-            let source = source.map(tracing::field::display);
-            tracing::info!(?operation, source, request_id, result, "operator request");
-            record(&service, &operation, result).await?;
+        if matches!(operation, Operation::Status | Operation::Clock) {
+            return result;
         }
-        result
+        let text = result.as_ref().map_or_else(|error| error.message.as_str(), |_| "done");
+        let source = source.map(tracing::field::display);
+        tracing::info!(?operation, source, request_id, result = text, "operator request");
+        let recorded = record(&service, &operation, text).await;
+        // The fault of the operation itself is the one that the operator needs.
+        let done = result?;
+        recorded.map(|()| done)
     });
     match task.await {
         Ok(result) => result.map(|result| Json(OperationView::from(result))),

@@ -9,6 +9,7 @@ use axum::response::sse::Event as Frame;
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use storage::model::access::Caller;
 use storage::model::journal::Cursor;
 use storage::model::limits::Limit;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -56,8 +57,8 @@ pub(crate) async fn event_stream(
     let share =
         share.map_err(|full| ApiError::full(full, "too_many_streams", "open event streams"))?;
     let (sender, receiver) = channel(1);
-    let (tenant, key) = (session.caller.tenant, session.caller.key);
-    let options = FollowerOptions { tenant, key, kinds, namespace, cluster };
+    let Caller { tenant, key, key_hash, .. } = session.caller;
+    let options = FollowerOptions { tenant, key, key_hash, kinds, namespace, cluster };
     let follower = Follower::new(app, options, after, sender);
     tokio::spawn(async move {
         let _share = share;

@@ -171,10 +171,9 @@ async fn tenant_create(
 ) -> ApiResult<(StatusCode, Json<CreatedTenantView>)> {
     let tier = request.tier.map_or_else(|| DEFAULT_TIER.to_owned(), |tier| tier.0);
     let new = NewTenant { name: request.name.0, tier, limits: own_limits(request.limits) };
-    let (id, key) = operator.service.create_tenant(new).await?;
-    record(&operator, "tenant created", id);
-    let tenant = operator.service.tenant_of_operator(id).await?.into();
-    let body = CreatedTenantView { tenant, key: key.as_str().to_owned() };
+    let (tenant, key) = operator.service.create_tenant(new).await?;
+    record(&operator, "tenant created", tenant.id);
+    let body = CreatedTenantView { tenant: tenant.into(), key: key.as_str().to_owned() };
     Ok((StatusCode::CREATED, Json(body)))
 }
 

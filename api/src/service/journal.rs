@@ -112,8 +112,8 @@ impl Service {
         let _: Result<(), _> = self.raft.wait_applied(next, Instant::now() + limit).await;
     }
 
-    pub(crate) fn is_usable(&self, key: KeyId) -> bool {
-        self.reader.is_usable(key)
+    pub(crate) fn is_usable(&self, key: KeyId, hash: &[u8; 32]) -> bool {
+        self.reader.is_usable(key, hash)
     }
 
     pub(crate) fn may_have_events_after(&self, tenant: TenantId, cursor: Cursor) -> bool {

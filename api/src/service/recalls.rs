@@ -6,8 +6,9 @@
 //! `recall_min_interval` are counted and reported together at its end. So a search in a loop
 //! neither writes without bound nor keeps a memory hot for ever.
 //!
-//! A report has room for some recalls, and for some [results](Returned) that fire triggers. The keys of
-//! a tenant take turns, so that none waits for what another one has searched.
+//! A report has room for some recalls, and for some [results](Returned) that fire triggers. Tenants
+//! have equal parts of it, and the keys of a tenant take turns, so that none waits for what another
+//! one has searched.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -19,11 +20,11 @@ use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 
 use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Waiting};
 
-/// Most memories with recalls in the buffer, over all tenants, and of one key. At a limit the
+/// Most memories with recalls in the buffer: over all tenants, and of one tenant or key. At a limit the
 /// reported ones are removed: their next recall is reported before the interval ends, and is then
 /// counted only. If none is reported yet, further memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
-const KEY_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
+const TENANT_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
 /// Interval at which the use of a key is reported.
 const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -45,6 +46,8 @@ struct Contents {
 struct TenantContents {
     keys: BTreeMap<KeyId, KeyContents>,
     returned: Returned,
+    /// When something of it was last reported.
+    served_at: Option<Instant>,
     searches: u64,
     searches_with_results: u64,
     usage: Usage,
@@ -78,18 +81,19 @@ impl RecallBuffer {
         recalled: &[MemoryId],
     ) {
         let mut contents = self.0.lock();
-        contents.make_room(tenant, key, recalled.len());
+        contents.make_room(tenant, recalled.len());
         let Contents { tenants, memories, dropped, .. } = &mut *contents;
         let of_tenant = tenants.entry(tenant).or_default();
+        let mut tenant_memories = of_tenant.memories();
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(!returned.is_empty());
         let of_key = of_tenant.keys.entry(key).or_default();
         for id in recalled {
-            let has_room = *memories < MEMORIES_MAX && of_key.recalls.len() < KEY_MEMORIES_MAX;
+            let has_room = *memories < MEMORIES_MAX && tenant_memories < TENANT_MEMORIES_MAX;
             if let Some(known) = of_key.recalls.get_mut(id) {
                 known.unreported = known.unreported.saturating_add(1);
             } else if has_room {
-                *memories += 1;
+                (*memories, tenant_memories) = (*memories + 1, tenant_memories + 1);
                 of_key.recalls.insert(*id, Recalls { unreported: 1, reported: None });
             } else {
                 *dropped += 1;
@@ -128,11 +132,20 @@ impl RecallBuffer {
         interval: impl Fn(TenantId) -> Duration,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
-        let (mut recalls_max, mut firings_max) = (REPORT_RECALLS_MAX, REPORT_FIRINGS_MAX);
+        let (mut recalls, mut returned) = (BTreeMap::new(), BTreeMap::new());
+        contents.divide(REPORT_RECALLS_MAX, TenantContents::unreported, |id, of_tenant, room| {
+            recalls.insert(id, of_tenant.take_recalls(now, interval(id), room));
+        });
+        let firings = |of_tenant: &TenantContents| of_tenant.returned.firings();
+        contents.divide(REPORT_FIRINGS_MAX, firings, |id, of_tenant, room| {
+            returned.insert(id, of_tenant.returned.take(now, room));
+        });
         let mut reports = Vec::new();
         for (tenant, of_tenant) in &mut contents.tenants {
-            let recalls = of_tenant.take_recalls(now, interval(*tenant), &mut recalls_max);
-            let returned = of_tenant.returned.take(now, &mut firings_max);
+            let recalls = recalls.remove(tenant).unwrap_or_default();
+            let returned = returned.remove(tenant).unwrap_or_default();
+            let is_served = !recalls.is_empty() || !returned.is_empty();
+            of_tenant.served_at = if is_served { Some(now) } else { of_tenant.served_at };
             reports.extend(of_tenant.take(*tenant, now, clock, recalls, returned));
         }
         // Tenants that are idle cost no further report anything.
@@ -144,11 +157,36 @@ impl RecallBuffer {
 }
 
 impl Contents {
+    /// Divides the room of a report among all tenants: each gets an equal part of what those that
+    /// need less leave (max-min fairness). `needs` is what a tenant could take. If there is not
+    /// room for all, those that were served longest ago come first.
+    fn divide(
+        &mut self,
+        mut room: usize,
+        needs: impl Fn(&TenantContents) -> usize,
+        mut take: impl FnMut(TenantId, &mut TenantContents, &mut usize),
+    ) {
+        let needy = self.tenants.values().filter(|of_tenant| needs(of_tenant) > 0).count();
+        let is_scarce = needy > room;
+        let mut tenants: Vec<_> = self.tenants.iter_mut().collect();
+        tenants.sort_by_key(|(_, of_tenant)| match (is_scarce, needs(of_tenant)) {
+            (true, needed) => (needed == 0, of_tenant.served_at, 0),
+            (false, needed) => (false, None, needed),
+        });
+        let count = tenants.len();
+        for (at, (tenant, of_tenant)) in tenants.into_iter().enumerate() {
+            let part = (room / (count - at)).max(1).min(room);
+            let mut rest = part;
+            take(*tenant, of_tenant, &mut rest);
+            room -= part - rest;
+        }
+    }
+
     /// Removes the reported memories if `count` more have no room, once per report.
-    fn make_room(&mut self, tenant: TenantId, key: KeyId, count: usize) {
-        let of_tenant = self.tenants.get(&tenant);
-        let of_key = of_tenant.and_then(|it| it.keys.get(&key)).map_or(0, |it| it.recalls.len());
-        let has_room = self.memories + count <= MEMORIES_MAX && of_key + count <= KEY_MEMORIES_MAX;
+    fn make_room(&mut self, tenant: TenantId, count: usize) {
+        let of_tenant = self.tenants.get(&tenant).map_or(0, TenantContents::memories);
+        let has_room =
+            self.memories + count <= MEMORIES_MAX && of_tenant + count <= TENANT_MEMORIES_MAX;
         if has_room || self.swept {
             return;
         }
@@ -164,6 +202,12 @@ impl TenantContents {
     /// Whether nothing is left of it after a report.
     fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.returned.is_empty()
+    }
+
+    /// Memories with recalls that are not reported yet.
+    fn unreported(&self) -> usize {
+        let recalls = self.keys.values().flat_map(|of_key| of_key.recalls.values());
+        recalls.filter(|known| known.unreported > 0).count()
     }
 
     fn memories(&self) -> usize {
@@ -255,6 +299,7 @@ mod tests {
     use super::*;
 
     const TENANT: TenantId = TenantId(1);
+    const OTHER_TENANT: TenantId = TenantId(2);
     const KEY: KeyId = KeyId([7; 8]);
     const OTHER_KEY: KeyId = KeyId([9; 8]);
     const SECOND: Duration = Duration::from_secs(1);
@@ -326,21 +371,40 @@ mod tests {
     #[test]
     fn excess_recalls_are_dropped_and_counted() {
         let buffer = RecallBuffer::default();
-        count(&buffer, 0, KEY_MEMORIES_MAX + 5);
+        count(&buffer, 0, TENANT_MEMORIES_MAX + 5);
         assert_eq!(buffer.dropped(), 5);
         assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
         let ids = ids(1 << 40, MEMORIES_MAX);
-        search(&buffer, OTHER_KEY, &ids, ids.len(), 0);
-        assert_eq!(buffer.dropped() as usize, 5 + KEY_MEMORIES_MAX - REPORT_RECALLS_MAX);
+        buffer.count((OTHER_TENANT, OTHER_KEY), &[], &ids);
+        let reported = REPORT_RECALLS_MAX;
+        assert_eq!(buffer.dropped() as usize, 5 + TENANT_MEMORIES_MAX - reported);
     }
 
     #[test]
     fn reported_entries_make_room() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        count(&buffer, 0, KEY_MEMORIES_MAX);
+        count(&buffer, 0, TENANT_MEMORIES_MAX);
         while !recalls(&buffer, start).is_empty() {}
-        count(&buffer, 1 << 40, KEY_MEMORIES_MAX);
+        count(&buffer, 1 << 40, TENANT_MEMORIES_MAX);
         assert_eq!(buffer.dropped(), 0);
+    }
+
+    #[test]
+    fn tenants_have_equal_parts_of_a_report() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let waiting = Waiting::from([(None, 20)]);
+        let returned: Vec<_> = ids(1, 100).into_iter().map(|id| (id, &waiting)).collect();
+        let mut quiet = Vec::new();
+        for round in 0..3 {
+            let all = ids(1_000 * round, 1_000);
+            buffer.count((TENANT, KEY), &returned, &all);
+            let one = Waiting::from([(None, 1)]);
+            buffer.count((OTHER_TENANT, OTHER_KEY), &[(id(7), &one)], &[id(7_000 + round)]);
+            let reports = buffer.take(start + SECOND, Timestamp(9), |_| 60 * SECOND);
+            let other = reports.into_iter().find(|report| report.tenant == OTHER_TENANT).unwrap();
+            quiet.push((other.recalls.len(), other.returned.len()));
+        }
+        assert_eq!(quiet, [(1, 1); 3], "it never waits");
     }
 
     #[test]

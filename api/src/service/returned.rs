@@ -60,6 +60,11 @@ impl Returned {
         dropped
     }
 
+    /// Firings of all queues.
+    pub(super) fn firings(&self) -> usize {
+        self.queues.values().map(|queue| queue.firings).sum()
+    }
+
     /// Whether no queue is left. One that was reported is left for one report more.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()

@@ -22,7 +22,7 @@ const FIRST_KEY: &str = "admin";
 pub(crate) struct TenantSummary {
     pub(crate) id: TenantId,
     pub(crate) row: Tenant,
-    /// Each limit, and what is used of it; `None` where no number says it.
+    /// Each limit, and what is used of it; `None` where it is not counted.
     pub(crate) limits: Vec<(Limit, Option<u64>, Option<u64>)>,
 }
 
@@ -31,6 +31,18 @@ pub(crate) struct DeletedTenant {
     pub(crate) counts: Counts,
     /// Rows of the tenant that are left on this node.
     pub(crate) remaining: u64,
+}
+
+impl TenantSummary {
+    fn new(
+        id: TenantId,
+        row: Tenant,
+        tenancy: &Tenancy,
+        used: impl Fn(Limit) -> Option<u64>,
+    ) -> Self {
+        let limits = Limit::ALL.map(|limit| (limit, row.limit(tenancy, limit), used(limit)));
+        Self { id, row, limits: limits.into() }
+    }
 }
 
 impl Service {
@@ -52,12 +64,23 @@ impl Service {
         self.read_for_operator(read).await?.ok_or_else(none)
     }
 
-    /// Creates a tenant. Returns its id and the text of its first key, that of an admin.
-    pub(crate) async fn create_tenant(&self, tenant: NewTenant) -> ApiResult<(TenantId, KeyText)> {
+    /// Creates a tenant. Returns it, and the text of its first key, that of an admin. Nothing that
+    /// may fail comes after the write: the text would be lost.
+    pub(crate) async fn create_tenant(
+        &self,
+        tenant: NewTenant,
+    ) -> ApiResult<(TenantSummary, KeyText)> {
         let (key_id, text) = KeyText::from_random(random_bytes());
         let key = NewApiKey::new(FIRST_KEY, Role::Admin, &text);
         match self.submit_for_operator(Action::CreateTenant { tenant, key_id, key }).await? {
-            Reply::Tenant(id, _) => Ok((id, text)),
+            Reply::Tenant(id, row) => {
+                let used = |limit| match limit {
+                    Limit::RequestsPerMinute | Limit::Streams => None,
+                    other => Some(u64::from(other == Limit::Keys)),
+                };
+                let tenancy = self.reader.tenancy().unwrap_or_default();
+                Ok((TenantSummary::new(id, *row, &tenancy, used), text))
+            }
             _ => Err(ApiError::internal()),
         }
     }
@@ -101,7 +124,7 @@ impl Service {
         }
     }
 
-    /// Submits an action of the operator, and waits until this node reflects it.
+    /// Submits an action of the operator, and waits for a while until this node reflects it.
     pub(super) async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
         self.submit_for(None, action).await
     }
@@ -110,7 +133,9 @@ impl Service {
         let command = Command { tenant, source: current::source(), ..Command::background(action) };
         let outcome = self.raft.submit(command, Instant::now() + DEADLINE).await?;
         let reply = outcome.reply?;
-        self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await?;
+        // The write is done, also if this node reflects it later.
+        let _: Result<(), _> =
+            self.raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT).await;
         Ok(reply)
     }
 
@@ -125,7 +150,7 @@ impl Service {
 }
 
 /// The operator, where keys take turns. Tenants begin with 1.
-const OPERATOR: KeyOfTenant = (TenantId(0), KeyId([0; 8]));
+const OPERATOR: KeyOfTenant = (TenantId::OPERATOR, KeyId([0; 8]));
 
 fn summary_of(
     reader: &storage::Reader,
@@ -142,6 +167,5 @@ fn summary_of(
         Limit::Triggers => Some(reader.triggers(id).len() as u64),
         Limit::RequestsPerMinute | Limit::Streams => None,
     };
-    let limits = Limit::ALL.map(|limit| (limit, row.limit(tenancy, limit), used(limit)));
-    Ok(Some(TenantSummary { id, row, limits: limits.into() }))
+    Ok(Some(TenantSummary::new(id, row, tenancy, used)))
 }

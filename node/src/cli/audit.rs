@@ -41,18 +41,35 @@ pub(super) enum Command {
         /// Verify an exported file in place of the cluster
         #[arg(long)]
         file: Option<PathBuf>,
-        /// An entry that must be in the chain of administration, as verify printed it: NUMBER:HASH
-        #[arg(long)]
-        head: Option<String>,
+        /// An entry that must be in a chain, as verify printed it: CHAIN:NUMBER:HASH. May be repeated
+        #[arg(long = "head", value_parser = parse_head)]
+        heads: Vec<Head>,
     },
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Chain {
     /// Acts of administrators and of the operator
     Administration,
     /// Deletions, bulk operations, triggers, new kinds of use of a key
     Data,
+}
+
+/// An entry that must be in a chain.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    chain: Chain,
+    number: u64,
+    hash: String,
+}
+
+fn parse_head(text: &str) -> Result<Head, String> {
+    let fault = "must be CHAIN:NUMBER:HASH, such as administration:41:9f3c…";
+    let [chain, number, hash] =
+        text.split(':').collect::<Vec<_>>().try_into().map_err(|_| fault.to_owned())?;
+    let chain = <Chain as ValueEnum>::from_str(chain, false).map_err(|_| fault.to_owned())?;
+    let number = number.parse().map_err(|_| fault.to_owned())?;
+    Ok(Head { chain, number, hash: hash.to_owned() })
 }
 
 /// A page of a chain, as a node sends it.
@@ -99,8 +116,8 @@ impl Chain {
 
 impl Audit {
     pub(crate) async fn run(self) -> Result<(), String> {
-        if let Command::Verify { file: Some(path), head } = self.command {
-            return verify_file(&path, head.as_deref());
+        if let Command::Verify { file: Some(path), heads } = self.command {
+            return verify_file(&path, heads);
         }
         let client = self.address.client()?;
         run(self.command, async |query| client.get(&format!("/admin/audit?{query}")).await).await
@@ -114,11 +131,11 @@ pub(super) async fn run(
 ) -> Result<(), String> {
     match command {
         Command::Export { chain, after } => export(chain, after, &mut get).await,
-        Command::Verify { file: Some(path), head } => verify_file(&path, head.as_deref()),
-        Command::Verify { file: None, head } => {
+        Command::Verify { file: Some(path), heads } => verify_file(&path, heads),
+        Command::Verify { file: None, heads } => {
             for chain in [Chain::Administration, Chain::Data] {
-                let head = head.as_deref().filter(|_| chain == Chain::Administration);
-                verify(chain, head, &mut get).await?;
+                let heads = heads.iter().filter(|head| head.chain == chain).cloned().collect();
+                verify(chain, heads, &mut get).await?;
             }
             Ok(())
         }
@@ -140,12 +157,16 @@ async fn export(
 
 async fn verify(
     chain: Chain,
-    head: Option<&str>,
+    heads: Vec<Head>,
     get: &mut impl AsyncFnMut(String) -> Result<Page, String>,
 ) -> Result<(), String> {
     let mut page = get(query(chain, None)).await?;
-    let mut verifier = Verifier { next: page.first, previous: page.anchor.clone(), head };
+    let mut verifier = Verifier::new(page.first, page.anchor.clone(), heads);
     loop {
+        if page.first > verifier.next {
+            let fault = "retention has removed entries meanwhile: verify again";
+            return Err(format!("{}: {fault}", chain.name()));
+        }
         let (last, head) = (page.last, page.head);
         for item in page.items {
             verifier.verify(item).map_err(|fault| format!("{}: {fault}", chain.name()))?;
@@ -163,17 +184,14 @@ async fn verify(
     Ok(())
 }
 
-fn verify_file(path: &Path, head: Option<&str>) -> Result<(), String> {
+fn verify_file(path: &Path, heads: Vec<Head>) -> Result<(), String> {
     let content = std::fs::read_to_string(path).map_err(unusable(path))?;
-    let mut verifier: Option<Verifier<'_>> = None;
-    for line in content.lines() {
-        let item: Value = serde_json::from_str(line).map_err(text)?;
-        let entry: Entry = serde_json::from_value(item.clone()).map_err(text)?;
-        verifier
-            .get_or_insert(Verifier { next: entry.number, previous: entry.previous_hash, head })
-            .verify(item)?;
-    }
-    let verifier = verifier.ok_or("the file has no entry")?;
+    let items: Result<Vec<Value>, _> = content.lines().map(serde_json::from_str).collect();
+    let items = items.map_err(text)?;
+    let first = items.first().ok_or("the file has no entry")?;
+    let first: Entry = serde_json::from_value(first.clone()).map_err(text)?;
+    let mut verifier = Verifier::new(first.number, first.previous_hash, heads);
+    items.into_iter().try_for_each(|item| verifier.verify(item))?;
     println!("{}", verifier.finish("file")?);
     Ok(())
 }
@@ -185,14 +203,19 @@ fn query(chain: Chain, after: Option<u64>) -> String {
 }
 
 /// Follows a chain.
-struct Verifier<'a> {
+struct Verifier {
+    first: u64,
     next: u64,
     previous: String,
-    /// An entry that must be in the chain.
-    head: Option<&'a str>,
+    /// Entries that must be in the chain, and were not found yet.
+    heads: Vec<Head>,
 }
 
-impl Verifier<'_> {
+impl Verifier {
+    fn new(first: u64, previous: String, heads: Vec<Head>) -> Self {
+        Self { first, next: first, previous, heads }
+    }
+
     fn verify(&mut self, item: Value) -> Result<(), String> {
         let entry: Entry = serde_json::from_value(item).map_err(text)?;
         let number = entry.number;
@@ -205,16 +228,24 @@ impl Verifier<'_> {
         if hex::encode(entry.computed_hash()?) != entry.hash {
             return Err(format!("entry {number} was changed: its hash is another one"));
         }
-        let end = format!("{number}:{}", entry.hash);
-        self.head = self.head.filter(|head| *head != end);
+        self.heads.retain(|head| head.number != number || head.hash != entry.hash);
         (self.next, self.previous) = (number + 1, entry.hash);
         Ok(())
     }
 
     fn finish(self, name: &str) -> Result<String, String> {
-        match self.head {
-            Some(head) => Err(format!("{name}: the entry {head} is not in the chain")),
-            None => Ok(format!("{name}: intact, head {}:{}", self.next - 1, self.previous)),
+        match self.heads.first() {
+            Some(Head { number, .. }) if *number < self.first => {
+                Err(format!("{name}: entry {number} was removed, as retention does with old ones"))
+            }
+            Some(Head { number, hash, .. }) => {
+                Err(format!("{name}: the entry {number}:{hash} is not in the chain"))
+            }
+            None => {
+                let (first, last) = (self.first, self.next - 1);
+                let head = format!("{name}:{last}:{}", self.previous);
+                Ok(format!("{name}: intact, entries {first} to {last}, head {head}"))
+            }
         }
     }
 }

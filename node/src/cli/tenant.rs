@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "the output of the command")]
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -79,13 +79,17 @@ enum Command {
     /// List the tiers
     Tiers,
     /// Create or replace a tier. What it does not name is unlimited
+    #[command(group = ArgGroup::new("tier").required(true).args(["limits", "unlimited", "delete"]))]
     Tier {
         /// Its name
         name: String,
         #[command(flatten)]
         limits: LimitArgs,
+        /// Without any limit
+        #[arg(long)]
+        unlimited: bool,
         /// Delete the tier: no tenant may have it
-        #[arg(long, conflicts_with = "limits")]
+        #[arg(long)]
         delete: bool,
     },
 }
@@ -151,7 +155,7 @@ impl Tenant {
             }
             Command::Delete { id, name } => delete(&operator, id, &name).await?,
             Command::Tiers => println!("{}", tiers(&get(&operator, "/cluster/tiers").await?)),
-            Command::Tier { name, limits, delete } => {
+            Command::Tier { name, limits, delete, .. } => {
                 let path = format!("/cluster/tiers/{}", percent_encoded(&name));
                 let (method, body) = match delete {
                     true => (Method::DELETE, None),

@@ -3,10 +3,10 @@
 //!
 //! The window slides in steps of a second (a sliding window of counters). A grant may be used for
 //! one second, so it counts for 62: the second in which it was made, the one in which it may be
-//! used, and a minute. Windows are in memory only, but each grant has the whole window, for its node. So
-//! a new leader inherits what the nodes know. If that is old, it takes each voter that has not
-//! reported for one that has accepted its part of the limit, a third with three voters, evenly over
-//! the minute before.
+//! used, and a minute. Windows are in memory only, but each grant has the whole window, for its
+//! node. So a new leader inherits the windows of the nodes. If they are old, it takes each voter
+//! that has not reported for one that has accepted its part of the limit, a third with three
+//! voters, evenly over the minute before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub const WINDOW_SECONDS: i64 = 62;
 /// Most seconds of a window.
 const SECONDS_MAX: usize = WINDOW_SECONDS as usize;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Age of what a node knows of all nodes, up to which nothing is missing.
+/// Age of the last grant of a node, up to which its window counts as that of all nodes. Grants to
+/// others since then are missing.
 const HISTORY_AGE_MAX: Duration = Duration::from_secs(2);
 /// Largest part of the room that a voter gets for requests that it expects. What it does not use is
 /// missing elsewhere, so the last requests of a minute are granted one by one.
@@ -42,17 +43,19 @@ pub struct GrantRequest {
     pub expected: u32,
     /// For a leader that has not got it yet.
     pub history: Option<History>,
+    /// What the node has accepted without a leader, and has not reported yet.
+    pub alone: Counts,
     /// The part of an earlier grant that was not used: its term, its second and the number.
     pub unused: Option<(u64, i64, u32)>,
 }
 
-/// What a node knows of the last minute.
+/// The grants of the last minute, as a node has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// Requests that were granted: seconds ago, and how many.
     pub seconds: Counts,
     /// Age in milliseconds of the last grant, whose window this is: that of all nodes. `None` is
-    /// what this node has accepted.
+    /// what this node has accepted with grants.
     pub age_ms: Option<u64>,
 }
 
@@ -102,7 +105,8 @@ pub(crate) struct Rates {
 struct Window {
     /// In this term.
     granted: Seconds,
-    /// Before it, as the best informed node knows; and what others have accepted without a leader.
+    /// Before it, by the fullest window of a node; and what nodes have accepted without a leader, or
+    /// with grants that are older than a minute.
     inherited: Seconds,
     alone: Seconds,
     /// Nodes whose history is included.
@@ -147,9 +151,12 @@ impl Rates {
         let term = self.term;
         let window = self.windows.entry(request.tenant).or_default();
         window.drop_old(second);
-        if let Some(history) = &request.history {
+        // Later, nothing of the time before this term counts.
+        let inherits = second < WINDOW_SECONDS;
+        if let Some(history) = request.history.as_ref().filter(|_| inherits) {
             window.inherit(from, history, second);
         }
+        window.alone.add_all(&request.alone, second);
         if let Some((of_term, at, count)) = request.unused
             && of_term == term
         {
@@ -157,8 +164,8 @@ impl Rates {
         }
         let missing = window.missing(limits.voters);
         // The missing voters may have accepted their part before this term.
-        let left = 1.0 - missing * (1.0 - elapsed.as_secs_f64() / 60.0).max(0.0);
-        let part = (limits.per_minute as f64 * left) as u64;
+        let known_part = 1.0 - missing * (1.0 - elapsed.as_secs_f64() / 60.0).max(0.0);
+        let part = (limits.per_minute as f64 * known_part) as u64;
         let room = limits.per_minute.saturating_sub(window.total());
         let room = room.min(part.saturating_sub(window.granted.total));
         let expected = room / EXPECTED_PART / limits.voters.len().max(1) as u64;
@@ -177,7 +184,7 @@ impl Rates {
             granted,
             remaining,
             wait_ms: wait.as_millis() as u64,
-            has_history: window.known.contains(&from),
+            has_history: !inherits || window.known.contains(&from),
             window: window.counts(second),
         }
     }
@@ -193,7 +200,7 @@ impl Rates {
 }
 
 impl Window {
-    /// Takes what a node knows of the time before this term.
+    /// Takes what a node reports of the time before this term.
     fn inherit(&mut self, from: NodeId, history: &History, second: i64) {
         if !self.known.insert(from) {
             return;
@@ -311,14 +318,15 @@ mod tests {
     const VOTERS: [NodeId; 3] = [1, 2, 3];
 
     fn request(waiting: u32) -> GrantRequest {
-        GrantRequest { tenant: TENANT, waiting, expected: 0, history: None, unused: None }
+        let alone = Counts::default();
+        GrantRequest { tenant: TENANT, waiting, expected: 0, history: None, alone, unused: None }
     }
 
     fn limits(per_minute: u64) -> Limits<'static> {
         Limits { per_minute, voters: &VOTERS }
     }
 
-    /// Windows of a leader that knows what all voters have accepted: nothing.
+    /// Windows of a leader to which all voters have reported: nothing.
     fn known(now: Instant) -> Rates {
         let mut rates = Rates::new(7, now);
         let empty = GrantRequest { history: Some(History::default()), ..request(0) };
@@ -372,7 +380,7 @@ mod tests {
         let eager = GrantRequest { expected: 1_000, ..request(1) };
         assert_eq!(rates.grant(1, &eager, &limits(60), start).granted, 2);
         assert_eq!(rates.grant(2, &request(40), &limits(60), start).granted, 40);
-        assert_eq!(rates.grant(1, &eager, &limits(60), start).granted, 1, "18 of 60 are left");
+        assert_eq!(rates.grant(1, &eager, &limits(60), start).granted, 1, "18 of 60 remain");
         assert_eq!(rates.grant(3, &eager, &limits(6_000), start).granted, 1 + 5_957 / 16 / 3);
     }
 
@@ -389,14 +397,41 @@ mod tests {
     }
 
     #[test]
-    fn new_leader_inherits_what_nodes_know() {
+    fn history_counts_in_the_first_minute_only() {
+        let start = Instant::now();
+        let mut rates = known(start);
+        let now = start + Duration::from_secs(200);
+        let grant = rates.grant(1, &request(40), &limits(60), now);
+        assert_eq!((grant.granted, grant.has_history), (40, true));
+        let history = History { seconds: grant.window, age_ms: Some(100) };
+        for from in VOTERS {
+            let again = GrantRequest { history: Some(history.clone()), ..request(0) };
+            let grant = rates.grant(from, &again, &limits(60), now);
+            assert_eq!((grant.remaining, grant.has_history), (20, true));
+        }
+    }
+
+    #[test]
+    fn requests_accepted_without_a_leader_add_up() {
+        let start = Instant::now();
+        let mut rates = known(start);
+        for from in VOTERS {
+            let alone = GrantRequest { alone: Counts(vec![(2, 10)]), ..request(0) };
+            rates.grant(from, &alone, &limits(60), start + Duration::from_secs(90));
+        }
+        let later = start + Duration::from_secs(91);
+        assert_eq!(rates.grant(1, &request(0), &limits(60), later).remaining, 30);
+    }
+
+    #[test]
+    fn new_leader_inherits_the_windows_of_nodes() {
         let start = Instant::now();
         let now = start + Duration::from_secs(1);
         let report = |seconds, age_ms| {
             let history = History { seconds: Counts(seconds), age_ms };
             GrantRequest { history: Some(history), ..request(0) }
         };
-        // One that was granted something a moment before knows all.
+        // The window of one that was granted something a moment before is complete.
         let mut rates = Rates::new(7, start);
         let grant = rates.grant(1, &report(vec![(3, 50)], Some(500)), &limits(60), now);
         assert_eq!((grant.remaining, grant.has_history), (10, true));

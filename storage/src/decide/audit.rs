@@ -111,6 +111,10 @@ pub(super) fn record_key_use(
 pub(super) fn expire(draft: &mut Draft) -> Result<()> {
     let oldest_kept = Timestamp(draft.now.0 - AUDIT_DAYS * Timestamp::DAY_MICROS);
     for (tenant, chain) in draft.base.audits_before(oldest_kept, EXPIRED_CHAINS_MAX) {
+        // It may have been deleted in the same batch.
+        if tenant != TenantId::OPERATOR && draft.tenant_row(tenant)?.is_none() {
+            continue;
+        }
         let ends = draft.audit_ends(tenant, chain)?;
         // Entries are in the order of their times.
         let (mut first, mut end) = (ends.first, ends.last + 1);
@@ -195,6 +199,9 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::AdvanceTick => (Act::RetentionDelete, "memories".into()),
         Action::DeleteMemory(id) | Action::Unfold(id) => {
             (Act::MemoryDelete, format!("memory {id}"))
+        }
+        Action::DeleteEdge(edge) => {
+            (Act::EdgeDelete, format!("edge from {} to {}", edge.source, edge.target))
         }
         Action::DeleteMemories(..) => (Act::MemoryDeleteBulk, "memories".into()),
         Action::UpdateMemories(..) => (Act::MemoryChangeBulk, "memories".into()),

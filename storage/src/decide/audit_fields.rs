@@ -4,19 +4,20 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::command::{Action, Command};
+use crate::command::{Action, Command, EdgeRef, MemoryPatch};
 use crate::decide::draft::Draft;
 use crate::error::Result;
 use crate::model::access::Rule;
 use crate::model::api_key::ApiKey;
 use crate::model::audit::{AuditChain, Fields, short};
 use crate::model::duplicate::OnDuplicate;
+use crate::model::edge::{Edge, relation_key};
 use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use crate::model::retention::RetentionRule;
 use crate::model::tenant::Tenant;
 use crate::model::thermo::{SettingValue, Thermo};
 use crate::model::trigger::{Trigger, TriggerAction};
-use crate::reply::{Rejection, Reply};
+use crate::reply::Reply;
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -45,6 +46,7 @@ pub(super) fn fields(draft: &Draft, command: &Command) -> Result<Fields> {
         Action::UpdateSettings(_) => Ok(settings(&mut (*draft.thermo(tenant)?).clone())),
         Action::UpdateRetention(_) => of_retention(draft, tenant),
         Action::DeleteMemory(id) | Action::Unfold(id) => of_memory(draft, tenant, *id),
+        Action::DeleteEdge(edge) => of_edge(draft, tenant, edge),
         Action::CreateTrigger(id, _) | Action::UpdateTrigger(id, _) | Action::DeleteTrigger(id) => {
             of_trigger(draft, tenant, *id)
         }
@@ -83,15 +85,34 @@ pub(super) fn bulk_fields(command: &Command, reply: &Reply) -> Fields {
     if done.is_empty() {
         return Fields::new();
     }
-    let rejected = outcomes.iter().filter(|outcome| is_rejection(outcome)).count();
+    let rejected = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     let mut fields = numbers(&[("done", done.len()), ("rejected", rejected)]);
     let named: Vec<_> = done.iter().take(IDS_MAX).map(|(id, _)| id.to_string()).collect();
     fields.insert("first_ids".into(), named.join(" "));
+    let all: Vec<_> = done.iter().flat_map(|(id, _)| id.0).collect();
+    fields.insert("ids".into(), digest(&all));
+    if let Action::UpdateMemories(_, patch) = &command.action {
+        fields.extend(patch_fields(patch));
+    }
     fields
 }
 
-fn is_rejection(outcome: &std::result::Result<(), Rejection>) -> bool {
-    outcome.is_err()
+/// What a bulk change sets. A label shows that it is set, not its text.
+fn patch_fields(patch: &MemoryPatch) -> Fields {
+    let MemoryPatch { label, memory_type, namespace, decay_class, .. } = patch;
+    let flag = |flag: Option<bool>| flag.map(|on| on.to_string());
+    let heat = |heat: Option<f32>| heat.map(|heat| heat.to_string());
+    texts([
+        ("set.label", label.as_ref().map(|_| "changed".to_owned())),
+        ("set.memory_type", memory_type.map(|memory_type| memory_type.name().to_owned())),
+        ("set.namespace", namespace.as_deref().map(short)),
+        ("set.decay_class", decay_class.map(|class| class.name().to_owned())),
+        ("set.is_pinned", flag(patch.is_pinned)),
+        ("set.is_locked", flag(patch.is_locked)),
+        ("set.is_flagged", flag(patch.is_flagged)),
+        ("set.min_heat", heat(patch.min_heat)),
+        ("set.current_heat", heat(patch.current_heat)),
+    ])
 }
 
 /// The values of a tenant.
@@ -178,23 +199,51 @@ fn of_memory(draft: &Draft, tenant: TenantId, id: MemoryId) -> Result<Fields> {
     ]))
 }
 
+fn of_edge(draft: &Draft, tenant: TenantId, named: &EdgeRef) -> Result<Fields> {
+    let EdgeRef { source, target, relation } = named;
+    let key = Key::Edge(tenant, *source, *target, relation_key(relation));
+    let edge: Option<Edge> = draft.record(&key)?;
+    Ok(texts([("relation", edge.map(|edge| short(&edge.relation)))]))
+}
+
 fn of_trigger(draft: &Draft, tenant: TenantId, id: TriggerId) -> Result<Fields> {
     let Some(trigger) = draft.trigger(tenant, id)? else { return Ok(Fields::new()) };
     let Trigger { name, event, action, namespace, filter, max_fires, enabled, .. } = trigger;
-    let (url, has_secret) = match &action {
+    let (url, secret) = match &action {
         TriggerAction::Webhook { url, secret, .. } => {
-            (Some(address(url)), Some(secret.is_some().to_string()))
+            (Some(address(url)), secret.as_ref().map(|secret| digest(&secret.0)))
         }
         _ => (None, None),
     };
+    let parameter = match &action {
+        TriggerAction::Boost(strength) => Some(strength.to_string()),
+        TriggerAction::Tag(text) | TriggerAction::Notify(text) => {
+            text.as_deref().map(|text| digest(text.as_bytes()))
+        }
+        _ => None,
+    };
+    let count = draft.firings(tenant, id)?.count;
+    let description = Some(&trigger.description).filter(|text| !text.is_empty());
+    let description = description.map(|text| digest(text.as_bytes()));
+    let cooldown = Some(trigger.cooldown_seconds).filter(|seconds| *seconds > 0);
+    let pattern = filter.label_pattern.as_ref().map(|pattern| digest(pattern.as_bytes()));
     Ok(texts([
         ("name", Some(short(&name))),
+        ("owner", trigger.owner.map(|key| key.to_string())),
+        ("count", Some(count).filter(|count| *count > 0).map(|count| count.to_string())),
         ("event", Some(event.name().to_owned())),
         ("action", Some(action.kind().name().to_owned())),
         ("url", url),
-        ("is_signed", has_secret),
+        ("secret", secret),
+        ("action_parameter", parameter),
+        ("description", description),
         ("namespace", namespace.as_deref().map(short)),
         ("filter_namespace", filter.namespace.as_deref().map(short)),
+        ("filter_memory_type", filter.memory_type.map(|of| of.name().to_owned())),
+        ("filter_label_pattern", pattern),
+        ("filter_heat_below", filter.heat_below.map(|heat| heat.to_string())),
+        ("filter_heat_above", filter.heat_above.map(|heat| heat.to_string())),
+        ("cooldown_seconds", cooldown.map(|seconds| seconds.to_string())),
         ("max_fires", max_fires.map(|max| max.to_string())),
         ("enabled", Some(enabled.to_string())),
     ]))
@@ -204,8 +253,12 @@ fn of_trigger(draft: &Draft, tenant: TenantId, id: TriggerId) -> Result<Fields> 
 fn address(url: &str) -> String {
     let host = url.split("://").nth(1).unwrap_or(url).split(['/', '?', '#']).next();
     let host = host.unwrap_or_default().rsplit('@').next().unwrap_or_default();
-    let digest = hex::encode(&Sha256::digest(url)[..4]);
-    format!("{} (SHA-256 {digest}…)", short(host))
+    format!("{} ({})", short(host), digest(url.as_bytes()))
+}
+
+/// A digest, for what may be secret, cut to 16 bytes.
+fn digest(bytes: &[u8]) -> String {
+    format!("SHA-256 {}", hex::encode(&Sha256::digest(bytes)[..16]))
 }
 
 fn settings(thermo: &mut Thermo) -> Fields {

@@ -114,7 +114,7 @@ fn may_expire(draft: &Draft, tenant: TenantId) -> bool {
     let Some(index) = draft.base.index(tenant) else { return false };
     let data = index.read();
     let receipts = data.receipts.may_expire(draft.now);
-    let events = data.counts().events;
+    let events = data.events();
     receipts || events > events_max() || events > 0 && data.first_event_at() < oldest_kept(draft)
 }
 

@@ -77,8 +77,14 @@ impl Context<'_> {
         added: u64,
     ) -> Decided<()> {
         let Some(max) = self.draft.limit(self.tenant, limit)? else { return Ok(()) };
-        let is_above = self.draft.number(self.tenant, counted) + added > max;
-        reject_if(is_above, Rejection::StorageLimitReached { limit, max })
+        let fits = self.fits((limit, counted), added)?;
+        reject_if(!fits, Rejection::StorageLimitReached { limit, max })
+    }
+
+    /// Whether the tenant has room for so many more.
+    pub(super) fn fits(&self, (limit, counted): (Limit, Counted), added: u64) -> Result<bool> {
+        let max = self.draft.limit(self.tenant, limit)?;
+        Ok(max.is_none_or(|max| self.draft.number(self.tenant, counted) + added <= max))
     }
 
     /// Counts bytes of memories that the command adds or, if negative, removes.

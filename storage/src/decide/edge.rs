@@ -37,8 +37,7 @@ pub(super) fn create(context: &mut Context<'_>, new: &EdgeRef) -> Decided<Reply>
         reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
     }
     if let Some(max) = context.draft.limit(context.tenant, Limit::Edges)? {
-        let is_full = context.draft.number(context.tenant, Counted::Edges) >= max;
-        reject_if(is_full, Rejection::too_many("edges", max as usize))?;
+        reject_if(!has_room(context)?, Rejection::too_many("edges", max as usize))?;
     }
     if new.relation == SUPERSEDES {
         check_supersedes(context, new)?;
@@ -140,14 +139,15 @@ pub(super) fn end_supersessions(context: &mut Context<'_>, id: MemoryId) -> Resu
 }
 
 /// Creates the edges that the receiving node suggested, where the other memory still exists,
-/// is accessible to the creator, and has room.
+/// is accessible to the creator, and has room, as the tenant must have.
 pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Result<()> {
     for suggestion in new.suggestions.iter().take(SUGGESTIONS_MAX) {
         let Suggestion { other: target, relation, weight } = suggestion.clone();
         let (tenant, source) = (context.tenant, new.id);
         let Some(other) = context.memory(target)? else { continue };
         // An edge reveals both its ends.
-        let fits = context.has_access(&other.namespace)?
+        let fits = has_room(context)?
+            && context.has_access(&other.namespace)?
             && target != source
             && context.edges(target)?.len() < EDGES_MAX;
         if fits {
@@ -156,6 +156,11 @@ pub(super) fn create_suggested(context: &mut Context<'_>, new: &NewMemory) -> Re
         }
     }
     Ok(())
+}
+
+/// Whether the tenant may have one more edge.
+pub(super) fn has_room(context: &Context<'_>) -> Result<bool> {
+    context.fits((Limit::Edges, Counted::Edges), 1)
 }
 
 fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {

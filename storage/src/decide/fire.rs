@@ -5,6 +5,7 @@
 
 use crate::change::Change;
 use crate::decide::context::Context;
+use crate::decide::counted::Counted;
 use crate::decide::draft::{Draft, MemoryEvent};
 use crate::decide::memory::{MemoryUpdate, commit_update};
 use crate::decide::outbox;
@@ -13,6 +14,7 @@ use crate::index::triggers::CompiledTrigger;
 use crate::model::access::Access;
 use crate::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use crate::model::journal::{EventKind, FiredTrigger, FiringResult, MemoryField};
+use crate::model::limits::Limit;
 use crate::model::memory::{DecayClass, LABEL_BYTES_MAX, Memory, MemoryRecord};
 use crate::model::template::TemplateContext;
 use crate::model::trigger::{Notification, TAG_BYTES_MAX, Trigger, TriggerAction, TriggerEvent};
@@ -179,7 +181,15 @@ fn execute(
         TriggerAction::Notify(template) => {
             (None, notify(&mut context, event, compiled, template.as_deref(), present))
         }
-        action => effect(action, present),
+        action => {
+            let (update, result) = effect(action, present);
+            let after = update.as_ref().map_or(0, |update| update.memory.text_bytes());
+            let added = after.saturating_sub(present.memory.text_bytes());
+            match added == 0 || context.fits((Limit::Bytes, Counted::Bytes), added)? {
+                true => (update, result),
+                false => (None, FiringResult::NoTagRoom),
+            }
+        }
     };
     context.push(Change::FiringsPut(tenant, *id, firings));
     let fired = FiredTrigger {

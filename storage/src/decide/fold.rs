@@ -67,7 +67,10 @@ fn take_over(
     let other = edge.other(source);
     let Some(memory) = context.memory(other)? else { return Ok(false) };
     // An edge reveals both its ends.
-    if !context.has_access(&memory.namespace)? || context.edges(other)?.len() >= EDGES_MAX {
+    let fits = edge::has_room(context)?
+        && context.has_access(&memory.namespace)?
+        && context.edges(other)?.len() < EDGES_MAX;
+    if !fits {
         return Ok(false);
     }
     let (source, target) = if edge.source == source { (id, other) } else { (other, id) };

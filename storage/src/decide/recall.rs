@@ -44,6 +44,10 @@ pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply
     // The firings of one tenant take no room from another, nor from what is counted.
     let fired_bytes_max = FIRED_BYTES_MAX / report.tenants.len().max(1);
     for of_tenant in &report.tenants {
+        // The tenant may have been deleted meanwhile.
+        if draft.tenant(of_tenant.tenant)?.is_none() {
+            continue;
+        }
         let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
         record_tenant_report(&mut context, of_tenant, mark)?;
         fire_returned(&mut context, &of_tenant.returned, fired_bytes_max)?;
@@ -59,10 +63,6 @@ fn record_tenant_report(
     mark: Mark,
 ) -> Decided<()> {
     let tenant = context.tenant;
-    // The tenant may have been deleted meanwhile.
-    if context.draft.tenant(tenant)?.is_none() {
-        return Ok(());
-    }
     let before = context.draft.recall_stats(tenant)?;
     let mut stats = before.clone();
     for (id, times) in &report.recalls {

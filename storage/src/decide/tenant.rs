@@ -68,7 +68,15 @@ pub(super) fn put_rule(
     let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
     let Some(policy) = policy else { return delete_rule(context, is_same) };
     let mut rules = context.draft.access_rules(context.tenant)?;
-    rules.rules.retain(|rule| !is_same(rule));
+    if let Some(at) = rules.rules.iter().position(is_same) {
+        let before = rules.rules[at].clone();
+        let rule = Rule { policy, ..before.clone() };
+        if rule != before {
+            rules.rules[at] = rule.clone();
+            context.push(Change::RulesPut(context.tenant, rules));
+        }
+        return Ok(Reply::Rule(rule));
+    }
     reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
     rules.last += 1;
     let rule = Rule {

@@ -1,5 +1,7 @@
 //! Rules for the tenants of the cluster and their tiers, on behalf of its operator.
 
+use std::collections::BTreeSet;
+
 use crate::change::Change;
 use crate::command::{NewTenant, TenantPatch};
 use crate::decide::context::{Decided, reject_if};
@@ -21,7 +23,7 @@ pub(super) fn create(
 ) -> Decided<Reply> {
     reject_if(draft.cluster()?.is_none(), wrong_state("the cluster is not bootstrapped yet"))?;
     let full = Rejection::WrongState(format!("a cluster has {TENANTS_MAX} tenants at most"));
-    reject_if(draft.base.tenants().len() >= TENANTS_MAX, full)?;
+    reject_if(tenants(draft).len() >= TENANTS_MAX, full)?;
     let mut tenancy = draft.tenancy()?;
     check_tier(&tenancy, &new.tier)?;
     tenancy.last = TenantId(tenancy.last.0 + 1);
@@ -85,7 +87,7 @@ pub(super) fn put_tier(draft: &mut Draft, name: &str, limits: Option<&Limits>) -
             tier
         }
         (Some(at), None) => {
-            for tenant in draft.base.tenants() {
+            for tenant in tenants(draft) {
                 let has_tier = draft.tenant(tenant)?.is_some_and(|row| row.tier == name);
                 reject_if(has_tier, wrong_state("tenants have this tier"))?;
             }
@@ -95,6 +97,15 @@ pub(super) fn put_tier(draft: &mut Draft, name: &str, limits: Option<&Limits>) -
     };
     draft.push(Change::TenancyPut(tenancy));
     Ok(Reply::Tier(tier))
+}
+
+/// All tenants, also those that earlier commands of the batch have created or deleted.
+fn tenants(draft: &Draft) -> BTreeSet<TenantId> {
+    let created = draft.changes().iter().filter_map(|change| match change {
+        Change::TenantPut(id, _) => Some(*id),
+        _ => None,
+    });
+    draft.base.tenants().into_iter().chain(created).collect()
 }
 
 fn existing(draft: &Draft, id: TenantId) -> Decided<Tenant> {

@@ -60,9 +60,13 @@ pub(super) fn advance(context: &mut Context<'_>) -> Decided<Reply> {
 /// Takes a step that is due before the first trigger on ticks is enabled. Ticks that find nothing
 /// are left out, so the last one may be long ago. What happened since then fires no new trigger.
 pub(super) fn advance_before(context: &mut Context<'_>, trigger: &Trigger) -> Decided<()> {
+    let tenant = context.tenant;
     let waits_for_ticks = trigger.enabled && trigger.event.is_of_ticks();
-    if waits_for_ticks && !context.draft.triggers(context.tenant).has_tick_event() {
-        advance(context)?;
+    let is_first = waits_for_ticks && !context.draft.triggers(tenant).has_tick_event();
+    let is_done = |tick: &Tick| tick.stage == Stage::Done;
+    if is_first && context.draft.tick(tenant)?.as_ref().is_some_and(is_done) {
+        // Not in the name of the key that creates the trigger.
+        advance(&mut Context { draft: &mut *context.draft, tenant, actor: None })?;
     }
     Ok(())
 }

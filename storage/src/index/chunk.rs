@@ -283,6 +283,17 @@ impl<'a> RowRef<'a> {
         decayed(cell.heat, cell.at, cell.rate, cell.floor, now)
     }
 
+    /// Microseconds from `now` until the memory becomes cold, or a little less. Infinite if it never
+    /// does, or is cold.
+    pub(crate) fn micros_until_cold(&self, thermo: &Thermo, now: Timestamp) -> f64 {
+        let (cell, heat) = (&self.chunk.heats[self.row], self.heat(now));
+        if thermo.is_cold(heat) || !thermo.is_cold(cell.floor.min(cell.heat).into()) {
+            return f64::INFINITY;
+        }
+        let half_lives = libm::log2(heat / thermo.consolidation.cold_threshold);
+        (half_lives / cell.rate).max(0.0)
+    }
+
     /// Exact heat at `now` under another configuration.
     pub(crate) fn heat_under(&self, thermo: &Thermo, now: Timestamp) -> f64 {
         let (cell, decay) = (&self.chunk.heats[self.row], self.chunk.decay(self.row, thermo));

@@ -53,6 +53,7 @@ pub struct Counts {
 pub(crate) struct IndexData {
     pub(crate) tenant: Tenant,
     dimension: usize,
+    version: u64,
     slots: HashMap<MemoryId, Slot>,
     free: Vec<Slot>,
     pub(super) chunks: Vec<Chunk>,
@@ -225,6 +226,15 @@ impl IndexData {
         Counts { memories, bytes, receipts, events: self.events, edges: self.edges, index_bytes }
     }
 
+    /// A number that changes with every change of the tenant.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn set_changed(&mut self) {
+        self.version += 1;
+    }
+
     pub(super) fn apply(&mut self, change: IndexChange<'_>) {
         match change {
             IndexChange::Tenant(tenant) => self.set_tenant(tenant),
@@ -263,6 +273,11 @@ impl IndexData {
             IndexChange::EdgeAppended => self.edges += 1,
             IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
         }
+    }
+
+    /// Number of journal events.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
     }
 
     /// A time before which the journal has no event. Events are appended in the order of their

@@ -121,10 +121,12 @@ impl Registry {
     }
 
     pub(crate) fn put_tenancy(&self, tenancy: Tenancy) {
+        let tiers_differ = self.tenancy().tiers != tenancy.tiers;
         *self.tenancy.write() = Arc::new(tenancy);
-        for (id, index) in self.all() {
-            let tenant = index.read().tenant.clone();
-            self.set_request_limit(id, &tenant);
+        if tiers_differ {
+            self.all().iter().for_each(|(id, index)| {
+                self.set_request_limit(*id, &index.read().tenant);
+            });
         }
     }
 
@@ -156,15 +158,32 @@ impl Registry {
         Ok(())
     }
 
-    /// Schedules the tick of a tenant that may have got its first memory.
-    pub(crate) fn schedule_first_tick(&self, state: &State, id: TenantId) -> Result<()> {
-        let is_scheduled = self.schedule.lock().has_tick(id);
-        if is_scheduled { Ok(()) } else { self.schedule_tick(state, id) }
+    /// Schedules the tick of a tenant that has changed: at the latest an interval after `now`.
+    pub(crate) fn schedule_change(
+        &self,
+        state: &State,
+        id: TenantId,
+        now: Timestamp,
+    ) -> Result<()> {
+        let due_at = self.schedule.lock().tick_due_at(id);
+        match (due_at, self.after_interval(id, now)) {
+            (None, _) => self.schedule_tick(state, id)?,
+            (Some(due_at), Some(next)) if due_at > next => {
+                self.schedule.lock().set_tick(id, Some(next));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn after_interval(&self, id: TenantId, now: Timestamp) -> Option<Timestamp> {
+        let interval = self.tenant(id)?.read().tenant.thermo.tick_interval_seconds;
+        Some(Timestamp(now.0 + i64::from(interval) * Timestamp::SECOND_MICROS))
     }
 
     /// Tenants whose tick is due. Those without memories are taken from the schedule.
     pub(crate) fn due_ticks(&self, now: Timestamp) -> Vec<TenantId> {
-        // Locked while the memories are counted: `apply` adds a memory, then asks the schedule.
+        // Locked while the memories are counted: `apply` adds a memory, then reads the schedule.
         let mut schedule = self.schedule.lock();
         let (due, idle) = schedule
             .due_ticks(now)
@@ -175,14 +194,22 @@ impl Registry {
         due
     }
 
-    /// Schedules the tick of a tenant an interval after `now`, if it has one.
-    pub(crate) fn leave_out_tick(&self, id: TenantId, now: Timestamp) {
-        let Some(index) = self.tenant(id) else { return };
-        let interval = i64::from(index.read().tenant.thermo.tick_interval_seconds);
-        let due_at = Timestamp(now.0 + interval * Timestamp::SECOND_MICROS);
+    /// Leaves out the ticks of a tenant until a time, and for an interval at least. If its index
+    /// has another version, for an interval only.
+    pub(crate) fn leave_out_ticks(
+        &self,
+        id: TenantId,
+        (now, until): (Timestamp, Timestamp),
+        version: u64,
+    ) {
+        let (Some(index), Some(next)) = (self.tenant(id), self.after_interval(id, now)) else {
+            return;
+        };
+        // Locked while the version is compared: `apply` changes the index, then the schedule.
         let mut schedule = self.schedule.lock();
-        if schedule.has_tick(id) {
-            schedule.set_tick(id, Some(due_at));
+        if schedule.tick_due_at(id).is_some() {
+            let is_same = index.read().version() == version;
+            schedule.set_tick(id, Some(if is_same { until.max(next) } else { next }));
         }
     }
 
@@ -254,10 +281,11 @@ impl Registry {
         self.keys.write().remove(&id);
     }
 
-    /// Whether a key is valid at `now`, and its tenant is not suspended.
-    pub(crate) fn is_usable(&self, id: KeyId, now: Timestamp) -> bool {
+    /// Whether the text of a key with this hash is valid at `now`, and its tenant is not suspended.
+    pub(crate) fn is_usable(&self, id: KeyId, hash: &[u8; 32], now: Timestamp) -> bool {
         let keys = self.keys.read();
-        let key = keys.get(&id).filter(|(_, key)| key.is_valid_at(now));
+        let is_valid = |key: &ApiKey| key.matches(hash, now) && key.is_valid_at(now);
+        let key = keys.get(&id).filter(|(_, key)| is_valid(key));
         key.is_some_and(|(tenant, _)| !self.is_suspended(*tenant))
     }
 
@@ -296,7 +324,8 @@ impl Registry {
     pub(crate) fn authenticate(&self, text: &str, now: Timestamp) -> Option<Caller> {
         let id = KeyText::id_of(text)?;
         let keys = self.keys.read();
-        let is_valid = |key: &ApiKey| key.matches(text, now) && key.is_valid_at(now);
+        let key_hash = KeyText::hash(text);
+        let is_valid = |key: &ApiKey| key.matches(&key_hash, now) && key.is_valid_at(now);
         let (tenant, key) = keys.get(&id).filter(|(_, key)| is_valid(key))?;
         let rules = self.rules.read();
         let access = rules.get(tenant).map(|rules| rules.access_of(id, key));
@@ -305,6 +334,7 @@ impl Registry {
             is_suspended: self.is_suspended(*tenant),
             requests_per_minute: self.request_limits.read().get(tenant).copied(),
             key: id,
+            key_hash,
             role: key.role,
             name: key.name.clone(),
             namespace: key.namespace.clone(),

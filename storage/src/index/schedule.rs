@@ -24,8 +24,9 @@ impl Schedule {
         self.ticks.set(tenant, due_at);
     }
 
-    pub(crate) fn has_tick(&self, tenant: TenantId) -> bool {
-        self.ticks.time_of.contains_key(&tenant)
+    /// When the tick of a tenant is due.
+    pub(crate) fn tick_due_at(&self, tenant: TenantId) -> Option<Timestamp> {
+        self.ticks.time_of.get(&tenant).copied()
     }
 
     /// Tenants whose tick is due at `now`.
@@ -113,6 +114,6 @@ mod tests {
         schedule.remove(TenantId(3));
         assert_eq!(schedule.due_ticks(Timestamp(39)), [TenantId(1)]);
         assert_eq!(schedule.due_ticks(Timestamp(40)), [TenantId(1), TenantId(2)]);
-        assert!(!schedule.has_tick(TenantId(3)));
+        assert_eq!(schedule.tick_due_at(TenantId(3)), None);
     }
 }

@@ -25,9 +25,15 @@ impl TenantIndex {
     /// Applies all of `changes` under one lock, so readers see all of them or none.
     pub(crate) fn apply<'a>(&self, changes: impl IntoIterator<Item = IndexChange<'a>>) {
         let mut data = self.data.write();
+        data.set_changed();
         for change in changes {
             data.apply(change);
         }
+    }
+
+    /// Gives the data another version: ticks that were left out count on what is not in it, too.
+    pub(crate) fn mark_changed(&self) {
+        self.data.write().set_changed();
     }
 
     /// Locks the data for reading. Hold the guard briefly: writers wait for it.

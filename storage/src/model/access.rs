@@ -68,6 +68,8 @@ pub struct Caller {
     pub requests_per_minute: Option<u64>,
     /// The key.
     pub key: KeyId,
+    /// SHA-256 of its text: a rotation may end the text before the key.
+    pub key_hash: [u8; 32],
     /// Its role.
     pub role: Role,
     /// Name of the key.
@@ -88,8 +90,10 @@ impl Rules {
         let applies = |rule: &&Rule| [ANY, &id, &key.name].contains(&rule.agent.as_str());
         let mut rules: Vec<&Rule> = self.rules.iter().filter(applies).collect();
         // Most specific first: a named agent before all agents, then a named namespace
-        // before all namespaces. `false` sorts before `true`.
-        rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY));
+        // before all namespaces. `false` sorts before `true`. Of two rules that name a key by its
+        // name and by its id, the one that denies decides.
+        let allows = |rule: &Rule| rule.policy == Policy::Allow;
+        rules.sort_by_key(|rule| (rule.agent == ANY, rule.namespace == ANY, allows(rule)));
         let rules = rules.into_iter().map(|rule| (rule.namespace.clone(), rule.policy));
         Access { rules: rules.collect(), bound_to: key.namespaces.clone() }
     }
@@ -158,6 +162,17 @@ mod tests {
         assert!(helper.allows("anything") && !helper.allows("secret") && !helper.allows("shared"));
         let other = rules.access_of(KeyId([1; 8]), &key("other", Role::Reader));
         assert!(!other.allows("anything") && other.allows("shared") && !other.is_unrestricted());
+    }
+
+    #[test]
+    fn denial_decides_between_id_and_name() {
+        use Policy::{Allow, Deny};
+        let both = [("helper", "closed", Deny), ("0000000000000007", "closed", Allow)];
+        for order in [[0, 1], [1, 0]] {
+            let access = rules(&order.map(|at| both[at]));
+            let access = access.access_of(KEY, &key("helper", Role::Agent));
+            assert!(!access.allows("closed") && access.allows("other"));
+        }
     }
 
     #[test]

@@ -90,6 +90,8 @@ named_enum! {
         ClusterVerify = "cluster.verify",
         /// Cluster time was set.
         ClockSet = "clock.set",
+        /// An edge between memories was deleted.
+        EdgeDelete = "edge.delete",
     }
 }
 
@@ -100,6 +102,7 @@ impl AuditAction {
             Self::KeyNamespace
             | Self::KeyUse
             | Self::RetentionDelete
+            | Self::EdgeDelete
             | Self::MemoryDelete
             | Self::MemoryDeleteBulk
             | Self::MemoryChangeBulk
@@ -288,13 +291,16 @@ pub struct KeyUse {
 pub struct KeyUses(pub Vec<(KeyUse, Timestamp)>);
 
 impl KeyUses {
-    /// Adds a kind of use, if it is new and there is room: at most [`KEY_USES_MAX`] a day are.
-    /// Returns whether it was added.
+    /// Adds a kind of use, if it is new and there is room: at most [`KEY_USES_MAX`] a day are. Half
+    /// of them are of networks that are new: clients choose their names. Returns whether it was
+    /// added.
     pub fn add(&mut self, new: &KeyUse, now: Timestamp) -> bool {
         if self.0.iter().any(|(known, _)| known == new) {
             return false;
         }
-        if self.0.len() >= KEY_USES_MAX {
+        let is_known_network = self.0.iter().any(|(known, _)| known.network == new.network);
+        let max = if is_known_network { KEY_USES_MAX / 2 } else { KEY_USES_MAX };
+        if self.0.len() >= max {
             let is_old =
                 self.0.first().is_some_and(|(_, at)| now.since(*at) > Timestamp::DAY_MICROS);
             if !is_old {
@@ -360,14 +366,17 @@ mod tests {
     #[test]
     fn new_kinds_of_use_are_bounded_per_day() {
         let mut uses = KeyUses::default();
-        let kind = |number: usize| KeyUse {
-            network: "192.0.2.7".parse().unwrap(),
+        let from = |network: u32, number: usize| KeyUse {
+            network: IpAddr::V4(network.into()),
             client: format!("client/{number}"),
             role: Role::Reader,
         };
+        let kind = |number| from(7, number);
         let now = Timestamp(0);
         let added = (0..100).filter(|number| uses.add(&kind(*number), now)).count();
-        assert_eq!(added, KEY_USES_MAX);
+        assert_eq!(added, KEY_USES_MAX / 2, "names leave room for networks");
+        let added = (10..100).filter(|network| uses.add(&from(*network, 0), now)).count();
+        assert_eq!(added, KEY_USES_MAX / 2);
         assert!(!uses.add(&kind(3), now), "it is known");
         let tomorrow = Timestamp(Timestamp::DAY_MICROS + 1);
         assert!(uses.add(&kind(200), tomorrow), "the oldest makes room");

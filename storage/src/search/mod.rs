@@ -29,3 +29,4 @@ pub use query::{Hit, SearchCounters, SearchRequest, SearchResults, Traversal};
 pub use related::{GraphView, Neighbour};
 pub use retention::DueRequest;
 pub use text::TEXT_BYTES_MAX;
+pub use tick_scan::TickFinds;

@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::index::CHUNK_ROWS;
 use crate::index::chunk::RowRef;
+use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 use crate::model::score::rounded;
@@ -37,23 +38,50 @@ pub(crate) struct TickCandidates {
     pub(crate) archivable: u64,
 }
 
+/// What a tick would find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TickFinds {
+    /// Perhaps something.
+    Something,
+    /// Nothing, and no tick before `until` will, as long as the tenant's index has this version.
+    NothingUntil {
+        /// When a memory becomes cold; the largest time if none does.
+        until: Timestamp,
+        /// The version that was read.
+        version: u64,
+    },
+}
+
 impl Reader {
     /// Whether the next tick of a tenant may find something at the cluster clock. If it finds
     /// nothing it may be left out: the one after it compares with the same heats.
-    pub fn tick_finds(&self, tenant: TenantId) -> Result<bool> {
+    pub fn tick_finds(&self, tenant: TenantId) -> Result<TickFinds> {
         let engine = self.engine();
-        let (Some(row), Some(last)) = (engine.state.tenant(tenant)?, engine.state.tick(tenant)?)
+        let (Some(index), Some(row), Some(last)) =
+            (self.index(tenant), engine.state.tenant(tenant)?, engine.state.tick(tenant)?)
         else {
-            return Ok(false);
+            return Ok(TickFinds::Something);
         };
+        // Before anything is read, so that later changes are noticed.
+        let version = index.read().version();
         // Triggers compare exact heats with those of the tick before, and rules have times.
         let has_triggers = engine.registry.triggers(tenant).has_tick_event();
         if has_triggers || !row.retention.is_empty() || last.stage != Stage::Done {
-            return Ok(true);
+            return Ok(TickFinds::Something);
         }
         let next = last.next(engine.clock(), &row.thermo);
         let found = self.tick_candidates(tenant, &next, &[], None, 1);
-        Ok(!found.crossed.is_empty() || found.archivable > 0)
+        if !found.crossed.is_empty() || found.archivable > 0 {
+            return Ok(TickFinds::Something);
+        }
+        // Above the maximum, a memory that has been cold for long may be archived at any time.
+        let may_archive =
+            index.read().live() as u64 > row.thermo.consolidation.active_index_max.into();
+        let until = match may_archive {
+            true => next.until,
+            false => next_cold(&index, &row.thermo, next.until),
+        };
+        Ok(TickFinds::NothingUntil { until, version })
     }
 
     /// Candidates of `tick` with ids after `reached`, at most `limit` of each kind. `thresholds`
@@ -119,6 +147,17 @@ impl Reader {
         let archivable = tick.thermo.consolidation.archived(hot_count, cold_count);
         TickCandidates { crossed: ids(crossed), cold: ids(cold), archivable }
     }
+}
+
+/// When the first memory becomes cold, `now` at the earliest; the largest time if none does.
+fn next_cold(index: &TenantIndex, thermo: &Thermo, now: Timestamp) -> Timestamp {
+    let mut next = f64::INFINITY;
+    scan(index, &Filter::default(), None, None, now, |candidates| {
+        let until_cold = candidates.iter().map(|(_, row)| row.micros_until_cold(thermo, now));
+        next = until_cold.fold(next, f64::min);
+    });
+    // Saturates.
+    Timestamp(now.0.saturating_add(next as i64))
 }
 
 /// Whether a tick at `now` may archive a memory of the hot tier.

@@ -183,7 +183,8 @@ pub fn report_uses(number: u64, uses: Vec<(KeyId, KeyUse)>) -> Command {
     report_of(number, TenantReport { uses, ..TenantReport::empty(TENANT) })
 }
 
-fn report_of(number: u64, tenant: TenantReport) -> Command {
+/// A report of one tenant.
+pub fn report_of(number: u64, tenant: TenantReport) -> Command {
     let report = Report { node: 1, boot: 1, number, tenants: vec![tenant] };
     Command::background(Action::RecordReport(report))
 }
