@@ -74,7 +74,8 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
 /// All state that a request can change.
 async fn state(cluster: &Cluster) -> BTreeMap<&'static str, Value> {
     let mut all = BTreeMap::new();
-    let memories = ["/agent/nodes", "/agent/archive", "/keys", "/namespaces/acl"];
+    // By age: the order of heats that are almost equal may change as they cool.
+    let memories = ["/agent/nodes?sort=created_at", "/agent/archive", "/keys", "/namespaces/acl"];
     let others = ["/settings/thermo", "/triggers", "/triggers/deliveries", "/org"];
     for path in memories.into_iter().chain(others) {
         let mut body = cluster.get(path).await;
