@@ -89,7 +89,9 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     document.components.get_or_insert_default().add_security_scheme("key", bearer);
     for item in document.paths.paths.values_mut() {
         for operation in each(item) {
-            operation.responses.responses.iter_mut().for_each(describe);
+            let responses = &mut operation.responses.responses;
+            responses.insert("431".to_owned(), RefOr::T(too_long()));
+            responses.iter_mut().for_each(describe);
         }
     }
     for (path, alias) in aliases {
@@ -111,6 +113,12 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
 }
 
 /// Describes a response, if the attributes of its handler do not.
+/// The response of every operation to a long path or long headers.
+fn too_long() -> Response {
+    let text = "The path and the headers are too long, or too many. There is no body.";
+    ResponseBuilder::new().description(text).build()
+}
+
 fn describe((status, response): (&String, &mut RefOr<Response>)) {
     let RefOr::T(response) = response else { return };
     if response.description.is_empty() {

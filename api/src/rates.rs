@@ -244,7 +244,7 @@ impl State {
 
     fn rate_status(&self, limit: u64, now: Instant) -> RateStatus {
         let wait = self.room_at.map(|at| at.saturating_duration_since(now)).unwrap_or_default();
-        let remaining = self.remaining + u64::from(self.granted);
+        let remaining = self.remaining.saturating_add(self.granted.into()).min(limit);
         RateStatus { limit, remaining, wait: if remaining > 0 { Duration::ZERO } else { wait } }
     }
 }

@@ -110,28 +110,26 @@ async fn submit_report(raft: &Handle, report: &Report) -> Result<(), SubmitError
 
 /// Advances the tick of every tenant while this node leads.
 async fn tick_task(raft: Handle, reader: Reader) {
+    let mut has_unfinished = false;
     loop {
-        tokio::time::sleep(TICK_INTERVAL).await;
-        if raft.status().role != "leader" {
+        if !has_unfinished {
+            tokio::time::sleep(TICK_INTERVAL).await;
+        }
+        has_unfinished = false;
+        if !raft.is_leader() {
             continue;
         }
-        let mut due = match found_ticks(&reader).await {
+        let due = match found_ticks(&reader).await {
             Ok(due) => due,
             Err(error) => return raft.fault().report_storage(&error),
         };
         // One step per tenant and round: a tenant with many heat transitions delays no other.
-        while !due.is_empty() {
-            let mut unfinished = Vec::new();
-            for tenant in due {
-                let command =
-                    Command { tenant: Some(tenant), ..Command::background(Action::AdvanceTick) };
-                let submitted = raft.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await;
-                // An error means that another node leads. It continues from the state.
-                if submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial)) {
-                    unfinished.push(tenant);
-                }
-            }
-            due = unfinished;
+        for tenant in due {
+            let command =
+                Command { tenant: Some(tenant), ..Command::background(Action::AdvanceTick) };
+            let submitted = raft.submit_here(command, Instant::now() + SUBMIT_TIMEOUT).await;
+            // An error means that another node leads. It continues from the state.
+            has_unfinished |= submitted.is_ok_and(|outcome| outcome.reply == Ok(Reply::Partial));
         }
     }
 }

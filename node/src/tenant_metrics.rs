@@ -13,7 +13,7 @@ use storage::{Counts, Reader};
 const LABEL: &str = "tenant";
 const OTHERS: &str = "other";
 
-/// What is known of one tenant, or of all others together.
+/// The values of one tenant, or of all others together.
 #[derive(Default)]
 struct Row {
     requests: RequestCounts,

@@ -213,6 +213,11 @@ impl Handle {
         }
     }
 
+    /// Whether this node leads.
+    pub fn is_leader(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.leads())
+    }
+
     /// Counters since start.
     pub fn totals(&self) -> Totals {
         let Some(shared) = self.shared() else { return Totals::default() };

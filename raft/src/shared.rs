@@ -156,6 +156,11 @@ impl Shared {
         term != 0 && self.is_leader_of(term)
     }
 
+    /// Whether this node leads.
+    pub(crate) fn leads(&self) -> bool {
+        Self::led_term(&self.raft.server_metrics().borrow_watched()).is_some()
+    }
+
     pub(crate) fn is_leader_of(&self, term: u64) -> bool {
         Self::led_term(&self.raft.server_metrics().borrow_watched()) == Some(term)
     }

@@ -94,6 +94,8 @@ pub enum Change {
     AuditTrimmed(TenantId, AuditChain, AuditEnds),
     /// The kinds of use that are known of an API key.
     KeyUsesPut(TenantId, KeyId, KeyUses),
+    /// The last use of an API key.
+    KeyUsedPut(TenantId, KeyId, Timestamp),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -116,6 +118,18 @@ pub(crate) enum RowWrite {
     Delete(Key),
     /// All keys from the first up to, not including, the second.
     DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+impl RowWrite {
+    /// Bytes of its keys and its value.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn size_bytes(&self) -> usize {
+        match self {
+            Self::Put(key, value) => key.bytes().len() + value.len(),
+            Self::Delete(key) => key.bytes().len(),
+            Self::DeleteRange(start, end) => start.len() + end.len(),
+        }
+    }
 }
 
 impl Change {
@@ -158,9 +172,9 @@ impl Change {
                     .map(|key| RowWrite::Put(key, row.clone()))
                     .into()
             }
-            Self::ApiKeyRemoved(tenant, id) => {
-                [Key::ApiKey(*tenant, *id), Key::KeyUses(*tenant, *id)].map(RowWrite::Delete).into()
-            }
+            Self::ApiKeyRemoved(tenant, id) => [Key::ApiKey, Key::KeyUses, Key::KeyUsed]
+                .map(|key| RowWrite::Delete(key(*tenant, *id)))
+                .into(),
             Self::RulesPut(tenant, row) => put(Key::Rules(*tenant), row),
             Self::EdgeRemoved(tenant, source, target, relation) => {
                 ends(*tenant, *source, *target, *relation).map(RowWrite::Delete).into()
@@ -188,38 +202,8 @@ impl Change {
             Self::AuditAppended(tenant, chain, row, ends) => appended(*tenant, *chain, row, ends),
             Self::AuditTrimmed(tenant, chain, ends) => audit_trimmed(*tenant, *chain, ends),
             Self::KeyUsesPut(tenant, id, row) => put(Key::KeyUses(*tenant, *id), row),
+            Self::KeyUsedPut(tenant, id, at) => put(Key::KeyUsed(*tenant, *id), at),
         }
-    }
-
-    /// Approximate size in the log, in bytes. All parts of fixed length count as 64.
-    pub(crate) fn size_bytes(&self) -> usize {
-        const FIXED: usize = 64;
-        FIXED
-            + match self {
-                Self::MemoryPut(_, _, memory) => {
-                    memory.texts().map(str::len).sum::<usize>() + memory.namespace.len()
-                }
-                Self::VectorPut(_, _, vector) => vector.size_bytes(),
-                Self::ReceiptPut(_, _, _, receipt) | Self::ReceiptReplaced(_, _, _, receipt) => {
-                    receipt.effect.size_bytes()
-                }
-                Self::ReceiptsRemoved(_, _, _, removed) => size_of_val(&removed[..]),
-                Self::EventAppended(_, event) | Self::EventReplaced(_, _, event) => {
-                    event.namespace.len() + event.kind.size_bytes()
-                }
-                Self::TenancyPut(tenancy) => tenancy.tiers.len() * 128,
-                Self::TickPut(..) => 1_024,
-                Self::AuditAppended(_, _, entry, _) => entry.size_bytes(),
-                Self::KeyUsesPut(_, _, uses) => uses.0.len() * 64,
-                Self::TenantPut(..) | Self::RecallStatsPut(..) => 512,
-                Self::RulesPut(_, rules) => rules.rules.len() * 64,
-                Self::EdgePut(_, edge) => 2 * edge.relation.len() + 64,
-                Self::TriggerPut(_, _, trigger) => trigger.size_bytes(),
-                Self::DeliveryPut(_, _, delivery, _) => {
-                    delivery.label.len() + delivery.trigger_name.len() + delivery.namespace.len()
-                }
-                _ => 0,
-            }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use jiff::tz::TimeZone;
 
-use crate::change::{Batch, Change};
+use crate::change::{Batch, Change, RowWrite};
 use crate::codec::{Record, decode, encode};
 use crate::command::{Action, Command, NewMemory};
 use crate::model;
@@ -38,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "times", run: times, seeds: time_seeds },
 ];
 
+/// Most bytes of a change besides those of the rows that it writes: its variant, and numbers.
+const CHANGE_BYTES_MAX: usize = 16;
 const TENANT: TenantId = TenantId(1);
 const MEMORY: MemoryId = MemoryId([3; 16]);
 const TRIGGER: TriggerId = TriggerId([5; 16]);
@@ -87,9 +89,13 @@ pub fn records(bytes: &[u8]) {
     if let Some(command) = round_trip::<Command>(bytes) {
         command.size_bytes();
     }
-    for change in round_trip::<Batch>(bytes).map(|batch| batch.changes).unwrap_or_default() {
-        change.size_bytes();
-        change.rows(Cursor::new(1, 0));
+    let Some(batch) = round_trip::<Batch>(bytes) else { return };
+    let size = |changes| encode(&Batch { changes, ..batch.clone() }).len();
+    let empty = size(Vec::new());
+    for change in &batch.changes {
+        // A draft counts the bytes of rows: those of the log must not be more.
+        let rows = change.rows(Cursor::new(1, 0)).iter().map(RowWrite::size_bytes).sum::<usize>();
+        assert!(size(vec![change.clone()]) - empty <= rows + CHANGE_BYTES_MAX, "{change:?}");
     }
 }
 

@@ -34,6 +34,7 @@ mod journal;
 mod log;
 pub mod model;
 mod outbox;
+mod parts;
 mod reader;
 mod receipts;
 mod records;
@@ -66,6 +67,7 @@ pub use index::triggers::CompiledTrigger;
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
+pub use parts::EqualParts;
 pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply, Touched};
 pub use search::{

@@ -17,7 +17,7 @@ use crate::model::audit::AuditChain;
 use crate::model::cluster::Position;
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::limits::Limit;
+use crate::model::limits::{Limit, Tenancy};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::thermo::Thermo;
 use crate::model::trigger::{Firings, TriggerEvent};
@@ -135,6 +135,11 @@ impl Reader {
     /// A limit of a tenant; `None` is unlimited.
     pub fn limit(&self, tenant: TenantId, limit: Limit) -> Option<u64> {
         self.engine().registry.limit(tenant, limit)
+    }
+
+    /// What all tenants share, without reading the disk.
+    pub fn present_tenancy(&self) -> Arc<Tenancy> {
+        self.engine().registry.tenancy()
     }
 
     /// Number of rows that belong to a tenant. Reads all of them.

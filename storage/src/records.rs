@@ -29,13 +29,14 @@ records! {
     model::delivery::Outbox: 1, "outbox";
     model::edge::Edge: 1, "edge";
     model::heat::Anchor: 1, "anchor";
+    model::id::Timestamp: 1, "time";
     model::journal::Cursor: 1, "cursor";
     model::journal::Event: 1, "journal event";
     model::limits::Tenancy: 1, "tenancy";
     model::memory::Memory: 1, "memory";
     model::receipt::Receipt: 1, "receipt";
     model::tenant::Tenant: 2, "tenant";
-    model::api_key::ApiKey: 2, "API key";
+    model::api_key::ApiKey: 3, "API key";
     model::tick::Tick: 1, "tick";
     model::trigger::Trigger: 1, "trigger";
     model::trigger::Firings: 1, "firings";

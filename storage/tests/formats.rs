@@ -170,9 +170,8 @@ fn cluster_and_tenant_bytes_are_fixed() {
         created_at: Timestamp(1),
         rotated_at: None,
         expires_at: Some(Timestamp(3)),
-        last_used_at: None,
     };
-    let bytes = format!("02016102{}01{}040001016e0200010600", "09".repeat(32), "08".repeat(32));
+    let bytes = format!("03016102{}01{}040001016e02000106", "09".repeat(32), "08".repeat(32));
     assert_row(key, &bytes, |row| Change::ApiKeyPut(TENANT, KEY, row), "0201k");
     let rule = Rule {
         number: 3,
@@ -224,6 +223,7 @@ fn audit_bytes_are_fixed() {
     let uses = KeyUses(vec![(kind, Timestamp(4))]);
     let put = |row| Change::KeyUsesPut(TENANT, KEY, row);
     assert_row(uses, "010100c0000207016300 08".replace(' ', "").as_str(), put, "2001k");
+    assert_row(Timestamp(4), "0108", |at| Change::KeyUsedPut(TENANT, KEY, at), "2101k");
     for (position, action) in (0_u8..).zip(AuditAction::ALL) {
         assert_bytes(&Single(action), &format!("01{position:02x}"));
     }

@@ -14,6 +14,7 @@ mod journal;
 mod model;
 mod months;
 mod planner;
+mod reports;
 mod retention;
 mod saved_graphs;
 mod simulation;

@@ -71,6 +71,9 @@ async fn responses_match_the_document_for_any_request() {
     let triggers = actions.map(|action| json!({ "event": "on_decay", "action": action }));
     let triggers = cluster.post_each("/triggers", triggers).await;
     config += &format!("triggers.values = {triggers:?}\n");
+    let keys = (0..8).map(|number| json!({ "name": format!("key {number}") }));
+    let keys = cluster.post_each("/keys", keys).await;
+    config += &format!("keys.values = {keys:?}\n");
     let file = cluster.folder().join("schemathesis.toml");
     std::fs::write(&file, config).unwrap();
     let ran = Command::new(installed("schemathesis"))

@@ -31,6 +31,14 @@ struct KeyView {
     /// When it ends; null is never.
     #[schema(required)]
     expires_at: Option<Time>,
+}
+
+/// A key in a list.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ListedKeyView {
+    #[serde(flatten)]
+    view: KeyView,
+    /// Its last use, within some minutes, if it was used.
     #[schema(required)]
     last_used_at: Option<Time>,
 }
@@ -56,15 +64,17 @@ pub(crate) struct DeletedKeyView {
 /// All keys of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyList {
-    keys: Vec<KeyView>,
+    keys: Vec<ListedKeyView>,
 }
 
 /// List the keys.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(ReadHeaders),
     responses((status = OK, body = KeyList), ReadErrors))]
 pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
-    let keys = session.api_keys().await?;
-    Ok(Success::ok(freshness, KeyList { keys: keys.into_iter().map(KeyView::from).collect() }))
+    let keys = session.used_keys().await?.into_iter().map(|(id, key, last_used_at)| {
+        ListedKeyView { view: (id, key).into(), last_used_at: last_used_at.map(Time) }
+    });
+    Ok(Success::ok(freshness, KeyList { keys: keys.collect() }))
 }
 
 /// Create a key.
@@ -130,7 +140,6 @@ impl From<(KeyId, ApiKey)> for KeyView {
             rotated_at: key.rotated_at.map(Time),
             former_valid_until: key.former.map(|former| Time(former.valid_until)),
             expires_at: key.expires_at.map(Time),
-            last_used_at: key.last_used_at.map(Time),
         }
     }
 }

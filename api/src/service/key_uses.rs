@@ -1,6 +1,7 @@
 //! Kinds of use of keys that may be new to the audit log, until they are reported to the leader.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::ops::Bound;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -10,10 +11,10 @@ use storage::model::id::{KeyId, TenantId};
 
 /// Most kinds of use that a node holds. At the limit it drops all: the state has them too.
 const KNOWN_MAX: usize = 10_000;
-/// Most kinds of use that wait for a report, of all keys and of one key. One tenant has
-/// [`REPORT_USES_MAX`].
-const PENDING_MAX: usize = 16 * REPORT_USES_MAX;
-const KEY_PENDING_MAX: usize = REPORT_USES_MAX / 4;
+/// Most kinds of use that wait for a report: of all tenants, of one tenant, and of one key.
+const PENDING_MAX: usize = 4_096;
+const TENANT_PENDING_MAX: usize = 256;
+const KEY_PENDING_MAX: usize = 64;
 /// Interval at which it drops them anyway: a kind for which the state had no room is reported again.
 const KNOWN_TIME: Duration = Duration::from_secs(86_400);
 
@@ -27,9 +28,9 @@ type UseOfKey = (TenantId, KeyId, KeyUse);
 struct Uses {
     known: HashSet<UseOfKey>,
     known_since: Option<Instant>,
-    pending: BTreeMap<TenantId, Vec<(KeyId, KeyUse)>>,
-    /// Of all tenants.
-    pending_count: usize,
+    pending: BTreeMap<TenantId, VecDeque<(KeyId, KeyUse)>>,
+    /// The tenant whose turn in a report was last.
+    last: Option<TenantId>,
 }
 
 impl KeyUseBuffer {
@@ -46,34 +47,56 @@ impl KeyUseBuffer {
             uses.known_since = Some(now);
         }
         let (tenant, key, kind) = of_key.clone();
-        let of_tenant = uses.pending.get(&tenant).map_or(&[][..], Vec::as_slice);
-        let pending = of_tenant.iter().filter(|(of, _)| *of == key).count();
-        let is_full = pending >= KEY_PENDING_MAX
-            || of_tenant.len() >= REPORT_USES_MAX
-            || uses.pending_count >= PENDING_MAX;
-        if is_full || uses.known.contains(&of_key) {
+        if uses.known.contains(&of_key) {
+            return;
+        }
+        let of_tenant = uses.pending.get(&tenant);
+        let of_tenant_count = of_tenant.map_or(0, VecDeque::len);
+        let of_key_count =
+            of_tenant.map_or(0, |pending| pending.iter().filter(|(of, _)| *of == key).count());
+        let count: usize = uses.pending.values().map(VecDeque::len).sum();
+        if of_key_count >= KEY_PENDING_MAX
+            || of_tenant_count >= TENANT_PENDING_MAX
+            || count >= PENDING_MAX
+        {
             return;
         }
         if uses.known.len() >= KNOWN_MAX {
             uses.known.clear();
         }
         uses.known.insert(of_key);
-        uses.pending.entry(tenant).or_default().push((key, kind));
-        uses.pending_count += 1;
+        uses.pending.entry(tenant).or_default().push_back((key, kind));
     }
 
-    /// Adds what is pending to the reports of tenants.
+    /// Adds what is pending to the reports of tenants, as much as a report has room for. Tenants take
+    /// turns.
     pub(crate) fn report(&self, reports: &mut Vec<TenantReport>) {
-        let mut buffer = self.0.lock();
-        buffer.pending_count = 0;
-        for (tenant, uses) in std::mem::take(&mut buffer.pending) {
+        let mut uses = self.0.lock();
+        for _ in 0..REPORT_USES_MAX {
+            let Some((tenant, of_key)) = uses.take_next() else { break };
             let at = reports.iter().position(|report| report.tenant == tenant);
             let at = at.unwrap_or_else(|| {
                 reports.push(TenantReport::empty(tenant));
                 reports.len() - 1
             });
-            reports[at].uses = uses;
+            reports[at].uses.push(of_key);
         }
+    }
+}
+
+impl Uses {
+    /// Takes the oldest kind of use of the tenant whose turn it is.
+    fn take_next(&mut self) -> Option<(TenantId, (KeyId, KeyUse))> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.pending.range((after, Bound::Unbounded)).next();
+        let tenant = *next.or_else(|| self.pending.iter().next())?.0;
+        self.last = Some(tenant);
+        let of_tenant = self.pending.get_mut(&tenant)?;
+        let first = of_tenant.pop_front()?;
+        if of_tenant.is_empty() {
+            self.pending.remove(&tenant);
+        }
+        Some((tenant, first))
     }
 }
 
@@ -109,10 +132,11 @@ mod tests {
         assert_eq!(uses(), [0]);
         add_at(1, 1, KNOWN_TIME);
         assert_eq!(uses(), [1], "the state may have had no room");
-        (0..2 * REPORT_USES_MAX).for_each(|client| add(1, 10 + client));
+        (0..2 * KEY_PENDING_MAX).for_each(|client| add(1, 10 + client));
         add(2, 1_000);
-        assert_eq!(uses(), [KEY_PENDING_MAX, 1], "one key leaves room for others");
-        add(1, 9 + 2 * REPORT_USES_MAX);
+        assert_eq!(uses(), [REPORT_USES_MAX - 1, 1], "tenants take turns");
+        assert_eq!(uses(), [1 + KEY_PENDING_MAX - REPORT_USES_MAX], "the rest comes next");
+        add(1, 9 + 2 * KEY_PENDING_MAX);
         assert_eq!(uses(), [1], "what had no room is added again");
     }
 }

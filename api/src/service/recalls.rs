@@ -10,23 +10,22 @@
 //! have equal parts of it, and the keys of a tenant take turns, so that none waits for what another
 //! one has searched.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage::model::analytics::{REPORT_RECALLS_MAX, ReturnedMemory, TenantReport, Usage};
+use storage::EqualParts;
+use storage::model::analytics::{REPORT_TENANTS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 
-use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Waiting};
+use crate::service::recall_counts::{Needs, PART_MAX, PARTS, Part, TenantContents};
+use crate::service::returned::Waiting;
 
 /// Most memories with recalls in the buffer: over all tenants, and of one tenant or key. At a limit the
 /// reported ones are removed: their next recall is reported before the interval ends, and is then
 /// counted only. If none is reported yet, further memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
 const TENANT_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
-/// Interval at which the use of a key is reported.
-const KEY_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Returned memories, requests and key uses since the last report.
 #[derive(Default)]
@@ -42,35 +41,6 @@ struct Contents {
     dropped: u64,
 }
 
-#[derive(Default)]
-struct TenantContents {
-    keys: BTreeMap<KeyId, KeyContents>,
-    returned: Returned,
-    /// When something of it was last reported.
-    served_at: Option<Instant>,
-    searches: u64,
-    searches_with_results: u64,
-    usage: Usage,
-}
-
-/// What one key has searched.
-#[derive(Default)]
-struct KeyContents {
-    recalls: HashMap<MemoryId, Recalls>,
-    /// When recalls were last reported: the others' turn comes first.
-    recalls_at: Option<Instant>,
-    /// Whether the key was used since its use was last reported.
-    is_used: bool,
-    use_reported: Option<Instant>,
-}
-
-/// Recalls of a memory.
-#[derive(Default)]
-struct Recalls {
-    unreported: u32,
-    reported: Option<Instant>,
-}
-
 impl RecallBuffer {
     /// Counts a search of a key, and the memories that it returned. Those of `recalled` are recalls.
     /// All are kept for the triggers that wait for each.
@@ -84,19 +54,13 @@ impl RecallBuffer {
         contents.make_room(tenant, recalled.len());
         let Contents { tenants, memories, dropped, .. } = &mut *contents;
         let of_tenant = tenants.entry(tenant).or_default();
-        let mut tenant_memories = of_tenant.memories();
         of_tenant.searches += 1;
         of_tenant.searches_with_results += u64::from(!returned.is_empty());
-        let of_key = of_tenant.keys.entry(key).or_default();
         for id in recalled {
-            let has_room = *memories < MEMORIES_MAX && tenant_memories < TENANT_MEMORIES_MAX;
-            if let Some(known) = of_key.recalls.get_mut(id) {
-                known.unreported = known.unreported.saturating_add(1);
-            } else if has_room {
-                (*memories, tenant_memories) = (*memories + 1, tenant_memories + 1);
-                of_key.recalls.insert(*id, Recalls { unreported: 1, reported: None });
-            } else {
-                *dropped += 1;
+            let has_room = *memories < MEMORIES_MAX && of_tenant.memories < TENANT_MEMORIES_MAX;
+            match of_tenant.count(key, *id, has_room) {
+                Some(is_new) => *memories += usize::from(is_new),
+                None => *dropped += 1,
             }
         }
         let pushed =
@@ -109,13 +73,13 @@ impl RecallBuffer {
         let mut contents = self.0.lock();
         let of_tenant = contents.tenants.entry(tenant).or_default();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        of_tenant.usage.add(&Usage {
+        let usage = Usage {
             requests: 1,
             nodes_added: added,
             latency_micros: micros,
             latency_max_micros: micros,
-        });
-        of_tenant.keys.entry(key).or_default().is_used = true;
+        };
+        of_tenant.count_request(key, &usage);
     }
 
     /// Recalls and results that were dropped.
@@ -132,171 +96,119 @@ impl RecallBuffer {
         interval: impl Fn(TenantId) -> Duration,
     ) -> Vec<TenantReport> {
         let mut contents = self.0.lock();
-        let (mut recalls, mut returned) = (BTreeMap::new(), BTreeMap::new());
-        contents.divide(REPORT_RECALLS_MAX, TenantContents::unreported, |id, of_tenant, room| {
-            recalls.insert(id, of_tenant.take_recalls(now, interval(id), room));
+        let due = contents.due(now, &interval);
+        let mut reports: BTreeMap<_, _> =
+            due.iter().map(|(id, _)| (*id, TenantReport::empty(*id))).collect();
+        contents.divide(now, &due, Part::Recalls, |of_tenant, id, room| {
+            let recalls = of_tenant.take_recalls(now, interval(id), room);
+            let count = recalls.len();
+            reports.entry(id).and_modify(|report| report.recalls = recalls);
+            count
         });
-        let firings = |of_tenant: &TenantContents| of_tenant.returned.firings();
-        contents.divide(REPORT_FIRINGS_MAX, firings, |id, of_tenant, room| {
-            returned.insert(id, of_tenant.returned.take(now, room));
+        contents.divide(now, &due, Part::Firings, |of_tenant, id, room| {
+            let (returned, firings) = of_tenant.returned.take(now, room);
+            reports.entry(id).and_modify(|report| report.returned = returned);
+            firings
         });
-        let mut reports = Vec::new();
-        for (tenant, of_tenant) in &mut contents.tenants {
-            let recalls = recalls.remove(tenant).unwrap_or_default();
-            let returned = returned.remove(tenant).unwrap_or_default();
-            let is_served = !recalls.is_empty() || !returned.is_empty();
-            of_tenant.served_at = if is_served { Some(now) } else { of_tenant.served_at };
-            reports.extend(of_tenant.take(*tenant, now, clock, recalls, returned));
+        contents.divide(now, &due, Part::Keys, |of_tenant, id, room| {
+            let keys = of_tenant.take_keys(now, clock, room);
+            let count = keys.len();
+            reports.entry(id).and_modify(|report| report.keys = keys);
+            count
+        });
+        for (id, report) in &mut reports {
+            if let Some(of_tenant) = contents.tenants.get_mut(id) {
+                of_tenant.take_counts(now, report);
+            }
         }
-        // Tenants that are idle cost no further report anything.
-        contents.tenants.retain(|_, of_tenant| !of_tenant.is_empty());
-        contents.memories = contents.tenants.values().map(TenantContents::memories).sum();
-        contents.swept = false;
-        reports
+        contents.remove_idle(now, &interval);
+        let is_empty = |report: &TenantReport| *report == TenantReport::empty(report.tenant);
+        reports.into_values().filter(|report| !is_empty(report)).collect()
     }
 }
 
 impl Contents {
-    /// Divides the room of a report among all tenants: each gets an equal part of what those that
-    /// need less leave (max-min fairness). `needs` is what a tenant could take. If there is not
-    /// room for all, those that were served longest ago come first.
+    /// The tenants that a report may include, with what each needs of it. If there are too many,
+    /// those that were reported longest ago.
+    fn due(
+        &self,
+        now: Instant,
+        interval: &impl Fn(TenantId) -> Duration,
+    ) -> Vec<(TenantId, Needs)> {
+        let mut due: Vec<_> = self
+            .tenants
+            .iter()
+            .map(|(id, of_tenant)| (of_tenant, *id, of_tenant.needs(now, interval(*id))))
+            .filter(|(of_tenant, _, needs)| *needs != [0; PARTS] || of_tenant.has_counts())
+            .collect();
+        if due.len() > REPORT_TENANTS_MAX {
+            due.sort_by_key(|(of_tenant, ..)| of_tenant.reported_at);
+            due.truncate(REPORT_TENANTS_MAX);
+        }
+        due.into_iter().map(|(_, id, needs)| (id, needs)).collect()
+    }
+
+    /// Divides a part of a report among the tenants that need some of it. Those that need no more
+    /// than an equal part come first, then those that had some longest ago: what cannot be divided
+    /// may take the room of others, so they take turns. `take` returns how much it took.
     fn divide(
         &mut self,
-        mut room: usize,
-        needs: impl Fn(&TenantContents) -> usize,
-        mut take: impl FnMut(TenantId, &mut TenantContents, &mut usize),
+        now: Instant,
+        due: &[(TenantId, Needs)],
+        part_of: Part,
+        mut take: impl FnMut(&mut TenantContents, TenantId, usize) -> usize,
     ) {
-        let needy = self.tenants.values().filter(|of_tenant| needs(of_tenant) > 0).count();
-        let is_scarce = needy > room;
-        let mut tenants: Vec<_> = self.tenants.iter_mut().collect();
-        tenants.sort_by_key(|(_, of_tenant)| match (is_scarce, needs(of_tenant)) {
-            (true, needed) => (needed == 0, of_tenant.served_at, 0),
-            (false, needed) => (false, None, needed),
+        let at = part_of as usize;
+        let mut needs: Vec<_> = due.iter().map(|(id, needs)| (needs[at], *id)).collect();
+        needs.retain(|(needed, _)| *needed > 0);
+        let room = PART_MAX[at];
+        let equal = room / needs.len().max(1);
+        needs.sort_by_key(|(needed, id)| match *needed > equal {
+            true => (Some(self.tenants[id].served[at]), 0),
+            false => (None, *needed),
         });
-        let count = tenants.len();
-        for (at, (tenant, of_tenant)) in tenants.into_iter().enumerate() {
-            let part = (room / (count - at)).max(1).min(room);
-            let mut rest = part;
-            take(*tenant, of_tenant, &mut rest);
-            room -= part - rest;
+        let mut parts = EqualParts::new(room, needs.len());
+        for (_, id) in needs {
+            let part = parts.part().max(1).min(parts.left());
+            let Some(of_tenant) = self.tenants.get_mut(&id).filter(|_| part > 0) else { break };
+            let taken = take(of_tenant, id, part);
+            if taken > 0 {
+                of_tenant.served[at] = Some(now);
+            }
+            parts.spend(taken);
         }
+    }
+
+    /// Removes what no further report needs, so that idle tenants cost nothing.
+    fn remove_idle(&mut self, now: Instant, interval: &impl Fn(TenantId) -> Duration) {
+        self.tenants.retain(|id, of_tenant| {
+            of_tenant.remove_idle(now, interval(*id));
+            !of_tenant.is_idle()
+        });
+        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories).sum();
+        self.swept = false;
     }
 
     /// Removes the reported memories if `count` more have no room, once per report.
     fn make_room(&mut self, tenant: TenantId, count: usize) {
-        let of_tenant = self.tenants.get(&tenant).map_or(0, TenantContents::memories);
+        let of_tenant = self.tenants.get(&tenant).map_or(0, |of_tenant| of_tenant.memories);
         let has_room =
             self.memories + count <= MEMORIES_MAX && of_tenant + count <= TENANT_MEMORIES_MAX;
         if has_room || self.swept {
             return;
         }
-        for of_key in self.tenants.values_mut().flat_map(|it| it.keys.values_mut()) {
-            of_key.recalls.retain(|_, known| known.unreported > 0);
-        }
-        self.memories = self.tenants.values().map(TenantContents::memories).sum();
+        self.tenants.values_mut().for_each(TenantContents::remove_reported);
+        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories).sum();
         self.swept = true;
-    }
-}
-
-impl TenantContents {
-    /// Whether nothing is left of it after a report.
-    fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.returned.is_empty()
-    }
-
-    /// Memories with recalls that are not reported yet.
-    fn unreported(&self) -> usize {
-        let recalls = self.keys.values().flat_map(|of_key| of_key.recalls.values());
-        recalls.filter(|known| known.unreported > 0).count()
-    }
-
-    fn memories(&self) -> usize {
-        self.keys.values().map(|of_key| of_key.recalls.len()).sum()
-    }
-
-    /// Takes recalls that are due: their last report is `interval` ago. Of each key, those that were
-    /// never reported come first, then those whose report is longest ago, so that none waits for
-    /// ever.
-    fn take_recalls(
-        &mut self,
-        now: Instant,
-        interval: Duration,
-        room: &mut usize,
-    ) -> Vec<(MemoryId, u32)> {
-        let is_due = |known: &Recalls| known.reported.is_none_or(|at| now - at >= interval);
-        let mut queues: Vec<_> = self
-            .keys
-            .iter()
-            .map(|(key, of_key)| {
-                let due = of_key.recalls.iter().filter(|(_, it)| it.unreported > 0 && is_due(it));
-                let mut due: Vec<_> =
-                    due.map(|(id, known)| (Reverse(known.reported), *id)).collect();
-                // The last one is taken first.
-                due.sort_unstable();
-                (of_key.recalls_at, *key, due)
-            })
-            .collect();
-        queues.sort_unstable_by_key(|(at, key, _)| (*at, *key));
-        let mut counts = BTreeMap::new();
-        while *room > 0 && queues.iter().any(|(_, _, due)| !due.is_empty()) {
-            for (_, key, due) in &mut queues {
-                let Some(of_key) = self.keys.get_mut(key).filter(|_| *room > 0) else { break };
-                let Some((_, id)) = due.pop() else { continue };
-                *room -= 1;
-                of_key.recalls_at = Some(now);
-                let reported = Recalls { unreported: 0, reported: Some(now) };
-                let taken = of_key.recalls.insert(id, reported).unwrap_or_default();
-                *counts.entry(id).or_insert(0_u32) += taken.unreported;
-            }
-        }
-        for of_key in self.keys.values_mut() {
-            // Those whose next recall is reported at once need not be kept.
-            of_key.recalls.retain(|_, known| known.unreported > 0 || !is_due(known));
-        }
-        counts.into_iter().collect()
-    }
-
-    fn take(
-        &mut self,
-        tenant: TenantId,
-        now: Instant,
-        clock: Timestamp,
-        recalls: Vec<(MemoryId, u32)>,
-        returned: Vec<ReturnedMemory>,
-    ) -> Option<TenantReport> {
-        let mut keys = Vec::new();
-        self.keys.retain(|key, of_key| {
-            let is_due = |at: Option<Instant>| at.is_none_or(|at| now - at >= KEY_INTERVAL);
-            if of_key.is_used && is_due(of_key.use_reported) {
-                (of_key.is_used, of_key.use_reported) = (false, Some(now));
-                keys.push((*key, clock));
-            }
-            !of_key.recalls.is_empty() || !is_due(of_key.use_reported)
-        });
-        let (searches, usage) =
-            (std::mem::take(&mut self.searches), std::mem::take(&mut self.usage));
-        let searches_with_results = std::mem::take(&mut self.searches_with_results);
-        let has_content = !recalls.is_empty()
-            || !returned.is_empty()
-            || !keys.is_empty()
-            || searches > 0
-            || usage.requests > 0;
-        has_content.then_some(TenantReport {
-            tenant,
-            recalls,
-            returned,
-            searches,
-            searches_with_results,
-            usage,
-            keys,
-            uses: Vec::new(),
-        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use storage::model::analytics::{REPORT_KEYS_MAX, REPORT_RECALLS_MAX, ReturnedMemory};
+
     use super::*;
+    use crate::service::recall_counts::KEY_INTERVAL;
 
     const TENANT: TenantId = TenantId(1);
     const OTHER_TENANT: TenantId = TenantId(2);
@@ -405,6 +317,45 @@ mod tests {
             quiet.push((other.recalls.len(), other.returned.len()));
         }
         assert_eq!(quiet, [(1, 1); 3], "it never waits");
+    }
+
+    #[test]
+    fn expensive_results_leave_room_for_other_tenants() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let mut served = [0, 0];
+        for round in 1..5 {
+            for tenant in [TENANT, OTHER_TENANT] {
+                let waiting = Waiting::from([(None, 300)]);
+                buffer.count((tenant, KEY), &[(id(1), &waiting)], &[]);
+            }
+            let reports = buffer.take(start + round * SECOND, Timestamp(9), |_| 60 * SECOND);
+            let number = |of| {
+                let of = reports.iter().filter(|report| report.tenant == of);
+                of.map(|report| report.returned.len()).sum::<usize>()
+            };
+            let of_both = [TENANT, OTHER_TENANT].map(number);
+            assert_eq!(of_both.iter().sum::<usize>(), 1, "one takes the whole room");
+            served = [served[0] + of_both[0], served[1] + of_both[1]];
+        }
+        assert_eq!(served, [2, 2]);
+    }
+
+    #[test]
+    fn tenants_and_keys_beyond_a_report_come_next() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        let tenants = (REPORT_TENANTS_MAX + 20) as u32;
+        let keys = (REPORT_KEYS_MAX + 50) as u64;
+        (1..=tenants).for_each(|id| buffer.count((TenantId(id), KEY), &[], &[]));
+        for key in 0..keys {
+            buffer.count_request(OTHER_TENANT, KeyId(key.to_be_bytes()), Duration::ZERO, 0);
+        }
+        let counts = || {
+            let reports = buffer.take(start, Timestamp(9), |_| 60 * SECOND);
+            (reports.len(), reports.iter().map(|report| report.keys.len()).sum::<usize>())
+        };
+        assert_eq!(counts(), (REPORT_TENANTS_MAX, REPORT_KEYS_MAX));
+        assert_eq!(counts(), (21, 50));
+        assert_eq!(counts(), (0, 0));
     }
 
     #[test]

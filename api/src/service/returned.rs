@@ -70,21 +70,27 @@ impl Returned {
         self.queues.is_empty()
     }
 
+    /// Removes empty queues that an earlier report than that of `now` has emptied.
+    pub(super) fn remove_idle(&mut self, now: Instant) {
+        self.queues.retain(|_, queue| !queue.results.is_empty() || queue.reported == Some(now));
+    }
+
     /// Takes results for a report with `room` for firings: first as much of each queue as its equal
-    /// part of the room, then what the others leave.
-    pub(super) fn take(&mut self, now: Instant, room: &mut usize) -> Vec<ReturnedMemory> {
+    /// part of the room, then what the others leave. Returns them and the number of their firings,
+    /// which is above the room if the last result needs more.
+    pub(super) fn take(&mut self, now: Instant, room: usize) -> (Vec<ReturnedMemory>, usize) {
         // An empty queue was reported last time: if it was filled again, its turn comes later.
         self.queues.retain(|_, queue| !queue.results.is_empty());
         let mut queues: Vec<_> = self.queues.iter_mut().collect();
         queues.sort_by_key(|(_, queue)| queue.reported);
-        let part = *room / queues.len().max(1);
-        let mut times = BTreeMap::new();
+        let part = room / queues.len().max(1);
+        let (mut times, mut firings) = (BTreeMap::new(), 0);
         for part in [part, usize::MAX] {
             for ((key, owner), queue) in &mut queues {
                 let mut spent = 0_usize;
                 // The first result is taken whatever it needs.
                 while let Some((id, triggers)) = queue.results.front().copied()
-                    && *room > 0
+                    && firings < room
                     && (spent == 0 || spent + triggers <= part)
                 {
                     queue.results.pop_front();
@@ -93,14 +99,15 @@ impl Returned {
                     self.of_keys.entry(*key).and_modify(|results| *results -= 1);
                     queue.reported = Some(now);
                     spent += triggers;
-                    *room = room.saturating_sub(triggers);
+                    firings += triggers;
                     *times.entry((*owner, id)).or_insert(0) += 1;
                 }
             }
         }
         self.of_keys.retain(|_, results| *results > 0);
         let returned = times.into_iter();
-        returned.map(|((owner, id), times)| ReturnedMemory { owner, id, times }).collect()
+        let returned = returned.map(|((owner, id), times)| ReturnedMemory { owner, id, times });
+        (returned.collect(), firings)
     }
 }
 
@@ -128,7 +135,7 @@ mod tests {
 
     /// Reported results for the triggers of `owner`.
     fn reported(queues: &mut Returned, owner: KeyId) -> u32 {
-        let returned = queues.take(Instant::now(), &mut REPORT_FIRINGS_MAX.clone());
+        let (returned, _) = queues.take(Instant::now(), REPORT_FIRINGS_MAX);
         let of_owner = returned.iter().filter(|it| it.owner == Some(owner));
         of_owner.map(|it| it.times).sum()
     }
@@ -179,7 +186,7 @@ mod tests {
         assert_eq!(queues.of_keys[&HOSTILE], KEY_RESULTS_MAX);
         assert_eq!(search(&mut queues, HONEST, 20, &[(HONEST, 1)]), 0);
         while !queues.queues.is_empty() {
-            queues.take(Instant::now(), &mut REPORT_FIRINGS_MAX.clone());
+            queues.take(Instant::now(), REPORT_FIRINGS_MAX);
         }
         assert_eq!((queues.results, queues.of_keys.len()), (0, 0));
     }

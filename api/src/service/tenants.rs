@@ -78,7 +78,7 @@ impl Service {
                     Limit::RequestsPerMinute | Limit::Streams => None,
                     other => Some(u64::from(other == Limit::Keys)),
                 };
-                let tenancy = self.reader.tenancy().unwrap_or_default();
+                let tenancy = self.reader.present_tenancy();
                 Ok((TenantSummary::new(id, *row, &tenancy, used), text))
             }
             _ => Err(ApiError::internal()),

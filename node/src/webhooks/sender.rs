@@ -170,7 +170,7 @@ impl Sender {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "attempt not recorded, retrying"),
             }
-            if self.raft.status().role != "leader" {
+            if !self.raft.is_leader() {
                 return;
             }
             tokio::time::sleep(RECORD_PAUSE).await;

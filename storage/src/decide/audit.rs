@@ -78,33 +78,42 @@ pub(super) fn record(
     Ok(())
 }
 
-/// Records a kind of use that was never seen of a key.
-pub(super) fn record_key_use(
+/// Records kinds of use that are new of a key.
+pub(super) fn record_key_uses(
     draft: &mut Draft,
     tenant: TenantId,
-    (id, kind): (KeyId, &KeyUse),
+    id: KeyId,
+    kinds: &[&KeyUse],
 ) -> Result<()> {
     let Some(key) = draft.record::<ApiKey>(&Key::ApiKey(tenant, id))? else { return Ok(()) };
     let mut uses: KeyUses = draft.record(&Key::KeyUses(tenant, id))?.unwrap_or_default();
-    if !uses.add(kind, draft.now) {
+    let new: Vec<_> = kinds.iter().filter(|kind| uses.add(kind, draft.now)).collect();
+    if new.is_empty() {
         return Ok(());
     }
     draft.push(Change::KeyUsesPut(tenant, id, uses));
+    let actor = AuditActor::Key { id, name: short(&key.name), role: key.role };
+    for kind in new {
+        append(draft, tenant, first_use(draft.now, &actor, kind))?;
+    }
+    Ok(())
+}
+
+fn first_use(at: Timestamp, actor: &AuditActor, kind: &KeyUse) -> AuditAct {
     let after = [
         ("network", kind.network.to_string()),
         ("client", short(&kind.client)),
         ("operations_of", kind.role.name().to_owned()),
     ];
-    let act = AuditAct {
-        at: draft.now,
-        actor: AuditActor::Key { id, name: key.name, role: key.role },
+    AuditAct {
+        at,
+        actor: actor.clone(),
         source: Some(kind.network),
         action: AuditAction::KeyUse,
-        target: format!("key {id}"),
+        target: actor.key().map(|id| format!("key {id}")).unwrap_or_default(),
         before: Fields::new(),
         after: after.map(|(name, text)| (name.to_owned(), text)).into(),
-    };
-    append(draft, tenant, act)
+    }
 }
 
 /// Removes entries that are too old, of some chains.

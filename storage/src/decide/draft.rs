@@ -37,7 +37,7 @@ pub const COMMAND_BYTES_MAX: usize = 2 << 20;
 /// Triggers, some 50 ns each, that one command evaluates before it leaves the rest to the next.
 const EVALUATIONS_SOFT_MAX: usize = 200_000;
 /// Most triggers that one command evaluates.
-const EVALUATIONS_MAX: usize = 1_000_000;
+pub(super) const EVALUATIONS_MAX: usize = 1_000_000;
 /// Bytes of a label whose search for a pattern costs as much as an evaluation, in the worst case.
 const BYTES_PER_EVALUATION: usize = 32;
 
@@ -97,8 +97,10 @@ pub(super) struct CommandState {
     pub(super) owners: BTreeMap<KeyId, Access>,
     /// Work on triggers, in evaluations. See [`BYTES_PER_EVALUATION`].
     pub(super) evaluations: usize,
-    /// Limit of the bytes of changes by firings, where there is one of their own.
+    /// Limits of the bytes of changes by firings, and of the evaluations, where there are such of
+    /// their own.
     pub(super) fired_bytes_max: Option<usize>,
+    pub(super) evaluations_max: Option<usize>,
     /// Firings per owner of triggers.
     pub(super) fired: BTreeMap<Option<KeyId>, Fired>,
     /// Emitted events that triggers were not evaluated for yet.
@@ -244,7 +246,6 @@ impl Draft {
         if let Some((count, number)) = counted_by(&change) {
             self.add(count, number);
         }
-        self.bytes += change.size_bytes();
         self.changes.push(change);
     }
 
@@ -278,6 +279,8 @@ impl Draft {
         if [Kind::Tenant, Kind::Tick, Kind::Tenancy].iter().any(|kind| key[0] == *kind as u8) {
             self.invalidate_caches();
         }
+        // A change in the log is no longer than the rows that it writes.
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         let before = self.rows.insert(key.clone(), value);
         self.undo.push(Undo::Row(key, before));
     }
@@ -331,7 +334,7 @@ impl Draft {
 
     /// Whether the present command may evaluate no further trigger.
     pub(super) fn evaluates_no_more(&self) -> bool {
-        self.command.evaluations > EVALUATIONS_MAX
+        self.command.evaluations > self.command.evaluations_max.unwrap_or(EVALUATIONS_MAX)
     }
 
     /// Counts the evaluation of a trigger, which searched so many bytes of a label.

@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 use crate::change::Change;
 use crate::decide::audit;
 use crate::decide::context::{Context, Decided};
-use crate::decide::draft::{BATCH_BYTES, Draft, Mark, MemoryEvent, Owners};
+use crate::decide::draft::{BATCH_BYTES, Draft, EVALUATIONS_MAX, MemoryEvent, Owners};
 use crate::decide::fire::fire;
 use crate::decide::reinforce::{outdated_heat, reinforce, strengthened};
 use crate::error::Result;
 use crate::model::analytics::{
     LastReport, RecallStats, Report, ReturnedMemory, TenantReport, Usage,
 };
-use crate::model::api_key::ApiKey;
 use crate::model::heat::Anchor;
-use crate::model::id::MemoryId;
+use crate::model::id::{MemoryId, Timestamp};
 use crate::model::journal::EventKind;
 use crate::model::memory::{Memory, Signal};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
+use crate::parts::EqualParts;
 use crate::reply::{FeedbackReply, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
@@ -40,41 +40,58 @@ pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply
     if last.is_some_and(|last| last.boot == report.boot && last.number >= report.number) {
         return Ok(Reply::Done);
     }
-    let mark = draft.mark();
-    // The firings of one tenant take no room from another, nor from what is counted.
-    let fired_bytes_max = FIRED_BYTES_MAX / report.tenants.len().max(1);
+    let number =
+        |has: fn(&TenantReport) -> bool| report.tenants.iter().filter(|it| has(it)).count();
+    let with_firings = number(|it| !it.returned.is_empty());
+    let mut recalls = EqualParts::new(BATCH_BYTES, number(|it| !it.recalls.is_empty()));
+    let mut firings = FiringLimits {
+        bytes: EqualParts::new(FIRED_BYTES_MAX, with_firings),
+        evaluations: EqualParts::new(EVALUATIONS_MAX, with_firings),
+    };
     for of_tenant in &report.tenants {
         // The tenant may have been deleted meanwhile.
-        if draft.tenant(of_tenant.tenant)?.is_none() {
+        if draft.tenant_row(of_tenant.tenant)?.is_none() {
             continue;
         }
         let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
-        record_tenant_report(&mut context, of_tenant, mark)?;
-        fire_returned(&mut context, &of_tenant.returned, fired_bytes_max)?;
+        apply_recalls(&mut context, of_tenant, &mut recalls)?;
+        record_usage(&mut context, of_tenant)?;
+        if !of_tenant.returned.is_empty() {
+            fire_returned(&mut context, &of_tenant.returned, &mut firings)?;
+        }
     }
     let last = LastReport { boot: report.boot, number: report.number };
     draft.push(Change::LastReportPut(report.node, last));
     Ok(Reply::Done)
 }
 
-fn record_tenant_report(
+/// Applies the recalls of a tenant, and counts them with its searches. Recalls beyond its part of
+/// the bytes are counted only.
+fn apply_recalls(
     context: &mut Context<'_>,
     report: &TenantReport,
-    mark: Mark,
+    bytes: &mut EqualParts,
 ) -> Decided<()> {
-    let tenant = context.tenant;
+    let (tenant, mark) = (context.tenant, context.draft.mark());
     let before = context.draft.recall_stats(tenant)?;
     let mut stats = before.clone();
     for (id, times) in &report.recalls {
-        // One command writes a bounded number of bytes: recalls beyond it are counted only.
-        let written = context.draft.bytes_since(mark) - context.draft.fired_bytes();
-        apply_recall(context, *id, *times, written < BATCH_BYTES, &mut stats)?;
+        let has_room = context.draft.bytes_since(mark) < bytes.part();
+        apply_recall(context, *id, *times, has_room, &mut stats)?;
+    }
+    if !report.recalls.is_empty() {
+        bytes.spend(context.draft.bytes_since(mark));
     }
     stats.searches += report.searches;
     stats.searches_with_results += report.searches_with_results;
     if stats != before {
         context.push(Change::RecallStatsPut(tenant, stats));
     }
+    Ok(())
+}
+
+fn record_usage(context: &mut Context<'_>, report: &TenantReport) -> Decided<()> {
+    let tenant = context.tenant;
     if report.usage != Usage::default() {
         let month = context.now().month();
         let mut usage = context.draft.usage(tenant, month)?;
@@ -82,41 +99,59 @@ fn record_tenant_report(
         context.push(Change::UsagePut(tenant, month, usage));
     }
     for (id, used_at) in &report.keys {
-        if let Some(key) = context.draft.record::<ApiKey>(&Key::ApiKey(tenant, *id))? {
-            let last_used_at = key.last_used_at.max(Some(*used_at));
-            context.push(Change::ApiKeyPut(tenant, *id, ApiKey { last_used_at, ..key }));
+        // The key may have been deleted meanwhile.
+        if context.draft.bytes(&Key::ApiKey(tenant, *id))?.is_some() {
+            let before: Option<Timestamp> = context.draft.record(&Key::KeyUsed(tenant, *id))?;
+            let used_at = before.map_or(*used_at, |before| before.max(*used_at));
+            context.push(Change::KeyUsedPut(tenant, *id, used_at));
         }
     }
+    let mut uses: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (id, kind) in &report.uses {
-        audit::record_key_use(context.draft, tenant, (*id, kind))?;
+        uses.entry(*id).or_default().push(kind);
+    }
+    for (id, kinds) in uses {
+        audit::record_key_uses(context.draft, tenant, id, &kinds)?;
     }
     Ok(())
 }
 
-/// Fires the triggers that wait for results. Each owner of triggers has an equal part of the bytes,
-/// and of what those before it left.
+/// What the firings of a report may cost, divided among its tenants, and then among the owners of
+/// the triggers.
+struct FiringLimits {
+    bytes: EqualParts,
+    evaluations: EqualParts,
+}
+
+/// Fires the triggers that wait for results.
 fn fire_returned(
     context: &mut Context<'_>,
     returned: &[ReturnedMemory],
-    bytes_max: usize,
+    limits: &mut FiringLimits,
 ) -> Decided<()> {
     let tenant = context.tenant;
     let mut owners: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for memory in returned {
         owners.entry(memory.owner).or_default().push(memory);
     }
-    let (draft, mut left) = (&mut *context.draft, owners.len());
-    let end = draft.fired_bytes() + bytes_max;
+    let draft = &mut *context.draft;
+    let of_owners = |of_tenant: EqualParts| EqualParts::new(of_tenant.part(), owners.len());
+    let (mut bytes, mut evaluations) = (of_owners(limits.bytes), of_owners(limits.evaluations));
+    let before = (draft.fired_bytes(), draft.command.evaluations);
     for (owner, memories) in owners {
-        let fired = draft.fired_bytes();
-        draft.command.fired_bytes_max = Some(fired + end.saturating_sub(fired) / left);
-        left -= 1;
+        let (fired, evaluated) = (draft.fired_bytes(), draft.command.evaluations);
+        draft.command.fired_bytes_max = Some(fired + bytes.part());
+        draft.command.evaluations_max = Some(evaluated + evaluations.part());
         for ReturnedMemory { id, times, .. } in memories {
             let event = MemoryEvent::new(tenant, TriggerEvent::Recall, *id);
             draft.emit(MemoryEvent { times: *times, owners: Owners::One(owner), ..event });
             fire(draft)?;
         }
+        bytes.spend(draft.fired_bytes() - fired);
+        evaluations.spend(draft.command.evaluations - evaluated);
     }
+    limits.bytes.spend(draft.fired_bytes() - before.0);
+    limits.evaluations.spend(draft.command.evaluations - before.1);
     Ok(())
 }
 

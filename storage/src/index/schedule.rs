@@ -1,6 +1,5 @@
 //! What is due in the background, by tenant: the next ticks, deliveries, and old entries of audit
-//! logs. So the tasks of the
-//! leader cost what is due, not what exists.
+//! logs. So the tasks of the leader cost what is due, not what exists.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;

@@ -8,11 +8,16 @@ use crate::model::audit::KeyUse;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp};
 use crate::model::memory::MemoryType;
 
-/// Maximum number of recalled memories per report.
+/// Maximum number of tenants with counts per report, of recalled memories, of used API keys, and of
+/// kinds of use of API keys; over all tenants of the report. With all of them, it stays below the
+/// limit of one command: the test `largest_report_is_recorded` measures that.
+pub const REPORT_TENANTS_MAX: usize = 500;
+/// See [`REPORT_TENANTS_MAX`].
 pub const REPORT_RECALLS_MAX: usize = 500;
-
-/// Maximum number of kinds of use of API keys per report.
-pub const REPORT_USES_MAX: usize = 256;
+/// See [`REPORT_TENANTS_MAX`].
+pub const REPORT_KEYS_MAX: usize = 1_000;
+/// See [`REPORT_TENANTS_MAX`].
+pub const REPORT_USES_MAX: usize = 64;
 
 /// Recalls and feedback of the memories of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -89,7 +94,8 @@ pub struct Report {
     pub boot: u64,
     /// Number of this report, from 1. A report that arrives twice counts once.
     pub number: u64,
-    /// Counts per tenant.
+    /// Counts per tenant. One with kinds of use alone may be one more.
+    #[serde(deserialize_with = "bounded::<{ REPORT_TENANTS_MAX + REPORT_USES_MAX }, _, _>")]
     pub tenants: Vec<TenantReport>,
 }
 
@@ -109,6 +115,7 @@ pub struct TenantReport {
     /// Usage.
     pub usage: Usage,
     /// Used API keys, with the time of the last use.
+    #[serde(deserialize_with = "bounded::<REPORT_KEYS_MAX, _, _>")]
     pub keys: Vec<(KeyId, Timestamp)>,
     /// Kinds of use of API keys, which the state may not know yet.
     #[serde(deserialize_with = "bounded::<REPORT_USES_MAX, _, _>")]

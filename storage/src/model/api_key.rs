@@ -63,8 +63,6 @@ pub struct ApiKey {
     pub rotated_at: Option<Timestamp>,
     /// When it ends; `None` is never.
     pub expires_at: Option<Timestamp>,
-    /// Time of its last use, within some minutes.
-    pub last_used_at: Option<Timestamp>,
 }
 
 /// A key text that a rotation has replaced.
@@ -101,7 +99,6 @@ impl NewApiKey {
             created_at: now,
             rotated_at: None,
             expires_at: self.lifetime_seconds.map(|seconds| now.plus(Duration::from_secs(seconds))),
-            last_used_at: None,
         }
     }
 }

@@ -201,14 +201,6 @@ impl AuditEntry {
     pub fn is_intact(&self) -> bool {
         hash(self.previous, &texts(self.number, &self.act)) == self.hash
     }
-
-    pub(crate) fn size_bytes(&self) -> usize {
-        const FIXED: usize = 256;
-        let fields = self.act.before.iter().chain(&self.act.after);
-        FIXED
-            + self.act.target.len()
-            + fields.map(|(name, text)| name.len() + text.len()).sum::<usize>()
-    }
 }
 
 /// SHA-256 of the hash before and of texts, each after its length in bytes as four bytes,

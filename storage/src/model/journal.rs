@@ -165,20 +165,6 @@ impl EventKind {
             _ => None,
         }
     }
-
-    /// Bytes of variable-length parts.
-    pub(crate) fn size_bytes(&self) -> usize {
-        match self {
-            Self::Deleted(label) => label.len(),
-            Self::EdgeCreated { relation, .. } | Self::EdgeDeleted { relation, .. } => {
-                relation.len()
-            }
-            Self::Activity(activity) => activity.size_bytes(),
-            Self::TriggerFired(fired) => fired.size_bytes(),
-            Self::DeliveryFailed { reason, .. } => reason.len(),
-            _ => 0,
-        }
-    }
 }
 
 named_enum! {
@@ -257,15 +243,6 @@ impl FiredTrigger {
         if let FiringResult::Notified(text) | FiringResult::Tagged(text) = &mut self.result {
             text.clear();
         }
-    }
-
-    fn size_bytes(&self) -> usize {
-        let result = match &self.result {
-            FiringResult::Notified(message) => message.len(),
-            FiringResult::Tagged(tag) => tag.len(),
-            _ => 0,
-        };
-        self.trigger_name.len() + self.label.len() + result
     }
 }
 

@@ -68,13 +68,3 @@ pub enum WriteEffect {
     /// It created this trigger.
     Trigger(TriggerId),
 }
-
-impl WriteEffect {
-    /// Roughly the bytes that it takes in the log.
-    pub(crate) fn size_bytes(&self) -> usize {
-        match self {
-            Self::Memories(ids) => size_of_val(&ids[..]),
-            Self::Trigger(_) => size_of::<TriggerId>(),
-        }
-    }
-}

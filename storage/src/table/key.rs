@@ -73,6 +73,8 @@ keys! {
     0x16 Rules(tenant: TenantId),
     /// The kinds of use that are known of an API key.
     0x17 KeyUses(tenant: TenantId, id: KeyId),
+    /// The last use of an API key.
+    0x18 KeyUsed(tenant: TenantId, id: KeyId),
     /// A memory's text row.
     0x20 Memory(tenant: TenantId, id: MemoryId),
     /// A memory's anchor.
@@ -282,6 +284,7 @@ mod tests {
             (Key::LastReport(6), "150000000000000006".to_owned()),
             (Key::Rules(tenant), format!("16{t}")),
             (Key::KeyUses(tenant, KeyId([9; 8])), format!("17{t}0909090909090909")),
+            (Key::KeyUsed(tenant, KeyId([9; 8])), format!("18{t}0909090909090909")),
             (Key::Memory(tenant, id), format!("20{t}{aa}")),
             (Key::Anchor(tenant, id), format!("21{t}{aa}")),
             (Key::Vector(tenant, id), format!("22{t}{aa}")),

@@ -1,0 +1,204 @@
+//! What nodes report: every report is recorded as a whole, and no tenant takes the part of others.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use storage::model::analytics::{
+    REPORT_KEYS_MAX, REPORT_RECALLS_MAX, REPORT_TENANTS_MAX, REPORT_USES_MAX, Report,
+    ReturnedMemory, TenantReport, Usage,
+};
+use storage::model::api_key::{KEY_NAME_BYTES_MAX, KEY_NAMESPACES_MAX, NewApiKey};
+use storage::model::audit::{AuditChain, KEY_USES_MAX, KeyUse};
+use storage::model::origin::ORIGIN_BYTES_MAX;
+use storage::model::tenant::Role;
+use storage::{AuditRequest, BATCH_BYTES, COMMAND_BYTES_MAX, NewTenant};
+
+use crate::common::*;
+
+const OTHER: TenantId = TenantId(2);
+const RECALL: TriggerEvent = TriggerEvent::Recall;
+
+fn of_tenant(tenant: TenantId, action: Action) -> Command {
+    Command { tenant: Some(tenant), ..Command::background(action) }
+}
+
+fn create_tenants(engine: &mut Engine, last: u32) {
+    for id in 2..=last {
+        let name = format!("tenant {id}");
+        let tenant = NewTenant { name, tier: "enterprise".into(), limits: Default::default() };
+        let (key_id, key) = (KeyId(u64::from(id).to_be_bytes()), api_key("admin", Role::Admin));
+        engine.run(1, &[Command::background(Action::CreateTenant { tenant, key_id, key })]);
+    }
+}
+
+fn report(number: u64, tenants: Vec<TenantReport>) -> Command {
+    let report = Report { node: 1, boot: 1, number, tenants };
+    Command::background(Action::RecordReport(report))
+}
+
+/// A key with names as long as they may be.
+fn large_key() -> NewApiKey {
+    let namespaces = (0..KEY_NAMESPACES_MAX).map(|number| format!("{number:0128}"));
+    NewApiKey {
+        namespaces: namespaces.collect(),
+        ..api_key(&"n".repeat(KEY_NAME_BYTES_MAX), Role::Reader)
+    }
+}
+
+/// A kind of use of the longest form. Each is of a network of its own.
+fn kind(number: u64) -> KeyUse {
+    let network = IpAddr::V6(Ipv6Addr::from((u128::from(number) + 1) << 64 | 0xffff << 96));
+    KeyUse { network, client: "c".repeat(ORIGIN_BYTES_MAX), role: Role::Reader }
+}
+
+fn key_id(number: u64) -> KeyId {
+    KeyId((1_000_000 + number).to_be_bytes())
+}
+
+#[test]
+fn largest_report_is_recorded() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    create_tenants(&mut engine, REPORT_TENANTS_MAX as u32);
+    // Each use is of a key that has the most kinds of use, and finds its oldest ones old.
+    let keys = (0..REPORT_USES_MAX as u64).map(key_id);
+    for id in keys.clone() {
+        engine.run(2, &[command(Action::CreateKey(id, large_key()))]);
+    }
+    let mut number = 0;
+    let mut next = || {
+        number += 1;
+        number
+    };
+    for known in 0..KEY_USES_MAX as u64 {
+        let uses = keys.clone().map(|id| (id, kind(known))).collect();
+        engine.run(3, &[report_uses(next(), uses)]);
+    }
+    // Every recall warms many neighbours.
+    let memories: Vec<_> = (0..65_u8).map(memory_id).collect();
+    engine.fill(3, memories.iter().map(|id| new_memory(*id, &format!("memory {id}"))));
+    for (at, source) in memories.iter().enumerate() {
+        for target in memories.iter().skip(at + 1).take(16) {
+            let relation = "related_to".into();
+            let edge = EdgeRef { source: *source, target: *target, relation };
+            engine.run(3, &[command(Action::CreateEdge(edge))]);
+        }
+    }
+    let usage = Usage { requests: u64::MAX / 2, latency_micros: u64::MAX / 2, ..Usage::default() };
+    let counts = |tenant| TenantReport { searches: 1, usage, ..TenantReport::empty(tenant) };
+    let mut tenants: Vec<_> = (1..=REPORT_TENANTS_MAX as u32).map(TenantId).map(counts).collect();
+    let recalled = (0..REPORT_RECALLS_MAX).map(|at| (memories[at % memories.len()], 1));
+    let used = (0..REPORT_KEYS_MAX).map(|at| key_id((at % REPORT_USES_MAX) as u64));
+    tenants[0].recalls = recalled.collect();
+    tenants[0].keys = used.map(|id| (id, Timestamp(4))).collect();
+    tenants[0].uses = keys.clone().map(|id| (id, kind(1_000))).collect();
+    let day_after = 2 * Timestamp::DAY_MICROS;
+    let (decisions, batch) = engine.decide(day_after, &[report(next(), tenants)]);
+    assert_eq!(decisions, [Ok(Reply::Done)]);
+    let bytes = codec::encode(&batch).len();
+    assert!((BATCH_BYTES..COMMAND_BYTES_MAX).contains(&bytes), "{bytes} bytes");
+    engine.apply(&batch);
+    let request = AuditRequest { limit: usize::MAX, ..AuditRequest::default() };
+    let page = engine.reader.audit(TENANT, AuditChain::Data, &request).unwrap();
+    assert_eq!(page.ends.last as usize, REPORT_USES_MAX * (KEY_USES_MAX + 1));
+    assert_eq!(engine.reader.key_uses(TENANT).unwrap().len(), REPORT_USES_MAX);
+}
+
+#[test]
+fn last_use_of_a_key_is_small() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    let ids = (0..100).map(key_id);
+    for id in ids.clone() {
+        engine.run(1, &[command(Action::CreateKey(id, large_key()))]);
+    }
+    let used = |number, at| {
+        let keys = ids.clone().map(|id| (id, Timestamp(at))).collect();
+        report(number, vec![TenantReport { keys, ..TenantReport::empty(TENANT) }])
+    };
+    let (_, batch) = engine.decide(2, &[used(1, 7)]);
+    assert!(codec::encode(&batch).len() < 64 * ids.clone().count());
+    engine.apply(&batch);
+    engine.run(3, &[used(2, 5), command(Action::DeleteKey(key_id(0)))]);
+    let uses = engine.reader.key_uses(TENANT).unwrap();
+    assert_eq!((uses.len(), uses[&key_id(1)]), (99, Timestamp(7)), "the latest one");
+    engine.run(4, &[used(3, 9)]);
+    assert_eq!(engine.reader.key_uses(TENANT).unwrap().len(), 99, "not of a deleted key");
+}
+
+/// A tenant's memory, and a trigger that waits until it is recalled.
+fn create_waiting(engine: &mut Engine, tenant: TenantId, label: &str, triggers: &[Trigger]) {
+    let memory = new_memory(memory_id(tenant.0), label);
+    engine.run(2, &[of_tenant(tenant, Action::CreateMemories(vec![memory]))]);
+    for (number, trigger) in triggers.iter().enumerate() {
+        let id = TriggerId((u128::from(tenant.0) << 64 | number as u128).to_be_bytes());
+        engine.run(2, &[of_tenant(tenant, Action::CreateTrigger(id, Box::new(trigger.clone())))]);
+    }
+}
+
+fn returned(tenant: TenantId, times: u32) -> TenantReport {
+    let returned = vec![ReturnedMemory { owner: None, id: memory_id(tenant.0), times }];
+    TenantReport { returned, ..TenantReport::empty(tenant) }
+}
+
+/// How often the first trigger of a tenant has fired.
+fn firings(engine: &Engine, tenant: TenantId) -> u64 {
+    let first = TriggerId((u128::from(tenant.0) << 64).to_be_bytes());
+    engine.reader.firings(tenant, first).count
+}
+
+#[test]
+fn evaluations_of_one_tenant_leave_room_for_others() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    create_tenants(&mut engine, 2);
+    // 2,000 patterns, all of whose short parts a long label contains: two million evaluations.
+    let letters = |seed: u64, count: u64| -> String {
+        (0..count).map(|at| if random(seed + at).is_multiple_of(2) { 'a' } else { 'b' }).collect()
+    };
+    let label = letters(0, 32_000);
+    let pattern = |number: u64| {
+        let label_pattern = Some(letters(100_000 * (number + 1), 48));
+        let filter = TriggerFilter { label_pattern, ..TriggerFilter::default() };
+        Trigger { filter, ..trigger(RECALL, TriggerAction::Notify(None)) }
+    };
+    create_waiting(&mut engine, TENANT, &label, &(0..2_000).map(pattern).collect::<Vec<_>>());
+    create_waiting(&mut engine, OTHER, "fox", &[trigger(RECALL, TriggerAction::Notify(None))]);
+    engine.run(3, &[report(1, vec![returned(TENANT, 1), returned(OTHER, 1)])]);
+    assert_eq!(firings(&engine, OTHER), 1);
+}
+
+#[test]
+fn tenants_without_results_take_no_part() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    create_tenants(&mut engine, 200);
+    let notify = TriggerAction::Notify(Some("x".repeat(1_000)));
+    create_waiting(&mut engine, TENANT, "fox", &[trigger(RECALL, notify)]);
+    let idle =
+        (2..=200).map(|id| TenantReport { searches: 1, ..TenantReport::empty(TenantId(id)) });
+    let tenants = std::iter::once(returned(TENANT, 50)).chain(idle).collect();
+    engine.run(3, &[report(1, tenants)]);
+    assert_eq!(firings(&engine, TENANT), 50);
+}
+
+#[test]
+fn kinds_of_use_take_no_room_from_recalls() {
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    create_tenants(&mut engine, 2);
+    let keys = (0..REPORT_USES_MAX as u64).map(key_id);
+    for id in keys.clone() {
+        engine.run(1, &[command(Action::CreateKey(id, large_key()))]);
+    }
+    for known in 0..60 {
+        let uses = keys.clone().map(|id| (id, kind(known))).collect();
+        engine.run(2, &[report_uses(1 + known, uses)]);
+    }
+    create_waiting(&mut engine, OTHER, "fox", &[]);
+    let uses = keys.map(|id| (id, kind(60))).collect();
+    let recalls = vec![(memory_id(OTHER.0), 1)];
+    let tenants = vec![
+        TenantReport { uses, ..TenantReport::empty(TENANT) },
+        TenantReport { recalls, ..TenantReport::empty(OTHER) },
+    ];
+    engine.run(2 + Timestamp::DAY_MICROS, &[report(61, tenants)]);
+    assert_eq!(
+        engine.reader.recall_stats(OTHER).unwrap().types.map(|of| of.warmings).iter().sum::<u64>(),
+        1
+    );
+}
