@@ -137,7 +137,7 @@ impl App {
         self.service.rates.rejected()
     }
 
-    /// Reads, texts to embed, and large writes that were rejected after too long a wait for others.
+    /// Reads, texts to embed, and writes that were rejected after too long a wait for others.
     pub fn overdue(&self) -> [u64; 3] {
         self.service.overdue()
     }

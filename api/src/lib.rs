@@ -30,6 +30,7 @@ mod responses;
 mod routes;
 mod service;
 mod tenant_requests;
+mod turns;
 mod words;
 mod write;
 

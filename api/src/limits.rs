@@ -40,6 +40,11 @@ pub(crate) const LARGE_WRITE_WAIT: Duration = Duration::from_secs(30);
 pub(crate) const SMALL_WRITE_MEMORIES_MAX: usize = 4;
 /// Bytes of text above which a write is large.
 pub(crate) const SMALL_WRITE_BYTES_MAX: usize = 16 << 10;
+/// Writes of one tenant, and of one key of it, that a node has in work at once while several tenants
+/// use it. Others wait at most [`DEADLINE`].
+pub(crate) const TENANT_TURNS_MAX: usize = 8;
+/// See [`TENANT_TURNS_MAX`].
+pub(crate) const KEY_TURNS_MAX: usize = 6;
 /// How long a request body may take to arrive.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// Most bytes that are read and discarded of the body of a rejected request, so that its client

@@ -188,7 +188,7 @@ const METRICS: &[Metric<u64>] = &[
     ("reads_busy_total", "Reads rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[0]
     }),
-    ("writes_busy_total", "Large writes rejected after too long a wait for others.", |s| {
+    ("writes_busy_total", "Writes rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[2]
     }),
     ("memory_resident_bytes", "Resident memory of the process.", |s| s.node.app.memory().resident),

@@ -107,7 +107,12 @@ async fn submit_to(
         () = leader_changed => return Err(SubmitError::Unknown),
     };
     match response {
-        Ok(RpcResponse::Submitted(submitted)) => submitted,
+        Ok(RpcResponse::Submitted(submitted, is_shared)) => {
+            if is_shared {
+                shared.queue.lock().record_shared();
+            }
+            submitted
+        }
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(SubmitError::NoLeader),
         Ok(_) | Err(RpcError::Lost(_)) => Err(SubmitError::Unknown),
     }

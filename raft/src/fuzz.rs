@@ -98,7 +98,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
     let announcements: Vec<_> = seeds.iter().map(|seed| announced(seed)).collect();
     let reply = Reply::WithNotifications(Box::new(Reply::Done), Vec::new());
     let outcome = Outcome { index: 300, reply: Ok(reply) };
-    let results = [RpcResponse::Submitted(Ok(outcome)), RpcResponse::ReadIndex(Some(300))];
+    let results = [RpcResponse::Submitted(Ok(outcome), true), RpcResponse::ReadIndex(Some(300))];
     seeds.extend(results.map(|result| encode(&Response { from, clocks, result: Ok(result) })));
     seeds.extend(announcements);
     seeds

@@ -218,6 +218,12 @@ impl Handle {
         self.shared().is_some_and(|shared| shared.leads())
     }
 
+    /// Whether several tenants write. A node that does not lead finds it in the responses of the
+    /// leader to its own writes.
+    pub fn is_shared(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.queue.lock().is_shared())
+    }
+
     /// Counters since start.
     pub fn totals(&self) -> Totals {
         let Some(shared) = self.shared() else { return Totals::default() };

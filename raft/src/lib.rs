@@ -32,6 +32,7 @@ mod membership;
 mod network;
 mod operation;
 mod shared;
+mod shared_use;
 mod state_machine;
 mod system_clock;
 mod types;
@@ -62,6 +63,7 @@ pub use operation::{
     Verification,
 };
 pub use shared::Totals;
+pub use shared_use::SharedUse;
 pub use types::{NodeId, is_address};
 
 use contact::Contact;

@@ -39,6 +39,7 @@ use crate::limits::{
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use crate::rates::Rates;
+use crate::turns::Turns;
 use error::{ApiError, ApiResult};
 use key_uses::KeyUseBuffer;
 use node::{EmbedScope, Embedder, Hooks};
@@ -61,6 +62,7 @@ pub(crate) struct Service {
     large_writes: FairPermits,
     memory: MemoryGuard,
     pub(crate) rates: Rates,
+    pub(crate) turns: Turns,
 }
 
 /// A caller, and the service that it uses.
@@ -103,6 +105,7 @@ impl Service {
             ),
             memory: MemoryGuard::default(),
             rates: Rates::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -162,7 +165,8 @@ impl Service {
     /// process.
     pub(crate) fn overdue(&self) -> [u64; 3] {
         let reads = self.reads.overdue() + self.stream_reads.overdue() + self.replays.overdue();
-        [reads, self.embeds.overdue(), self.large_writes.overdue()]
+        let writes = self.large_writes.overdue() + self.turns.overdue();
+        [reads, self.embeds.overdue(), writes]
     }
 
     /// The embedding of `text` for a caller, as it is stored.
@@ -188,6 +192,15 @@ impl Session {
         };
         let permits = &self.service.large_writes;
         permits.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
+    }
+
+    /// Waits for the turn of a write, if several tenants write.
+    pub(crate) async fn take_turn(&self) -> ApiResult<Option<Permit>> {
+        let service = &self.service;
+        let taken = service.turns.take(&service.raft, self.key_of_tenant()).await;
+        let busy =
+            |()| ApiError::unavailable("writes_busy", "too many writes of this key or tenant wait");
+        taken.map_err(busy)
     }
 
     /// [`Service::read`] with the caller.

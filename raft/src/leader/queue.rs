@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::error::SubmitResult;
+use crate::shared_use::SharedUse;
 
 /// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
@@ -42,8 +43,6 @@ const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
 /// batch before its own, so a busy tenant delays the others by two small batches.
 const BATCH_COMMANDS_MAX: usize = 256;
 const SHARED_BATCH_COMMANDS_MAX: usize = 16;
-/// How long tenants count as writing.
-const SHARED_TIME: Duration = Duration::from_secs(1);
 /// Client commands after which a queued background command goes first.
 const CLIENTS_PER_BACKGROUND: usize = 64;
 
@@ -87,9 +86,8 @@ pub(crate) struct Queue {
     clients_since_background: usize,
     count: usize,
     bytes: usize,
-    /// The tenant of the last command of a client, and when it followed one of another tenant.
-    last_tenant: Option<TenantId>,
-    shared_at: Option<Instant>,
+    /// By the commands of clients.
+    used: SharedUse,
 }
 
 /// Commands of one priority, fair between tenants and their keys.
@@ -133,7 +131,10 @@ impl Queue {
     /// Adds a command. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
         let bytes = queued.command.size_bytes();
-        self.note(&queued.command);
+        if let (Priority::Client, Some(tenant)) = (queued.command.priority(), queued.command.tenant)
+        {
+            self.used.record(tenant, Instant::now());
+        }
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
         let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
         if is_added {
@@ -144,20 +145,19 @@ impl Queue {
     }
 
     /// Notes whose command arrives.
-    fn note(&mut self, command: &Command) {
-        if command.priority() == Priority::Client && command.tenant.is_some() {
-            let is_other = self.last_tenant.is_some() && self.last_tenant != command.tenant;
-            self.shared_at = if is_other { Some(Instant::now()) } else { self.shared_at };
-            self.last_tenant = command.tenant;
-        }
+    /// Records that several tenants write, by another leader.
+    pub(crate) fn record_shared(&mut self) {
+        self.used.record_shared(Instant::now());
+    }
+
+    /// Whether several tenants write.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.used.is_shared(Instant::now())
     }
 
     /// Most commands of a batch now.
     pub(crate) fn batch_max(&self) -> usize {
-        match self.shared_at {
-            Some(at) if at.elapsed() < SHARED_TIME => SHARED_BATCH_COMMANDS_MAX,
-            _ => BATCH_COMMANDS_MAX,
-        }
+        if self.is_shared() { SHARED_BATCH_COMMANDS_MAX } else { BATCH_COMMANDS_MAX }
     }
 
     /// Takes the time in which a command was decided from the credit of its key.

@@ -20,7 +20,7 @@ use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 storage::records! {
     Request: 1, "peer request";
-    Response: 1, "peer response";
+    Response: 2, "peer response";
 }
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
@@ -162,7 +162,8 @@ pub(crate) enum RpcResponse {
     /// Whether it accepted the leadership.
     Transferred(bool),
     ReadIndex(Option<u64>),
-    Submitted(SubmitResult),
+    /// Whether several tenants write, besides.
+    Submitted(SubmitResult, bool),
     Installed(VoteRecord),
     OperationResult(OperateResult<OperationResult>),
     StateHash(HashStatus),
@@ -348,7 +349,7 @@ mod tests {
         assert_eq!(encode(&request), expected);
         let response =
             Response { from: request.from, clocks, result: Err(PeerRejection::OtherGroup) };
-        let expected = [&[1], &sender[..], &clock_bytes, &[1, 4]].concat();
+        let expected = [&[2], &sender[..], &clock_bytes, &[1, 4]].concat();
         assert_eq!(encode(&response), expected);
     }
 }

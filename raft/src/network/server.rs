@@ -186,7 +186,8 @@ impl Server {
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
             Rpc::Submit { command, timeout_micros } => {
                 let deadline = timing.deadline(timeout_micros);
-                Ok(RpcResponse::Submitted(self.shared.submit(*command, deadline).await))
+                let submitted = self.shared.submit(*command, deadline).await;
+                Ok(RpcResponse::Submitted(submitted, self.shared.queue.lock().is_shared()))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
             Rpc::Operate { operation, timeout_micros } => {

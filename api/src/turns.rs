@@ -1,0 +1,48 @@
+//! Turns of writes: while several tenants use a node or the leader, each has a few writes in work
+//! at once on a node, and its others wait. So a write waits for few of other tenants, however many
+//! they send. A tenant alone has no such limit: its writes share batches.
+
+use parking_lot::Mutex;
+use raft::{Handle, SharedUse};
+use storage::model::id::TenantId;
+use tokio::time::Instant;
+
+use crate::budget::KeyOfTenant;
+use crate::fair::{FairPermits, Permit};
+use crate::limits::{DEADLINE, KEY_TURNS_MAX, REQUESTS_MAX, TENANT_TURNS_MAX};
+
+pub(crate) struct Turns {
+    permits: FairPermits,
+    used: Mutex<SharedUse>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let permits =
+            FairPermits::with_parts(REQUESTS_MAX, TENANT_TURNS_MAX, KEY_TURNS_MAX, DEADLINE);
+        Self { permits, used: Mutex::default() }
+    }
+}
+
+impl Turns {
+    /// Records a request of a tenant.
+    pub(crate) fn record(&self, tenant: TenantId) {
+        self.used.lock().record(tenant, Instant::now());
+    }
+
+    /// Waits for the turn of a write.
+    ///
+    /// # Errors
+    /// When the wait takes too long.
+    pub(crate) async fn take(&self, raft: &Handle, key: KeyOfTenant) -> Result<Option<Permit>, ()> {
+        if !self.used.lock().is_shared(Instant::now()) && !raft.is_shared() {
+            return Ok(None);
+        }
+        self.permits.acquire(key).await.map(Some).ok_or(())
+    }
+
+    /// How often a wait took too long.
+    pub(crate) fn overdue(&self) -> u64 {
+        self.permits.overdue()
+    }
+}
