@@ -129,7 +129,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
         None => return Err(ApiError::unauthorized()),
     };
     set_caller(&session.caller);
-    note_source(parts);
+    record_source(parts);
     if !has_permit() {
         let permit = app.budgets.requests.take(caller(), 1);
         set_permit(
@@ -141,7 +141,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
         app.service.turns.record(session.caller.tenant);
     }
     // A request that is rejected at a limit takes no room from those of other keys.
-    note_use(parts, app, role);
+    record_use(parts, app, role);
     if session.caller.role < role {
         let message = format!("this key may {} only", permission(session.caller.role));
         return Err(ApiError::new(ErrorKind::Forbidden, "forbidden", message));
@@ -149,8 +149,8 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
     Ok(session)
 }
 
-/// Notes the kind of use of the key, for the audit log.
-fn note_use(parts: &Parts, app: &App, role: Role) {
+/// Records the kind of use of the key, for the audit log.
+fn record_use(parts: &Parts, app: &App, role: Role) {
     if let (Some((tenant, key)), Some(source)) = (caller(), source(parts)) {
         let client = client_name(&parts.headers).unwrap_or_default();
         let kind = KeyUse { network: network(source.ip()), client, role };
@@ -159,7 +159,7 @@ fn note_use(parts: &Parts, app: &App, role: Role) {
 }
 
 /// Keeps the address of an authenticated request, for the audit log.
-fn note_source(parts: &Parts) {
+fn record_source(parts: &Parts) {
     if let Some(source) = source(parts) {
         set_source(source.ip().to_canonical());
     }
@@ -201,7 +201,7 @@ async fn operator(parts: &Parts, app: &App) -> ApiResult<Operator> {
         let error = ApiError::new(ErrorKind::Unauthorized, "unauthorized", message);
         return Err(delayed(parts, app, error).await);
     }
-    note_source(parts);
+    record_source(parts);
     Ok(Operator { service: Arc::clone(&app.service), source: source(parts) })
 }
 

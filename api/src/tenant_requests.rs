@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_tenants_are_forgotten() {
+    fn idle_tenants_are_removed() {
         let (counts, start) = (TenantRequests::default(), Instant::now());
         counts.count_at(start, TenantId(1), true, Duration::ZERO);
         counts.count_at(start + INTERVAL, TenantId(2), false, Duration::ZERO);

@@ -113,7 +113,7 @@ fn superseding(context: &Context<'_>, id: MemoryId) -> Result<impl Iterator<Item
 
 /// Stores in the row of a memory by which one it is superseded. One that is from now on is as cold
 /// as an outdated one.
-fn note_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
+fn record_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
     let latest = superseding(context, id)?.max_by_key(|edge| (edge.created_at, edge.source));
     let superseded_by = latest.map(|edge| edge.source);
     let Some(present) = context.present(id)? else { return Ok(()) };
@@ -181,7 +181,7 @@ pub(super) fn put_new(context: &mut Context<'_>, edge: &Edge) -> Result<bool> {
 fn put(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     context.push(Change::EdgePut(context.tenant, edge.clone()));
     if edge.relation == SUPERSEDES {
-        note_superseded(context, edge.target)?;
+        record_superseded(context, edge.target)?;
     }
     if let Some(memory) = context.memory(edge.source)? {
         let (other, relation) = (edge.target, edge.relation.clone());
@@ -197,7 +197,7 @@ pub(super) fn remove(context: &mut Context<'_>, edge: &Edge) -> Result<()> {
     let relation = relation_key(&edge.relation);
     context.push(Change::EdgeRemoved(context.tenant, edge.source, edge.target, relation));
     if edge.relation == SUPERSEDES {
-        note_superseded(context, edge.target)?;
+        record_superseded(context, edge.target)?;
     }
     Ok(())
 }
