@@ -21,9 +21,7 @@ use storage::model::audit::KeyUse;
 use storage::model::tenant::Role;
 
 use crate::app::App;
-use crate::current::{
-    caller, has_permit, has_turn, set_caller, set_permit, set_rate_status, set_source, set_turn,
-};
+use crate::current::{caller, has_permit, set_caller, set_permit, set_rate_status, set_source};
 use crate::limits::STALENESS_MAX;
 use crate::network::network;
 use crate::requests::ValidQuery;
@@ -67,20 +65,11 @@ macro_rules! extract {
 }
 
 extract! {
-    Agent: |parts, app| Self(writer(parts, app, Role::Agent).await?);
-    Admin: |parts, app| Self(writer(parts, app, Role::Admin).await?);
+    Agent: |parts, app| Self(authenticate(parts, app, Role::Agent).await?);
+    Admin: |parts, app| Self(authenticate(parts, app, Role::Admin).await?);
     ReaderRead: |parts, app| read(parts, app, Role::Reader, Self).await?;
     AdminRead: |parts, app| read(parts, app, Role::Admin, Self).await?;
     Operator: |parts, app| operator(parts, app).await?;
-}
-
-/// The caller of a write, when it is its turn: before its body is read.
-async fn writer(parts: &Parts, app: &App, role: Role) -> ApiResult<Session> {
-    let session = authenticate(parts, app, role).await?;
-    if !has_turn() {
-        session.take_turn().await?.into_iter().for_each(set_turn);
-    }
-    Ok(session)
 }
 
 /// A read, from its caller and how fresh it is. Only a valid key may wait. The wait may bring

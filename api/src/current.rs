@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use storage::model::access::Caller;
 
 use crate::budget::{Full, KeyBudget, KeyOfTenant, KeyShare};
-use crate::fair::Permit;
 use crate::limits::{RESPONSE_OVERHEAD_BYTES, SMALL_RESPONSE_BYTES_MAX};
 use crate::rates::RateStatus;
 
@@ -31,8 +30,7 @@ pub(crate) struct Current {
     pub(crate) rate_status: OnceLock<RateStatus>,
     /// Its permit as a request in progress, until its response is sent.
     permit: Mutex<Option<KeyShare>>,
-    /// Its turn as a write, and the bytes of its body, until its response is ready.
-    turn: Mutex<Option<Permit>>,
+    /// The bytes of its body, until its response is ready.
     body: Mutex<Option<KeyShare>>,
     /// The budget of bytes of responses, if they count.
     responses: OnceLock<Arc<KeyBudget>>,
@@ -93,15 +91,6 @@ pub(crate) fn has_permit() -> bool {
 
 pub(crate) fn set_permit(permit: KeyShare) {
     let _: Result<_, _> = CURRENT.try_with(|current| current.permit.lock().replace(permit));
-}
-
-/// Whether the present request has its turn.
-pub(crate) fn has_turn() -> bool {
-    CURRENT.try_with(|current| current.turn.lock().is_some()).unwrap_or(false)
-}
-
-pub(crate) fn set_turn(turn: Permit) {
-    let _: Result<_, _> = CURRENT.try_with(|current| current.turn.lock().replace(turn));
 }
 
 /// Takes the permit of the present request, for its response.

@@ -1,6 +1,7 @@
 //! Turns of writes: while several tenants use a node or the leader, each has a few writes in work
-//! at once on a node, and its others wait. So a write waits for few of other tenants, however many
-//! they send. A tenant alone has no such limit: its writes share batches.
+//! at once on a node, from their submission until the node reflects them. Its others wait. So a
+//! write waits for few of other tenants, however many they send. A tenant alone has no such limit:
+//! its writes share batches.
 
 use parking_lot::Mutex;
 use raft::{Handle, SharedUse};

@@ -195,7 +195,7 @@ impl Session {
     }
 
     /// Waits for the turn of a write, if several tenants write.
-    pub(crate) async fn take_turn(&self) -> ApiResult<Option<Permit>> {
+    async fn take_turn(&self) -> ApiResult<Option<Permit>> {
         let service = &self.service;
         let taken = service.turns.take(&service.raft, self.key_of_tenant()).await;
         let busy =

@@ -155,6 +155,7 @@ impl Session {
         let source = current::source();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
+        let _turn = self.take_turn().await?;
         set_written();
         let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);

@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::attacker::{ALONE, Attack, latency};
+use tokio::io::AsyncWriteExt;
+
+use super::attacker::{ALONE, Attack, address, connect, latency, over_tls, tls};
 use super::*;
 
 /// A latency that no tenant may cause another one, or [`SLOWER`] times that of a quiet cluster. It is
@@ -78,4 +80,32 @@ async fn creates_of_a_tenant_do_not_delay_another() {
 async fn searches_of_a_tenant_do_not_delay_another() {
     assert_others_served("/agent/search", &json!({"query": "words of a search", "limit": 50}))
         .await;
+}
+
+#[tokio::test]
+async fn slow_bodies_hold_no_turns() {
+    let cluster = options().nodes(3).start();
+    let busy = create_tenant(&cluster, json!({"name": "busy"})).await;
+    let quiet = create_tenant(&cluster, json!({"name": "quiet"})).await;
+    converged(&cluster).await;
+    let [_, node, _] = cluster.leader_first().await;
+    let head = format!(
+        "POST /api/v1/agent/nodes HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{",
+        address(node.url()),
+        string(&busy["key"]),
+    );
+    let mut slow = Vec::new();
+    for _ in 0..40 {
+        // Both tenants write, so turns are in force.
+        create(node, &quiet).send().await.ok();
+        let stream = connect(address(node.url())).await;
+        let mut stream = over_tls(&tls(&cluster, false), stream).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+    }
+    let start = Instant::now();
+    create(node, &busy).send().await.ok();
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
 }
