@@ -112,13 +112,13 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
     document
 }
 
-/// Describes a response, if the attributes of its handler do not.
 /// The response of every operation to a long path or long headers.
 fn too_long() -> Response {
     let text = "The path and the headers are too long, or too many. There is no body.";
     ResponseBuilder::new().description(text).build()
 }
 
+/// Describes a response, if the attributes of its handler do not.
 fn describe((status, response): (&String, &mut RefOr<Response>)) {
     let RefOr::T(response) = response else { return };
     if response.description.is_empty() {

@@ -1,10 +1,10 @@
 //! Turns of writes: while several tenants use a node or the leader, each has a few writes in work
-//! at once on a node, from their submission until the node reflects them. Its others wait. So a
-//! write waits for few of other tenants, however many they send. A tenant alone has no such limit:
+//! at once on a node, from their submission until their outcome. Its others wait. So a write
+//! waits for few of other tenants, however many they send. A tenant alone has no such limit:
 //! its writes share batches.
 
 use parking_lot::Mutex;
-use raft::{Handle, SharedUse};
+use raft::SharedUse;
 use storage::model::id::TenantId;
 use tokio::time::Instant;
 
@@ -31,15 +31,14 @@ impl Turns {
         self.used.lock().record(tenant, Instant::now());
     }
 
-    /// Waits for the turn of a write.
-    ///
-    /// # Errors
-    /// When the wait takes too long.
-    pub(crate) async fn take(&self, raft: &Handle, key: KeyOfTenant) -> Result<Option<Permit>, ()> {
-        if !self.used.lock().is_shared(Instant::now()) && !raft.is_shared() {
-            return Ok(None);
-        }
-        self.permits.acquire(key).await.map(Some).ok_or(())
+    /// Whether several tenants use this node.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.used.lock().is_shared(Instant::now())
+    }
+
+    /// Waits for the turn of a write. `None` if the wait takes too long.
+    pub(crate) async fn acquire(&self, key: KeyOfTenant) -> Option<Permit> {
+        self.permits.acquire(key).await
     }
 
     /// How often a wait took too long.

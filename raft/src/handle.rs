@@ -218,8 +218,8 @@ impl Handle {
         self.shared().is_some_and(|shared| shared.leads())
     }
 
-    /// Whether several tenants write. A node that does not lead finds it in the responses of the
-    /// leader to its own writes.
+    /// Whether several tenants write. A node that does not lead gets this from the responses of
+    /// the leader to its writes.
     pub fn is_shared(&self) -> bool {
         self.shared().is_some_and(|shared| shared.queue.lock().is_shared())
     }

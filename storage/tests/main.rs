@@ -18,5 +18,6 @@ mod reports;
 mod retention;
 mod saved_graphs;
 mod simulation;
+mod sizes;
 mod tenants;
 mod tick;

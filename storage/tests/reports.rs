@@ -1,16 +1,17 @@
-//! What nodes report: every report is recorded as a whole, and no tenant takes the part of others.
+//! Reports of nodes: each is recorded as a whole, and no tenant takes the part of others.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use storage::model::analytics::{
-    REPORT_KEYS_MAX, REPORT_RECALLS_MAX, REPORT_TENANTS_MAX, REPORT_USES_MAX, Report,
-    ReturnedMemory, TenantReport, Usage,
+    REPORT_KEYS_MAX, REPORT_RECALLS_MAX, REPORT_TENANTS_MAX, REPORT_USES_MAX, ReturnedMemory,
+    TenantReport, Usage,
 };
 use storage::model::api_key::{KEY_NAME_BYTES_MAX, KEY_NAMESPACES_MAX, NewApiKey};
-use storage::model::audit::{AuditChain, KEY_USES_MAX, KeyUse};
+use storage::model::audit::{AuditAction, AuditChain, KEY_USES_MAX, KeyUse};
+use storage::model::memory::LABEL_BYTES_MAX;
 use storage::model::origin::ORIGIN_BYTES_MAX;
 use storage::model::tenant::Role;
-use storage::{AuditRequest, BATCH_BYTES, COMMAND_BYTES_MAX, NewTenant};
+use storage::{AuditRequest, BATCH_BYTES, COMMAND_BYTES_MAX};
 
 use crate::common::*;
 
@@ -23,16 +24,9 @@ fn of_tenant(tenant: TenantId, action: Action) -> Command {
 
 fn create_tenants(engine: &mut Engine, last: u32) {
     for id in 2..=last {
-        let name = format!("tenant {id}");
-        let tenant = NewTenant { name, tier: "enterprise".into(), limits: Default::default() };
-        let (key_id, key) = (KeyId(u64::from(id).to_be_bytes()), api_key("admin", Role::Admin));
-        engine.run(1, &[Command::background(Action::CreateTenant { tenant, key_id, key })]);
+        let key = KeyId(u64::from(id).to_be_bytes());
+        engine.run(1, &[create_tenant(&format!("tenant {id}"), "enterprise", key)]);
     }
-}
-
-fn report(number: u64, tenants: Vec<TenantReport>) -> Command {
-    let report = Report { node: 1, boot: 1, number, tenants };
-    Command::background(Action::RecordReport(report))
 }
 
 /// A key with names as long as they may be.
@@ -90,16 +84,84 @@ fn largest_report_is_recorded() {
     tenants[0].recalls = recalled.collect();
     tenants[0].keys = used.map(|id| (id, Timestamp(4))).collect();
     tenants[0].uses = keys.clone().map(|id| (id, kind(1_000))).collect();
+    // Each of its owners fires on a memory with the longest label, before all others.
+    tenants[0].returned = (0..30).map(|number| waiting_memory(&mut engine, number)).collect();
     let day_after = 2 * Timestamp::DAY_MICROS;
-    let (decisions, batch) = engine.decide(day_after, &[report(next(), tenants)]);
+    let (decisions, batch) = engine.decide(day_after, &[report_of(next(), tenants)]);
     assert_eq!(decisions, [Ok(Reply::Done)]);
     let bytes = codec::encode(&batch).len();
     assert!((BATCH_BYTES..COMMAND_BYTES_MAX).contains(&bytes), "{bytes} bytes");
+    let fired = batch.changes.iter().filter(|it| matches!(it, Change::FiringsPut(..))).count();
+    assert!((1..10).contains(&fired), "{fired} owners have fired");
     engine.apply(&batch);
-    let request = AuditRequest { limit: usize::MAX, ..AuditRequest::default() };
+    let action = Some(AuditAction::KeyUse);
+    let request = AuditRequest { limit: usize::MAX, action, ..AuditRequest::default() };
     let page = engine.reader.audit(TENANT, AuditChain::Data, &request).unwrap();
-    assert_eq!(page.ends.last as usize, REPORT_USES_MAX * (KEY_USES_MAX + 1));
+    assert_eq!(page.entries.len(), REPORT_USES_MAX * (KEY_USES_MAX + 1));
     assert_eq!(engine.reader.key_uses(TENANT).unwrap().len(), REPORT_USES_MAX);
+}
+
+/// A large memory, and a key whose trigger changes it as a whole.
+fn waiting_memory(engine: &mut Engine, number: u64) -> ReturnedMemory {
+    let (key, id) = (key_id(5_000 + number), memory_id(5_000 + number));
+    let label = format!("{number} {}", "x".repeat(LABEL_BYTES_MAX - 10));
+    let boost = trigger(RECALL, TriggerAction::Boost(0.1));
+    let by_key = Action::CreateTrigger(TriggerId(id.0), Box::new(boost));
+    engine.run(
+        3,
+        &[
+            command(Action::CreateKey(key, api_key("owner", Role::Agent))),
+            create(new_memory(id, &label)),
+            Command { actor: Some(key), ..command(by_key) },
+        ],
+    );
+    ReturnedMemory { owner: Some(key), id, times: 1 }
+}
+
+/// Advances the tick of a tenant.
+fn tick(engine: &mut Engine, tenant: TenantId, at: i64) {
+    while engine.run(at, &[of_tenant(tenant, Action::AdvanceTick)]) == [Reply::Partial] {}
+}
+
+#[test]
+fn large_recalls_of_some_tenants_leave_turns() {
+    const TENANTS: u32 = 12;
+    let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
+    create_tenants(&mut engine, TENANTS);
+    let tenants = (1..=TENANTS).map(TenantId);
+    for tenant in tenants.clone() {
+        for name in ["consolidation.active_index_max", "consolidation.archive_after_days"] {
+            engine.run(2, &[Command { tenant: Some(tenant), ..configure(name, 0.0) }]);
+        }
+    }
+    let mut warmed = std::collections::BTreeSet::new();
+    for number in 1..=u64::from(TENANTS) {
+        let id = memory_id(number);
+        let start = 100 * number as i64 * Timestamp::DAY_MICROS;
+        for tenant in tenants.clone() {
+            // A recall restores a large cold memory, whatever the part of its tenant.
+            let memory = new_memory(id, &format!("{number} {}", "x".repeat(LABEL_BYTES_MAX - 10)));
+            let create = of_tenant(tenant, Action::CreateMemories(vec![memory]));
+            let patch = MemoryPatch { current_heat: Some(0.0), ..MemoryPatch::default() };
+            let cool = of_tenant(tenant, Action::UpdateMemory(id, patch));
+            engine.run(start, &[create, cool]);
+            tick(&mut engine, tenant, start + Timestamp::DAY_MICROS);
+            tick(&mut engine, tenant, start + 2 * Timestamp::DAY_MICROS);
+            let memory = engine.reader.memory(tenant, id).unwrap().unwrap();
+            assert!(memory.archived_at.is_some());
+        }
+        let recall =
+            |tenant| TenantReport { recalls: vec![(id, 1)], ..TenantReport::empty(tenant) };
+        let report = report_of(number, tenants.clone().map(recall).collect());
+        engine.run(start + 3 * Timestamp::DAY_MICROS, &[report]);
+        let is_warm = |tenant: &TenantId| {
+            engine.reader.memory(*tenant, id).unwrap().is_some_and(|it| it.archived_at.is_none())
+        };
+        let restored: Vec<_> = tenants.clone().filter(is_warm).collect();
+        assert!(restored.len() < TENANTS as usize, "there is room for all");
+        warmed.extend(restored);
+    }
+    assert_eq!(warmed.len(), TENANTS as usize, "{warmed:?}");
 }
 
 #[test]
@@ -111,7 +173,7 @@ fn last_use_of_a_key_is_small() {
     }
     let used = |number, at| {
         let keys = ids.clone().map(|id| (id, Timestamp(at))).collect();
-        report(number, vec![TenantReport { keys, ..TenantReport::empty(TENANT) }])
+        report_of(number, vec![TenantReport { keys, ..TenantReport::empty(TENANT) }])
     };
     let (_, batch) = engine.decide(2, &[used(1, 7)]);
     assert!(codec::encode(&batch).len() < 64 * ids.clone().count());
@@ -144,6 +206,16 @@ fn firings(engine: &Engine, tenant: TenantId) -> u64 {
     engine.reader.firings(tenant, first).count
 }
 
+/// The events of skipped firings of a tenant.
+fn skipped(engine: &Engine, tenant: TenantId) -> Vec<u64> {
+    let page = engine.reader.journal(tenant, None, 10_000, |_| Ok(true)).unwrap();
+    let skipped = page.events.into_iter().filter_map(|(_, event)| match event.kind {
+        EventKind::FiringsSkipped(count) => Some(count),
+        _ => None,
+    });
+    skipped.collect()
+}
+
 #[test]
 fn evaluations_of_one_tenant_leave_room_for_others() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
@@ -160,8 +232,9 @@ fn evaluations_of_one_tenant_leave_room_for_others() {
     };
     create_waiting(&mut engine, TENANT, &label, &(0..2_000).map(pattern).collect::<Vec<_>>());
     create_waiting(&mut engine, OTHER, "fox", &[trigger(RECALL, TriggerAction::Notify(None))]);
-    engine.run(3, &[report(1, vec![returned(TENANT, 1), returned(OTHER, 1)])]);
+    engine.run(3, &[report_of(1, vec![returned(TENANT, 1), returned(OTHER, 1)])]);
     assert_eq!(firings(&engine, OTHER), 1);
+    assert_eq!(skipped(&engine, TENANT).len(), 1, "the patterns exceed the part of their tenant");
 }
 
 #[test]
@@ -173,7 +246,7 @@ fn tenants_without_results_take_no_part() {
     let idle =
         (2..=200).map(|id| TenantReport { searches: 1, ..TenantReport::empty(TenantId(id)) });
     let tenants = std::iter::once(returned(TENANT, 50)).chain(idle).collect();
-    engine.run(3, &[report(1, tenants)]);
+    engine.run(3, &[report_of(1, tenants)]);
     assert_eq!(firings(&engine, TENANT), 50);
 }
 
@@ -196,7 +269,7 @@ fn kinds_of_use_take_no_room_from_recalls() {
         TenantReport { uses, ..TenantReport::empty(TENANT) },
         TenantReport { recalls, ..TenantReport::empty(OTHER) },
     ];
-    engine.run(2 + Timestamp::DAY_MICROS, &[report(61, tenants)]);
+    engine.run(2 + Timestamp::DAY_MICROS, &[report_of(61, tenants)]);
     assert_eq!(
         engine.reader.recall_stats(OTHER).unwrap().types.map(|of| of.warmings).iter().sum::<u64>(),
         1

@@ -3,21 +3,15 @@
 use storage::model::analytics::{ReturnedMemory, TenantReport};
 use storage::model::edge::{SIMILAR_TO, Suggestion};
 use storage::model::id::KeyId;
-use storage::model::limits::{Limit, Limits, OwnLimits};
+use storage::model::limits::{Limit, Limits};
 use storage::model::tenant::{Role, TenantState};
-use storage::{Counts, EdgeRef, NewTenant, Options, Rejection, TenantPatch};
+use storage::{Counts, EdgeRef, Options, Rejection, TenantPatch};
 
 use crate::common::*;
 
 const OTHER: TenantId = TenantId(2);
 /// Of the keys of [`api_key`].
 const KEY_HASH: [u8; 32] = [0; 32];
-
-fn create_tenant(name: &str, tier: &str, key: u8) -> Command {
-    let tenant = NewTenant { name: name.into(), tier: tier.into(), limits: OwnLimits::new() };
-    let (key_id, key) = (KeyId([key; 8]), api_key("admin", Role::Admin));
-    Command::background(Action::CreateTenant { tenant, key_id, key })
-}
 
 fn update_tenant(id: TenantId, patch: TenantPatch) -> Command {
     Command::background(Action::UpdateTenant(id, patch))
@@ -130,7 +124,7 @@ fn limits_of_keys_triggers_and_edges_hold() {
 fn tier_of_a_new_tenant_is_not_deleted() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
     let tier = |limits| Command::background(Action::PutTier { name: "small".into(), limits });
-    let create = create_tenant("other", "small", 7);
+    let create = create_tenant("other", "small", KeyId([7; 8]));
     let decisions = engine.submit(1, &[tier(Some(Limits::new())), create, tier(None)]);
     assert!(decisions[1].is_ok() && decisions[2].is_err(), "{decisions:?}");
 }
@@ -138,7 +132,7 @@ fn tier_of_a_new_tenant_is_not_deleted() {
 #[test]
 fn suspended_tenant_rejects_commands_of_keys() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    engine.run(1, &[create_tenant("other", "free", 7)]);
+    engine.run(1, &[create_tenant("other", "free", KeyId([7; 8]))]);
     let suspended = update_tenant(OTHER, state(TenantState::Suspended));
     let decisions = engine.submit(2, &[suspended, create_in(OTHER, 1, "fox")]);
     assert_eq!(decisions[1], Err(Rejection::TenantSuspended));
@@ -156,7 +150,10 @@ fn suspended_tenant_rejects_commands_of_keys() {
 #[test]
 fn deleted_tenant_leaves_no_row() {
     let mut engine = Engine::bootstrapped(DIMENSION, Options::default());
-    engine.run(1, &[create_tenant("other", "enterprise", 7), create_in(TENANT, 1, "own")]);
+    engine.run(
+        1,
+        &[create_tenant("other", "enterprise", KeyId([7; 8])), create_in(TENANT, 1, "own")],
+    );
     let before = engine.reader.tenant_rows(TENANT).unwrap();
     let creates: Vec<_> = (0..50).map(|number| create_in(OTHER, number, "fox of other")).collect();
     engine.run(2, &creates);
@@ -182,7 +179,7 @@ fn deleted_tenant_leaves_no_row() {
         create_in(OTHER, 99, "late"),
         tick,
         Command::background(Action::Expire(TENANT)),
-        report_of(1, of_other),
+        report_of(1, vec![of_other]),
     ];
     let decisions = engine.submit(401 * Timestamp::DAY_MICROS, &commands);
     let Ok(Reply::TenantDeleted(Counts { memories: 50, .. })) = decisions[0] else {
@@ -197,7 +194,7 @@ fn deleted_tenant_leaves_no_row() {
     assert!(engine.reader.tenant_rows(TENANT).unwrap() >= before);
     let mut engine = engine.reopened(Options::default());
     assert_eq!(engine.reader.tenants(), [TENANT]);
-    let created = engine.run(6, &[create_tenant("other", "free", 8)]);
+    let created = engine.run(6, &[create_tenant("other", "free", KeyId([8; 8]))]);
     assert!(matches!(created[0], Reply::Tenant(TenantId(3), _)), "no id is used twice");
 }
 
@@ -208,9 +205,9 @@ fn tiers_limit_their_tenants() {
         let limits = max.map(|max| [(Limit::Memories, max)].into());
         Command::background(Action::PutTier { name: name.into(), limits })
     };
-    let decisions = engine.submit(1, &[create_tenant("other", "small", 7)]);
+    let decisions = engine.submit(1, &[create_tenant("other", "small", KeyId([7; 8]))]);
     assert_eq!(decisions[0], Err(Rejection::NoSuch("tier".into())));
-    engine.run(2, &[tier("small", Some(2)), create_tenant("other", "small", 7)]);
+    engine.run(2, &[tier("small", Some(2)), create_tenant("other", "small", KeyId([7; 8]))]);
     let creates: Vec<_> = (0..4).map(|number| create_in(OTHER, number, "fox")).collect();
     assert_eq!(accepted(&engine.submit(3, &creates)), 2);
     assert!(engine.submit(4, &[tier("small", None)])[0].is_err(), "a tenant has it");

@@ -107,7 +107,7 @@ impl Session {
         while !remaining.is_empty() && Instant::now() < deadline {
             let chunk: Vec<MemoryId> = remaining.iter().take(BULK_MAX).copied().collect();
             let submit = async {
-                let _turn = self.write_turn(chunk.len(), 0).await?;
+                let _turn = self.large_write_turn(chunk.len(), 0).await?;
                 self.submit::<Vec<_>>(action(chunk)).await
             };
             let done = match submit.await {

@@ -11,7 +11,8 @@ use storage::model::id::{KeyId, TenantId};
 
 /// Most kinds of use that a node holds. At the limit it drops all: the state has them too.
 const KNOWN_MAX: usize = 10_000;
-/// Most kinds of use that wait for a report: of all tenants, of one tenant, and of one key.
+/// Most kinds of use that wait for a report: of all tenants, of one tenant, and of one key. A key of
+/// which none waits may exceed the limit of its tenant, and that of all twofold.
 const PENDING_MAX: usize = 4_096;
 const TENANT_PENDING_MAX: usize = 256;
 const KEY_PENDING_MAX: usize = 64;
@@ -55,17 +56,23 @@ impl KeyUseBuffer {
         let of_key_count =
             of_tenant.map_or(0, |pending| pending.iter().filter(|(of, _)| *of == key).count());
         let count: usize = uses.pending.values().map(VecDeque::len).sum();
-        if of_key_count >= KEY_PENDING_MAX
+        // The first kind of a key has room, whatever its other keys send, and is reported first.
+        let is_first = of_key_count == 0 && count < 2 * PENDING_MAX;
+        let is_full = of_key_count >= KEY_PENDING_MAX
             || of_tenant_count >= TENANT_PENDING_MAX
-            || count >= PENDING_MAX
-        {
+            || count >= PENDING_MAX;
+        if is_full && !is_first {
             return;
         }
         if uses.known.len() >= KNOWN_MAX {
             uses.known.clear();
         }
         uses.known.insert(of_key);
-        uses.pending.entry(tenant).or_default().push_back((key, kind));
+        let of_tenant = uses.pending.entry(tenant).or_default();
+        match is_first {
+            true => of_tenant.push_front((key, kind)),
+            false => of_tenant.push_back((key, kind)),
+        }
     }
 
     /// Adds what is pending to the reports of tenants, as much as a report has room for. Tenants take
@@ -85,7 +92,7 @@ impl KeyUseBuffer {
 }
 
 impl Uses {
-    /// Takes the oldest kind of use of the tenant whose turn it is.
+    /// Takes the next kind of use of the tenant whose turn it is.
     fn take_next(&mut self) -> Option<(TenantId, (KeyId, KeyUse))> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.pending.range((after, Bound::Unbounded)).next();
@@ -138,5 +145,27 @@ mod tests {
         assert_eq!(uses(), [1 + KEY_PENDING_MAX - REPORT_USES_MAX], "the rest comes next");
         add(1, 9 + 2 * KEY_PENDING_MAX);
         assert_eq!(uses(), [1], "what had no room is added again");
+    }
+
+    #[test]
+    fn floods_hide_no_use_of_other_keys() {
+        let buffer = KeyUseBuffer::default();
+        let add = |key: u8, client: usize| {
+            let kind = KeyUse {
+                network: "192.0.2.7".parse().unwrap(),
+                client: client.to_string(),
+                role: Role::Reader,
+            };
+            buffer.add(TenantId(1), KeyId([key; 8]), kind);
+        };
+        for client in 0..2 * KEY_PENDING_MAX {
+            (1..=6).for_each(|key| add(key, client));
+        }
+        add(9, 0);
+        (1..=6).for_each(|key| add(key, 10 * KEY_PENDING_MAX));
+        let mut reports = Vec::new();
+        buffer.report(&mut reports);
+        let is_reported = reports[0].uses.iter().any(|(key, _)| *key == KeyId([9; 8]));
+        assert!(is_reported && reports[0].uses.len() == REPORT_USES_MAX);
     }
 }

@@ -28,7 +28,7 @@ impl Session {
                 format!("the memories have more than {CREATE_TEXT_BYTES_MAX} bytes of text");
             return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
         }
-        let _turn = self.write_turn(new.len(), bytes).await?;
+        let _turn = self.large_write_turn(new.len(), bytes).await?;
         let ids: Vec<_> = new.iter().map(|new| new.id).collect();
         let new = new.into_iter().map(|new| self.prepare(new));
         let new = stream::iter(new).buffered(BATCH_EMBED_AHEAD).try_collect().await?;

@@ -183,7 +183,7 @@ impl Service {
 impl Session {
     /// Waits for the turn of a large write, which lasts as long as the permit; `None` for a small
     /// one.
-    async fn write_turn(&self, memories: usize, bytes: usize) -> ApiResult<Option<Permit>> {
+    async fn large_write_turn(&self, memories: usize, bytes: usize) -> ApiResult<Option<Permit>> {
         if memories <= SMALL_WRITE_MEMORIES_MAX && bytes <= SMALL_WRITE_BYTES_MAX {
             return Ok(None);
         }
@@ -194,13 +194,15 @@ impl Session {
         permits.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
     }
 
-    /// Waits for the turn of a write, if several tenants write.
-    async fn take_turn(&self) -> ApiResult<Option<Permit>> {
-        let service = &self.service;
-        let taken = service.turns.take(&service.raft, self.key_of_tenant()).await;
+    /// Waits for the turn of a write, if several tenants use this node or the leader.
+    async fn write_turn(&self) -> ApiResult<Option<Permit>> {
+        let Service { turns, raft, .. } = &*self.service;
+        if !turns.are_shared() && !raft.is_shared() {
+            return Ok(None);
+        }
         let busy =
-            |()| ApiError::unavailable("writes_busy", "too many writes of this key or tenant wait");
-        taken.map_err(busy)
+            || ApiError::unavailable("writes_busy", "too many writes of this key or tenant wait");
+        turns.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
     }
 
     /// [`Service::read`] with the caller.

@@ -155,9 +155,10 @@ impl Session {
         let source = current::source();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
-        let _turn = self.take_turn().await?;
+        let turn = self.write_turn().await?;
         set_written();
         let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
+        drop(turn);
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
         let (reply, notifications) = match outcome.reply? {

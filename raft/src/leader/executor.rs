@@ -47,7 +47,6 @@ use tokio::time::Instant;
 use crate::error::{Outcome, SubmitError};
 use crate::leader::clock::{ClusterClock, Target};
 use crate::leader::queue::QueuedCommand;
-use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::shared::Shared;
 use crate::types::{Payload, TypeConfig};
 
@@ -57,9 +56,6 @@ const JOINING_COMMAND_BYTES_MAX: usize = 16 << 10;
 /// Longest time in which commands are added to a batch. It bounds how long the expensive commands
 /// of one key delay those of others, since the queue is fair between batches.
 const DECIDE_TIME_MAX: Duration = Duration::from_millis(10);
-/// Longest batch that is proposed. Peers refuse longer messages, so an entry that they cannot take
-/// would block the log. A draft stays far below: its commands have limits of their own.
-const PROPOSAL_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// Time without a stamp after which the leader writes a batch that holds only a stamp. Heat and
 /// expiry depend on it in an idle cluster.
 const STAMP_INTERVAL: Duration = Duration::from_secs(5);
@@ -250,10 +246,6 @@ impl Executor {
         term.counter += 1;
         let id = BatchId { term: term.term, counter: term.counter };
         let bytes = codec::encode(&draft.into_batch(id));
-        if bytes.len() > PROPOSAL_BYTES_MAX {
-            tracing::error!(bytes = bytes.len(), commands, "batch exceeds the limit; not proposed");
-            return Err(SubmitError::Busy);
-        }
         {
             let mut totals = self.shared.totals.lock();
             totals.batches += 1;

@@ -144,8 +144,7 @@ impl Queue {
         is_added
     }
 
-    /// Notes whose command arrives.
-    /// Records that several tenants write, by another leader.
+    /// Records that several tenants write, as the leader has reported.
     pub(crate) fn record_shared(&mut self) {
         self.used.record_shared(Instant::now());
     }

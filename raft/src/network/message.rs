@@ -162,7 +162,7 @@ pub(crate) enum RpcResponse {
     /// Whether it accepted the leadership.
     Transferred(bool),
     ReadIndex(Option<u64>),
-    /// Whether several tenants write, besides.
+    /// The outcome, and whether several tenants write.
     Submitted(SubmitResult, bool),
     Installed(VoteRecord),
     OperationResult(OperateResult<OperationResult>),

@@ -94,12 +94,12 @@ pub(super) fn record_key_uses(
     draft.push(Change::KeyUsesPut(tenant, id, uses));
     let actor = AuditActor::Key { id, name: short(&key.name), role: key.role };
     for kind in new {
-        append(draft, tenant, first_use(draft.now, &actor, kind))?;
+        append(draft, tenant, first_use(draft.now, id, &actor, kind))?;
     }
     Ok(())
 }
 
-fn first_use(at: Timestamp, actor: &AuditActor, kind: &KeyUse) -> AuditAct {
+fn first_use(at: Timestamp, id: KeyId, actor: &AuditActor, kind: &KeyUse) -> AuditAct {
     let after = [
         ("network", kind.network.to_string()),
         ("client", short(&kind.client)),
@@ -110,7 +110,7 @@ fn first_use(at: Timestamp, actor: &AuditActor, kind: &KeyUse) -> AuditAct {
         actor: actor.clone(),
         source: Some(kind.network),
         action: AuditAction::KeyUse,
-        target: actor.key().map(|id| format!("key {id}")).unwrap_or_default(),
+        target: format!("key {id}"),
         before: Fields::new(),
         after: after.map(|(name, text)| (name.to_owned(), text)).into(),
     }

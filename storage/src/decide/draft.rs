@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec;
 use crate::decide::counted::{Added, CountOf, Counted, counted_by};
-use crate::decide::last_puts::last_puts;
+use crate::decide::last_puts::{LAST_PUT_KINDS, last_puts};
 use crate::error::Result;
 use crate::index::triggers::Triggers;
 use crate::model::access::Access;
@@ -97,8 +97,8 @@ pub(super) struct CommandState {
     pub(super) owners: BTreeMap<KeyId, Access>,
     /// Work on triggers, in evaluations. See [`BYTES_PER_EVALUATION`].
     pub(super) evaluations: usize,
-    /// Limits of the bytes of changes by firings, and of the evaluations, where there are such of
-    /// their own.
+    /// Limits of the bytes of changes by firings, and of the evaluations, of reports, which divide
+    /// them.
     pub(super) fired_bytes_max: Option<usize>,
     pub(super) evaluations_max: Option<usize>,
     /// Firings per owner of triggers.
@@ -239,7 +239,7 @@ impl Draft {
             match write {
                 RowWrite::Put(key, value) => self.set_row(key.bytes(), Some(value)),
                 RowWrite::Delete(key) => self.set_row(key.bytes(), None),
-                RowWrite::DeleteRange(..) => {}
+                RowWrite::DeleteRange(start, end) => self.bytes += start.len() + end.len(),
             }
         }
         self.update_triggers(&change);
@@ -281,7 +281,14 @@ impl Draft {
         }
         // A change in the log is no longer than the rows that it writes.
         self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+        let is_put = value.is_some();
         let before = self.rows.insert(key.clone(), value);
+        if let Some(Some(replaced)) = &before
+            && is_put
+            && LAST_PUT_KINDS.iter().any(|kind| key[0] == *kind as u8)
+        {
+            self.bytes -= key.len() + replaced.len();
+        }
         self.undo.push(Undo::Row(key, before));
     }
 
@@ -315,7 +322,7 @@ impl Draft {
         let CommandState { mark, fired_bytes_max, fired, .. } = &self.command;
         let of_owner = fired.get(&owner).copied().unwrap_or_default();
         self.bytes_since(*mark) + FIRING_BYTES_MAX <= COMMAND_BYTES_MAX
-            && fired_bytes_max.is_none_or(|max| self.fired_bytes() <= max)
+            && fired_bytes_max.is_none_or(|max| self.fired_bytes() < max)
             && of_owner.of_event < OWNER_FIRINGS_PER_EVENT_MAX
             && of_owner.bytes <= OWNER_FIRED_BYTES_MAX
     }
@@ -366,8 +373,14 @@ impl Draft {
         Mark { changes: self.changes.len(), undo: self.undo.len(), bytes: self.bytes }
     }
 
+    /// Bytes that were added since `mark`; none if rows of earlier commands became shorter.
     pub(crate) fn bytes_since(&self, mark: Mark) -> usize {
-        self.bytes - mark.bytes
+        self.bytes.saturating_sub(mark.bytes)
+    }
+
+    /// Whether anything changed since `mark`.
+    pub(super) fn has_changed_since(&self, mark: Mark) -> bool {
+        self.changes.len() > mark.changes
     }
 
     /// Undoes everything pushed since `mark`.

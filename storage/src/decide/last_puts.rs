@@ -4,12 +4,15 @@
 use std::collections::BTreeMap;
 
 use crate::change::Change;
-use crate::table::key::Key;
+use crate::table::key::{Key, Kind};
+
+/// The kinds of rows of which a batch keeps the last put only.
+pub(super) const LAST_PUT_KINDS: [Kind; 3] = [Kind::Memory, Kind::Anchor, Kind::Firings];
 
 /// Keeps one put of each memory, anchor and count of firings: in the place of the first, with the
 /// content of the last. A put after a removal is another one.
 pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
-    let mut places = BTreeMap::new();
+    let mut positions = BTreeMap::new();
     let mut kept = Vec::with_capacity(changes.len());
     for change in changes {
         let key = match &change {
@@ -17,20 +20,20 @@ pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
             Change::AnchorPut(tenant, id, _) => Some(Key::Anchor(*tenant, *id)),
             Change::FiringsPut(tenant, id, _) => Some(Key::Firings(*tenant, *id)),
             Change::MemoryRemoved(tenant, id) => {
-                places.remove(&Key::Memory(*tenant, *id).bytes());
-                places.remove(&Key::Anchor(*tenant, *id).bytes());
+                positions.remove(&Key::Memory(*tenant, *id).bytes());
+                positions.remove(&Key::Anchor(*tenant, *id).bytes());
                 None
             }
             Change::TriggerRemoved(tenant, id) => {
-                places.remove(&Key::Firings(*tenant, *id).bytes());
+                positions.remove(&Key::Firings(*tenant, *id).bytes());
                 None
             }
             _ => None,
         };
         let end = kept.len();
-        let place = key.map_or(end, |key| *places.entry(key.bytes()).or_insert(end));
-        if place < end {
-            kept[place] = change;
+        let position = key.map_or(end, |key| *positions.entry(key.bytes()).or_insert(end));
+        if position < end {
+            kept[position] = change;
         } else {
             kept.push(change);
         }

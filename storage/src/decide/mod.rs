@@ -64,8 +64,8 @@ fn decide_within_limits(draft: &mut Draft, command: &Command) -> Decided<Reply> 
             }
             let mark = draft.mark();
             let reply = act_and_fire(draft, command)?;
-            let is_unchanged = draft.bytes_since(mark) == 0;
-            let retention = if is_unchanged { Retention::Hour } else { Retention::Day };
+            let has_changed = draft.has_changed_since(mark);
+            let retention = if has_changed { Retention::Day } else { Retention::Hour };
             let mut context = Context { draft, tenant, actor: command.actor };
             idempotency::keep_receipt(&mut context, request, retention, &reply);
             reply

@@ -121,8 +121,8 @@ pub(super) fn cancel(context: &mut Context<'_>, trigger: TriggerId) -> Result<()
     if context.draft.firings(tenant, trigger)?.pending == 0 {
         return Ok(());
     }
-    // 64 bytes each: one command holds the removal of all that may be pending.
-    const { assert!(64 * PENDING_MAX as usize <= COMMAND_BYTES_MAX / 2) };
+    // Some 70 bytes each: one command holds the removal of all that may be pending.
+    const { assert!(70 * PENDING_MAX as usize <= COMMAND_BYTES_MAX / 2) };
     for (key, _) in context.draft.rows(&prefix(Kind::Due, tenant), PENDING_MAX as usize)? {
         let (at, id) = timed_delivery_of(&key)?;
         if id.trigger == trigger {
@@ -226,9 +226,16 @@ pub(super) fn replay_all(
     after: Option<DeadLetterCursor>,
 ) -> Decided<Reply> {
     let (mut count, mut is_limited, mut excluded) = (0, false, BTreeSet::new());
+    let mut examined = None;
     let dead = context.draft.base.dead_letters(context.tenant, after, EXAMINED_MAX)?;
-    let next = dead.last().filter(|_| dead.len() == EXAMINED_MAX).copied();
+    let mut next = dead.last().filter(|_| dead.len() == EXAMINED_MAX).copied();
+    let mark = context.draft.mark();
     for (at, id) in dead {
+        if context.draft.is_past_soft_limit(mark) {
+            next = examined;
+            break;
+        }
+        examined = Some((at, id));
         if excluded.contains(&id.trigger) {
             continue;
         }

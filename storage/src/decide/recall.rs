@@ -48,21 +48,34 @@ pub(super) fn record_report(draft: &mut Draft, report: &Report) -> Decided<Reply
         bytes: EqualParts::new(FIRED_BYTES_MAX, with_firings),
         evaluations: EqualParts::new(EVALUATIONS_MAX, with_firings),
     };
-    for of_tenant in &report.tenants {
+    let mut present = Vec::new();
+    for of_tenant in in_turn(&report.tenants, report.number) {
         // The tenant may have been deleted meanwhile.
-        if draft.tenant_row(of_tenant.tenant)?.is_none() {
-            continue;
+        if draft.tenant_row(of_tenant.tenant)?.is_some() {
+            present.push(of_tenant);
         }
+    }
+    // Those that need least come first. Those that need the same take turns.
+    present.sort_by_key(|of_tenant| of_tenant.recalls.len());
+    for of_tenant in &present {
         let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
         apply_recalls(&mut context, of_tenant, &mut recalls)?;
         record_usage(&mut context, of_tenant)?;
-        if !of_tenant.returned.is_empty() {
-            fire_returned(&mut context, &of_tenant.returned, &mut firings)?;
-        }
+    }
+    // Last, since each firing checks the room that the command has left.
+    for of_tenant in present.into_iter().filter(|of_tenant| !of_tenant.returned.is_empty()) {
+        let mut context = Context { draft, tenant: of_tenant.tenant, actor: None };
+        fire_returned(&mut context, &of_tenant.returned, report.number, &mut firings)?;
     }
     let last = LastReport { boot: report.boot, number: report.number };
     draft.push(Change::LastReportPut(report.node, last));
     Ok(Reply::Done)
+}
+
+/// `all` in their order, from another one on in each report.
+fn in_turn<T>(all: &[T], number: u64) -> impl Iterator<Item = &T> {
+    let (last, first) = all.split_at((number % all.len().max(1) as u64) as usize);
+    first.iter().chain(last)
 }
 
 /// Applies the recalls of a tenant, and counts them with its searches. Recalls beyond its part of
@@ -102,8 +115,9 @@ fn record_usage(context: &mut Context<'_>, report: &TenantReport) -> Decided<()>
         // The key may have been deleted meanwhile.
         if context.draft.bytes(&Key::ApiKey(tenant, *id))?.is_some() {
             let before: Option<Timestamp> = context.draft.record(&Key::KeyUsed(tenant, *id))?;
-            let used_at = before.map_or(*used_at, |before| before.max(*used_at));
-            context.push(Change::KeyUsedPut(tenant, *id, used_at));
+            if before.is_none_or(|before| before < *used_at) {
+                context.push(Change::KeyUsedPut(tenant, *id, *used_at));
+            }
         }
     }
     let mut uses: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -127,6 +141,7 @@ struct FiringLimits {
 fn fire_returned(
     context: &mut Context<'_>,
     returned: &[ReturnedMemory],
+    number: u64,
     limits: &mut FiringLimits,
 ) -> Decided<()> {
     let tenant = context.tenant;
@@ -138,13 +153,14 @@ fn fire_returned(
     let of_owners = |of_tenant: EqualParts| EqualParts::new(of_tenant.part(), owners.len());
     let (mut bytes, mut evaluations) = (of_owners(limits.bytes), of_owners(limits.evaluations));
     let before = (draft.fired_bytes(), draft.command.evaluations);
-    for (owner, memories) in owners {
+    let owners: Vec<_> = owners.into_iter().collect();
+    for (owner, memories) in in_turn(&owners, number) {
         let (fired, evaluated) = (draft.fired_bytes(), draft.command.evaluations);
         draft.command.fired_bytes_max = Some(fired + bytes.part());
         draft.command.evaluations_max = Some(evaluated + evaluations.part());
         for ReturnedMemory { id, times, .. } in memories {
             let event = MemoryEvent::new(tenant, TriggerEvent::Recall, *id);
-            draft.emit(MemoryEvent { times: *times, owners: Owners::One(owner), ..event });
+            draft.emit(MemoryEvent { times: *times, owners: Owners::One(*owner), ..event });
             fire(draft)?;
         }
         bytes.spend(draft.fired_bytes() - fired);

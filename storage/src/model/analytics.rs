@@ -94,7 +94,7 @@ pub struct Report {
     pub boot: u64,
     /// Number of this report, from 1. A report that arrives twice counts once.
     pub number: u64,
-    /// Counts per tenant. One with kinds of use alone may be one more.
+    /// Counts per tenant. Besides [`REPORT_TENANTS_MAX`] of them, each kind of use may add one.
     #[serde(deserialize_with = "bounded::<{ REPORT_TENANTS_MAX + REPORT_USES_MAX }, _, _>")]
     pub tenants: Vec<TenantReport>,
 }

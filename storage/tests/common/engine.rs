@@ -10,6 +10,7 @@ use storage::model::api_key::NewApiKey;
 use storage::model::audit::KeyUse;
 use storage::model::cluster::{BatchId, Cluster, Member, Model};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
+use storage::model::limits::OwnLimits;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
 use storage::model::origin::Origin;
 use storage::model::tenant::Role;
@@ -19,7 +20,7 @@ use storage::model::vector::{ModelId, Vector};
 use storage::model::words::words;
 use storage::{
     Action, ApplyOutcome, Batch, CREATE_MAX, Command, DecideError, Draft, Entry, EntryBody,
-    NewMemory, Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
+    NewMemory, NewTenant, Options, Reader, Rejection, Reply, SearchRequest, Writer, codec, decide,
 };
 use tempfile::TempDir;
 
@@ -136,6 +137,13 @@ pub fn bootstrap(dimension: usize) -> Command {
     Command::background(Action::Bootstrap { cluster, tenant, key_id, key })
 }
 
+/// Creates a tenant with an admin key.
+pub fn create_tenant(name: &str, tier: &str, key_id: KeyId) -> Command {
+    let tenant = NewTenant { name: name.into(), tier: tier.into(), limits: OwnLimits::new() };
+    let key = api_key("admin", Role::Admin);
+    Command::background(Action::CreateTenant { tenant, key_id, key })
+}
+
 /// Creates one memory.
 pub fn create(memory: NewMemory) -> Command {
     command(Action::CreateMemories(vec![memory]))
@@ -175,17 +183,17 @@ pub fn report_returned(
         usage,
         ..TenantReport::empty(TENANT)
     };
-    report_of(number, tenant)
+    report_of(number, vec![tenant])
 }
 
 /// A report of kinds of use of keys.
 pub fn report_uses(number: u64, uses: Vec<(KeyId, KeyUse)>) -> Command {
-    report_of(number, TenantReport { uses, ..TenantReport::empty(TENANT) })
+    report_of(number, vec![TenantReport { uses, ..TenantReport::empty(TENANT) }])
 }
 
-/// A report of one tenant.
-pub fn report_of(number: u64, tenant: TenantReport) -> Command {
-    let report = Report { node: 1, boot: 1, number, tenants: vec![tenant] };
+/// A report of tenants.
+pub fn report_of(number: u64, tenants: Vec<TenantReport>) -> Command {
+    let report = Report { node: 1, boot: 1, number, tenants };
     Command::background(Action::RecordReport(report))
 }
 
