@@ -115,6 +115,11 @@ impl App {
         self.service.recalls().dropped()
     }
 
+    /// Kinds of use of keys that were dropped before they were reported.
+    pub fn key_uses_dropped(&self) -> u64 {
+        self.service.key_uses.dropped()
+    }
+
     /// Authenticated requests in progress, bytes of bodies of requests, bytes of responses, and
     /// event streams.
     pub fn budgets(&self) -> [BudgetUse; 4] {

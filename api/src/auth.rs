@@ -114,7 +114,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
             return Err(delayed(parts, app, error).await);
         }
         Some(authenticated) => authenticated?,
-        // Nothing is guessed.
+        // No key was guessed, so there is no delay.
         None => return Err(ApiError::unauthorized()),
     };
     set_caller(&session.caller);

@@ -68,7 +68,7 @@ pub(crate) fn set_created(memories: usize) {
     let _: Result<(), _> = CURRENT.try_with(set);
 }
 
-/// Notes that the present request submitted a write: it may have happened.
+/// Records that the present request submitted a write: it may have happened.
 pub(crate) fn set_written() {
     let _: Result<(), _> =
         CURRENT.try_with(|current| current.has_written.store(true, Ordering::Relaxed));

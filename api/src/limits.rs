@@ -108,6 +108,8 @@ pub(crate) const HISTORY_MAX: usize = 200;
 pub(crate) const HISTORY_PAGES_MAX: usize = 10;
 /// Default page of activity.
 pub(crate) const ACTIVITY_DEFAULT: usize = 50;
+/// Most keys of a page, and the default: a key with all its namespaces is long.
+pub(crate) const KEYS_PAGE_MAX: usize = 100;
 /// Longest text of an activity that an agent records, in bytes.
 pub(crate) const ACTIVITY_BYTES_MAX: usize = 1 << 10;
 /// Largest metadata of such an activity, in bytes of JSON.

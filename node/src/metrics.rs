@@ -163,6 +163,11 @@ const METRICS: &[Metric<u64>] = &[
         "Recalls lost because the buffer of unreported recalls was full.",
         |s| s.node.app.recalls_dropped(),
     ),
+    (
+        "key_uses_dropped_total",
+        "Kinds of use of keys dropped before the audit log had them. Each returns with its next use.",
+        |s| s.node.app.key_uses_dropped(),
+    ),
     ("requests_in_progress", "Authenticated requests until their responses are sent.", |s| {
         s.node.app.budgets()[0].taken
     }),

@@ -63,7 +63,7 @@ pub use engine::Options;
 pub use error::{Error, Result};
 pub use index::covered::GraphCounts;
 pub use index::data::Counts;
-pub use index::triggers::CompiledTrigger;
+pub use index::triggers::{CompiledTrigger, OwnerCounts};
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;

@@ -1,18 +1,19 @@
 //! Read access to the newest applied state. [`Reader`] lists the whole read interface.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::RwLock;
 
 use crate::change::all_of;
+use crate::codec;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::covered::GraphCounts;
 use crate::index::data::Counts;
 use crate::index::tenant::TenantIndex;
-use crate::index::triggers::{CompiledTrigger, Triggers};
+use crate::index::triggers::{CompiledTrigger, OwnerCounts, Triggers};
 use crate::model::access::Caller;
+use crate::model::api_key::ApiKey;
 use crate::model::audit::AuditChain;
 use crate::model::cluster::Position;
 use crate::model::delivery::Outbox;
@@ -20,9 +21,9 @@ use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
 use crate::model::memory::{MemoryRecord, MemoryType};
 use crate::model::thermo::Thermo;
-use crate::model::trigger::{Firings, TriggerEvent};
+use crate::model::trigger::Firings;
 use crate::search::query::SearchCounters;
-use crate::table::key::{Key, Kind};
+use crate::table::key::{Key, Kind, fixed, prefix_end, split};
 use crate::table::state::count;
 use crate::table::view::{Row, View};
 use crate::verify::Verifier;
@@ -152,6 +153,27 @@ impl Reader {
         Kind::of_tenants().map(rows).sum()
     }
 
+    /// Keys of a tenant in order of their ids, at most `limit`, the first one after `after`. Each
+    /// with the time of its last use, within some minutes.
+    pub fn keys_after(
+        &self,
+        tenant: TenantId,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> Result<Vec<(KeyId, ApiKey, Option<Timestamp>)>> {
+        let engine = self.engine();
+        let (mut start, end) = all_of(Kind::ApiKey, tenant);
+        if let Some(after) = after {
+            start = prefix_end(&Key::ApiKey(tenant, after).bytes());
+        }
+        let keys = engine.state.range(&start, &end).take(limit).map(|row| {
+            let (key, row) = row?;
+            let id = KeyId(fixed(split(&key)?.1)?);
+            Ok((id, codec::decode(&row)?, self.record(&Key::KeyUsed(tenant, id))?))
+        });
+        keys.collect()
+    }
+
     /// A memory with its heat at the cluster clock.
     pub fn get(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryRecord>> {
         let engine = self.engine();
@@ -171,22 +193,15 @@ impl Reader {
         self.engine().registry.firings(tenant, id)
     }
 
-    /// The owners of the enabled triggers of a tenant that wait for `event` of a memory like this
+    /// The owners of the enabled triggers of a tenant that wait for the recall of a memory like this
     /// one, each with the number of these triggers. Labels and heats are not compared.
-    pub fn trigger_owners(
+    pub fn owners_on_recall(
         &self,
         tenant: TenantId,
-        event: TriggerEvent,
         namespace: &str,
         memory_type: MemoryType,
-    ) -> BTreeMap<Option<KeyId>, usize> {
-        let mut owners = BTreeMap::new();
-        for compiled in self.trigger_set(tenant).on(event) {
-            if compiled.trigger.scope_matches(event, namespace, memory_type).is_ok() {
-                *owners.entry(compiled.trigger.owner).or_default() += 1;
-            }
-        }
-        owners
+    ) -> OwnerCounts {
+        self.trigger_set(tenant).owners_on_recall(namespace, memory_type)
     }
 
     /// Results of verify marks on this node.

@@ -73,6 +73,30 @@ async fn key_with_an_end_ends_everywhere() {
 }
 
 #[tokio::test]
+async fn keys_are_listed_in_pages() {
+    let cluster = options().start();
+    for at in 0..4 {
+        create_key(&cluster, json!({"name": format!("agent {at}")})).await;
+    }
+    let all = cluster.get("/keys").await;
+    let ids = |page: &Value| {
+        array(&page["keys"]).iter().map(|key| string(&key["id"]).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((ids(&all).len(), &all["next_cursor"]), (5, &Value::Null));
+    let (mut listed, mut path) = (Vec::new(), "/keys?limit=2".to_owned());
+    for left in [3, 1, 0] {
+        let page = cluster.get(&path).await;
+        listed.extend(ids(&page));
+        assert_eq!((listed.len(), page["next_cursor"].is_string()), (5 - left, left > 0));
+        path = format!("/keys?limit=2&cursor={}", page["next_cursor"].as_str().unwrap_or_default());
+    }
+    assert_eq!(listed, ids(&all));
+    let send = |path| cluster.request(Method::GET, path).send();
+    send("/keys?limit=none").await.assert_error(400, "invalid_field");
+    send("/keys?cursor=5").await.assert_error(400, "invalid_field");
+}
+
+#[tokio::test]
 async fn rotated_key_has_both_texts_for_a_while() {
     let cluster = options().nodes(3).start();
     let old = create_key(&cluster, json!({"name": "worker"})).await;

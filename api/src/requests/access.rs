@@ -3,12 +3,13 @@
 use serde::Deserialize;
 use storage::model::access::ANY;
 use storage::model::api_key::KEY_NAMESPACES_MAX;
+use storage::model::id::KeyId;
 use storage::model::tenant::Role;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::requests::fields::*;
 use crate::requests::memories::any_namespace;
-use crate::requests::values::first_text;
+use crate::requests::values::{Id, first_text};
 use crate::service::error::{ApiError, ApiResult};
 
 /// Name of a key that the request does not name.
@@ -34,12 +35,33 @@ pub(crate) struct NewKey {
     pub(crate) expires_in_seconds: Option<KeyLifetime>,
 }
 
+/// Which keys.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct KeyQuery {
+    #[serde(default)]
+    limit: KeyLimit,
+    /// The `next_cursor` of the page before, or the id of a key: the page begins after it.
+    #[param(value_type = Option<String>, pattern = "^[0-9a-f]{16}$")]
+    cursor: Option<KeyIdText>,
+}
+
 /// A key's new text.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct KeyRotation {
     /// How long the present text stays valid.
     #[schema(default = 3600)]
     pub(crate) overlap_seconds: Option<KeyOverlap>,
+}
+
+impl KeyQuery {
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.get()
+    }
+
+    pub(crate) fn after(&self) -> Option<KeyId> {
+        self.cursor.as_ref().map(|Id(key)| *key)
+    }
 }
 
 impl NewKey {

@@ -27,8 +27,8 @@ use crate::limits::{
     ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, CANDIDATES_DEFAULT, COOLDOWN_SECONDS_MAX,
     EVENT_KINDS_BYTES_MAX, EXAMPLES_DEFAULT, EXAMPLES_MAX, GRAPH_DEFAULT, GRAPH_MAX,
     HISTORY_DEFAULT, HISTORY_MAX, HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT,
-    IDEMPOTENCY_KEY_BYTES_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT,
-    PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
+    IDEMPOTENCY_KEY_BYTES_MAX, KEYS_PAGE_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX,
+    NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
@@ -63,6 +63,7 @@ pub(crate) type SearchLimit = Count<{ PAGE_MAX as u64 }, { SEARCH_DEFAULT as u64
 pub(crate) type HotContextLimit = Count<{ PAGE_MAX as u64 }, { HOT_CONTEXT_DEFAULT as u64 }>;
 pub(crate) type HotNodesLimit = Count<{ PAGE_MAX as u64 }, { HOT_NODES_DEFAULT as u64 }>;
 pub(crate) type ActivityLimit = Count<{ PAGE_MAX as u64 }, { ACTIVITY_DEFAULT as u64 }>;
+pub(crate) type KeyLimit = Count<{ KEYS_PAGE_MAX as u64 }, { KEYS_PAGE_MAX as u64 }>;
 pub(crate) type NeighboursLimit = Count<{ PAGE_MAX as u64 }, { NEIGHBOURS_DEFAULT as u64 }>;
 pub(crate) type CandidatesLimit = Count<{ PAGE_MAX as u64 }, { CANDIDATES_DEFAULT as u64 }>;
 pub(crate) type ExamplesLimit = Count<{ EXAMPLES_MAX as u64 }, { EXAMPLES_DEFAULT as u64 }>;

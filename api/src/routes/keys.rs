@@ -5,7 +5,7 @@ use storage::model::id::KeyId;
 use storage::model::tenant::Role;
 
 use crate::prelude::*;
-use crate::requests::access::{KeyRotation, NewKey};
+use crate::requests::access::{KeyQuery, KeyRotation, NewKey};
 
 /// Default of `overlap_seconds`.
 const OVERLAP_DEFAULT: u64 = 3_600;
@@ -61,20 +61,32 @@ pub(crate) struct DeletedKeyView {
     deleted: bool,
 }
 
-/// All keys of a tenant.
+/// Keys of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct KeyList {
     keys: Vec<ListedKeyView>,
+    /// Cursor of the next page; null on the last.
+    next_cursor: Nullable<String>,
 }
 
-/// List the keys.
-#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(ReadHeaders),
+/// List the keys, in order of their ids.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "access", params(KeyQuery, ReadHeaders),
     responses((status = OK, body = KeyList), ReadErrors))]
-pub(crate) async fn key_list(AdminRead(session, freshness): AdminRead) -> ApiResponse<KeyList> {
-    let keys = session.used_keys().await?.into_iter().map(|(id, key, last_used_at)| {
-        ListedKeyView { view: (id, key).into(), last_used_at: last_used_at.map(Time) }
+pub(crate) async fn key_list(
+    AdminRead(session, freshness): AdminRead,
+    ValidQuery(query): ValidQuery<KeyQuery>,
+) -> ApiResponse<KeyList> {
+    let limit = query.limit();
+    // One more shows whether there is a next page.
+    let mut keys = session.keys_after(query.after(), limit + 1).await?;
+    let has_more = keys.len() > limit;
+    keys.truncate(limit);
+    let next_cursor = keys.last().filter(|_| has_more).map(|(id, ..)| id.to_string());
+    let keys = keys.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
+        view: (id, key).into(),
+        last_used_at: last_used_at.map(Time),
     });
-    Ok(Success::ok(freshness, KeyList { keys: keys.collect() }))
+    Ok(Success::ok(freshness, KeyList { keys: keys.collect(), next_cursor }))
 }
 
 /// Create a key.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use raft::SubmitError;
-use storage::model::access::{Access, Caller, Rule};
+use storage::model::access::{Access, Rule};
 use storage::model::api_key::{ApiKey, KeyText, NewApiKey};
 use storage::model::id::{KeyId, Timestamp};
 use storage::model::trigger::Trigger;
-use storage::{Action, Filter, Reader, Rejection, View};
+use storage::{Action, Filter, Rejection, View};
 
 use crate::random::random_bytes;
 use crate::rates::RateStatus;
@@ -74,14 +74,13 @@ impl Session {
         self.read(|reader, caller| reader.api_keys(caller.tenant)).await
     }
 
-    /// All keys, each with the time of its last use.
-    pub(crate) async fn used_keys(&self) -> ApiResult<Vec<(KeyId, ApiKey, Option<Timestamp>)>> {
-        let read = |reader: &Reader, caller: &Caller| {
-            let uses = reader.key_uses(caller.tenant)?;
-            let keys = reader.api_keys(caller.tenant)?.into_iter();
-            Ok(keys.map(|(id, key)| (id, key, uses.get(&id).copied())).collect())
-        };
-        self.read(read).await
+    /// See [`Reader::keys_after`].
+    pub(crate) async fn keys_after(
+        &self,
+        after: Option<KeyId>,
+        limit: usize,
+    ) -> ApiResult<Vec<(KeyId, ApiKey, Option<Timestamp>)>> {
+        self.read(move |reader, caller| reader.keys_after(caller.tenant, after, limit)).await
     }
 
     /// Creates a key, made by `new` of its text. The text exists in the result only, outside of its

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use storage::model::analytics::{REPORT_KEYS_MAX, REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, Timestamp};
 
-use crate::service::returned::{REPORT_FIRINGS_MAX, Returned};
+use crate::service::returned::{LastTurn, REPORT_FIRINGS_MAX, Returned};
 
 /// Interval at which the use of a key is reported.
 pub(super) const KEY_INTERVAL: Duration = Duration::from_secs(300);
@@ -35,11 +35,13 @@ pub(super) struct TenantContents {
     pub(super) memories: usize,
     pub(super) returned: Returned,
     /// When it was last in a report, and when it last had some of each [`Part`].
-    pub(super) reported_at: Option<Instant>,
-    pub(super) served: [Option<Instant>; PARTS],
+    pub(super) reported_at: LastTurn,
+    pub(super) served: [LastTurn; PARTS],
     pub(super) searches: u64,
     pub(super) searches_with_results: u64,
     usage: Usage,
+    /// Whether reported memories were removed since the last report.
+    has_made_room: bool,
 }
 
 /// What one key has searched.
@@ -47,7 +49,7 @@ pub(super) struct TenantContents {
 struct KeyContents {
     recalls: HashMap<MemoryId, Recalls>,
     /// When recalls were last reported: the others' turn comes first.
-    recalls_at: Option<Instant>,
+    recalls_at: LastTurn,
     /// Whether the key was used since its use was last reported.
     is_used: bool,
     use_reported: Option<Instant>,
@@ -74,7 +76,7 @@ impl TenantContents {
     /// What it needs of each [`Part`] of a report.
     pub(super) fn needs(&self, now: Instant, interval: Duration) -> Needs {
         let recalls = self.keys.values().flat_map(|of_key| of_key.recalls.values());
-        let recalls = recalls.filter(|known| known.is_due(now, interval)).count();
+        let recalls = recalls.filter(|recalls| recalls.is_due(now, interval)).count();
         let keys = self.keys.values().filter(|of_key| of_key.is_due(now)).count();
         [recalls, self.returned.firings(), keys]
     }
@@ -94,7 +96,7 @@ impl TenantContents {
             .map(|(key, of_key)| {
                 let due = of_key.recalls.iter().filter(|(_, it)| it.is_due(now, interval));
                 let mut due: Vec<_> =
-                    due.map(|(id, known)| (Reverse(known.reported), *id)).collect();
+                    due.map(|(id, recalls)| (Reverse(recalls.reported), *id)).collect();
                 // The last one is taken first.
                 due.sort_unstable();
                 (of_key.recalls_at, *key, due)
@@ -107,7 +109,7 @@ impl TenantContents {
                 let Some(of_key) = self.keys.get_mut(key).filter(|_| room > 0) else { break };
                 let Some((_, id)) = due.pop() else { continue };
                 room -= 1;
-                of_key.recalls_at = Some(now);
+                of_key.recalls_at = Some((now, counts.len()));
                 let reported = Recalls { unreported: 0, reported: Some(now) };
                 let taken = of_key.recalls.insert(id, reported).unwrap_or_default();
                 *counts.entry(id).or_insert(0_u32) += taken.unreported;
@@ -133,33 +135,35 @@ impl TenantContents {
         taken.collect()
     }
 
-    pub(super) fn take_counts(&mut self, now: Instant, report: &mut TenantReport) {
-        self.reported_at = Some(now);
+    pub(super) fn take_counts(&mut self, turn: (Instant, usize), report: &mut TenantReport) {
+        self.reported_at = Some(turn);
         report.searches = std::mem::take(&mut self.searches);
         report.searches_with_results = std::mem::take(&mut self.searches_with_results);
         report.usage = std::mem::take(&mut self.usage);
     }
 
-    /// Removes the recalls that were reported.
-    pub(super) fn remove_reported(&mut self) {
+    /// Removes the recalls that were reported, once per report.
+    pub(super) fn make_room(&mut self) {
+        if std::mem::replace(&mut self.has_made_room, true) {
+            return;
+        }
         let keys = self.keys.values_mut();
-        keys.for_each(|of_key| of_key.recalls.retain(|_, known| known.unreported > 0));
+        keys.for_each(|of_key| of_key.recalls.retain(|_, recalls| recalls.unreported > 0));
         self.memories = self.keys.values().map(|of_key| of_key.recalls.len()).sum();
     }
 
-    /// Counts a recall of a memory, if it has an entry or `has_room` for one. Returns whether it
-    /// has a new entry; `None` if there is no room.
-    pub(super) fn count(&mut self, key: KeyId, id: MemoryId, has_room: bool) -> Option<bool> {
+    /// Counts a recall of a memory, if it has an entry or `has_room` for one. Returns whether it did.
+    pub(super) fn count(&mut self, key: KeyId, id: MemoryId, has_room: bool) -> bool {
         let of_key = self.keys.entry(key).or_default();
-        if let Some(known) = of_key.recalls.get_mut(&id) {
-            known.unreported = known.unreported.saturating_add(1);
-            return Some(false);
+        if let Some(recalls) = of_key.recalls.get_mut(&id) {
+            recalls.unreported = recalls.unreported.saturating_add(1);
+            return true;
         }
-        has_room.then(|| {
+        if has_room {
             of_key.recalls.insert(id, Recalls { unreported: 1, reported: None });
             self.memories += 1;
-            true
-        })
+        }
+        has_room
     }
 
     /// Counts a request of a key.
@@ -170,6 +174,7 @@ impl TenantContents {
 
     /// Removes what would be reported at once when it happens again.
     pub(super) fn remove_idle(&mut self, now: Instant, interval: Duration) {
+        self.has_made_room = false;
         self.returned.remove_idle(now);
         self.keys.retain(|_, of_key| {
             of_key.recalls.retain(|_, it| it.unreported > 0 || !it.may_report(now, interval));

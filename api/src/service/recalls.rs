@@ -10,68 +10,87 @@
 //! have equal parts of it, and the keys of a tenant take turns, so that none waits for what another
 //! one has searched.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use storage::EqualParts;
+use parking_lot::{Mutex, RwLock};
 use storage::model::analytics::{REPORT_TENANTS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp};
+use storage::{EqualParts, OwnerCounts};
 
+use crate::budget::KeyOfTenant;
 use crate::service::recall_counts::{Needs, PART_MAX, PARTS, Part, TenantContents};
-use crate::service::returned::Waiting;
+use crate::service::returned::LastTurn;
 
-/// Most memories with recalls in the buffer: over all tenants, and of one tenant or key. At a limit the
-/// reported ones are removed: their next recall is reported before the interval ends, and is then
-/// counted only. If none is reported yet, further memories are dropped and counted.
+/// Most memories with recalls in the buffer: over all tenants, and of one tenant. A tenant with few
+/// may exceed the limit of all. At a limit the reported ones of the tenant are removed: their next
+/// recall is reported before the interval ends, and is then counted only. If none is reported yet,
+/// further memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
 const TENANT_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
+const TENANT_MEMORIES_FEW: usize = 64;
 
-/// Returned memories, requests and key uses since the last report.
+/// Returned memories, requests and key uses since the last report. Each tenant has a lock of its
+/// own: no work of one delays a request of another.
 #[derive(Default)]
-pub(crate) struct RecallBuffer(Mutex<Contents>);
-
-#[derive(Default)]
-struct Contents {
-    tenants: BTreeMap<TenantId, TenantContents>,
+pub(crate) struct RecallBuffer {
+    tenants: RwLock<Tenants>,
     /// Memories with recalls, of all tenants.
-    memories: usize,
-    /// Whether reported memories were removed since the last report.
-    swept: bool,
-    dropped: u64,
+    memories: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+/// The lock of each tenant.
+type Tenants = BTreeMap<TenantId, Arc<Mutex<TenantContents>>>;
+
+/// What a tenant needs of a report.
+struct Due {
+    tenant: TenantId,
+    needs: Needs,
+    /// When it was last in a report, and when it last had some of each [`Part`].
+    reported_at: LastTurn,
+    served: [LastTurn; PARTS],
 }
 
 impl RecallBuffer {
-    /// Counts a search of a key, and the memories that it returned. Those of `recalled` are recalls.
-    /// All are kept for the triggers that wait for each.
+    /// Counts a search of a key, which found something or not, and what it `recalled`.
     pub(crate) fn count(
         &self,
-        (tenant, key): (TenantId, KeyId),
-        returned: &[(MemoryId, &Waiting)],
+        (tenant, key): KeyOfTenant,
+        has_results: bool,
         recalled: &[MemoryId],
     ) {
-        let mut contents = self.0.lock();
-        contents.make_room(tenant, recalled.len());
-        let Contents { tenants, memories, dropped, .. } = &mut *contents;
-        let of_tenant = tenants.entry(tenant).or_default();
-        of_tenant.searches += 1;
-        of_tenant.searches_with_results += u64::from(!returned.is_empty());
-        for id in recalled {
-            let has_room = *memories < MEMORIES_MAX && of_tenant.memories < TENANT_MEMORIES_MAX;
-            match of_tenant.count(key, *id, has_room) {
-                Some(is_new) => *memories += usize::from(is_new),
-                None => *dropped += 1,
+        let dropped = self.change(&self.of(tenant), |of_tenant, others| {
+            of_tenant.searches += 1;
+            of_tenant.searches_with_results += u64::from(has_results);
+            if room(of_tenant, others) < recalled.len() {
+                of_tenant.make_room();
             }
-        }
-        let pushed =
-            returned.iter().map(|(id, waiting)| of_tenant.returned.push(key, *id, waiting));
-        *dropped += pushed.sum::<u64>();
+            let mut dropped = 0;
+            for id in recalled {
+                let has_room = room(of_tenant, others) > 0;
+                dropped += u64::from(!of_tenant.count(key, *id, has_room));
+            }
+            dropped
+        });
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
+    }
+
+    /// Keeps the results of a search of a key for the triggers that wait for each.
+    pub(crate) fn add_results<W: Borrow<OwnerCounts>>(
+        &self,
+        (tenant, key): KeyOfTenant,
+        results: impl ExactSizeIterator<Item = (MemoryId, W)>,
+    ) {
+        let dropped = self.of(tenant).lock().returned.push(key, results);
+        self.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
     /// Counts a request of a key, the time that it took, and the memories that it created.
     pub(crate) fn count_request(&self, tenant: TenantId, key: KeyId, took: Duration, added: u64) {
-        let mut contents = self.0.lock();
-        let of_tenant = contents.tenants.entry(tenant).or_default();
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let usage = Usage {
             requests: 1,
@@ -79,12 +98,12 @@ impl RecallBuffer {
             latency_micros: micros,
             latency_max_micros: micros,
         };
-        of_tenant.count_request(key, &usage);
+        self.of(tenant).lock().count_request(key, &usage);
     }
 
     /// Recalls and results that were dropped.
     pub(crate) fn dropped(&self) -> u64 {
-        self.0.lock().dropped
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Takes what is due for a report at `now`, as much as it has room for: writes wait while the
@@ -95,111 +114,128 @@ impl RecallBuffer {
         clock: Timestamp,
         interval: impl Fn(TenantId) -> Duration,
     ) -> Vec<TenantReport> {
-        let mut contents = self.0.lock();
-        let due = contents.due(now, &interval);
+        let tenants = self.tenants.read().clone();
+        let due = due(&tenants, now, &interval);
         let mut reports: BTreeMap<_, _> =
-            due.iter().map(|(id, _)| (*id, TenantReport::empty(*id))).collect();
-        contents.divide(now, &due, Part::Recalls, |of_tenant, id, room| {
+            due.iter().map(|due| (due.tenant, TenantReport::empty(due.tenant))).collect();
+        divide(&tenants, now, &due, Part::Recalls, |of_tenant, id, room| {
             let recalls = of_tenant.take_recalls(now, interval(id), room);
             let count = recalls.len();
             reports.entry(id).and_modify(|report| report.recalls = recalls);
             count
         });
-        contents.divide(now, &due, Part::Firings, |of_tenant, id, room| {
+        divide(&tenants, now, &due, Part::Firings, |of_tenant, id, room| {
             let (returned, firings) = of_tenant.returned.take(now, room);
             reports.entry(id).and_modify(|report| report.returned = returned);
             firings
         });
-        contents.divide(now, &due, Part::Keys, |of_tenant, id, room| {
+        divide(&tenants, now, &due, Part::Keys, |of_tenant, id, room| {
             let keys = of_tenant.take_keys(now, clock, room);
             let count = keys.len();
             reports.entry(id).and_modify(|report| report.keys = keys);
             count
         });
-        for (id, report) in &mut reports {
-            if let Some(of_tenant) = contents.tenants.get_mut(id) {
-                of_tenant.take_counts(now, report);
+        for (place, Due { tenant, .. }) in due.iter().enumerate() {
+            if let (Some(of_tenant), Some(report)) = (tenants.get(tenant), reports.get_mut(tenant))
+            {
+                of_tenant.lock().take_counts((now, place), report);
             }
         }
-        contents.remove_idle(now, &interval);
+        for (id, of_tenant) in tenants {
+            self.change(&of_tenant, |of_tenant, _| of_tenant.remove_idle(now, interval(id)));
+        }
+        self.remove_idle();
         let is_empty = |report: &TenantReport| *report == TenantReport::empty(report.tenant);
         reports.into_values().filter(|report| !is_empty(report)).collect()
     }
+
+    /// The contents of a tenant, new ones if it has none.
+    fn of(&self, tenant: TenantId) -> Arc<Mutex<TenantContents>> {
+        let known = self.tenants.read().get(&tenant).cloned();
+        known.unwrap_or_else(|| Arc::clone(self.tenants.write().entry(tenant).or_default()))
+    }
+
+    /// Changes the contents of a tenant, with the number of memories of the others at hand.
+    fn change<T>(
+        &self,
+        of_tenant: &Mutex<TenantContents>,
+        change: impl FnOnce(&mut TenantContents, usize) -> T,
+    ) -> T {
+        let mut of_tenant = of_tenant.lock();
+        let before = of_tenant.memories;
+        let others = self.memories.load(Ordering::Relaxed).saturating_sub(before);
+        let changed = change(&mut of_tenant, others);
+        // Wraps around if there are fewer now.
+        self.memories.fetch_add(of_tenant.memories.wrapping_sub(before), Ordering::Relaxed);
+        changed
+    }
+
+    /// Removes the tenants that no further report needs, so that idle ones cost nothing. A request
+    /// may be about to count for one: it holds the contents then.
+    fn remove_idle(&self) {
+        let is_idle = |of_tenant: &Arc<Mutex<TenantContents>>| {
+            Arc::strong_count(of_tenant) == 1 && of_tenant.lock().is_idle()
+        };
+        self.tenants.write().retain(|_, of_tenant| !is_idle(of_tenant));
+    }
 }
 
-impl Contents {
-    /// The tenants that a report may include, with what each needs of it. If there are too many,
-    /// those that were reported longest ago.
-    fn due(
-        &self,
-        now: Instant,
-        interval: &impl Fn(TenantId) -> Duration,
-    ) -> Vec<(TenantId, Needs)> {
-        let mut due: Vec<_> = self
-            .tenants
-            .iter()
-            .map(|(id, of_tenant)| (of_tenant, *id, of_tenant.needs(now, interval(*id))))
-            .filter(|(of_tenant, _, needs)| *needs != [0; PARTS] || of_tenant.has_counts())
-            .collect();
-        if due.len() > REPORT_TENANTS_MAX {
-            due.sort_by_key(|(of_tenant, ..)| of_tenant.reported_at);
-            due.truncate(REPORT_TENANTS_MAX);
-        }
-        due.into_iter().map(|(_, id, needs)| (id, needs)).collect()
-    }
+/// How many more memories with recalls a tenant may have; the `others` have that many.
+fn room(of_tenant: &TenantContents, others: usize) -> usize {
+    let of_all = MEMORIES_MAX.saturating_sub(others).min(TENANT_MEMORIES_MAX);
+    of_all.max(TENANT_MEMORIES_FEW).saturating_sub(of_tenant.memories)
+}
 
-    /// Divides a part of a report among the tenants that need some of it. Those that need no more
-    /// than an equal part come first, then those that had some longest ago: what cannot be divided
-    /// may take the room of others, so they take turns. `take` returns how much it took.
-    fn divide(
-        &mut self,
-        now: Instant,
-        due: &[(TenantId, Needs)],
-        part_of: Part,
-        mut take: impl FnMut(&mut TenantContents, TenantId, usize) -> usize,
-    ) {
-        let at = part_of as usize;
-        let mut needs: Vec<_> = due.iter().map(|(id, needs)| (needs[at], *id)).collect();
-        needs.retain(|(needed, _)| *needed > 0);
-        let room = PART_MAX[at];
-        let equal = room / needs.len().max(1);
-        needs.sort_by_key(|(needed, id)| match *needed > equal {
-            true => (Some(self.tenants[id].served[at]), 0),
-            false => (None, *needed),
-        });
-        let mut parts = EqualParts::new(room, needs.len());
-        for (_, id) in needs {
-            let part = parts.part().max(1).min(parts.left());
-            let Some(of_tenant) = self.tenants.get_mut(&id).filter(|_| part > 0) else { break };
-            let taken = take(of_tenant, id, part);
-            if taken > 0 {
-                of_tenant.served[at] = Some(now);
-            }
-            parts.spend(taken);
-        }
+/// The tenants that a report may include, with what each needs of it. If there are too many, those
+/// that were reported longest ago.
+fn due(tenants: &Tenants, now: Instant, interval: &impl Fn(TenantId) -> Duration) -> Vec<Due> {
+    let due = tenants.iter().filter_map(|(id, of_tenant)| {
+        let of_tenant = of_tenant.lock();
+        let needs = of_tenant.needs(now, interval(*id));
+        let TenantContents { reported_at, served, .. } = *of_tenant;
+        (needs != [0; PARTS] || of_tenant.has_counts()).then_some(Due {
+            tenant: *id,
+            needs,
+            reported_at,
+            served,
+        })
+    });
+    let mut due: Vec<_> = due.collect();
+    if due.len() > REPORT_TENANTS_MAX {
+        due.sort_by_key(|due| due.reported_at);
+        due.truncate(REPORT_TENANTS_MAX);
     }
+    due
+}
 
-    /// Removes what no further report needs, so that idle tenants cost nothing.
-    fn remove_idle(&mut self, now: Instant, interval: &impl Fn(TenantId) -> Duration) {
-        self.tenants.retain(|id, of_tenant| {
-            of_tenant.remove_idle(now, interval(*id));
-            !of_tenant.is_idle()
-        });
-        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories).sum();
-        self.swept = false;
-    }
-
-    /// Removes the reported memories if `count` more have no room, once per report.
-    fn make_room(&mut self, tenant: TenantId, count: usize) {
-        let of_tenant = self.tenants.get(&tenant).map_or(0, |of_tenant| of_tenant.memories);
-        let has_room =
-            self.memories + count <= MEMORIES_MAX && of_tenant + count <= TENANT_MEMORIES_MAX;
-        if has_room || self.swept {
-            return;
+/// Divides a part of a report among the tenants that need some of it. Those that need no more
+/// than an equal part come first, then those that had some longest ago: what cannot be divided
+/// may take the room of others, so they take turns. `take` returns how much it took.
+fn divide(
+    tenants: &Tenants,
+    now: Instant,
+    due: &[Due],
+    part_of: Part,
+    mut take: impl FnMut(&mut TenantContents, TenantId, usize) -> usize,
+) {
+    let at = part_of as usize;
+    let mut due: Vec<_> = due.iter().filter(|due| due.needs[at] > 0).collect();
+    let room = PART_MAX[at];
+    let equal = room / due.len().max(1);
+    due.sort_by_key(|due| match due.needs[at] > equal {
+        true => (Some(due.served[at]), 0),
+        false => (None, due.needs[at]),
+    });
+    let mut parts = EqualParts::new(room, due.len());
+    for (place, Due { tenant, .. }) in due.into_iter().enumerate() {
+        let part = parts.part().max(1).min(parts.left());
+        let Some(of_tenant) = tenants.get(tenant).filter(|_| part > 0) else { break };
+        let mut of_tenant = of_tenant.lock();
+        let taken = take(&mut of_tenant, *tenant, part);
+        if taken > 0 {
+            of_tenant.served[at] = Some((now, place));
         }
-        self.tenants.values_mut().for_each(TenantContents::remove_reported);
-        self.memories = self.tenants.values().map(|of_tenant| of_tenant.memories).sum();
-        self.swept = true;
+        parts.spend(taken);
     }
 }
 
@@ -232,9 +268,14 @@ mod tests {
         recalled: usize,
         triggers: usize,
     ) {
-        let waiting = if triggers > 0 { Waiting::from([(None, triggers)]) } else { Waiting::new() };
-        let returned: Vec<_> = ids.iter().map(|id| (*id, &waiting)).collect();
-        buffer.count((TENANT, key), &returned, &ids[..recalled.min(ids.len())]);
+        buffer.count((TENANT, key), !ids.is_empty(), &ids[..recalled.min(ids.len())]);
+        find(buffer, (TENANT, key), ids, triggers);
+    }
+
+    /// Adds results for which `triggers` wait.
+    fn find(buffer: &RecallBuffer, key: KeyOfTenant, ids: &[MemoryId], triggers: usize) {
+        let waiting: OwnerCounts = (triggers > 0).then_some((None, triggers)).into_iter().collect();
+        buffer.add_results(key, ids.iter().map(|id| (*id, &waiting)));
     }
 
     /// Counts a search that recalls `count` memories.
@@ -276,8 +317,8 @@ mod tests {
         assert_eq!(recalls(&buffer, start + 30 * SECOND), []);
         assert_eq!(recalls(&buffer, start + 60 * SECOND), [(id(1), 3)]);
         assert_eq!(recalls(&buffer, start + 200 * SECOND), []);
-        assert_eq!(buffer.0.lock().memories, 0, "nothing is kept for ever");
-        assert!(buffer.0.lock().tenants.is_empty());
+        assert_eq!(buffer.memories.load(Ordering::Relaxed), 0, "nothing is kept for ever");
+        assert!(buffer.tenants.read().is_empty());
     }
 
     #[test]
@@ -287,9 +328,24 @@ mod tests {
         assert_eq!(buffer.dropped(), 5);
         assert_eq!(recalls(&buffer, Instant::now()).len(), REPORT_RECALLS_MAX);
         let ids = ids(1 << 40, MEMORIES_MAX);
-        buffer.count((OTHER_TENANT, OTHER_KEY), &[], &ids);
-        let reported = REPORT_RECALLS_MAX;
-        assert_eq!(buffer.dropped() as usize, 5 + TENANT_MEMORIES_MAX - reported);
+        buffer.count((OTHER_TENANT, OTHER_KEY), true, &ids);
+        assert_eq!(buffer.dropped() as usize, 5 + TENANT_MEMORIES_MAX);
+    }
+
+    #[test]
+    fn full_buffer_has_room_for_few_of_others() {
+        let (buffer, third) = (RecallBuffer::default(), TenantId(3));
+        count(&buffer, 0, TENANT_MEMORIES_MAX);
+        buffer.count((OTHER_TENANT, KEY), true, &ids(0, MEMORIES_MAX - TENANT_MEMORIES_MAX));
+        buffer.count((third, KEY), true, &ids(0, TENANT_MEMORIES_FEW + 1));
+        assert_eq!(buffer.dropped(), 1);
+        let reports = buffer.take(Instant::now(), Timestamp(9), |_| 60 * SECOND);
+        let of_third = reports.iter().find(|report| report.tenant == third).unwrap();
+        assert_eq!(of_third.recalls.len(), TENANT_MEMORIES_FEW);
+        // Its own reported ones make room. Those of others stay.
+        let before = buffer.memories.load(Ordering::Relaxed);
+        buffer.count((third, KEY), true, &ids(1 << 40, TENANT_MEMORIES_FEW));
+        assert_eq!((buffer.dropped(), buffer.memories.load(Ordering::Relaxed)), (1, before));
     }
 
     #[test]
@@ -304,14 +360,13 @@ mod tests {
     #[test]
     fn tenants_have_equal_parts_of_a_report() {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
-        let waiting = Waiting::from([(None, 20)]);
-        let returned: Vec<_> = ids(1, 100).into_iter().map(|id| (id, &waiting)).collect();
         let mut quiet = Vec::new();
         for round in 0..3 {
             let all = ids(1_000 * round, 1_000);
-            buffer.count((TENANT, KEY), &returned, &all);
-            let one = Waiting::from([(None, 1)]);
-            buffer.count((OTHER_TENANT, OTHER_KEY), &[(id(7), &one)], &[id(7_000 + round)]);
+            buffer.count((TENANT, KEY), true, &all);
+            find(&buffer, (TENANT, KEY), &ids(1, 100), 20);
+            buffer.count((OTHER_TENANT, OTHER_KEY), true, &[id(7_000 + round)]);
+            find(&buffer, (OTHER_TENANT, OTHER_KEY), &[id(7)], 1);
             let reports = buffer.take(start + SECOND, Timestamp(9), |_| 60 * SECOND);
             let other = reports.into_iter().find(|report| report.tenant == OTHER_TENANT).unwrap();
             quiet.push((other.recalls.len(), other.returned.len()));
@@ -325,8 +380,7 @@ mod tests {
         let mut served = [0, 0];
         for round in 1..5 {
             for tenant in [TENANT, OTHER_TENANT] {
-                let waiting = Waiting::from([(None, 300)]);
-                buffer.count((tenant, KEY), &[(id(1), &waiting)], &[]);
+                find(&buffer, (tenant, KEY), &[id(1)], 300);
             }
             let reports = buffer.take(start + round * SECOND, Timestamp(9), |_| 60 * SECOND);
             let number = |of| {
@@ -345,7 +399,7 @@ mod tests {
         let (buffer, start) = (RecallBuffer::default(), Instant::now());
         let tenants = (REPORT_TENANTS_MAX + 20) as u32;
         let keys = (REPORT_KEYS_MAX + 50) as u64;
-        (1..=tenants).for_each(|id| buffer.count((TenantId(id), KEY), &[], &[]));
+        (1..=tenants).for_each(|id| buffer.count((TenantId(id), KEY), false, &[]));
         for key in 0..keys {
             buffer.count_request(OTHER_TENANT, KeyId(key.to_be_bytes()), Duration::ZERO, 0);
         }

@@ -2,9 +2,11 @@
 //! that owns triggers has a queue of its own; each report divides its room among the queues. So
 //! neither many searches nor many triggers of one key delay the firings of others.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use storage::OwnerCounts;
 use storage::model::analytics::ReturnedMemory;
 use storage::model::id::{KeyId, MemoryId};
 
@@ -14,13 +16,16 @@ const QUEUE_FIRINGS_MAX: usize = 5_000;
 /// dropped and counted.
 const RESULTS_MAX: usize = 100_000;
 const KEY_RESULTS_MAX: usize = RESULTS_MAX / 4;
+/// Most pairs of a result and an owner that one search examines, except for its last result.
+const SEARCH_EXAMINED_MAX: usize = 5_000;
 /// Firings for which a report has room, over all tenants. A result is never divided.
 pub(super) const REPORT_FIRINGS_MAX: usize = 125;
 
+/// The report in which something last had its turn, and its place there: those of which not all had
+/// a turn follow each other, whatever their ids are.
+pub(super) type LastTurn = Option<(Instant, usize)>;
 /// The owner of triggers; `None` owns those that no key created.
 type Owner = Option<KeyId>;
-/// The number of triggers of each owner that wait for a result.
-pub(crate) type Waiting = BTreeMap<Owner, usize>;
 
 /// Results of one tenant that are not reported to triggers yet.
 #[derive(Default)]
@@ -29,6 +34,8 @@ pub(super) struct Returned {
     /// Results in queues, and those of each key that searched.
     results: usize,
     of_keys: BTreeMap<KeyId, usize>,
+    /// Moves the owner that comes first.
+    turn: usize,
 }
 
 #[derive(Default)]
@@ -37,27 +44,56 @@ struct Queue {
     results: VecDeque<(MemoryId, usize)>,
     firings: usize,
     /// When results were last reported: the turn of others comes first.
-    reported: Option<Instant>,
+    reported: LastTurn,
 }
 
 impl Returned {
-    /// Adds a result of a search by `key` for the triggers that wait for it. Returns the number of
-    /// owners for whose triggers it had no room.
-    pub(super) fn push(&mut self, key: KeyId, id: MemoryId, waiting: &Waiting) -> u64 {
-        let mut dropped = 0;
-        for (owner, triggers) in waiting {
-            let queue = self.queues.entry((key, *owner)).or_default();
-            let of_key = self.of_keys.entry(key).or_default();
-            let is_full = queue.firings > 0 && queue.firings + triggers > QUEUE_FIRINGS_MAX;
-            if is_full || self.results == RESULTS_MAX || *of_key == KEY_RESULTS_MAX {
-                dropped += 1;
-                continue;
-            }
-            queue.results.push_back((id, *triggers));
-            queue.firings += triggers;
-            (self.results, *of_key) = (self.results + 1, *of_key + 1);
+    /// Adds the results of a search by `key`, each with the triggers that wait for it. Returns the
+    /// number of results that it did not add for all owners. It reads no further results once there
+    /// is no room, or the search has had its part of the work.
+    pub(super) fn push<W: Borrow<OwnerCounts>>(
+        &mut self,
+        key: KeyId,
+        mut results: impl ExactSizeIterator<Item = (MemoryId, W)>,
+    ) -> u64 {
+        let (mut dropped, mut examined) = (0, 0);
+        while examined < SEARCH_EXAMINED_MAX
+            && self.has_room(key)
+            && let Some((id, waiting)) = results.next()
+        {
+            let waiting = waiting.borrow();
+            // Those that had no room come first next time.
+            let first = self.turn % waiting.len().max(1);
+            let in_turn = waiting.iter().cycle().skip(first).take(waiting.len());
+            let added =
+                in_turn.filter(|(owner, triggers)| self.add((key, **owner), id, **triggers));
+            let added = added.count();
+            self.turn = self.turn.wrapping_add(added);
+            dropped += u64::from(added < waiting.len());
+            examined += waiting.len();
         }
-        dropped
+        dropped + results.len() as u64
+    }
+
+    fn has_room(&self, key: KeyId) -> bool {
+        let of_key = self.of_keys.get(&key).copied().unwrap_or_default();
+        self.results < RESULTS_MAX && of_key < KEY_RESULTS_MAX
+    }
+
+    /// Adds a result for the triggers of one owner, if there is room.
+    fn add(&mut self, (key, owner): (KeyId, Owner), id: MemoryId, triggers: usize) -> bool {
+        if !self.has_room(key) {
+            return false;
+        }
+        let queue = self.queues.entry((key, owner)).or_default();
+        if queue.firings > 0 && queue.firings + triggers > QUEUE_FIRINGS_MAX {
+            return false;
+        }
+        queue.results.push_back((id, triggers));
+        queue.firings += triggers;
+        self.results += 1;
+        *self.of_keys.entry(key).or_default() += 1;
+        true
     }
 
     /// Firings of all queues.
@@ -72,7 +108,9 @@ impl Returned {
 
     /// Removes empty queues that an earlier report than that of `now` has emptied.
     pub(super) fn remove_idle(&mut self, now: Instant) {
-        self.queues.retain(|_, queue| !queue.results.is_empty() || queue.reported == Some(now));
+        self.queues.retain(|_, queue| {
+            !queue.results.is_empty() || queue.reported.is_some_and(|(at, _)| at == now)
+        });
     }
 
     /// Takes results for a report with `room` for firings: first as much of each queue as its equal
@@ -97,7 +135,7 @@ impl Returned {
                     queue.firings -= triggers;
                     self.results -= 1;
                     self.of_keys.entry(*key).and_modify(|results| *results -= 1);
-                    queue.reported = Some(now);
+                    queue.reported = Some((now, firings));
                     spent += triggers;
                     firings += triggers;
                     *times.entry((*owner, id)).or_insert(0) += 1;
@@ -129,8 +167,9 @@ mod tests {
         results: usize,
         waiting: &[(KeyId, usize)],
     ) -> u64 {
-        let waiting = waiting.iter().map(|(owner, triggers)| (Some(*owner), *triggers)).collect();
-        (0..results).map(|number| queues.push(key, id(number), &waiting)).sum()
+        let waiting: OwnerCounts =
+            waiting.iter().map(|(owner, triggers)| (Some(*owner), *triggers)).collect();
+        queues.push(key, (0..results).map(|number| (id(number), &waiting)))
     }
 
     /// Reported results for the triggers of `owner`.
@@ -178,12 +217,32 @@ mod tests {
     }
 
     #[test]
+    fn many_owners_are_served_alike() {
+        let mut queues = Returned::default();
+        let owners: Vec<_> = (0..200).map(|owner| (KeyId([owner; 8]), 1)).collect();
+        assert_eq!(search(&mut queues, HOSTILE, 100, &owners), 75, "of the work");
+        for _ in 0..40 {
+            search(&mut queues, HOSTILE, 100, &owners);
+            queues.take(Instant::now(), REPORT_FIRINGS_MAX);
+        }
+        let waiting = queues.queues.values().map(|queue| queue.results.len());
+        let (least, most) = waiting.fold((usize::MAX, 0), |(least, most), of_queue| {
+            (least.min(of_queue), most.max(of_queue))
+        });
+        assert!(most - least <= 10, "{least} to {most} of {KEY_RESULTS_MAX}");
+    }
+
+    #[test]
     fn excess_results_are_dropped_and_counted() {
         let mut queues = Returned::default();
         assert_eq!(search(&mut queues, HOSTILE, 300, &[(HOSTILE, 20)]), 50);
         let owners: Vec<_> = (0..10).map(|owner| (KeyId([owner; 8]), 1)).collect();
-        search(&mut queues, HOSTILE, 5_000, &owners);
+        for _ in 0..10 {
+            search(&mut queues, HOSTILE, 500, &owners);
+        }
         assert_eq!(queues.of_keys[&HOSTILE], KEY_RESULTS_MAX);
+        let read = (0..500).map(|_| -> (MemoryId, OwnerCounts) { panic!("it reads no result") });
+        assert_eq!(queues.push(HOSTILE, read), 500);
         assert_eq!(search(&mut queues, HONEST, 20, &[(HONEST, 1)]), 0);
         while !queues.queues.is_empty() {
             queues.take(Instant::now(), REPORT_FIRINGS_MAX);

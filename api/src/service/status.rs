@@ -2,6 +2,7 @@
 //! operations on its cluster.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use raft::{Operation, OperationResult, Status};
@@ -11,7 +12,6 @@ use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::Factors;
 use storage::model::thermo::Reinforcement;
-use storage::model::trigger::TriggerEvent;
 use storage::{Hit, View};
 
 use crate::limits::{OPERATION_DEADLINE, RECALLED_SCORE_MIN, STALENESS_MAX};
@@ -74,21 +74,19 @@ impl Service {
     pub(crate) fn count_search(&self, caller: &Caller, returned: &[Hit], has_words: bool) {
         let reinforcement = self.reader.thermo(caller.tenant).reinforcement;
         let recalled = if has_words { recalled(returned, &reinforcement) } else { Vec::new() };
+        let of_caller = (caller.tenant, caller.key);
+        self.recalls.count(of_caller, !returned.is_empty(), &recalled);
         // Most results are of the same few namespaces and types.
-        let mut waiting = BTreeMap::new();
-        for Hit { record: MemoryRecord { memory, .. }, .. } in returned {
-            waiting.entry((memory.namespace.as_str(), memory.memory_type)).or_insert_with(|| {
-                let (namespace, memory_type) = (&memory.namespace, memory.memory_type);
-                let event = TriggerEvent::Recall;
-                self.reader.trigger_owners(caller.tenant, event, namespace, memory_type)
+        let mut owners = BTreeMap::new();
+        let results =
+            returned.iter().map(|Hit { record: MemoryRecord { id, memory, .. }, .. }| {
+                let (namespace, memory_type) = (memory.namespace.as_str(), memory.memory_type);
+                let waiting = owners.entry((namespace, memory_type)).or_insert_with(|| {
+                    Rc::new(self.reader.owners_on_recall(caller.tenant, namespace, memory_type))
+                });
+                (*id, Rc::clone(waiting))
             });
-        }
-        let returned = returned.iter().map(|Hit { record, .. }| {
-            let memory = &record.memory;
-            (record.id, &waiting[&(memory.namespace.as_str(), memory.memory_type)])
-        });
-        let returned: Vec<_> = returned.collect();
-        self.recalls.count((caller.tenant, caller.key), &returned, &recalled);
+        self.recalls.add_results(of_caller, results);
     }
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those

@@ -1,6 +1,7 @@
 //! Writes: an action becomes a command of the caller, with a receipt if requested; the response
 //! waits until this node reflects it.
 
+use raft::Handle;
 use storage::model::access::{Policy, Rule};
 use storage::model::api_key::ApiKey;
 use storage::model::delivery::DeadLetterCursor;
@@ -155,10 +156,23 @@ impl Session {
         let source = current::source();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
-        let turn = self.write_turn().await?;
-        set_written();
-        let outcome = raft.submit(command, Instant::now() + DEADLINE).await?;
-        drop(turn);
+        let deadline = Instant::now() + DEADLINE;
+        let outcome = match self.write_turn().await? {
+            None => {
+                set_written();
+                raft.submit(command, deadline).await?
+            }
+            Some(turn) => {
+                set_written();
+                // A client that leaves does not end the turn: its write is still in work.
+                let (raft, submit) = (raft.clone(), async move |raft: Handle| {
+                    let outcome = raft.submit(command, deadline).await;
+                    drop(turn);
+                    outcome
+                });
+                tokio::spawn(submit(raft)).await.map_err(|_| ApiError::internal())??
+            }
+        };
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
         let (reply, notifications) = match outcome.reply? {

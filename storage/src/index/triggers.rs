@@ -1,9 +1,11 @@
 //! The triggers of one tenant, indexed by event in the order of evaluation, with compiled
 //! patterns. `decide::fire` evaluates them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::id::{KeyId, TriggerId};
+use crate::model::memory::MemoryType;
 use crate::model::pattern::LabelPattern;
 use crate::model::trigger::{Trigger, TriggerEvent};
 
@@ -23,7 +25,12 @@ pub(crate) struct Triggers {
     events: [Vec<Arc<CompiledTrigger>>; TriggerEvent::ALL.len()],
     /// Heat thresholds of the triggers on tick events, sorted. See [`Trigger::thresholds`].
     thresholds: Vec<f64>,
+    /// The enabled triggers on recall, by the namespace and type that they require.
+    on_recall: BTreeMap<(Option<String>, Option<MemoryType>), OwnerCounts>,
 }
+
+/// The number of triggers of each owner. `None` owns those that no key created.
+pub type OwnerCounts = BTreeMap<Option<KeyId>, usize>;
 
 impl Triggers {
     pub(crate) fn on(&self, event: TriggerEvent) -> &[Arc<CompiledTrigger>] {
@@ -56,6 +63,21 @@ impl Triggers {
         &self.thresholds
     }
 
+    /// The owners of the enabled triggers that wait for the recall of a memory like this one. Labels
+    /// and heats are not compared.
+    pub(crate) fn owners_on_recall(&self, namespace: &str, memory_type: MemoryType) -> OwnerCounts {
+        let mut owners = OwnerCounts::new();
+        for namespace in [None, Some(namespace.to_owned())] {
+            for memory_type in [None, Some(memory_type)] {
+                let of_scope = self.on_recall.get(&(namespace.clone(), memory_type));
+                for (owner, count) in of_scope.into_iter().flatten() {
+                    *owners.entry(*owner).or_default() += count;
+                }
+            }
+        }
+        owners
+    }
+
     /// Whether an enabled trigger for `event` exists.
     pub(crate) fn has_event(&self, event: TriggerEvent) -> bool {
         self.on(event).iter().any(|compiled| compiled.trigger.enabled)
@@ -73,15 +95,20 @@ impl Triggers {
             triggers.insert(id, trigger);
         }
         triggers.collect_thresholds();
+        triggers.collect_on_recall();
         triggers
     }
 
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
         let is_of_ticks = trigger.event.is_of_ticks();
-        self.take(id);
+        let is_on_recall = trigger.event == TriggerEvent::Recall;
+        let was_on_recall = self.take(id);
         self.insert(id, trigger);
         if is_of_ticks {
             self.collect_thresholds();
+        }
+        if is_on_recall || was_on_recall {
+            self.collect_on_recall();
         }
     }
 
@@ -93,12 +120,18 @@ impl Triggers {
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
-        self.take(id);
+        let was_on_recall = self.take(id);
         self.collect_thresholds();
+        if was_on_recall {
+            self.collect_on_recall();
+        }
     }
 
-    fn take(&mut self, id: TriggerId) {
+    /// Takes a trigger out. Returns whether it waited for recalls.
+    fn take(&mut self, id: TriggerId) -> bool {
+        let on_recall = self.on(TriggerEvent::Recall).len();
         self.events.iter_mut().for_each(|of_event| of_event.retain(|other| other.id != id));
+        self.on(TriggerEvent::Recall).len() < on_recall
     }
 
     fn collect_thresholds(&mut self) {
@@ -109,5 +142,95 @@ impl Triggers {
         thresholds.sort_by(f64::total_cmp);
         thresholds.dedup();
         self.thresholds = thresholds;
+    }
+
+    fn collect_on_recall(&mut self) {
+        self.on_recall.clear();
+        for Trigger { enabled, namespace, filter, owner, .. } in
+            self.events[TriggerEvent::Recall as usize].iter().map(|compiled| &compiled.trigger)
+        {
+            let matches_nothing =
+                namespace.is_some() && filter.namespace.is_some() && *namespace != filter.namespace;
+            if *enabled && !matches_nothing {
+                let namespace = namespace.clone().or_else(|| filter.namespace.clone());
+                let of_scope = self.on_recall.entry((namespace, filter.memory_type)).or_default();
+                *of_scope.entry(*owner).or_default() += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::id::Timestamp;
+    use crate::model::trigger::{TriggerAction, TriggerFilter};
+
+    const NAMESPACES: [Option<&str>; 3] = [None, Some("one"), Some("other")];
+
+    /// The trigger of a number: every combination of what decides is among the first 324.
+    fn trigger(number: u64) -> Trigger {
+        let mut rest = number as usize;
+        let mut choose = |choices| {
+            let choice = rest % choices;
+            rest /= choices;
+            choice
+        };
+        let event = [TriggerEvent::Recall, TriggerEvent::Boost][choose(2)];
+        let namespace = NAMESPACES[choose(3)].map(str::to_owned);
+        let filter = TriggerFilter {
+            namespace: NAMESPACES[choose(3)].map(str::to_owned),
+            memory_type: [None, Some(MemoryType::Fact), Some(MemoryType::Episodic)][choose(3)],
+            ..TriggerFilter::default()
+        };
+        Trigger {
+            number,
+            name: String::new(),
+            description: String::new(),
+            event,
+            action: TriggerAction::Pin,
+            namespace,
+            filter,
+            max_fires: None,
+            cooldown_seconds: 0,
+            enabled: choose(2) == 0,
+            owner: [None, Some(KeyId([1; 8])), Some(KeyId([2; 8]))][choose(3)],
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    fn id(number: u64) -> TriggerId {
+        TriggerId(u128::from(number).to_be_bytes())
+    }
+
+    fn assert_counts_are_those_of_a_scan(triggers: &Triggers) {
+        let event = TriggerEvent::Recall;
+        for namespace in ["one", "other", "third"] {
+            for memory_type in [MemoryType::Fact, MemoryType::Episodic, MemoryType::Semantic] {
+                let mut scanned = OwnerCounts::new();
+                for compiled in triggers.all() {
+                    let trigger = &compiled.trigger;
+                    if trigger.scope_matches(event, namespace, memory_type).is_ok() {
+                        *scanned.entry(trigger.owner).or_default() += 1;
+                    }
+                }
+                assert_eq!(triggers.owners_on_recall(namespace, memory_type), scanned);
+            }
+        }
+    }
+
+    #[test]
+    fn owners_on_recall_are_those_of_a_scan() {
+        let mut triggers =
+            Triggers::of((0..324).map(|number| (id(number), trigger(number))).collect());
+        assert_counts_are_those_of_a_scan(&triggers);
+        assert!(triggers.owners_on_recall("one", MemoryType::Fact).len() == 3);
+        // Each becomes another one, or goes.
+        for number in (0..324).step_by(5) {
+            triggers.put(id(number), Trigger { number, ..trigger(number + 163) });
+            triggers.remove(id(number + 1));
+            assert_counts_are_those_of_a_scan(&triggers);
+        }
     }
 }

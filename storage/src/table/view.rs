@@ -1,8 +1,6 @@
 //! Typed reads of rows. The trait [`View`] has two sources: the state itself, or a draft, the
 //! state plus the changes of a batch that is not committed yet.
 
-use std::collections::BTreeMap;
-
 use crate::codec::{self, Record};
 use crate::error::Result;
 use crate::model::access::{Access, Rules};
@@ -129,13 +127,6 @@ pub trait View {
         let rows = self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?;
         let key = |(key, row): &Row| Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?));
         rows.iter().map(key).collect()
-    }
-
-    /// The times of the last uses of a tenant's API keys, within some minutes.
-    fn key_uses(&self, tenant: TenantId) -> Result<BTreeMap<KeyId, Timestamp>> {
-        let rows = self.rows(&prefix(Kind::KeyUsed, tenant), KEYS_MAX)?;
-        let used = |(key, row): &Row| Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?));
-        rows.iter().map(used).collect()
     }
 
     /// The edges of a memory by descending weight, ties in key order.

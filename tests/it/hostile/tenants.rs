@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::{StreamExt, stream};
 use tokio::io::AsyncWriteExt;
 
 use super::attacker::{ALONE, Attack, address, connect, latency, over_tls, tls};
@@ -15,6 +16,8 @@ const SHARED: u64 = 2;
 const SLOWER: u32 = 3;
 /// Connections of the busy tenant to each node.
 const CONNECTIONS: usize = 32;
+/// Keys of the busy tenant with a trigger on recall.
+const OWNERS: usize = 300;
 /// From the death of the leader to the next write of the other tenant.
 const FAILOVER_MAX: Duration = Duration::from_secs(3);
 
@@ -34,11 +37,16 @@ fn create(node: &Node, tenant: &Value) -> Request {
     request.json(&labelled("a short memory"))
 }
 
-async fn assert_others_served(path: &str, body: &Value) {
+async fn assert_others_served(
+    prepare: impl AsyncFnOnce(&Cluster, &Value),
+    path: &str,
+    body: &Value,
+) {
     let _alone = ALONE.lock().await;
     let cluster = options().nodes(3).start();
     let busy = create_tenant(&cluster, json!({"name": "busy"})).await;
     let quiet = create_tenant(&cluster, json!({"name": "quiet"})).await;
+    prepare(&cluster, &busy).await;
     converged(&cluster).await;
     let [leader, node, other] = cluster.leader_first().await;
     let before = measure(node, &quiet).await;
@@ -73,17 +81,38 @@ async fn assert_others_served(path: &str, body: &Value) {
 #[tokio::test]
 async fn creates_of_a_tenant_do_not_delay_another() {
     let words: String = (0..100).map(|at| format!("word{at} ")).collect();
-    assert_others_served("/agent/nodes", &labelled(words)).await;
+    assert_others_served(async |_, _| (), "/agent/nodes", &labelled(words)).await;
 }
 
 #[tokio::test]
 async fn searches_of_a_tenant_do_not_delay_another() {
-    assert_others_served("/agent/search", &json!({"query": "words of a search", "limit": 50}))
-        .await;
+    let body = json!({"query": "words of a search", "limit": 50});
+    assert_others_served(async |_, _| (), "/agent/search", &body).await;
+}
+
+/// Each of many keys waits for each result.
+#[tokio::test]
+async fn searches_that_fire_triggers_delay_no_other() {
+    let prepare = async |cluster: &Cluster, busy: &Value| {
+        let post = |key: &Value, path: &str| cluster.request_as(key, Method::POST, path);
+        let owners = (0..OWNERS).map(async |at| {
+            let key = json!({"name": format!("owner {at}"), "role": "agent"});
+            let key = post(busy, "/keys").json(&key).send().await.ok();
+            let trigger = json!({"event": "on_recall", "action": "pin"});
+            post(&key, "/triggers").json(&trigger).send().await.ok();
+        });
+        stream::iter(owners).buffer_unordered(16).collect::<Vec<_>>().await;
+        let nodes: Vec<_> = (0..50).map(|at| labelled(format!("river stone {at}"))).collect();
+        let nodes = json!({"nodes": nodes});
+        post(busy, "/agent/nodes/batch").json(&nodes).send().await.ok();
+    };
+    let body = json!({"query": "river stone", "limit": 50});
+    assert_others_served(prepare, "/agent/search", &body).await;
 }
 
 #[tokio::test]
 async fn slow_bodies_hold_no_turns() {
+    let _alone = ALONE.lock().await;
     let cluster = options().nodes(3).start();
     let busy = create_tenant(&cluster, json!({"name": "busy"})).await;
     let quiet = create_tenant(&cluster, json!({"name": "quiet"})).await;
