@@ -41,10 +41,12 @@ pub(crate) const SMALL_WRITE_MEMORIES_MAX: usize = 4;
 /// Bytes of text above which a write is large.
 pub(crate) const SMALL_WRITE_BYTES_MAX: usize = 16 << 10;
 /// Writes of one tenant, and of one key of it, that a node has in work at once while several tenants
-/// use it. Others wait at most [`DEADLINE`].
+/// use it. Others wait at most [`TURN_WAIT`].
 pub(crate) const TENANT_TURNS_MAX: usize = 8;
 /// See [`TENANT_TURNS_MAX`].
 pub(crate) const KEY_TURNS_MAX: usize = 6;
+/// See [`TENANT_TURNS_MAX`]. A part of [`DEADLINE`], so that a write has time left for itself.
+pub(crate) const TURN_WAIT: Duration = Duration::from_secs(5);
 /// How long a request body may take to arrive.
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// Most bytes that are read and discarded of the body of a rejected request, so that its client

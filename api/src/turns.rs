@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::budget::KeyOfTenant;
 use crate::fair::{FairPermits, Permit};
-use crate::limits::{DEADLINE, KEY_TURNS_MAX, REQUESTS_MAX, TENANT_TURNS_MAX};
+use crate::limits::{KEY_TURNS_MAX, REQUESTS_MAX, TENANT_TURNS_MAX, TURN_WAIT};
 
 pub(crate) struct Turns {
     permits: FairPermits,
@@ -20,7 +20,7 @@ pub(crate) struct Turns {
 impl Default for Turns {
     fn default() -> Self {
         let permits =
-            FairPermits::with_parts(REQUESTS_MAX, TENANT_TURNS_MAX, KEY_TURNS_MAX, DEADLINE);
+            FairPermits::with_parts(REQUESTS_MAX, TENANT_TURNS_MAX, KEY_TURNS_MAX, TURN_WAIT);
         Self { permits, used: Mutex::default() }
     }
 }

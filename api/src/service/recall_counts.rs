@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use storage::model::analytics::{REPORT_KEYS_MAX, REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, Timestamp};
 
-use crate::service::returned::{LastTurn, REPORT_FIRINGS_MAX, Returned};
+use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Turn};
 
 /// Interval at which the use of a key is reported.
 pub(super) const KEY_INTERVAL: Duration = Duration::from_secs(300);
@@ -28,15 +28,14 @@ pub(super) const PART_MAX: [usize; PARTS] =
 pub(super) type Needs = [usize; PARTS];
 
 /// What the searches of one tenant found and recalled on this node since it was last reported.
-#[derive(Default)]
 pub(super) struct TenantContents {
     keys: BTreeMap<KeyId, KeyContents>,
     /// Memories with recalls, of all keys.
     pub(super) memories: usize,
     pub(super) returned: Returned,
-    /// When it was last in a report, and when it last had some of each [`Part`].
-    pub(super) reported_at: LastTurn,
-    pub(super) served: [LastTurn; PARTS],
+    /// When it was last in a report, and when it last had some of each [`Part`], or when it was made.
+    pub(super) reported_at: Turn,
+    pub(super) served: [Turn; PARTS],
     pub(super) searches: u64,
     pub(super) searches_with_results: u64,
     usage: Usage,
@@ -49,7 +48,7 @@ pub(super) struct TenantContents {
 struct KeyContents {
     recalls: HashMap<MemoryId, Recalls>,
     /// When recalls were last reported: the others' turn comes first.
-    recalls_at: LastTurn,
+    recalls_at: Option<Turn>,
     /// Whether the key was used since its use was last reported.
     is_used: bool,
     use_reported: Option<Instant>,
@@ -60,6 +59,23 @@ struct KeyContents {
 struct Recalls {
     unreported: u32,
     reported: Option<Instant>,
+}
+
+impl Default for TenantContents {
+    fn default() -> Self {
+        let joined = (Instant::now(), 0);
+        Self {
+            keys: BTreeMap::new(),
+            memories: 0,
+            returned: Returned::default(),
+            reported_at: joined,
+            served: [joined; PARTS],
+            searches: 0,
+            searches_with_results: 0,
+            usage: Usage::default(),
+            has_made_room: false,
+        }
+    }
 }
 
 impl TenantContents {
@@ -109,7 +125,7 @@ impl TenantContents {
                 let Some(of_key) = self.keys.get_mut(key).filter(|_| room > 0) else { break };
                 let Some((_, id)) = due.pop() else { continue };
                 room -= 1;
-                of_key.recalls_at = Some((now, counts.len()));
+                of_key.recalls_at = Some((now, usize::MAX - room));
                 let reported = Recalls { unreported: 0, reported: Some(now) };
                 let taken = of_key.recalls.insert(id, reported).unwrap_or_default();
                 *counts.entry(id).or_insert(0_u32) += taken.unreported;
@@ -135,8 +151,8 @@ impl TenantContents {
         taken.collect()
     }
 
-    pub(super) fn take_counts(&mut self, turn: (Instant, usize), report: &mut TenantReport) {
-        self.reported_at = Some(turn);
+    pub(super) fn take_counts(&mut self, turn: Turn, report: &mut TenantReport) {
+        self.reported_at = turn;
         report.searches = std::mem::take(&mut self.searches);
         report.searches_with_results = std::mem::take(&mut self.searches_with_results);
         report.usage = std::mem::take(&mut self.usage);
@@ -144,9 +160,13 @@ impl TenantContents {
 
     /// Removes the recalls that were reported, once per report.
     pub(super) fn make_room(&mut self) {
-        if std::mem::replace(&mut self.has_made_room, true) {
-            return;
+        if !std::mem::replace(&mut self.has_made_room, true) {
+            self.remove_reported();
         }
+    }
+
+    /// Removes the recalls that were reported.
+    pub(super) fn remove_reported(&mut self) {
         let keys = self.keys.values_mut();
         keys.for_each(|of_key| of_key.recalls.retain(|_, recalls| recalls.unreported > 0));
         self.memories = self.keys.values().map(|of_key| of_key.recalls.len()).sum();
@@ -175,7 +195,6 @@ impl TenantContents {
     /// Removes what would be reported at once when it happens again.
     pub(super) fn remove_idle(&mut self, now: Instant, interval: Duration) {
         self.has_made_room = false;
-        self.returned.remove_idle(now);
         self.keys.retain(|_, of_key| {
             of_key.recalls.retain(|_, it| it.unreported > 0 || !it.may_report(now, interval));
             !of_key.recalls.is_empty() || of_key.is_used || !of_key.may_report(now)

@@ -11,6 +11,7 @@
 //! one has searched.
 
 use std::borrow::Borrow;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,12 +24,13 @@ use storage::{EqualParts, OwnerCounts};
 
 use crate::budget::KeyOfTenant;
 use crate::service::recall_counts::{Needs, PART_MAX, PARTS, Part, TenantContents};
-use crate::service::returned::LastTurn;
+use crate::service::returned::Turn;
 
 /// Most memories with recalls in the buffer: over all tenants, and of one tenant. A tenant with few
-/// may exceed the limit of all. At a limit the reported ones of the tenant are removed: their next
-/// recall is reported before the interval ends, and is then counted only. If none is reported yet,
-/// further memories are dropped and counted.
+/// may exceed the limit of all. At a limit the reported ones of the tenant are removed, and after a
+/// report those of the tenants with the most, if the buffer is nearly full: their next recall is
+/// reported before the interval ends, and is then counted only. If none is reported yet, further
+/// memories are dropped and counted.
 const MEMORIES_MAX: usize = 50_000;
 const TENANT_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
 const TENANT_MEMORIES_FEW: usize = 64;
@@ -50,9 +52,9 @@ type Tenants = BTreeMap<TenantId, Arc<Mutex<TenantContents>>>;
 struct Due {
     tenant: TenantId,
     needs: Needs,
-    /// When it was last in a report, and when it last had some of each [`Part`].
-    reported_at: LastTurn,
-    served: [LastTurn; PARTS],
+    /// See [`TenantContents::reported_at`].
+    reported_at: Turn,
+    served: [Turn; PARTS],
 }
 
 impl RecallBuffer {
@@ -66,11 +68,13 @@ impl RecallBuffer {
         let dropped = self.change(&self.of(tenant), |of_tenant, others| {
             of_tenant.searches += 1;
             of_tenant.searches_with_results += u64::from(has_results);
-            if room(of_tenant, others) < recalled.len() {
-                of_tenant.make_room();
-            }
             let mut dropped = 0;
             for id in recalled {
+                let has_room = room(of_tenant, others) > 0;
+                if of_tenant.count(key, *id, has_room) {
+                    continue;
+                }
+                of_tenant.make_room();
                 let has_room = room(of_tenant, others) > 0;
                 dropped += u64::from(!of_tenant.count(key, *id, has_room));
             }
@@ -145,6 +149,7 @@ impl RecallBuffer {
             self.change(&of_tenant, |of_tenant, _| of_tenant.remove_idle(now, interval(id)));
         }
         self.remove_idle();
+        self.make_room();
         let is_empty = |report: &TenantReport| *report == TenantReport::empty(report.tenant);
         reports.into_values().filter(|report| !is_empty(report)).collect()
     }
@@ -168,6 +173,24 @@ impl RecallBuffer {
         // Wraps around if there are fewer now.
         self.memories.fetch_add(of_tenant.memories.wrapping_sub(before), Ordering::Relaxed);
         changed
+    }
+
+    /// If the buffer is nearly full, removes the reported memories of the tenants with the most.
+    fn make_room(&self) {
+        let is_nearly_full = || self.memories.load(Ordering::Relaxed) > TENANT_MEMORIES_MAX;
+        if !is_nearly_full() {
+            return;
+        }
+        let tenants = self.tenants.read().clone();
+        let mut tenants: Vec<_> =
+            tenants.values().map(|of_tenant| (of_tenant.lock().memories, of_tenant)).collect();
+        tenants.sort_by_key(|(memories, _)| Reverse(*memories));
+        for (_, of_tenant) in tenants {
+            if !is_nearly_full() {
+                break;
+            }
+            self.change(of_tenant, |of_tenant, _| of_tenant.remove_reported());
+        }
     }
 
     /// Removes the tenants that no further report needs, so that idle ones cost nothing. A request
@@ -233,7 +256,7 @@ fn divide(
         let mut of_tenant = of_tenant.lock();
         let taken = take(&mut of_tenant, *tenant, part);
         if taken > 0 {
-            of_tenant.served[at] = Some((now, place));
+            of_tenant.served[at] = (now, place);
         }
         parts.spend(taken);
     }
@@ -342,10 +365,20 @@ mod tests {
         let reports = buffer.take(Instant::now(), Timestamp(9), |_| 60 * SECOND);
         let of_third = reports.iter().find(|report| report.tenant == third).unwrap();
         assert_eq!(of_third.recalls.len(), TENANT_MEMORIES_FEW);
-        // Its own reported ones make room. Those of others stay.
-        let before = buffer.memories.load(Ordering::Relaxed);
         buffer.count((third, KEY), true, &ids(1 << 40, TENANT_MEMORIES_FEW));
-        assert_eq!((buffer.dropped(), buffer.memories.load(Ordering::Relaxed)), (1, before));
+        assert_eq!(buffer.dropped(), 1, "the reported ones make room");
+    }
+
+    #[test]
+    fn reported_ones_of_the_largest_make_room() {
+        let (buffer, start) = (RecallBuffer::default(), Instant::now());
+        buffer.count((OTHER_TENANT, KEY), true, &ids(0, 1_000));
+        count(&buffer, 0, TENANT_MEMORIES_MAX - 1_000);
+        while !buffer.take(start, Timestamp(9), |_| 60 * SECOND).is_empty() {}
+        assert_eq!(buffer.memories.load(Ordering::Relaxed), TENANT_MEMORIES_MAX);
+        buffer.count((OTHER_TENANT, OTHER_KEY), true, &ids(0, 1));
+        buffer.take(start, Timestamp(9), |_| 60 * SECOND);
+        assert_eq!(buffer.memories.load(Ordering::Relaxed), 1_001);
     }
 
     #[test]

@@ -21,9 +21,9 @@ const SEARCH_EXAMINED_MAX: usize = 5_000;
 /// Firings for which a report has room, over all tenants. A result is never divided.
 pub(super) const REPORT_FIRINGS_MAX: usize = 125;
 
-/// The report in which something last had its turn, and its place there: those of which not all had
-/// a turn follow each other, whatever their ids are.
-pub(super) type LastTurn = Option<(Instant, usize)>;
+/// When something last had its turn in a report, and its place there: those of which not all had a
+/// turn follow each other, whatever their ids are. What is new joins at the end.
+pub(super) type Turn = (Instant, usize);
 /// The owner of triggers; `None` owns those that no key created.
 type Owner = Option<KeyId>;
 
@@ -38,13 +38,12 @@ pub(super) struct Returned {
     turn: usize,
 }
 
-#[derive(Default)]
 struct Queue {
     /// Results with the number of triggers that wait for each, oldest first.
     results: VecDeque<(MemoryId, usize)>,
     firings: usize,
-    /// When results were last reported: the turn of others comes first.
-    reported: LastTurn,
+    /// When results were last reported, or when it was made: the turn of others comes first.
+    turn: Turn,
 }
 
 impl Returned {
@@ -85,7 +84,8 @@ impl Returned {
         if !self.has_room(key) {
             return false;
         }
-        let queue = self.queues.entry((key, owner)).or_default();
+        let new = || Queue { results: VecDeque::new(), firings: 0, turn: (Instant::now(), 0) };
+        let queue = self.queues.entry((key, owner)).or_insert_with(new);
         if queue.firings > 0 && queue.firings + triggers > QUEUE_FIRINGS_MAX {
             return false;
         }
@@ -101,26 +101,16 @@ impl Returned {
         self.queues.values().map(|queue| queue.firings).sum()
     }
 
-    /// Whether no queue is left. One that was reported is left for one report more.
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
-    }
-
-    /// Removes empty queues that an earlier report than that of `now` has emptied.
-    pub(super) fn remove_idle(&mut self, now: Instant) {
-        self.queues.retain(|_, queue| {
-            !queue.results.is_empty() || queue.reported.is_some_and(|(at, _)| at == now)
-        });
     }
 
     /// Takes results for a report with `room` for firings: first as much of each queue as its equal
     /// part of the room, then what the others leave. Returns them and the number of their firings,
     /// which is above the room if the last result needs more.
     pub(super) fn take(&mut self, now: Instant, room: usize) -> (Vec<ReturnedMemory>, usize) {
-        // An empty queue was reported last time: if it was filled again, its turn comes later.
-        self.queues.retain(|_, queue| !queue.results.is_empty());
         let mut queues: Vec<_> = self.queues.iter_mut().collect();
-        queues.sort_by_key(|(_, queue)| queue.reported);
+        queues.sort_by_key(|(_, queue)| queue.turn);
         let part = room / queues.len().max(1);
         let (mut times, mut firings) = (BTreeMap::new(), 0);
         for part in [part, usize::MAX] {
@@ -135,7 +125,7 @@ impl Returned {
                     queue.firings -= triggers;
                     self.results -= 1;
                     self.of_keys.entry(*key).and_modify(|results| *results -= 1);
-                    queue.reported = Some((now, firings));
+                    queue.turn = (now, firings);
                     spent += triggers;
                     firings += triggers;
                     *times.entry((*owner, id)).or_insert(0) += 1;
@@ -143,6 +133,7 @@ impl Returned {
             }
         }
         self.of_keys.retain(|_, results| *results > 0);
+        self.queues.retain(|_, queue| !queue.results.is_empty());
         let returned = times.into_iter();
         let returned = returned.map(|((owner, id), times)| ReturnedMemory { owner, id, times });
         (returned.collect(), firings)
@@ -204,13 +195,14 @@ mod tests {
         assert_eq!(turns.iter().sum::<u32>(), 2, "every other report: {turns:?}");
     }
 
+    /// Also those that were empty at the report before.
     #[test]
     fn refilled_queues_come_last() {
         let mut queues = Returned::default();
         search(&mut queues, HONEST, 3, &[(HONEST, 300)]);
         let mut of_honest = 0;
-        for _ in 0..6 {
-            search(&mut queues, HOSTILE, 1, &[(HOSTILE, 300)]);
+        for round in 0..6 {
+            search(&mut queues, KeyId([round % 2; 8]), 1, &[(HOSTILE, 300)]);
             of_honest += reported(&mut queues, HONEST);
         }
         assert_eq!(of_honest, 3);

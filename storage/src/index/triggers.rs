@@ -25,9 +25,12 @@ pub(crate) struct Triggers {
     events: [Vec<Arc<CompiledTrigger>>; TriggerEvent::ALL.len()],
     /// Heat thresholds of the triggers on tick events, sorted. See [`Trigger::thresholds`].
     thresholds: Vec<f64>,
-    /// The enabled triggers on recall, by the namespace and type that they require.
-    on_recall: BTreeMap<(Option<String>, Option<MemoryType>), OwnerCounts>,
+    /// The enabled triggers on recall.
+    on_recall: BTreeMap<Scope, OwnerCounts>,
 }
+
+/// The namespace and type that a trigger requires.
+type Scope = (Option<String>, Option<MemoryType>);
 
 /// The number of triggers of each owner. `None` owns those that no key created.
 pub type OwnerCounts = BTreeMap<Option<KeyId>, usize>;
@@ -95,24 +98,22 @@ impl Triggers {
             triggers.insert(id, trigger);
         }
         triggers.collect_thresholds();
-        triggers.collect_on_recall();
         triggers
     }
 
     pub(crate) fn put(&mut self, id: TriggerId, trigger: Trigger) {
         let is_of_ticks = trigger.event.is_of_ticks();
-        let is_on_recall = trigger.event == TriggerEvent::Recall;
-        let was_on_recall = self.take(id);
+        self.take(id);
         self.insert(id, trigger);
         if is_of_ticks {
             self.collect_thresholds();
         }
-        if is_on_recall || was_on_recall {
-            self.collect_on_recall();
-        }
     }
 
     fn insert(&mut self, id: TriggerId, trigger: Trigger) {
+        if let Some(scope) = scope(&trigger) {
+            *self.on_recall.entry(scope).or_default().entry(trigger.owner).or_default() += 1;
+        }
         let of_event = &mut self.events[trigger.event as usize];
         let at = of_event.partition_point(|other| other.trigger.number < trigger.number);
         let pattern = trigger.filter.label_pattern.as_deref().map(LabelPattern::new);
@@ -120,18 +121,23 @@ impl Triggers {
     }
 
     pub(crate) fn remove(&mut self, id: TriggerId) {
-        let was_on_recall = self.take(id);
+        self.take(id);
         self.collect_thresholds();
-        if was_on_recall {
-            self.collect_on_recall();
-        }
     }
 
-    /// Takes a trigger out. Returns whether it waited for recalls.
-    fn take(&mut self, id: TriggerId) -> bool {
-        let on_recall = self.on(TriggerEvent::Recall).len();
+    fn take(&mut self, id: TriggerId) {
+        let on_recall = &self.events[TriggerEvent::Recall as usize];
+        let taken = on_recall.iter().find(|compiled| compiled.id == id).map(Arc::clone);
+        if let Some((scope, compiled)) = taken.and_then(|it| Some((scope(&it.trigger)?, it))) {
+            let of_scope = self.on_recall.entry(scope.clone()).or_default();
+            let owner = compiled.trigger.owner;
+            of_scope.entry(owner).and_modify(|count| *count -= 1);
+            of_scope.retain(|_, count| *count > 0);
+            if of_scope.is_empty() {
+                self.on_recall.remove(&scope);
+            }
+        }
         self.events.iter_mut().for_each(|of_event| of_event.retain(|other| other.id != id));
-        self.on(TriggerEvent::Recall).len() < on_recall
     }
 
     fn collect_thresholds(&mut self) {
@@ -143,21 +149,16 @@ impl Triggers {
         thresholds.dedup();
         self.thresholds = thresholds;
     }
+}
 
-    fn collect_on_recall(&mut self) {
-        self.on_recall.clear();
-        for Trigger { enabled, namespace, filter, owner, .. } in
-            self.events[TriggerEvent::Recall as usize].iter().map(|compiled| &compiled.trigger)
-        {
-            let matches_nothing =
-                namespace.is_some() && filter.namespace.is_some() && *namespace != filter.namespace;
-            if *enabled && !matches_nothing {
-                let namespace = namespace.clone().or_else(|| filter.namespace.clone());
-                let of_scope = self.on_recall.entry((namespace, filter.memory_type)).or_default();
-                *of_scope.entry(*owner).or_default() += 1;
-            }
-        }
-    }
+/// What a trigger on recall requires of a memory; `None` if it fires for none.
+fn scope(trigger: &Trigger) -> Option<Scope> {
+    let Trigger { enabled, event, namespace, filter, .. } = trigger;
+    let is_possible =
+        namespace.is_none() || filter.namespace.is_none() || *namespace == filter.namespace;
+    let namespace = namespace.clone().or_else(|| filter.namespace.clone());
+    let waits = *enabled && is_possible && *event == TriggerEvent::Recall;
+    waits.then_some((namespace, filter.memory_type))
 }
 
 #[cfg(test)]
@@ -228,9 +229,12 @@ mod tests {
         assert!(triggers.owners_on_recall("one", MemoryType::Fact).len() == 3);
         // Each becomes another one, or goes.
         for number in (0..324).step_by(5) {
-            triggers.put(id(number), Trigger { number, ..trigger(number + 163) });
+            let other = if number % 2 == 0 { number + 162 } else { number + 163 };
+            triggers.put(id(number), Trigger { number, ..trigger(other) });
             triggers.remove(id(number + 1));
             assert_counts_are_those_of_a_scan(&triggers);
         }
+        (0..324).for_each(|number| triggers.remove(id(number)));
+        assert!(triggers.on_recall.is_empty());
     }
 }
