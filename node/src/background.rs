@@ -75,7 +75,12 @@ async fn report_task(
                 _ = &mut stopped => is_last = true,
             }
         }
-        report.tenants = app.report(is_last);
+        // It reads all that waits, and sorts what is due.
+        let buffered = app.clone();
+        let tenants = tokio::task::spawn_blocking(move || buffered.report(is_last));
+        // It panicked, which is in the log, or the runtime ends.
+        let Ok(tenants) = tenants.await else { return };
+        report.tenants = tenants;
         if report.tenants.is_empty() {
             if is_last {
                 return;

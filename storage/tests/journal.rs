@@ -114,6 +114,14 @@ fn trimmed_range_is_reported_as_gap() {
     assert_eq!(fired.events.len(), all[9..].iter().filter(|event| is_firing(event)).count());
 }
 
+/// Attempts of deliveries that failed for the last time.
+fn dead_letters(deliveries: &[DeliveryId]) -> Command {
+    let outcome = AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None };
+    let failed =
+        deliveries.iter().map(|id| Attempt { id: *id, number: 1, outcome: outcome.clone() });
+    command(Action::RecordAttempts(failed.collect()))
+}
+
 #[test]
 fn long_dead_letters_are_replayed_in_steps() {
     let mut fixture = Fixture::new("fox");
@@ -121,12 +129,7 @@ fn long_dead_letters_are_replayed_in_steps() {
     let reader = fixture.engine.reader.clone();
     let due = reader.due(TENANT, Timestamp(fixture.now), 180).unwrap();
     for chunk in due.chunks(20) {
-        let failed = |id: &_| Attempt {
-            id: *id,
-            number: 1,
-            outcome: AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None },
-        };
-        fixture.apply(command(Action::RecordAttempts(chunk.iter().map(failed).collect())));
+        fixture.apply(dead_letters(chunk));
     }
     let (mut after, mut replayed, mut commands) = (None, 0, 0);
     loop {
@@ -166,12 +169,7 @@ fn outbox_keeps_its_bounds() {
         let due = reader.due(TENANT, Timestamp(fixture.now), PENDING_MAX as usize).unwrap();
         oldest = oldest.or(due.first().copied());
         for chunk in due.chunks(250) {
-            let attempt = |id: &_| Attempt {
-                id: *id,
-                number: 1,
-                outcome: AttemptOutcome::Failed { reason: "500".into(), retry_in_micros: None },
-            };
-            fixture.apply(command(Action::RecordAttempts(chunk.iter().map(attempt).collect())));
+            fixture.apply(dead_letters(chunk));
         }
         let outbox = reader.outbox(TENANT).unwrap();
         assert_eq!(outbox.dead_letters, (round * max).min(DEAD_LETTERS_MAX));

@@ -76,17 +76,13 @@ pub(crate) async fn key_list(
     AdminRead(session, freshness): AdminRead,
     ValidQuery(query): ValidQuery<KeyQuery>,
 ) -> ApiResponse<KeyList> {
-    let limit = query.limit();
-    // One more shows whether there is a next page.
-    let mut keys = session.keys_after(query.after(), limit + 1).await?;
-    let has_more = keys.len() > limit;
-    keys.truncate(limit);
-    let next_cursor = keys.last().filter(|_| has_more).map(|(id, ..)| id.to_string());
-    let keys = keys.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
+    let page = session.keys_after(query.after(), query.limit()).await?;
+    let keys = page.items.into_iter().map(|(id, key, last_used_at)| ListedKeyView {
         view: (id, key).into(),
         last_used_at: last_used_at.map(Time),
     });
-    Ok(Success::ok(freshness, KeyList { keys: keys.collect(), next_cursor }))
+    let (keys, next_cursor) = (keys.collect(), page.next.map(|id| id.to_string()));
+    Ok(Success::ok(freshness, KeyList { keys, next_cursor }))
 }
 
 /// Create a key.

@@ -13,7 +13,7 @@ use crate::random::random_bytes;
 use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::WriteResult;
-use crate::service::{Service, Session};
+use crate::service::{PageOf, Service, Session};
 
 impl Service {
     /// The caller with this key.
@@ -74,13 +74,17 @@ impl Session {
         self.read(|reader, caller| reader.api_keys(caller.tenant)).await
     }
 
-    /// See [`Reader::keys_after`].
+    /// Keys after `after` in the order of their ids, each with the time of its last use.
     pub(crate) async fn keys_after(
         &self,
         after: Option<KeyId>,
         limit: usize,
-    ) -> ApiResult<Vec<(KeyId, ApiKey, Option<Timestamp>)>> {
-        self.read(move |reader, caller| reader.keys_after(caller.tenant, after, limit)).await
+    ) -> ApiResult<PageOf<(KeyId, ApiKey, Option<Timestamp>), KeyId>> {
+        self.read(move |reader, caller| {
+            let keys = reader.keys_after(caller.tenant, after, limit + 1)?;
+            Ok(PageOf::first(keys, limit, |(id, ..)| *id))
+        })
+        .await
     }
 
     /// Creates a key, made by `new` of its text. The text exists in the result only, outside of its

@@ -22,7 +22,7 @@ const KEY_PENDING_MAX: usize = 64;
 /// Interval at which it drops them anyway: a kind for which the state had no room is reported again.
 const KNOWN_TIME: Duration = Duration::from_secs(86_400);
 
-// Each key of a tenant has room.
+// As many keys as a tenant may have leave room for one kind of each.
 const _: () = assert!(TENANT_PENDING_MAX > KEYS_MAX);
 
 /// Kinds of use of keys since the last report, and those that were reported.
@@ -177,14 +177,21 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn kinds_of_use_are_reported_once() {
-        let buffer = KeyUseBuffer::default();
-        let kind = |client: usize| KeyUse {
+    fn kind(client: usize) -> KeyUse {
+        KeyUse {
             network: "192.0.2.7".parse().unwrap(),
             client: client.to_string(),
             role: Role::Reader,
-        };
+        }
+    }
+
+    fn add(buffer: &KeyUseBuffer, tenant: u32, key: u8, client: usize) {
+        buffer.add(TenantId(tenant), KeyId([key; 8]), kind(client));
+    }
+
+    #[test]
+    fn kinds_of_use_are_reported_once() {
+        let buffer = KeyUseBuffer::default();
         let start = Instant::now();
         let add_at = |tenant, client, after| {
             buffer.add_at(start + after, (TenantId(tenant), KeyId([1; 8]), kind(client)));
@@ -220,15 +227,6 @@ mod tests {
         });
         let uses: Vec<_> = uses.collect();
         (uses.len(), uses.contains(&(TenantId(tenant), KeyId([key; 8]))))
-    }
-
-    fn add(buffer: &KeyUseBuffer, tenant: u32, key: u8, client: usize) {
-        let kind = KeyUse {
-            network: "192.0.2.7".parse().unwrap(),
-            client: client.to_string(),
-            role: Role::Reader,
-        };
-        buffer.add(TenantId(tenant), KeyId([key; 8]), kind);
     }
 
     #[test]

@@ -78,6 +78,17 @@ pub(crate) struct PageOf<T, C> {
     pub(crate) next: Option<C>,
 }
 
+impl<T, C> PageOf<T, C> {
+    /// The first `limit` of `items`; one more of them shows that there is a next page. It begins
+    /// after the `cursor` of the last.
+    fn first(mut items: Vec<T>, limit: usize, cursor: impl FnOnce(&T) -> C) -> Self {
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| has_more).map(cursor);
+        Self { items, next }
+    }
+}
+
 impl Service {
     pub(crate) fn new(
         reader: Reader,

@@ -36,7 +36,7 @@ const TENANT_MEMORIES_MAX: usize = MEMORIES_MAX / 4 * 3;
 const TENANT_MEMORIES_FEW: usize = 64;
 
 /// Returned memories, requests and key uses since the last report. Each tenant has a lock of its
-/// own: no work of one delays a request of another.
+/// own: no request waits for a lock that the work of another tenant holds.
 #[derive(Default)]
 pub(crate) struct RecallBuffer {
     tenants: RwLock<Tenants>,

@@ -177,10 +177,7 @@ impl Session {
                 let is_of_event = event.is_none_or(|event| event == trigger.event);
                 is_of_event && may_see_trigger(&caller.access, caller.key, trigger)
             });
-            let has_more = all.len() > limit;
-            all.truncate(limit);
-            let last = all.last().map(|(compiled, _)| compiled.id);
-            Ok(PageOf { items: all, next: last.filter(|_| has_more) })
+            Ok(PageOf::first(all, limit, |(compiled, _)| compiled.id))
         })
         .await
     }

@@ -1,7 +1,6 @@
 //! Writes: an action becomes a command of the caller, with a receipt if requested; the response
 //! waits until this node reflects it.
 
-use raft::Handle;
 use storage::model::access::{Policy, Rule};
 use storage::model::api_key::ApiKey;
 use storage::model::delivery::DeadLetterCursor;
@@ -157,20 +156,22 @@ impl Session {
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
         let deadline = Instant::now() + DEADLINE;
-        let outcome = match self.write_turn().await? {
-            None => {
-                set_written();
-                raft.submit(command, deadline).await?
-            }
+        let turn = self.write_turn().await?;
+        set_written();
+        let outcome = match turn {
+            None => raft.submit(command, deadline).await?,
+            // A client that leaves does not end the turn: its write is still in work.
             Some(turn) => {
-                set_written();
-                // A client that leaves does not end the turn: its write is still in work.
-                let (raft, submit) = (raft.clone(), async move |raft: Handle| {
+                let raft = raft.clone();
+                let submit = async move {
                     let outcome = raft.submit(command, deadline).await;
                     drop(turn);
                     outcome
-                });
-                tokio::spawn(submit(raft)).await.map_err(|_| ApiError::internal())??
+                };
+                tokio::spawn(submit).await.map_err(|panic| {
+                    tracing::error!(%panic, "a write panicked");
+                    ApiError::internal()
+                })??
             }
         };
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);

@@ -127,13 +127,17 @@ impl Triggers {
 
     fn take(&mut self, id: TriggerId) {
         let on_recall = &self.events[TriggerEvent::Recall as usize];
-        let taken = on_recall.iter().find(|compiled| compiled.id == id).map(Arc::clone);
-        if let Some((scope, compiled)) = taken.and_then(|it| Some((scope(&it.trigger)?, it))) {
-            let of_scope = self.on_recall.entry(scope.clone()).or_default();
-            let owner = compiled.trigger.owner;
-            of_scope.entry(owner).and_modify(|count| *count -= 1);
-            of_scope.retain(|_, count| *count > 0);
-            if of_scope.is_empty() {
+        let taken = on_recall.iter().find(|compiled| compiled.id == id);
+        let counted = taken.and_then(|it| Some((scope(&it.trigger)?, it.trigger.owner)));
+        if let Some((scope, owner)) = counted
+            && let Some(owners) = self.on_recall.get_mut(&scope)
+            && let Some(count) = owners.get_mut(&owner)
+        {
+            *count -= 1;
+            if *count == 0 {
+                owners.remove(&owner);
+            }
+            if owners.is_empty() {
                 self.on_recall.remove(&scope);
             }
         }

@@ -12,14 +12,15 @@ use super::*;
 /// A latency that no tenant may cause another one, or [`SLOWER`] times that of a quiet cluster. It is
 /// that of `make soak`, where nothing else runs; beside other tests, [`SHARED`] times as much.
 const LATENCY_MAX: Duration = Duration::from_millis(25);
-/// The same beside searches that fire triggers: writes wait for the report of a node with its firings.
-const FIRINGS_MAX: Duration = Duration::from_millis(60);
 const SHARED: u64 = 2;
+/// That beside searches that fire triggers, also beside other tests: writes wait for the report of a
+/// node with its firings. While each search locked what all requests need, the median was 98 ms.
+const FIRINGS_MAX: Duration = Duration::from_millis(60);
 const SLOWER: u32 = 3;
 /// Connections of the busy tenant to each node.
 const CONNECTIONS: usize = 32;
 /// Keys of the busy tenant with a trigger on recall.
-const OWNERS: usize = 300;
+const OWNERS: usize = 700;
 /// From the death of the leader to the next write of the other tenant.
 const FAILOVER_MAX: Duration = Duration::from_secs(3);
 
@@ -37,6 +38,10 @@ async fn measure(node: &Node, tenant: &Value) -> [Duration; 3] {
 fn create(node: &Node, tenant: &Value) -> Request {
     let request = node.request_as(tenant, Method::POST, "/agent/nodes");
     request.json(&labelled("a short memory"))
+}
+
+fn latency_max() -> Duration {
+    LATENCY_MAX * setting("HEARTH_SHARED", SHARED) as u32
 }
 
 async fn assert_others_served(
@@ -74,8 +79,7 @@ async fn assert_others_served(
     for (before, beside) in
         before.into_iter().chain(before).zip(beside.into_iter().chain(afterwards))
     {
-        let max = latency_max * setting("HEARTH_SHARED", SHARED) as u32;
-        assert!(beside <= max.max(SLOWER * before), "{before:?}, then {beside:?}");
+        assert!(beside <= latency_max.max(SLOWER * before), "{before:?}, then {beside:?}");
     }
     assert!(failover <= FAILOVER_MAX, "{failover:?}");
     (cluster, busy)
@@ -85,13 +89,13 @@ async fn assert_others_served(
 async fn creates_of_a_tenant_do_not_delay_another() {
     let words: String = (0..100).map(|at| format!("word{at} ")).collect();
     let create = labelled(words);
-    assert_others_served(async |_, _| (), ("/agent/nodes", &create), LATENCY_MAX).await;
+    assert_others_served(async |_, _| (), ("/agent/nodes", &create), latency_max()).await;
 }
 
 #[tokio::test]
 async fn searches_of_a_tenant_do_not_delay_another() {
     let body = json!({"query": "words of a search", "limit": 50});
-    assert_others_served(async |_, _| (), ("/agent/search", &body), LATENCY_MAX).await;
+    assert_others_served(async |_, _| (), ("/agent/search", &body), latency_max()).await;
 }
 
 /// Each of many keys waits for each result.
