@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::RwLock;
 use raft::Handle;
 use storage::Reader;
-use storage::model::analytics::TenantReport;
 use storage::model::id::TenantId;
 use storage::model::operator_key::OperatorKey;
 
@@ -19,6 +18,7 @@ use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
 use crate::service::node::{Embedder, Hooks};
+use crate::service::recalls::DueReport;
 use crate::tenant_requests::{RequestCounts, TenantRequests};
 
 /// The state; cheap to clone.
@@ -106,7 +106,7 @@ impl App {
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those
     /// due.
-    pub fn report(&self, all: bool) -> Vec<TenantReport> {
+    pub fn report(&self, all: bool) -> DueReport {
         self.service.report(all)
     }
 

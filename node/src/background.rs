@@ -14,6 +14,9 @@ use tokio::time::Instant;
 
 /// Interval of reports. A node that crashes loses the recalls of one interval at most.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause after a report that was full. What is left follows in small reports, so that no write waits
+/// long for one.
+const FULL_REPORT_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit of submitting a report or a tick.
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the leader checks for due ticks.
@@ -67,20 +70,21 @@ async fn report_task(
     mut report: Report,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let mut is_last = false;
+    let (mut is_last, mut pause) = (false, REPORT_INTERVAL);
     loop {
         if !is_last {
             tokio::select! {
-                () = tokio::time::sleep(REPORT_INTERVAL) => {}
+                () = tokio::time::sleep(pause) => {}
                 _ = &mut stopped => is_last = true,
             }
         }
         // It reads all that waits, and sorts what is due.
         let buffered = app.clone();
-        let tenants = tokio::task::spawn_blocking(move || buffered.report(is_last));
+        let due = tokio::task::spawn_blocking(move || buffered.report(is_last));
         // It panicked, which is in the log, or the runtime ends.
-        let Ok(tenants) = tenants.await else { return };
-        report.tenants = tenants;
+        let Ok(due) = due.await else { return };
+        pause = if due.is_full { FULL_REPORT_PAUSE } else { REPORT_INTERVAL };
+        report.tenants = due.tenants;
         if report.tenants.is_empty() {
             if is_last {
                 return;

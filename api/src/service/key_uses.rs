@@ -88,8 +88,8 @@ impl KeyUseBuffer {
     }
 
     /// Adds what is pending to the reports of tenants, as much as a report has room for. Tenants take
-    /// turns, and so do the keys of a tenant.
-    pub(crate) fn report(&self, reports: &mut Vec<TenantReport>) {
+    /// turns, and so do the keys of a tenant. Returns whether some is left.
+    pub(crate) fn report(&self, reports: &mut Vec<TenantReport>) -> bool {
         let mut uses = self.0.lock();
         for _ in 0..REPORT_USES_MAX {
             let Some((tenant, of_key)) = uses.take_next() else { break };
@@ -100,6 +100,7 @@ impl KeyUseBuffer {
             });
             reports[at].uses.push(of_key);
         }
+        uses.count > 0
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) mod memories;
 pub(crate) mod node;
 pub(crate) mod purge;
 pub(crate) mod recall_counts;
-mod recalls;
+pub(crate) mod recalls;
 mod returned;
 pub(crate) mod status;
 pub(crate) mod tenant;

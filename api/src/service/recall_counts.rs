@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use storage::model::analytics::{REPORT_KEYS_MAX, REPORT_RECALLS_MAX, TenantReport, Usage};
 use storage::model::id::{KeyId, MemoryId, Timestamp};
 
-use crate::service::returned::{REPORT_FIRINGS_MAX, Returned, Turn};
+use crate::service::returned::{Returned, Turn};
 
 /// Interval at which the use of a key is reported.
 pub(super) const KEY_INTERVAL: Duration = Duration::from_secs(300);
@@ -21,11 +21,17 @@ pub(super) enum Part {
 }
 /// The number of [`Part`]s.
 pub(super) const PARTS: usize = 3;
-/// The room of a report for each [`Part`].
-pub(super) const PART_MAX: [usize; PARTS] =
-    [REPORT_RECALLS_MAX, REPORT_FIRINGS_MAX, REPORT_KEYS_MAX];
 /// What a tenant needs of each [`Part`].
 pub(super) type Needs = [usize; PARTS];
+
+/// The room of a report for each [`Part`], over all tenants. A result is never divided, so its
+/// firings may exceed it.
+pub(crate) type Room = [usize; PARTS];
+/// The room of a report. It is small: writes wait while the leader decides a report, and while each
+/// node applies it.
+pub(crate) const REPORT_ROOM: Room = [100, 25, 200];
+/// The room of the reports of a node that stops, which has little time: all that a command may have.
+pub(crate) const LAST_REPORT_ROOM: Room = [REPORT_RECALLS_MAX, 125, REPORT_KEYS_MAX];
 
 /// What the searches of one tenant found and recalled on this node since it was last reported.
 pub(super) struct TenantContents {

@@ -12,14 +12,13 @@ use storage::model::id::{KeyId, MemoryId};
 
 /// Most firings that a queue waits for.
 const QUEUE_FIRINGS_MAX: usize = 5_000;
-/// Most results of a tenant in queues, and of one key that searches. Results beyond a limit are
-/// dropped and counted.
+/// Most results of a tenant in queues, and of one key that searches. A key with few may exceed the
+/// limit of all. Results beyond a limit are dropped and counted.
 const RESULTS_MAX: usize = 100_000;
 const KEY_RESULTS_MAX: usize = RESULTS_MAX / 4;
+const KEY_RESULTS_FEW: usize = 64;
 /// Most pairs of a result and an owner that one search examines, except for its last result.
 const SEARCH_EXAMINED_MAX: usize = 5_000;
-/// Firings for which a report has room, over all tenants. A result is never divided.
-pub(super) const REPORT_FIRINGS_MAX: usize = 125;
 
 /// When something last had its turn in a report, and its place there: those of which not all had a
 /// turn follow each other, whatever their ids are. What is new joins at the end.
@@ -76,7 +75,8 @@ impl Returned {
 
     fn has_room(&self, key: KeyId) -> bool {
         let of_key = self.of_keys.get(&key).copied().unwrap_or_default();
-        self.results < RESULTS_MAX && of_key < KEY_RESULTS_MAX
+        let of_all = if self.results < RESULTS_MAX { KEY_RESULTS_MAX } else { KEY_RESULTS_FEW };
+        of_key < of_all
     }
 
     /// Adds a result for the triggers of one owner, if there is room.
@@ -146,6 +146,7 @@ mod tests {
 
     const HOSTILE: KeyId = KeyId([6; 8]);
     const HONEST: KeyId = KeyId([7; 8]);
+    const ROOM: usize = 125;
 
     fn id(number: usize) -> MemoryId {
         MemoryId((number as u128).to_be_bytes())
@@ -165,7 +166,7 @@ mod tests {
 
     /// Reported results for the triggers of `owner`.
     fn reported(queues: &mut Returned, owner: KeyId) -> u32 {
-        let (returned, _) = queues.take(Instant::now(), REPORT_FIRINGS_MAX);
+        let (returned, _) = queues.take(Instant::now(), ROOM);
         let of_owner = returned.iter().filter(|it| it.owner == Some(owner));
         of_owner.map(|it| it.times).sum()
     }
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(search(&mut queues, HOSTILE, 100, &owners), 75, "of the work");
         for _ in 0..40 {
             search(&mut queues, HOSTILE, 100, &owners);
-            queues.take(Instant::now(), REPORT_FIRINGS_MAX);
+            queues.take(Instant::now(), ROOM);
         }
         let waiting = queues.queues.values().map(|queue| queue.results.len());
         let (least, most) = waiting.fold((usize::MAX, 0), |(least, most), of_queue| {
@@ -237,8 +238,22 @@ mod tests {
         assert_eq!(queues.push(HOSTILE, read), 500);
         assert_eq!(search(&mut queues, HONEST, 20, &[(HONEST, 1)]), 0);
         while !queues.queues.is_empty() {
-            queues.take(Instant::now(), REPORT_FIRINGS_MAX);
+            queues.take(Instant::now(), ROOM);
         }
         assert_eq!((queues.results, queues.of_keys.len()), (0, 0));
+    }
+
+    #[test]
+    fn full_queues_have_room_for_few_of_others() {
+        let mut queues = Returned::default();
+        let owners: Vec<_> = (0..10).map(|owner| (KeyId([owner; 8]), 1)).collect();
+        for key in 0..4 {
+            for _ in 0..10 {
+                search(&mut queues, KeyId([key; 8]), 500, &owners);
+            }
+        }
+        assert_eq!(queues.results, RESULTS_MAX);
+        let dropped = search(&mut queues, HONEST, KEY_RESULTS_FEW + 1, &[(HONEST, 1)]);
+        assert_eq!(dropped, 1);
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use raft::{Operation, OperationResult, Status};
 use storage::model::access::Caller;
-use storage::model::analytics::TenantReport;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::score::Factors;
@@ -17,7 +16,8 @@ use storage::{Hit, View};
 use crate::limits::{OPERATION_DEADLINE, RECALLED_SCORE_MIN, STALENESS_MAX};
 use crate::service::Service;
 use crate::service::error::ApiResult;
-use crate::service::recalls::RecallBuffer;
+use crate::service::recall_counts::{LAST_REPORT_ROOM, REPORT_ROOM};
+use crate::service::recalls::{DueReport, RecallBuffer};
 
 /// The health of a node.
 pub(crate) struct Health {
@@ -91,15 +91,17 @@ impl Service {
 
     /// The returned memories, requests and key uses since the last report; `all` of them, or those
     /// due.
-    pub(crate) fn report(&self, all: bool) -> Vec<TenantReport> {
+    pub(crate) fn report(&self, all: bool) -> DueReport {
         let reader = &self.reader;
         let interval = |tenant| {
             let seconds = reader.thermo(tenant).reinforcement.recall_min_interval_seconds;
             if all { Duration::ZERO } else { Duration::from_secs(seconds.into()) }
         };
-        let mut reports = self.recalls.take(Instant::now(), reader.position().clock, interval);
-        self.key_uses.report(&mut reports);
-        reports
+        let room = if all { &LAST_REPORT_ROOM } else { &REPORT_ROOM };
+        let mut report =
+            self.recalls.take((Instant::now(), reader.position().clock), room, interval);
+        report.is_full |= self.key_uses.report(&mut report.tenants);
+        report
     }
 }
 

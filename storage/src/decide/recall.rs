@@ -1,6 +1,6 @@
 //! Rules of recall and feedback. The first results of a search are recalls, which raise the heat and
 //! stability of the memories, and the heat of their neighbours. Every node reports what its searches
-//! returned, at most twice a second.
+//! returned, at most ten times a second.
 
 use std::collections::BTreeMap;
 
