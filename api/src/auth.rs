@@ -127,7 +127,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
             })?,
         );
         session.accept().await?.into_iter().for_each(set_rate_status);
-        app.service.turns.record(session.caller.tenant);
+        session.record_use();
     }
     // A request that is rejected at a limit takes no room from those of other keys.
     record_use(parts, app, role);

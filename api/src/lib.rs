@@ -30,7 +30,6 @@ mod responses;
 mod routes;
 mod service;
 mod tenant_requests;
-mod turns;
 mod words;
 mod write;
 

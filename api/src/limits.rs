@@ -155,8 +155,23 @@ pub(crate) const SECRET_BYTES_MAX: usize = 256;
 pub(crate) const FORECAST_DAYS: [u32; 5] = [0, 1, 7, 30, 90];
 
 /// Most reads that run at once, each on its own thread. A tenant has three quarters of them, and a
-/// key three quarters of those; further ones wait. Some of them wait for the disk, so there are more than processors.
+/// key three quarters of those; further ones wait. Some of them wait for the disk, so there are more
+/// than processors.
 pub(crate) fn reads_max() -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    (READS_PER_PROCESSOR * processors).max(READS_MIN)
+    (READS_PER_PROCESSOR * processors()).max(READS_MIN)
+}
+
+/// Most reads of a tenant that run at once while several tenants use the node. What they find is
+/// rendered, and writes are decided, on the other processors.
+pub(crate) fn tenant_reads_max() -> usize {
+    (processors() / 2).max(1)
+}
+
+/// Most of [`tenant_reads_max`] for one key.
+pub(crate) fn key_reads_max() -> usize {
+    (processors() / 4).max(1)
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }

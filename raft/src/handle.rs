@@ -8,7 +8,7 @@ use std::time::Duration;
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use storage::Command;
-use storage::model::id::Timestamp;
+use storage::model::id::{TenantId, Timestamp};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
@@ -218,10 +218,21 @@ impl Handle {
         self.shared().is_some_and(|shared| shared.leads())
     }
 
-    /// Whether several tenants write. A node that does not lead gets this from the responses of
-    /// the leader to its writes.
+    /// Records a request of a tenant at this node.
+    pub fn record_use(&self, tenant: TenantId) {
+        if let Some(shared) = self.shared() {
+            shared.queue.lock().record_use(tenant);
+        }
+    }
+
+    /// Whether several tenants use this node: with requests, or with commands from other nodes.
     pub fn is_shared(&self) -> bool {
         self.shared().is_some_and(|shared| shared.queue.lock().is_shared())
+    }
+
+    /// Whether several tenants use the leader, as its last responses to this node say.
+    pub fn is_leader_shared(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.queue.lock().is_leader_shared())
     }
 
     /// Counters since start.

@@ -63,7 +63,6 @@ pub use operation::{
     Verification,
 };
 pub use shared::Totals;
-pub use shared_use::SharedUse;
 pub use types::{NodeId, is_address};
 
 use contact::Contact;

@@ -10,14 +10,14 @@ const SHARED_TIME: Duration = Duration::from_secs(1);
 
 /// The tenant of the last use, and when one last followed another.
 #[derive(Debug, Default)]
-pub struct SharedUse {
+pub(crate) struct SharedUse {
     last: Option<TenantId>,
     shared_at: Option<Instant>,
 }
 
 impl SharedUse {
     /// Records a use at `now`.
-    pub fn record(&mut self, tenant: TenantId, now: Instant) {
+    pub(crate) fn record(&mut self, tenant: TenantId, now: Instant) {
         if self.last.is_some_and(|last| last != tenant) {
             self.shared_at = Some(now);
         }
@@ -30,7 +30,7 @@ impl SharedUse {
     }
 
     /// Whether several tenants use it at `now`.
-    pub fn is_shared(&self, now: Instant) -> bool {
+    pub(crate) fn is_shared(&self, now: Instant) -> bool {
         self.shared_at.is_some_and(|at| now.saturating_duration_since(at) < SHARED_TIME)
     }
 }

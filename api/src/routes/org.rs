@@ -104,7 +104,7 @@ pub(crate) async fn org_update(
 }
 
 async fn org(session: &Session) -> ApiResult<Org> {
-    let (tenant, keys) = (session.tenant().await?, session.api_keys().await?);
+    let (tenant, keys) = (session.tenant().await?, session.key_count().await?);
     Ok(Org {
         tenant_id: session.caller.tenant.0.to_string(),
         org_name: tenant.name,
@@ -112,7 +112,7 @@ async fn org(session: &Session) -> ApiResult<Org> {
         ops_limit: None,
         nodes_limit: session.limit(Limit::Memories),
         max_seats: session.limit(Limit::Keys),
-        seats_used: keys.len(),
+        seats_used: keys,
         features: FEATURES.join(","),
         created_at: Time(tenant.created_at),
     })

@@ -70,8 +70,9 @@ impl Session {
         Err(ApiError::new(ErrorKind::Forbidden, "namespace_forbidden", message))
     }
 
-    pub(crate) async fn api_keys(&self) -> ApiResult<Vec<(KeyId, ApiKey)>> {
-        self.read(|reader, caller| reader.api_keys(caller.tenant)).await
+    /// Number of keys of the tenant.
+    pub(crate) async fn key_count(&self) -> ApiResult<usize> {
+        self.read(|reader, caller| reader.key_count(caller.tenant)).await
     }
 
     /// Keys after `after` in the order of their ids, each with the time of its last use.

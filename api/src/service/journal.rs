@@ -5,10 +5,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 use storage::model::access::{Access, Caller};
-use storage::model::api_key::ApiKey;
 use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::journal::{Cursor, Event, EventKind};
 use storage::model::memory::Memory;
@@ -231,20 +231,21 @@ impl<'a> Viewer<'a> {
 
     /// Adds to events what responses show beside them.
     fn views(&self, events: Vec<(Cursor, Event)>) -> storage::Result<Vec<EventView>> {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys = self.reader.api_keys(self.tenant)?;
+        let mut names: HashMap<KeyId, String> = HashMap::new();
+        let mut name = |id: KeyId| {
+            Ok::<_, storage::Error>(match names.entry(id) {
+                Entry::Occupied(name) => name.get().clone(),
+                Entry::Vacant(empty) => {
+                    let key = self.reader.api_key(self.tenant, id)?;
+                    empty.insert(key.map_or_else(|| id.to_string(), |key| key.name)).clone()
+                }
+            })
+        };
         let view = |(cursor, mut event): (Cursor, Event)| {
             let memory = self.visible_memory(&mut event)?;
-            let actor = event.actor.map(|id| key_name(&keys, id));
+            let actor = event.actor.map(&mut name).transpose()?;
             Ok(EventView { cursor, event, actor, memory })
         };
         events.into_iter().map(view).collect()
     }
-}
-
-fn key_name(keys: &[(KeyId, ApiKey)], id: KeyId) -> String {
-    let key = keys.iter().find(|(known, _)| *known == id);
-    key.map_or_else(|| id.to_string(), |(_, key)| key.name.clone())
 }

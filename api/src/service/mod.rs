@@ -33,13 +33,13 @@ use crate::budget::KeyOfTenant;
 use crate::current::request_id;
 use crate::fair::{FairPermits, Permit};
 use crate::limits::{
-    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, LARGE_WRITE_WAIT,
-    LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, SMALL_WRITE_BYTES_MAX, SMALL_WRITE_MEMORIES_MAX,
-    STREAM_READS_MAX, reads_max,
+    DEADLINE, EMBED_WAIT, EMBEDS_PER_THREAD, KEY_LARGE_WRITES_MAX, KEY_TURNS_MAX, LARGE_WRITE_WAIT,
+    LARGE_WRITES_MAX, READ_WAIT, REPLAYS_MAX, REQUESTS_MAX, SMALL_WRITE_BYTES_MAX,
+    SMALL_WRITE_MEMORIES_MAX, STREAM_READS_MAX, TENANT_TURNS_MAX, TURN_WAIT, key_reads_max,
+    reads_max, tenant_reads_max,
 };
 use crate::memory::{MemoryGuard, MemoryUse};
 use crate::rates::Rates;
-use crate::turns::Turns;
 use error::{ApiError, ApiResult};
 use key_uses::KeyUseBuffer;
 use node::{EmbedScope, Embedder, Hooks};
@@ -62,7 +62,11 @@ pub(crate) struct Service {
     large_writes: FairPermits,
     memory: MemoryGuard,
     pub(crate) rates: Rates,
-    pub(crate) turns: Turns,
+    /// While several tenants use this node or the leader: writes from submission until their
+    /// outcome.
+    write_turns: FairPermits,
+    /// While several tenants use this node.
+    read_turns: FairPermits,
 }
 
 /// A caller, and the service that it uses.
@@ -116,7 +120,18 @@ impl Service {
             ),
             memory: MemoryGuard::default(),
             rates: Rates::default(),
-            turns: Turns::default(),
+            write_turns: FairPermits::with_parts(
+                REQUESTS_MAX,
+                TENANT_TURNS_MAX,
+                KEY_TURNS_MAX,
+                TURN_WAIT,
+            ),
+            read_turns: FairPermits::with_parts(
+                REQUESTS_MAX,
+                tenant_reads_max(),
+                key_reads_max(),
+                TURN_WAIT,
+            ),
         }
     }
 
@@ -140,9 +155,7 @@ impl Service {
         key: KeyOfTenant,
         read: impl FnOnce(&Reader) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
-        let permit = permits.acquire(key).await.ok_or_else(|| {
-            ApiError::unavailable("reads_busy", "too many reads wait for their turn")
-        })?;
+        let permit = permits.acquire(key).await.ok_or_else(reads_busy)?;
         let reader = self.reader.clone();
         // The permit stays with the result until it is picked up, so that results of large reads
         // cannot pile up.
@@ -172,12 +185,12 @@ impl Service {
         MemoryUse { rejected: usage.rejected + self.raft.totals().memory_full, ..usage }
     }
 
-    /// Reads, texts and large writes that waited too long for their turn, since the start of the
+    /// Reads, texts and writes that waited too long for their turn, since the start of the
     /// process.
     pub(crate) fn overdue(&self) -> [u64; 3] {
-        let reads = self.reads.overdue() + self.stream_reads.overdue() + self.replays.overdue();
-        let writes = self.large_writes.overdue() + self.turns.overdue();
-        [reads, self.embeds.overdue(), writes]
+        let all = |permits: &[&FairPermits]| permits.iter().map(|it| it.overdue()).sum();
+        let reads = all(&[&self.reads, &self.read_turns, &self.stream_reads, &self.replays]);
+        [reads, self.embeds.overdue(), all(&[&self.large_writes, &self.write_turns])]
     }
 
     /// The embedding of `text` for a caller, as it is stored.
@@ -205,15 +218,30 @@ impl Session {
         permits.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
     }
 
+    /// Records a request, for the turns of tenants.
+    pub(crate) fn record_use(&self) {
+        self.service.raft.record_use(self.caller.tenant);
+    }
+
     /// Waits for the turn of a write, if several tenants use this node or the leader.
     async fn write_turn(&self) -> ApiResult<Option<Permit>> {
-        let Service { turns, raft, .. } = &*self.service;
-        if !turns.are_shared() && !raft.is_shared() {
+        let raft = &self.service.raft;
+        if !raft.is_shared() && !raft.is_leader_shared() {
             return Ok(None);
         }
         let busy =
             || ApiError::unavailable("writes_busy", "too many writes of this key or tenant wait");
-        turns.acquire(self.key_of_tenant()).await.ok_or_else(busy).map(Some)
+        let turn = self.service.write_turns.acquire(self.key_of_tenant());
+        turn.await.ok_or_else(busy).map(Some)
+    }
+
+    /// Waits for the turn of a read, if several tenants use this node.
+    async fn read_turn(&self) -> ApiResult<Option<Permit>> {
+        if !self.service.raft.is_shared() {
+            return Ok(None);
+        }
+        let turn = self.service.read_turns.acquire(self.key_of_tenant());
+        turn.await.ok_or_else(reads_busy).map(Some)
     }
 
     /// [`Service::read`] with the caller.
@@ -221,10 +249,14 @@ impl Session {
         &self,
         read: impl FnOnce(&Reader, &Caller) -> storage::Result<T> + Send + 'static,
     ) -> ApiResult<T> {
+        let turn = self.read_turn().await?;
         let caller = self.caller.clone();
         let service = &self.service;
-        let key = self.key_of_tenant();
-        service.read(&service.reads, key, move |reader| read(reader, &caller)).await
+        let read = move |reader: &Reader| {
+            let _turn = turn;
+            read(reader, &caller)
+        };
+        service.read(&service.reads, self.key_of_tenant(), read).await
     }
 
     /// Whose turn it is when the caller's work waits.
@@ -256,6 +288,10 @@ impl Session {
 /// The components of a stored vector: memories are compared with the same rounding.
 fn components(vector: &Vector) -> ApiResult<Vec<f32>> {
     vector.components().map_err(|fault| unusable(&fault))
+}
+
+fn reads_busy() -> ApiError {
+    ApiError::unavailable("reads_busy", "too many reads wait for their turn")
 }
 
 fn unusable(fault: &dyn std::fmt::Display) -> ApiError {

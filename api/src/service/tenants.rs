@@ -158,7 +158,7 @@ fn summary_of(
     id: TenantId,
 ) -> storage::Result<Option<TenantSummary>> {
     let Some(row) = reader.tenant(id)? else { return Ok(None) };
-    let (counts, keys) = (reader.counts(id), reader.api_keys(id)?.len());
+    let (counts, keys) = (reader.counts(id), reader.key_count(id)?);
     let used = |limit| match limit {
         Limit::Memories => Some(counts.memories),
         Limit::Bytes => Some(counts.bytes),

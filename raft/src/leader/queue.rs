@@ -86,8 +86,10 @@ pub(crate) struct Queue {
     clients_since_background: usize,
     count: usize,
     bytes: usize,
-    /// By the commands of clients.
+    /// The node, by requests of its clients and by commands of others.
     used: SharedUse,
+    /// The leader, as its responses say.
+    leader: SharedUse,
 }
 
 /// Commands of one priority, fair between tenants and their keys.
@@ -133,7 +135,7 @@ impl Queue {
         let bytes = queued.command.size_bytes();
         if let (Priority::Client, Some(tenant)) = (queued.command.priority(), queued.command.tenant)
         {
-            self.used.record(tenant, Instant::now());
+            self.record_use(tenant);
         }
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
         let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
@@ -144,14 +146,24 @@ impl Queue {
         is_added
     }
 
-    /// Records that several tenants write, as the leader has reported.
-    pub(crate) fn record_shared(&mut self) {
-        self.used.record_shared(Instant::now());
+    /// Records a use of this node.
+    pub(crate) fn record_use(&mut self, tenant: TenantId) {
+        self.used.record(tenant, Instant::now());
     }
 
-    /// Whether several tenants write.
+    /// Records that several tenants use the leader, as it has reported.
+    pub(crate) fn record_leader_shared(&mut self) {
+        self.leader.record_shared(Instant::now());
+    }
+
+    /// Whether several tenants use this node.
     pub(crate) fn is_shared(&self) -> bool {
         self.used.is_shared(Instant::now())
+    }
+
+    /// Whether several tenants use the leader.
+    pub(crate) fn is_leader_shared(&self) -> bool {
+        self.leader.is_shared(Instant::now())
     }
 
     /// Most commands of a batch now.

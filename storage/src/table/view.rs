@@ -95,10 +95,14 @@ pub trait View {
         Ok(self.record(&Key::Rules(tenant))?.unwrap_or_default())
     }
 
+    /// A key, which may have ended.
+    fn api_key(&self, tenant: TenantId, id: KeyId) -> Result<Option<ApiKey>> {
+        self.record(&Key::ApiKey(tenant, id))
+    }
+
     /// A key that is valid at `now`.
     fn valid_key(&self, tenant: TenantId, id: KeyId, now: Timestamp) -> Result<Option<ApiKey>> {
-        let key: Option<ApiKey> = self.record(&Key::ApiKey(tenant, id))?;
-        Ok(key.filter(|key| key.is_valid_at(now)))
+        Ok(self.api_key(tenant, id)?.filter(|key| key.is_valid_at(now)))
     }
 
     /// The namespaces that a key may use. `None` if no such key is valid at `now`.
@@ -127,6 +131,11 @@ pub trait View {
         let rows = self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?;
         let key = |(key, row): &Row| Ok((KeyId(fixed(split(key)?.1)?), codec::decode(row)?));
         rows.iter().map(key).collect()
+    }
+
+    /// Number of a tenant's API keys.
+    fn key_count(&self, tenant: TenantId) -> Result<usize> {
+        Ok(self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?.len())
     }
 
     /// The edges of a memory by descending weight, ties in key order.
