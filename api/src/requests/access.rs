@@ -27,10 +27,9 @@ pub(crate) struct NewKey {
     /// Its own namespace, which its searches boost.
     #[schema(schema_with = any_namespace)]
     pub(crate) namespace: Option<Namespace>,
-    /// The only namespaces that it may use. Absent or empty is all. Not for an admin key.
-    #[schema(max_items = 100)]
-    #[serde(default)]
-    namespaces: Vec<RuleNamespace>,
+    /// The only namespaces that it may use, at least one. Absent is all. Not for an admin key.
+    #[schema(min_items = 1, max_items = 100)]
+    namespaces: Option<Vec<RuleNamespace>>,
     /// How long it is valid. Absent is without an end.
     pub(crate) expires_in_seconds: Option<KeyLifetime>,
 }
@@ -65,16 +64,19 @@ impl KeyQuery {
 }
 
 impl NewKey {
-    /// The namespaces that it may use.
+    /// The namespaces that it may use; empty is all. An empty list is rejected: a client that computed
+    /// it meant none.
     pub(crate) fn bound_to(&self) -> ApiResult<Vec<String>> {
-        let names: Vec<_> = self.namespaces.iter().map(|name| name.0.clone()).collect();
+        let Some(names) = &self.namespaces else { return Ok(Vec::new()) };
+        let names: Vec<_> = names.iter().map(|name| name.0.clone()).collect();
         let is_admin = self.role.as_ref().is_some_and(|role| role.0 >= Role::Admin);
         let message = match () {
             () if names.len() > KEY_NAMESPACES_MAX => {
                 format!("must have at most {KEY_NAMESPACES_MAX} names")
             }
+            () if is_admin => "must be absent: an admin key may use all namespaces".to_owned(),
+            () if names.is_empty() => "must have a name; absent is all namespaces".to_owned(),
             () if names.iter().any(|name| name == ANY) => "must name each namespace".to_owned(),
-            () if is_admin && !names.is_empty() => "an admin key may use all of them".to_owned(),
             () => return Ok(names),
         };
         Err(ApiError::invalid("namespaces", message))
