@@ -145,12 +145,17 @@ impl Reader {
 
     /// Number of rows that belong to a tenant. Reads all of them.
     pub fn tenant_rows(&self, tenant: TenantId) -> Result<u64> {
-        let engine = self.engine();
-        let rows = |kind| {
-            let (start, end) = all_of(kind, tenant);
-            count(engine.state.range(&start, &end))
-        };
-        Kind::of_tenants().map(rows).sum()
+        Kind::of_tenants().map(|kind| self.rows_of(kind, tenant)).sum()
+    }
+
+    /// Number of a tenant's API keys.
+    pub fn key_count(&self, tenant: TenantId) -> Result<u64> {
+        self.rows_of(Kind::ApiKey, tenant)
+    }
+
+    fn rows_of(&self, kind: Kind, tenant: TenantId) -> Result<u64> {
+        let (start, end) = all_of(kind, tenant);
+        count(self.engine().state.range(&start, &end))
     }
 
     /// Keys of a tenant in order of their ids, at most `limit`, the first one after `after`. Each

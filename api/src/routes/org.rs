@@ -53,7 +53,7 @@ pub(crate) struct Org {
     ops_limit: Nullable<u64>,
     nodes_limit: Nullable<u64>,
     max_seats: Nullable<u64>,
-    seats_used: usize,
+    seats_used: u64,
     features: String,
     created_at: Time,
 }

@@ -71,7 +71,7 @@ impl Session {
     }
 
     /// Number of keys of the tenant.
-    pub(crate) async fn key_count(&self) -> ApiResult<usize> {
+    pub(crate) async fn key_count(&self) -> ApiResult<u64> {
         self.read(|reader, caller| reader.key_count(caller.tenant)).await
     }
 

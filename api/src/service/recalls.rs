@@ -56,9 +56,6 @@ pub struct DueReport {
     pub is_full: bool,
 }
 
-/// Takes some of a part of a report from a tenant, as much as the room. Returns how much it took.
-type TakePart<'a> = &'a mut dyn FnMut(&mut TenantContents, TenantId, usize) -> usize;
-
 /// What a tenant needs of a report.
 struct Due {
     tenant: TenantId,
@@ -134,21 +131,18 @@ impl RecallBuffer {
         let mut reports: BTreeMap<_, _> =
             due.iter().map(|due| (due.tenant, TenantReport::empty(due.tenant))).collect();
         let mut is_full = due.len() >= REPORT_TENANTS_MAX;
-        let mut divide = |part: Part, take: TakePart<'_>| {
-            is_full |= divide(&tenants, now, &due, (part, room[part as usize]), take);
-        };
-        divide(Part::Recalls, &mut |of_tenant, id, room| {
+        is_full |= divide((&tenants, now), &due, Part::Recalls, room, |of_tenant, id, room| {
             let recalls = of_tenant.take_recalls(now, interval(id), room);
             let count = recalls.len();
             reports.entry(id).and_modify(|report| report.recalls = recalls);
             count
         });
-        divide(Part::Firings, &mut |of_tenant, id, room| {
+        is_full |= divide((&tenants, now), &due, Part::Firings, room, |of_tenant, id, room| {
             let (returned, firings) = of_tenant.returned.take(now, room);
             reports.entry(id).and_modify(|report| report.returned = returned);
             firings
         });
-        divide(Part::Keys, &mut |of_tenant, id, room| {
+        is_full |= divide((&tenants, now), &due, Part::Keys, room, |of_tenant, id, room| {
             let keys = of_tenant.take_keys(now, clock, room);
             let count = keys.len();
             reports.entry(id).and_modify(|report| report.keys = keys);
@@ -249,15 +243,17 @@ fn due(tenants: &Tenants, now: Instant, interval: &impl Fn(TenantId) -> Duration
 
 /// Divides a part of a report among the tenants that need some of it. Those that need no more
 /// than an equal part come first, then those that had some longest ago: what cannot be divided
-/// may take the room of others, so they take turns. Returns whether it used up the room.
+/// may take the room of others, so they take turns. `take` returns how much it took. Returns whether
+/// the room is used up.
 fn divide(
-    tenants: &Tenants,
-    now: Instant,
+    (tenants, now): (&Tenants, Instant),
     due: &[Due],
-    (part_of, room): (Part, usize),
-    take: TakePart<'_>,
+    part_of: Part,
+    room: &Room,
+    mut take: impl FnMut(&mut TenantContents, TenantId, usize) -> usize,
 ) -> bool {
     let at = part_of as usize;
+    let room = room[at];
     let mut due: Vec<_> = due.iter().filter(|due| due.needs[at] > 0).collect();
     let equal = room / due.len().max(1);
     due.sort_by_key(|due| match due.needs[at] > equal {

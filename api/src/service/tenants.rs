@@ -163,7 +163,7 @@ fn summary_of(
         Limit::Memories => Some(counts.memories),
         Limit::Bytes => Some(counts.bytes),
         Limit::Edges => Some(counts.edges),
-        Limit::Keys => Some(keys as u64),
+        Limit::Keys => Some(keys),
         Limit::Triggers => Some(reader.triggers(id).len() as u64),
         Limit::RequestsPerMinute | Limit::Streams => None,
     };

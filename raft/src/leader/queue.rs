@@ -39,7 +39,7 @@ const COST_MIN_BYTES: i64 = 4 << 10;
 const COST_PER_MICROSECOND: i64 = 100;
 /// Most credit in bytes that a key can be below zero.
 const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
-/// Commands of one batch: of one tenant, and while several tenants write. A command waits for the
+/// Commands of one batch: of one tenant, and while several tenants use the leader. A command waits for the
 /// batch before its own, so a busy tenant delays the others by two small batches.
 const BATCH_COMMANDS_MAX: usize = 256;
 const SHARED_BATCH_COMMANDS_MAX: usize = 16;
@@ -333,11 +333,18 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_small_while_several_tenants_write() {
+    fn batches_are_small_while_several_tenants_use_it() {
         let mut queue = Queue::default();
         fill(&mut queue, 10, 1);
         assert!(queue.push(background()));
         assert_eq!(queue.batch_max(), BATCH_COMMANDS_MAX);
+        queue.record_leader_shared();
+        assert!(!queue.is_shared(), "other nodes may be shared");
+        // A request of another tenant counts like a command.
+        queue.record_use(TenantId(2));
+        assert_eq!(queue.batch_max(), SHARED_BATCH_COMMANDS_MAX);
+        let mut queue = Queue::default();
+        fill(&mut queue, 10, 1);
         assert!(queue.push(client(2, 0)));
         assert_eq!(queue.batch_max(), SHARED_BATCH_COMMANDS_MAX);
     }

@@ -162,7 +162,7 @@ pub(crate) enum RpcResponse {
     /// Whether it accepted the leadership.
     Transferred(bool),
     ReadIndex(Option<u64>),
-    /// The outcome, and whether several tenants write.
+    /// The outcome, and whether several tenants use the leader.
     Submitted(SubmitResult, bool),
     Installed(VoteRecord),
     OperationResult(OperateResult<OperationResult>),

@@ -133,11 +133,6 @@ pub trait View {
         rows.iter().map(key).collect()
     }
 
-    /// Number of a tenant's API keys.
-    fn key_count(&self, tenant: TenantId) -> Result<usize> {
-        Ok(self.rows(&prefix(Kind::ApiKey, tenant), KEYS_MAX)?.len())
-    }
-
     /// The edges of a memory by descending weight, ties in key order.
     fn edges(&self, tenant: TenantId, id: MemoryId) -> Result<Vec<Edge>> {
         let rows = self.rows(&edges_of(tenant, id), EDGES_MAX)?;
