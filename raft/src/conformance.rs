@@ -24,7 +24,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
         std::mem::forget(Arc::clone(&log));
         let store = LogStore::open(log, folder.path(), Fault::default()).unwrap();
         let snapshots = Snapshots::open(folder.path()).unwrap();
-        let machine = StateMachine::new(writer, None, snapshots, Fault::default());
+        let machine = StateMachine::new(writer, None, snapshots, Fault::default()).unwrap();
         Ok((folder, store, machine))
     }
 }

@@ -36,8 +36,10 @@ mod shared_use;
 mod state_machine;
 mod system_clock;
 mod types;
+mod writer_thread;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +82,8 @@ use state_machine::{Raft, Snapshots, StateMachine};
 use system_clock::SystemClock;
 use tokio::runtime::Runtime;
 
-/// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats.
+/// Worker threads of raft's own runtime. Load on the rest of the node cannot delay heartbeats. Decisions
+/// and applied entries, which may wait for the disk, have threads of their own.
 const THREADS: usize = 2;
 
 /// Heartbeats without a message from a peer after which the leader probes the peer.
@@ -132,8 +135,12 @@ pub fn start(
     let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
     let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
     let snapshots = Snapshots::open(data)?;
-    let state_machine =
-        StateMachine::new(writer, Some(log_store.writer.clone()), snapshots.clone(), fault.clone());
+    let state_machine = StateMachine::new(
+        writer,
+        Some(log_store.writer.clone()),
+        snapshots.clone(),
+        fault.clone(),
+    )?;
     let applied = state_machine.applied.subscribe();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -167,7 +174,6 @@ pub fn start(
     started_raft.get_or_init(|| raft.clone());
     let shared = Arc::new(Shared::new(raft, peers, log, applied, settings.election_max));
     for task in [
-        Executor { shared: Arc::clone(&shared) }.run().boxed(),
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         leader::watch::run(Arc::clone(&shared)).boxed(),
@@ -177,7 +183,23 @@ pub fn start(
     ] {
         spawn(&runtime, local.fault.clone(), task);
     }
+    start_executor(Arc::clone(&shared))?;
     Ok(Handle::running(shared, runtime))
+}
+
+/// Starts the executor on a thread of its own, since deciding reads the state, which may block. The
+/// thread ends with raft. A panic in it is a fault of the node.
+fn start_executor(shared: Arc<Shared>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let run = move || {
+        let fault = shared.local.fault.clone();
+        let running = AssertUnwindSafe(|| runtime.block_on(Executor { shared }.run()));
+        if catch_unwind(running).is_err() {
+            fault.report(&"the executor has panicked");
+        }
+    };
+    std::thread::Builder::new().name("executor".into()).spawn(run)?;
+    Ok(())
 }
 
 /// Serves the routes of the peer listener. Its end is a fault of the node.

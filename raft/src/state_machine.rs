@@ -20,31 +20,37 @@
 //! be purged. A copy for a follower is made on request ([`StateMachine::get_current_snapshot`]).
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::stream::TryReadyChunksError;
 use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use storage::model::cluster::Position;
-use storage::{ApplyOutcome, EntryBody, Flusher, Writer, codec};
+use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Writer, codec};
 use tokio::sync::watch;
 
 use crate::fault::Fault;
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::writer_thread::WriterThread;
 
 pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
+/// Entries that are applied in one pass of the writer's thread.
+const PASS_ENTRIES_MAX: usize = 16;
+
 pub(crate) struct StateMachine {
-    writer: Writer,
+    writer: WriterThread,
+    reader: Reader,
+    flusher: Flusher,
     log: Option<LogWriter>,
     snapshots: Snapshots,
     /// Index of the last applied entry.
-    pub(crate) applied: watch::Sender<u64>,
+    pub(crate) applied: Arc<watch::Sender<u64>>,
     fault: Fault,
 }
 
@@ -55,24 +61,26 @@ impl StateMachine {
         log: Option<LogWriter>,
         snapshots: Snapshots,
         fault: Fault,
-    ) -> Self {
-        let applied = watch::Sender::new(writer.reader().position().index);
-        Self { writer, log, snapshots, applied, fault }
+    ) -> io::Result<Self> {
+        let (reader, flusher) = (writer.reader().clone(), writer.flusher());
+        let applied = Arc::new(watch::Sender::new(reader.position().index));
+        let writer = WriterThread::start(writer)?;
+        Ok(Self { writer, reader, flusher, log, snapshots, applied, fault })
     }
+}
 
-    fn apply_one(&mut self, entry: Entry) -> storage::Result<ApplyOutcome> {
-        let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
-        let index = entry.log_id.index();
-        let body = match &entry.payload {
-            EntryPayload::Blank => EntryBody::Blank,
-            EntryPayload::Normal(payload) => EntryBody::Batch(&payload.0),
-            EntryPayload::Membership(membership) => {
-                let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
-                EntryBody::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
-            }
-        };
-        self.writer.apply(storage::Entry { index, log_id, body })
-    }
+fn apply(writer: &mut Writer, entry: Entry) -> storage::Result<ApplyOutcome> {
+    let log_id = codec::encode(&LogIdRecord::from(entry.log_id));
+    let index = entry.log_id.index();
+    let body = match &entry.payload {
+        EntryPayload::Blank => EntryBody::Blank,
+        EntryPayload::Normal(payload) => EntryBody::Batch(&payload.0),
+        EntryPayload::Membership(membership) => {
+            let stored = StoredMembership::new(Some(entry.log_id), membership.clone());
+            EntryBody::Membership(codec::encode(&StoredMembershipRecord::from(&stored)))
+        }
+    };
+    writer.apply(storage::Entry { index, log_id, body })
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
@@ -80,37 +88,39 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
-        let meta = snapshot_meta(&self.writer.reader().position()).map_err(self.fault.fail())?;
+        let meta = snapshot_meta(&self.reader.position()).map_err(self.fault.fail())?;
         Ok((meta.last_log_id, meta.last_membership))
     }
 
-    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    async fn apply<S>(&mut self, entries: S) -> io::Result<()>
     where
         S: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
     {
-        while let Some((entry, responder)) = entries.try_next().await? {
-            let index = entry.log_id.index();
-            if let Some(log) = &self.log {
-                log.synced_to(index).await?;
+        let mut passes = entries.try_ready_chunks(PASS_ENTRIES_MAX);
+        // Entries before a failed one are not applied either: the node stops.
+        while let Some(pass) = passes.try_next().await.map_err(|TryReadyChunksError(_, e)| e)? {
+            if let (Some(log), Some((last, _))) = (&self.log, pass.last()) {
+                log.synced_to(last.log_id.index()).await?;
             }
-            // The engine may block, so raft's other tasks move to another thread. A panic must
-            // become an error: openraft would wait for the result without end.
-            let applied = catch_unwind(AssertUnwindSafe(|| {
-                tokio::task::block_in_place(|| self.apply_one(entry))
-            }));
-            let outcome = applied
-                .unwrap_or_else(|_| Err(storage::Error::Misuse("apply panicked".into())))
-                .map_err(self.fault.fail())?;
-            self.applied.send_replace(index);
-            if let Some(responder) = responder {
-                responder.send(outcome);
-            }
+            let applied = Arc::clone(&self.applied);
+            let apply_all = move |writer: &mut Writer| {
+                pass.into_iter().try_for_each(|(entry, responder)| {
+                    let index = entry.log_id.index();
+                    let outcome = apply(writer, entry)?;
+                    applied.send_replace(index);
+                    if let Some(responder) = responder {
+                        responder.send(outcome);
+                    }
+                    Ok(())
+                })
+            };
+            self.writer.run(apply_all).await.map_err(self.fault.fail())?;
         }
         Ok(())
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        let (flusher, fault) = (self.writer.flusher(), self.fault.clone());
+        let (flusher, fault) = (self.flusher.clone(), self.fault.clone());
         Builder { flusher, snapshots: self.snapshots.clone(), fault }
     }
 
@@ -119,23 +129,24 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         meta: &SnapshotMeta,
         snapshot: SnapshotFolder,
     ) -> io::Result<()> {
+        let meta = meta.clone();
         let is_announced =
-            |position: &Position| snapshot_meta(position).is_ok_and(|found| found == *meta);
-        // Blocks in proportion to the size of the state.
+            move |position: &Position| snapshot_meta(position).is_ok_and(|found| found == meta);
         let installed =
-            tokio::task::block_in_place(|| self.writer.install(&snapshot.path, is_announced));
+            self.writer.run(move |writer| writer.install(&snapshot.path, is_announced)).await;
         installed.map_err(self.fault.fail())?;
-        self.applied.send_replace(self.writer.reader().position().index);
+        self.applied.send_replace(self.reader.position().index);
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
-        if self.writer.reader().position().log_id.is_empty() {
+        if self.reader.position().log_id.is_empty() {
             return Ok(None);
         }
         let folder = self.snapshots.next_folder();
-        let position = tokio::task::block_in_place(|| self.writer.checkpoint(&folder.path))
-            .map_err(self.fault.fail())?;
+        let path = folder.path.clone();
+        let copied = self.writer.run(move |writer| writer.checkpoint(&path)).await;
+        let position = copied.map_err(self.fault.fail())?;
         let meta = snapshot_meta(&position).map_err(self.fault.fail())?;
         Ok(Some(Snapshot { meta, snapshot: folder }))
     }

@@ -17,7 +17,6 @@ use crate::engine::{Engine, Options};
 use crate::error::{Error, Result};
 use crate::index::builder::Builder;
 use crate::index::data::{IndexChange, Terms};
-use crate::index::registry::dimension;
 use crate::index::saved::SavedGraphs;
 use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
@@ -164,6 +163,7 @@ impl Writer {
 }
 
 /// Makes applied entries durable.
+#[derive(Clone)]
 pub struct Flusher(Reader);
 
 impl Flusher {
@@ -288,8 +288,9 @@ fn show(
 ) -> Result<bool> {
     for change in changes {
         match change {
+            Change::ClusterPut(cluster) => engine.registry.put_cluster(cluster.clone()),
             Change::TenantPut(id, tenant) => {
-                engine.registry.put_tenant(*id, tenant.clone(), dimension(&engine.state)?);
+                engine.registry.put_tenant(*id, tenant.clone());
                 engine.registry.schedule_tick(&engine.state, *id)?;
             }
             Change::TickPut(id, _) => engine.registry.schedule_tick(&engine.state, *id)?,

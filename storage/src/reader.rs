@@ -15,7 +15,7 @@ use crate::index::triggers::{CompiledTrigger, OwnerCounts, Triggers};
 use crate::model::access::Caller;
 use crate::model::api_key::ApiKey;
 use crate::model::audit::AuditChain;
-use crate::model::cluster::Position;
+use crate::model::cluster::{Cluster, Position};
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
@@ -255,5 +255,9 @@ impl View for Reader {
 
     fn rows(&self, prefix: &[u8], limit: usize) -> Result<Vec<Row>> {
         self.engine().state.rows(prefix, limit)
+    }
+
+    fn cluster(&self) -> Result<Option<Arc<Cluster>>> {
+        Ok(self.engine().registry.cluster())
     }
 }

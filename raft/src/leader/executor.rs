@@ -179,8 +179,7 @@ impl Executor {
             let started_at = std::time::Instant::now();
             let mut draft = Draft::new(&local.reader, now);
             let first = std::mem::take(&mut stale);
-            // Reads the state, which blocks: raft's other tasks move to another thread.
-            let decided = tokio::task::block_in_place(|| self.decide_queued(&mut draft, first))?;
+            let decided = self.decide_queued(&mut draft, first)?;
             if decided.is_empty() {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::error::StartError;
 use crate::handle::Handle;
-use crate::network::client::{Peers, RpcError};
+use crate::network::client::{Channel, Peers, RpcError};
 use crate::types::NodeId;
 
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ async fn identify(
     let failed = |error| Err(StartError::Raft(error));
     let mut is_logged = false;
     loop {
-        let error = match peers.identify(address, IDENTIFY_TIMEOUT).await {
+        let error = match peers.identify(Channel::Forward, address, IDENTIFY_TIMEOUT).await {
             Ok((from, is_pristine)) if from.node == node => {
                 return Ok((from.incarnation, is_pristine));
             }

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::SubmitError;
 use crate::leader::clock::median;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
+use crate::network::client::Channel;
 use crate::operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, OperateResult, Operation,
     OperationResult,
@@ -133,7 +134,8 @@ impl Operator<'_> {
             return rejected(format!("{address:?} is not the address of a node: use host:port"));
         }
         let peers = &self.shared.peers;
-        let (from, is_pristine) = match peers.identify(&address, IDENTIFY_TIMEOUT).await {
+        let identified = peers.identify(Channel::Forward, &address, IDENTIFY_TIMEOUT).await;
+        let (from, is_pristine) = match identified {
             Ok(identity) => identity,
             Err(error) => return rejected(format!("node {node} at {address}: {error}")),
         };

@@ -33,9 +33,10 @@ pub struct PeerTls {
     pub key: Vec<u8>,
 }
 
-/// The purpose of a connection.
+/// The purpose of a connection. Its task runs where its first call was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Channel {
+    /// Calls that only Raft's threads make, so that no other load delays them.
     Raft,
     Forward,
     Snapshot,
@@ -128,11 +129,12 @@ impl Peers {
     /// Returns the identity of the node at `address`, and whether it is pristine.
     pub(crate) async fn identify(
         &self,
+        channel: Channel,
         address: &str,
         timeout: Duration,
     ) -> Result<(PeerIdentity, bool), RpcError> {
         let body = codec::encode(&self.request(None, Rpc::Identify)).into();
-        let sent = tokio::time::timeout(timeout, self.send(Channel::Raft, address, body)).await;
+        let sent = tokio::time::timeout(timeout, self.send(channel, address, body)).await;
         let response = sent.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
             RpcResponse::Identified(pristine) => Ok((response.from, pristine)),

@@ -2,6 +2,7 @@
 //! same cluster, with the incarnation of its data folder that the cluster has recorded.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use storage::model::cluster::{Cluster, Incarnation, Member};
@@ -46,8 +47,8 @@ impl LocalNode {
 
     /// The recorded incarnation of a member's data folder.
     pub(crate) fn recorded_incarnation(&self, node: NodeId) -> Option<Incarnation> {
-        let members = self.cluster().ok().flatten()?.members;
-        members.iter().find(|member| member.node == node).map(|member| member.incarnation)
+        let cluster = self.cluster().ok().flatten()?;
+        cluster.members.iter().find(|member| member.node == node).map(|member| member.incarnation)
     }
 
     /// Checks that a call is for this incarnation of the data folder. The incarnation of an id
@@ -70,10 +71,10 @@ impl LocalNode {
     }
 
     pub(crate) fn check_peer(&self, from: &PeerIdentity) -> Result<(), PeerRejection> {
-        check_peer(self.cluster()?.as_ref(), from)
+        check_peer(self.cluster()?.as_deref(), from)
     }
 
-    fn cluster(&self) -> Result<Option<Cluster>, PeerRejection> {
+    fn cluster(&self) -> Result<Option<Arc<Cluster>>, PeerRejection> {
         self.reader.cluster().map_err(|error| {
             self.fault.report_storage(&error);
             PeerRejection::Unavailable

@@ -22,7 +22,7 @@ use openraft::raft::{
 };
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Peers, RpcError};
+use crate::network::client::{Channel, Peers, RpcError};
 use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
 use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
 use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
@@ -108,7 +108,13 @@ impl Link {
     async fn wait_reachable(&self) {
         loop {
             tokio::time::sleep(SNAPSHOT_RETRY).await;
-            if self.network.peers.identify(&self.address, PROBE_TIMEOUT).await.is_ok() {
+            if self
+                .network
+                .peers
+                .identify(Channel::Raft, &self.address, PROBE_TIMEOUT)
+                .await
+                .is_ok()
+            {
                 return;
             }
         }

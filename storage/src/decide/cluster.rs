@@ -1,6 +1,8 @@
 //! Rules for the cluster as a whole: its identity and members, expiry of receipts and events, and
 //! the mark at which every node hashes its state.
 
+use std::sync::Arc;
+
 use crate::change::Change;
 use crate::decide::audit;
 use crate::decide::context::{Decided, reject_if};
@@ -81,8 +83,9 @@ pub(super) fn remove_member(draft: &mut Draft, node: u64) -> Decided<Reply> {
 
 fn existing(draft: &Draft) -> Decided<Cluster> {
     let cluster = draft.cluster()?;
-    Ok(cluster
-        .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?)
+    let cluster = cluster
+        .ok_or_else(|| Rejection::WrongState("the cluster is not bootstrapped yet".into()))?;
+    Ok(Arc::unwrap_or_clone(cluster))
 }
 
 /// Removes old entries of audit logs, receipts whose retention has passed, and events that are too

@@ -25,7 +25,7 @@ use crate::model::trigger::{Firings, Notification, TriggerEvent};
 use crate::model::trigger_match::HeatTransition;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind};
-use crate::table::view::{Row, View};
+use crate::table::view::View;
 
 /// Decided bytes after which a batch takes no further command, and a command on several memories
 /// leaves the rest to the next. It bounds how long a batch delays the next one. 256 commands of
@@ -59,7 +59,7 @@ pub struct Draft {
     pub(super) now: Timestamp,
     changes: Vec<Change>,
     /// Rows as the changes leave them.
-    rows: BTreeMap<Vec<u8>, RowState>,
+    pub(super) rows: BTreeMap<Vec<u8>, RowState>,
     /// What each write to `rows` replaced and each count added, so that a rejected command can be
     /// undone.
     undo: Vec<Undo>,
@@ -473,28 +473,4 @@ fn cached<T>(
     let value = read()?.map(Arc::new);
     *cache.borrow_mut() = value.clone().map(|value| (tenant, value));
     Ok(value)
-}
-
-impl View for Draft {
-    fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        match self.rows.get(&key.bytes()) {
-            Some(row) => Ok(row.clone()),
-            None => self.base.bytes(key),
-        }
-    }
-
-    fn rows(&self, prefix: &[u8], most: usize) -> Result<Vec<Row>> {
-        let drafted = self.rows.range(prefix.to_vec()..);
-        let drafted: Vec<_> = drafted.take_while(|(key, _)| key.starts_with(prefix)).collect();
-        // As many more as the draft may have deleted.
-        let stored = self.base.rows(prefix, most + drafted.len())?;
-        let mut rows: BTreeMap<Box<[u8]>, Box<[u8]>> = stored.into_iter().collect();
-        for (key, row) in drafted {
-            match row {
-                Some(row) => rows.insert(key.as_slice().into(), row.as_slice().into()),
-                None => rows.remove(key.as_slice()),
-            };
-        }
-        Ok(rows.into_iter().take(most).collect())
-    }
 }

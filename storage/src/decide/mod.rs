@@ -10,6 +10,7 @@ mod cluster;
 mod context;
 mod counted;
 mod draft;
+mod draft_view;
 mod duplicate;
 mod edge;
 mod fire;

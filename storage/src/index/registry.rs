@@ -19,6 +19,7 @@ use crate::index::triggers::Triggers;
 use crate::model::access::{Caller, Rules};
 use crate::model::api_key::{ApiKey, KeyText};
 use crate::model::audit::{AuditChain, AuditEnds};
+use crate::model::cluster::Cluster;
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
@@ -33,6 +34,8 @@ use crate::table::view::View;
 pub(crate) struct Registry {
     /// See [`crate::engine::Options::exact_max`].
     pub(crate) exact_max: usize,
+    /// Every message between nodes reads it.
+    cluster: RwLock<Option<Arc<Cluster>>>,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     tenancy: RwLock<Arc<Tenancy>>,
     suspended: RwLock<HashSet<TenantId>>,
@@ -55,10 +58,10 @@ impl Registry {
     /// `indexed`.
     pub(crate) fn rebuild(state: &State, exact_max: usize, indexed: &AtomicU64) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
-        let dimension = dimension(state)?;
+        *registry.cluster.write() = state.cluster()?;
         registry.put_tenancy(state.tenancy()?);
         for_each(state, Kind::Tenant, |tenant, [], row| {
-            registry.put_tenant(tenant, row, dimension);
+            registry.put_tenant(tenant, row);
         })?;
         for_each(state, Kind::ApiKey, |tenant, id, row| registry.put_key(tenant, KeyId(id), row))?;
         for_each(state, Kind::Rules, |tenant, [], row| registry.put_rules(tenant, row))?;
@@ -113,6 +116,15 @@ impl Registry {
             tenants.iter().map(|(tenant, index)| (*tenant, Arc::clone(index))).collect();
         all.sort_by_key(|(tenant, _)| *tenant);
         all
+    }
+
+    /// The cluster, once it is bootstrapped.
+    pub(crate) fn cluster(&self) -> Option<Arc<Cluster>> {
+        self.cluster.read().clone()
+    }
+
+    pub(crate) fn put_cluster(&self, cluster: Cluster) {
+        *self.cluster.write() = Some(Arc::new(cluster));
     }
 
     /// What all tenants share.
@@ -259,7 +271,7 @@ impl Registry {
         };
     }
 
-    pub(crate) fn put_tenant(&self, id: TenantId, tenant: Tenant, dimension: usize) {
+    pub(crate) fn put_tenant(&self, id: TenantId, tenant: Tenant) {
         self.set_request_limit(id, &tenant);
         match tenant.state {
             TenantState::Active => self.suspended.write().remove(&id),
@@ -268,6 +280,7 @@ impl Registry {
         match self.tenant(id) {
             Some(index) => index.apply([IndexChange::Tenant(tenant)]),
             None => {
+                let dimension = self.cluster().map_or(0, |it| it.model.dimension as usize);
                 self.tenants.write().insert(id, Arc::new(TenantIndex::new(tenant, dimension)));
             }
         }
@@ -341,11 +354,6 @@ impl Registry {
             access: access.unwrap_or_else(|| Rules::default().access_of(id, key)),
         })
     }
-}
-
-/// Dimension of the vectors of a state. 0 before bootstrap.
-pub(crate) fn dimension(state: &State) -> Result<usize> {
-    Ok(state.cluster()?.map_or(0, |cluster| cluster.model.dimension as usize))
 }
 
 /// Calls `put` with each record of a kind: its tenant, the rest of its key, and its value.

@@ -1,6 +1,8 @@
 //! Typed reads of rows. The trait [`View`] has two sources: the state itself, or a draft, the
 //! state plus the changes of a batch that is not committed yet.
 
+use std::sync::Arc;
+
 use crate::codec::{self, Record};
 use crate::error::Result;
 use crate::model::access::{Access, Rules};
@@ -42,8 +44,8 @@ pub trait View {
     }
 
     /// The cluster, once it is bootstrapped.
-    fn cluster(&self) -> Result<Option<Cluster>> {
-        self.record(&Key::Cluster)
+    fn cluster(&self) -> Result<Option<Arc<Cluster>>> {
+        Ok(self.record(&Key::Cluster)?.map(Arc::new))
     }
 
     /// What all tenants share.
