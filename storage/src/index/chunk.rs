@@ -101,30 +101,21 @@ impl Chunk {
         self.codes.resize(components, 0);
     }
 
-    /// Writes the matching rows to `rows`, highest row first: roughly the newest first. With
-    /// `candidates`, only those rows are tested, in their order.
-    pub(crate) fn matching_rows(
-        &self,
-        mask: AttributeMask,
-        candidates: Option<impl Iterator<Item = usize>>,
-        rows: &mut Vec<u16>,
-    ) {
-        rows.clear();
-        match candidates {
-            Some(candidates) => rows.extend(
-                candidates.filter(|row| mask.matches(self.attributes[*row])).map(|row| row as u16),
-            ),
-            None => {
-                // Branch-free: which rows match is often unpredictable.
-                rows.resize(self.rows(), 0);
-                let mut found = 0;
-                for row in (0..self.rows()).rev() {
-                    rows[found] = row as u16;
-                    found += usize::from(mask.matches(self.attributes[row]));
-                }
-                rows.truncate(found);
-            }
+    /// Writes the matching rows to `rows`, highest row first.
+    pub(crate) fn matching_rows(&self, mask: AttributeMask, rows: &mut Vec<u16>) {
+        // Branch-free: which rows match is often unpredictable.
+        rows.resize(self.rows(), 0);
+        let mut found = 0;
+        for row in (0..self.rows()).rev() {
+            rows[found] = row as u16;
+            found += usize::from(mask.matches(self.attributes[row]));
         }
+        rows.truncate(found);
+    }
+
+    /// Removes the rows that do not match.
+    pub(crate) fn retain_matching(&self, mask: AttributeMask, rows: &mut Vec<u16>) {
+        rows.retain(|row| mask.matches(self.attributes[usize::from(*row)]));
     }
 
     pub(crate) fn count(&self, mask: AttributeMask) -> usize {

@@ -156,6 +156,11 @@ impl IndexData {
         self.slots.len()
     }
 
+    /// The chunk of this number.
+    pub(crate) fn chunk(&self, number: usize) -> Option<&Chunk> {
+        self.chunks.get(number)
+    }
+
     /// Id and vector of a slot in use.
     pub(crate) fn vector_of(&self, slot: Slot) -> (MemoryId, HalfVector<'_>) {
         let row = self.chunks[chunk_of(slot)].row(row_of(slot));

@@ -16,7 +16,7 @@ use crate::model::sq8::{self, Code};
 
 /// Candidates of the self-retrieval check. A point that a search for its own vector does not find
 /// among so many counts as unreachable.
-const CHECK_WIDTH: usize = 32;
+const CHECK_WIDTH: usize = 100;
 /// Threads that a task uses at most.
 const THREADS_MAX: usize = 4;
 /// Rows of a task for which another thread is worth its start.

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::index::Slot;
-use crate::model::sq8::{self, Code};
-use crate::simd::dispatch;
+use crate::model::sq8::{self, Code, PREFETCHED};
+use crate::simd::{dispatch, prefetch};
 
 /// `M`: links per point and layer, doubled in the lowest layer.
 pub(super) const LINKS: usize = 16;
@@ -106,7 +106,11 @@ impl Points {
         dispatch(
             #[inline(always)]
             || {
-                for point in points {
+                points.iter().take(PREFETCHED).for_each(|it| prefetch(self.query(*it).values));
+                for (at, point) in points.iter().enumerate() {
+                    if let Some(later) = points.get(at + PREFETCHED) {
+                        prefetch(self.query(*later).values);
+                    }
                     let other = self.query(*point);
                     let dot = sq8::dot_of(query.values, other.values);
                     scored.push(score(dot as f32 * query.scale * other.scale, *point));

@@ -143,6 +143,12 @@ impl Postings {
         self.frequent_slots(word).map_or_else(rare, RoaringBitmap::len)
     }
 
+    /// Whether a slot contains a word.
+    pub(super) fn contains(&self, word: WordHash, slot: Slot) -> bool {
+        let rare = || self.rare_slots(word).any(|found| found == slot);
+        self.frequent_slots(word).map_or_else(rare, |slots| slots.contains(slot))
+    }
+
     /// Number of these slots that contain a word.
     pub(super) fn count_in(&self, word: WordHash, slots: &RoaringBitmap) -> u64 {
         let rare = || self.rare_slots(word).filter(|slot| slots.contains(*slot)).count() as u64;
@@ -212,6 +218,7 @@ mod tests {
             let slots = model.get(word).cloned().unwrap_or_default();
             let hash = WordHash::of(word);
             assert_eq!(postings.count(hash), slots.len() as u64);
+            assert!((0..24).all(|slot| postings.contains(hash, slot) == slots.contains(&slot)));
             assert!(postings.slots(hash).iter().eq(slots.iter().copied()));
             let (first, last) = (4, 9);
             let some = RoaringBitmap::from_iter(first..=last);

@@ -11,7 +11,7 @@
 
 use std::borrow::Cow;
 
-use roaring::{MultiOps, RoaringBitmap};
+use roaring::RoaringBitmap;
 
 use crate::index::postings::Postings;
 use crate::index::{CHUNK_ROWS, Slot, slot_at};
@@ -27,6 +27,9 @@ const CORRECTED_MAX: usize = 4;
 /// Weight of a word that is found with another letter.
 const CORRECTED_WEIGHT: f64 = 0.5;
 
+/// Rows of a chunk that are looked up one by one in the postings.
+const LOOKED_UP_MAX: usize = 4;
+
 #[derive(Default)]
 pub(crate) struct InvertedIndex {
     postings: Postings,
@@ -39,19 +42,11 @@ pub(crate) struct QueryTerms {
 }
 
 impl QueryTerms {
-    /// All terms but the lightest ones whose keyword overlap together `is_too_low`.
-    pub(crate) fn essential(&self, is_too_low: impl Fn(f64) -> bool) -> Vec<WordHash> {
-        let mut terms = self.weights.clone();
-        terms.sort_by(|left, right| left.0.total_cmp(&right.0));
-        let mut overlap = 0.0;
-        terms
-            .into_iter()
-            .skip_while(|(weight, _)| {
-                overlap += weight;
-                is_too_low(overlap)
-            })
-            .map(|(_, term)| term)
-            .collect()
+    /// An upper bound of every keyword overlap.
+    pub(crate) fn overlap_max(&self) -> f64 {
+        /// Exceeds the rounding errors of all sums.
+        const ROUNDED_UP: f64 = 1.0 + 1e-9;
+        self.weights.iter().map(|(weight, _)| weight).sum::<f64>() * ROUNDED_UP
     }
 }
 
@@ -99,12 +94,6 @@ impl InvertedIndex {
         found
     }
 
-    /// Slots that contain any of these terms.
-    pub(crate) fn union(&self, terms: &[WordHash]) -> RoaringBitmap {
-        let terms: Vec<_> = terms.iter().map(|term| self.postings.slots(*term)).collect();
-        terms.iter().map(|slots| &**slots).union()
-    }
-
     /// Weights words by inverse document frequency in `visible`, or in all `live` memories.
     /// A word that none of them contains counts half as the word that it is with a typing error.
     pub(crate) fn query_terms(
@@ -138,6 +127,26 @@ impl InvertedIndex {
         let scale = if total > 0.0 { KEYWORD_OVERLAP_MAX / total } else { 0.0 };
         weights.iter_mut().for_each(|(weight, _)| *weight *= scale);
         QueryTerms { weights }
+    }
+
+    /// Writes the keyword overlaps of some rows of a chunk to `overlaps`, which is indexed by row.
+    pub(crate) fn keyword_overlaps_of(
+        &self,
+        query: &QueryTerms,
+        chunk: usize,
+        rows: &[u16],
+        overlaps: &mut [f64],
+    ) {
+        if rows.len() > LOOKED_UP_MAX {
+            return self.keyword_overlaps(query, chunk, overlaps);
+        }
+        for row in rows.iter().map(|row| usize::from(*row)) {
+            let slot = slot_at(chunk, row);
+            // In the order of the query's terms, as below.
+            overlaps[row] = query.weights.iter().fold(0.0, |sum, (weight, term)| {
+                if self.postings.contains(*term, slot) { sum + weight } else { sum }
+            });
+        }
     }
 
     /// Writes the keyword overlap of each row of a chunk to `overlaps`.
@@ -205,16 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn lightest_terms_are_not_essential() {
-        let index = index(&["red rare", "red blue", "red blue", "red"]);
-        let terms = index.query_terms(words("red rare blue unheard"), None, 4);
-        let [red, rare, blue] = ["red", "rare", "blue"].map(WordHash::of);
-        assert_eq!(terms.essential(|_| false), [red, blue, rare]);
-        let mut overlaps = vec![0.0; CHUNK_ROWS];
-        index.keyword_overlaps(&terms, 0, &mut overlaps);
-        // Slot 1 has both words that are not rare.
-        assert_eq!(terms.essential(|overlap| overlap <= overlaps[1] + 1e-9), [rare]);
-        assert!(terms.essential(|_| true).is_empty());
+    fn overlaps_of_few_rows_are_those_of_all() {
+        let index = index(&["red rare", "red blue", "red blue", "red", "white"]);
+        let terms = index.query_terms(words("red rare blue unheard"), None, 5);
+        let (mut all, mut few) = (vec![0.0; CHUNK_ROWS], vec![7.0; CHUNK_ROWS]);
+        index.keyword_overlaps(&terms, 0, &mut all);
+        index.keyword_overlaps_of(&terms, 0, &[4, 1, 0], &mut few);
+        for row in [4, 1, 0] {
+            assert_eq!(few[row].to_bits(), all[row].to_bits());
+        }
+        assert_eq!(few[2], 7.0, "rows that are not asked for stay");
+        assert!(terms.overlap_max() > all[0] && terms.overlap_max() < 10.0);
     }
 
     #[test]

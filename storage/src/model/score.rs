@@ -78,14 +78,14 @@ impl Factors {
 
     /// The score, rounded to 1e-6 so that the last bit never decides an order.
     pub fn fused(&self, weights: &RecallWeights) -> f64 {
-        let fused = self.boosted(weights);
+        let fused = self.unrounded(weights);
         // A lower score is a worse one.
         let factor = if fused > 0.0 { self.superseded_factor } else { 1.0 };
         rounded(fused * factor)
     }
 
-    /// The base with all boosts.
-    fn boosted(&self, weights: &RecallWeights) -> f64 {
+    /// The base with all boosts: the score before rounding, if no other memory supersedes this one.
+    pub(crate) fn unrounded(&self, weights: &RecallWeights) -> f64 {
         self.base(weights)
             * (1.0 + weights.keyword_weight * self.keyword_overlap)
             * (1.0 + self.temporal_boost)
@@ -102,7 +102,7 @@ impl Factors {
     #[must_use]
     pub fn with_context(self, context: &Context, weights: &RecallWeights) -> Self {
         // Not rounded: the boost of a low score is large.
-        let score = self.boosted(weights);
+        let score = self.unrounded(weights);
         let context_boost = if rounded(score) > 0.0 { context.added() / score } else { 0.0 };
         Self { context_boost, ..self }
     }

@@ -6,12 +6,14 @@
 //! With `q = q̂ + e` and `v = v̂ + f`, where the hats are codes times scales:
 //! `q·v = q̂·v̂ + q̂·f + e·v ≤ q̂·v̂ + |q̂||f| + |e||v|` (Cauchy–Schwarz inequality).
 
-use crate::simd::dispatch;
+use crate::simd::{dispatch, prefetch};
 
 /// Added to every bound: exceeds the f32 rounding error of both sides.
 const SLACK: f32 = 1e-4;
 /// Largest component of a code.
 const CODE_MAX: f32 = 127.0;
+/// Codes that are loaded ahead of the one that is compared.
+pub(crate) const PREFETCHED: usize = 4;
 
 /// A unit vector with 8 bits per component.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,9 +65,11 @@ fn dots_of(query: &[i8], matrix: &[i8], rows: &[u16], products: &mut Vec<i32>) {
     products.clear();
     products.reserve(rows.len());
     // Loops, no closures: a closure is a separate function, compiled without AVX2.
-    for row in rows {
-        let start = usize::from(*row) * query.len();
-        products.push(dot_of(query, &matrix[start..start + query.len()]));
+    for (at, row) in rows.iter().enumerate() {
+        if let Some(later) = rows.get(at + PREFETCHED) {
+            prefetch(&matrix[usize::from(*later) * query.len()..][..query.len()]);
+        }
+        products.push(dot_of(query, &matrix[usize::from(*row) * query.len()..][..query.len()]));
     }
 }
 

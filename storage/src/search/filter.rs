@@ -98,13 +98,8 @@ impl Filter {
         Some(&words[..words.len().min(QUERY_WORDS_MAX)])
     }
 
-    /// Compiles the filter, restricted to `slots` if given. `None` if no memory can match,
-    /// since the namespace contains no memories.
-    pub(crate) fn compile(
-        &self,
-        data: &IndexData,
-        slots: Option<&RoaringBitmap>,
-    ) -> Option<CompiledFilter> {
+    /// Compiles the filter. `None` if no memory can match, since the namespace contains no memories.
+    pub(crate) fn compile(&self, data: &IndexData) -> Option<CompiledFilter> {
         let namespace = match &self.namespace {
             Some(name) => Some(data.namespaces.number(name)?),
             None => None,
@@ -117,7 +112,7 @@ impl Filter {
         let with_words = self.words().map(|words| with_all(&data.words, words));
         let origin = self.origin.named();
         let of_origin = (!origin.is_empty()).then(|| with_all(&data.origins, &origin));
-        let sets = [with_words, of_origin, slots.cloned()];
+        let sets = [with_words, of_origin];
         let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);
         let created = self.created.clone();

@@ -175,7 +175,7 @@ impl Reader {
 
     fn visit_ids(&self, tenant: TenantId, filter: &Filter, mut visit: impl FnMut(MemoryId)) {
         let Some(index) = self.index(tenant) else { return };
-        visit_matching_chunks(&index, filter, None, |_, _, chunk, rows| {
+        visit_matching_chunks(&index, filter, |_, chunk, rows| {
             rows.iter().for_each(|row| visit(chunk.row((*row).into()).id()));
             true
         });
@@ -244,16 +244,15 @@ fn ranked_ids(
     // A page beyond the last memory is empty and needs only the total.
     let capacity = if page.start < index.read().live() { page.end } else { 0 };
     let (mut best, mut total) = (TopK::new(capacity), 0_usize);
-    let (overlaps, mut heat_upper_bounds) = ([0.0; CHUNK_ROWS], [0.0; CHUNK_ROWS]);
-    visit_matching_chunks(index, filter, None, |_, number, chunk, rows| {
+    let mut heat_upper_bounds = [0.0; CHUNK_ROWS];
+    visit_matching_chunks(index, filter, |_, chunk, rows| {
         total += rows.len();
         if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
             return true;
         }
         chunk.heat_bounds.upper_bounds(now, &mut heat_upper_bounds);
         let heat_upper_bounds = &heat_upper_bounds;
-        let candidates =
-            ChunkCandidates { chunk, number, rows, overlaps: &overlaps, heat_upper_bounds };
+        let candidates = ChunkCandidates { chunk, rows, heat_upper_bounds };
         if pruning != Pruning::None {
             if let Some(lowest) = heat_threshold(&best) {
                 // Exact heats are the main cost of an order by heat.

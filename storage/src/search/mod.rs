@@ -2,8 +2,9 @@
 //!
 //! All of them scan the columns of a tenant (`scan`) and keep the best rows in a bounded heap
 //! (`top_k`). They differ in the order and in the upper bounds that prune the scan. A search
-//! may also use the HNSW graph (`plan`), and adds what neighbours in time pass on (`context`). The public methods are on [`crate::Reader`].
+//! may also use the HNSW graph (`best`), and adds what neighbours in time pass on (`context`). The public methods are on [`crate::Reader`].
 
+mod best;
 mod candidates;
 mod context;
 mod execute;
@@ -16,6 +17,7 @@ pub(crate) mod query;
 mod related;
 mod retention;
 mod scan;
+mod scoring;
 pub(crate) mod text;
 mod tick_scan;
 mod top_k;

@@ -80,7 +80,7 @@ impl Reader {
         // The lowest heat and id. Slots differ between nodes, so they must not break ties.
         let mut coldest: Option<(u64, MemoryId)> = None;
         let mut namespaces: BTreeMap<u32, u64> = BTreeMap::new();
-        scan(&index, &filter, None, None, now, |candidates| {
+        scan(&index, &filter, now, |candidates| {
             for (_, row) in candidates.iter() {
                 let attributes = row.attributes();
                 overview.types[attributes.memory_type() as usize] += 1;
@@ -138,7 +138,7 @@ impl Reader {
         };
         let now = engine.clock();
         let mut long_cold = 0;
-        scan(&index, filter, None, None, now, |candidates| {
+        scan(&index, filter, now, |candidates| {
             for (_, row) in candidates.iter() {
                 let counts = &mut types[row.attributes().memory_type() as usize];
                 counts.total += 1;

@@ -45,7 +45,7 @@ impl Reader {
         let mut due = TopK::new(limit);
         let filter = Filter { tier: TierFilter::All, ..Filter::default() };
         let mut rules_of = HashMap::new();
-        visit_matching_chunks(&index, &filter, None, |data, _, chunk, rows| {
+        visit_matching_chunks(&index, &filter, |data, chunk, rows| {
             for row in rows.iter().map(|row| chunk.row((*row).into())) {
                 let attributes = row.attributes();
                 let memory_type = attributes.memory_type();

@@ -108,7 +108,7 @@ impl Reader {
         let from_is_present = *tick.thermo_from == present;
         let until_is_present = *tick.thermo == present;
         let mut bounds_from = [0.0; CHUNK_ROWS];
-        scan(&index, &Filter::default(), None, None, tick.until, |candidates| {
+        scan(&index, &Filter::default(), tick.until, |candidates| {
             let chunk = candidates.chunk;
             chunk.heat_bounds.upper_bounds(tick.from, &mut bounds_from);
             let use_from = from_is_present && chunk.heat_bounds.are_tight(tick.from);
@@ -152,7 +152,7 @@ impl Reader {
 /// When the first memory becomes cold, `now` at the earliest; the largest time if none does.
 fn next_cold(index: &TenantIndex, thermo: &Thermo, now: Timestamp) -> Timestamp {
     let mut next = f64::INFINITY;
-    scan(index, &Filter::default(), None, None, now, |candidates| {
+    scan(index, &Filter::default(), now, |candidates| {
         let until_cold = candidates.iter().map(|(_, row)| row.micros_until_cold(thermo, now));
         next = until_cold.fold(next, f64::min);
     });

@@ -1,0 +1,92 @@
+//! Finds the memories with the best scores, before context. Every returned score is exact. Without
+//! the graph the results are exact too: a memory is skipped only if its score cannot be among the
+//! best.
+//!
+//! # Pruning by upper bounds
+//!
+//! This is the idea of WAND and MaxScore, applied per row of a chunk (compare block-max WAND:
+//! Ding and Suel, 2011). The threshold is the lowest score in the top-k heap. A row whose
+//! upper bound is below the threshold is skipped. `search::scoring` has the bounds.
+//!
+//! No weight is negative, so a score never falls when similarity or heat rises. Upper bounds
+//! of both therefore give an upper bound of the score. Boosts lower a score with a negative
+//! base, so its bound is taken without them.
+//!
+//! # The graph
+//!
+//! Up to `exact_max` matching memories are all scanned. With more, the HNSW graph returns the
+//! nearest memories first, ignoring the filter. They are scored, together with all memories
+//! that the graph does not cover. The most distant one that the graph returned, plus the
+//! quantisation error, bounds the similarity of the rest. A second pass scans the rest with
+//! this bound. With it and the highest heat of a chunk, a memory of the chunk can enter the results
+//! only if it contains enough of the query's words. So the pass reads the postings of the words, and
+//! nothing of rows that have too few (the bound of a block in block-max WAND). The only possible error
+//! is a near neighbour that the graph misses and that neither heat nor keywords bring in.
+
+use roaring::RoaringBitmap;
+
+use crate::model::score::Factors;
+use crate::search::plan::SearchPlan;
+use crate::search::scan::matches_exceed;
+use crate::search::scoring::Scoring;
+use crate::search::top_k::TopK;
+
+/// Memories requested from the graph.
+const GRAPH_NEAREST: usize = 100;
+
+impl SearchPlan<'_> {
+    /// The best `count` memories, and whether the graph was used. It is used only if more than
+    /// `exact_max` memories match.
+    pub(super) fn best(&self, count: usize, exact_max: usize) -> (TopK<Factors>, bool) {
+        let mut best = TopK::new(count);
+        let Some((candidates, similarity_max)) = self.graph_candidates(exact_max) else {
+            self.score(&mut best, 1.0, |scoring| scoring.score_all(None));
+            return (best, false);
+        };
+        self.score(&mut best, 1.0, |scoring| scoring.score_slots(&candidates));
+        self.score(&mut best, similarity_max, |scoring| scoring.score_all(Some(&candidates)));
+        (best, true)
+    }
+
+    /// Slots that the graph returns and slots that it does not cover, and an upper bound of
+    /// the similarity of all other slots.
+    fn graph_candidates(&self, exact_max: usize) -> Option<(RoaringBitmap, f32)> {
+        let code = self.code.as_ref()?;
+        // Read before the graph search: slots that become covered later are still in
+        // `uncovered`.
+        let (graph, uncovered, error_max) = {
+            let data = self.index.read();
+            let (graph, uncovered) = data.coverage.graph()?;
+            (graph, uncovered, data.code_error_max)
+        };
+        if !matches_exceed(self.index, &self.request.filter, exact_max) {
+            return None;
+        }
+        let nearest = graph.nearest(code, GRAPH_NEAREST);
+        // With fewer results than requested there is no bound for the others.
+        let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
+        let similarity_max = farthest
+            .map_or(1.0, |(_, similarity)| code.upper_bound_of(*similarity, error_max).min(1.0));
+        let nearest: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();
+        Some((nearest | uncovered, similarity_max))
+    }
+
+    /// The scores of the matching memories among `slots`.
+    pub(super) fn scores_of(&self, slots: &RoaringBitmap) -> TopK<Factors> {
+        let mut all = TopK::new(slots.len() as usize);
+        self.score(&mut all, 1.0, |scoring| scoring.score_slots(slots));
+        all
+    }
+
+    /// Adds what `score` scores to `best`, if no similarity of it exceeds `similarity_max`.
+    fn score(
+        &self,
+        best: &mut TopK<Factors>,
+        similarity_max: f32,
+        score: impl FnOnce(&mut Scoring<'_>),
+    ) {
+        if let Some(mut scoring) = Scoring::new(self, best, similarity_max) {
+            score(&mut scoring);
+        }
+    }
+}
