@@ -109,7 +109,7 @@ async fn submit_to(
     match response {
         Ok(RpcResponse::Submitted(submitted, is_shared)) => {
             if is_shared {
-                shared.queue.lock().record_leader_shared();
+                shared.leader_used.record_shared(Instant::now());
             }
             submitted
         }

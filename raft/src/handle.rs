@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use parking_lot::Mutex;
 use storage::Command;
 use storage::model::id::{TenantId, Timestamp};
+use tokio::runtime::Runtime;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ReadError, SubmitError, SubmitResult};
@@ -41,14 +43,20 @@ enum Mode {
 struct Running {
     shared: Arc<Shared>,
     /// `None` after the shutdown.
-    runtime: Mutex<Option<tokio::runtime::Runtime>>,
+    threads: Mutex<Option<Threads>>,
+}
+
+/// The threads of raft: those of its runtime, and the executor's, which ends with raft.
+pub(crate) struct Threads {
+    pub(crate) runtime: Runtime,
+    pub(crate) executor: JoinHandle<()>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         // A drop may run on another runtime, where waiting for this one would panic.
-        if let Some(runtime) = self.runtime.get_mut().take() {
-            runtime.shutdown_background();
+        if let Some(threads) = self.threads.get_mut().take() {
+            threads.runtime.shutdown_background();
         }
     }
 }
@@ -82,8 +90,8 @@ pub struct Status {
 }
 
 impl Handle {
-    pub(crate) fn running(shared: Arc<Shared>, runtime: tokio::runtime::Runtime) -> Self {
-        Self(Arc::new(Mode::Running(Running { shared, runtime: Mutex::new(Some(runtime)) })))
+    pub(crate) fn running(shared: Arc<Shared>, threads: Threads) -> Self {
+        Self(Arc::new(Mode::Running(Running { shared, threads: Mutex::new(Some(threads)) })))
     }
 
     /// A handle for a node that is quarantined for `reason`.
@@ -221,18 +229,18 @@ impl Handle {
     /// Records a request of a tenant at this node.
     pub fn record_use(&self, tenant: TenantId) {
         if let Some(shared) = self.shared() {
-            shared.queue.lock().record_use(tenant);
+            shared.used.record(tenant, Instant::now());
         }
     }
 
     /// Whether several tenants use this node: with requests, or with commands from other nodes.
     pub fn is_shared(&self) -> bool {
-        self.shared().is_some_and(|shared| shared.queue.lock().is_shared())
+        self.shared().is_some_and(|shared| shared.used.is_shared(Instant::now()))
     }
 
     /// Whether several tenants use the leader, as its last responses to this node say.
     pub fn is_leader_shared(&self) -> bool {
-        self.shared().is_some_and(|shared| shared.queue.lock().is_leader_shared())
+        self.shared().is_some_and(|shared| shared.leader_used.is_shared(Instant::now()))
     }
 
     /// Counters since start.
@@ -283,11 +291,17 @@ impl Handle {
             Ok(Err(error)) => tracing::warn!(%error, "raft shutdown failed"),
             Err(_) => tracing::warn!("raft does not respond: the node stops without it"),
         }
-        let runtime = running.runtime.lock().take();
-        if let Some(runtime) = runtime {
+        let threads = running.threads.lock().take();
+        if let Some(Threads { runtime, executor }) = threads {
             // Blocks until the threads end, so it must not run on a thread of an async runtime.
-            let stopped = tokio::task::spawn_blocking(|| runtime.shutdown_timeout(STOP_TIMEOUT));
-            drop(stopped.await);
+            let stopped = tokio::task::spawn_blocking(|| {
+                runtime.shutdown_timeout(STOP_TIMEOUT);
+                // Its panic was reported.
+                drop(executor.join());
+            });
+            if timeout(2 * STOP_TIMEOUT, stopped).await.is_err() {
+                tracing::warn!("the executor does not end: the node stops without it");
+            }
         }
         running.shared.log.close();
     }

@@ -42,6 +42,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
@@ -68,6 +69,7 @@ pub use shared::Totals;
 pub use types::{NodeId, is_address};
 
 use contact::Contact;
+use handle::Threads;
 use leader::executor::Executor;
 use log::store::LogStore;
 use membership::maintenance;
@@ -183,13 +185,13 @@ pub fn start(
     ] {
         spawn(&runtime, local.fault.clone(), task);
     }
-    start_executor(Arc::clone(&shared))?;
-    Ok(Handle::running(shared, runtime))
+    let executor = start_executor(Arc::clone(&shared))?;
+    Ok(Handle::running(shared, Threads { runtime, executor }))
 }
 
 /// Starts the executor on a thread of its own, since deciding reads the state, which may block. The
 /// thread ends with raft. A panic in it is a fault of the node.
-fn start_executor(shared: Arc<Shared>) -> io::Result<()> {
+fn start_executor(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
         let fault = shared.local.fault.clone();
@@ -198,8 +200,7 @@ fn start_executor(shared: Arc<Shared>) -> io::Result<()> {
             fault.report(&"the executor has panicked");
         }
     };
-    std::thread::Builder::new().name("executor".into()).spawn(run)?;
-    Ok(())
+    std::thread::Builder::new().name("executor".into()).spawn(run)
 }
 
 /// Serves the routes of the peer listener. Its end is a fault of the node.

@@ -13,7 +13,7 @@ use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
 use parking_lot::Mutex;
 use storage::model::limits::Limit;
-use storage::{Action, Command, Log};
+use storage::{Action, Command, Log, Priority};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -22,6 +22,7 @@ use crate::leader::queue::{Queue, QueuedCommand};
 use crate::leader::rates::{Grant, GrantRequest, Limits, Rates};
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
+use crate::shared_use::SharedUse;
 use crate::state_machine::Raft;
 use crate::types::{NodeId, TypeConfig};
 
@@ -38,6 +39,10 @@ pub(crate) struct Shared {
     /// The counters. Those of the log and the clock are 0 here.
     pub(crate) totals: Mutex<Totals>,
     pub(crate) queue: Mutex<Queue>,
+    /// This node, by requests of its clients and by commands of others.
+    pub(crate) used: SharedUse,
+    /// The leader, as its responses say.
+    pub(crate) leader_used: SharedUse,
     queued: Notify,
     /// The term that the executor has opened; 0 for none.
     open_term: AtomicU64,
@@ -95,6 +100,8 @@ impl Shared {
             lease,
             totals: Mutex::default(),
             queue: Mutex::default(),
+            used: SharedUse::default(),
+            leader_used: SharedUse::default(),
             queued: Notify::new(),
             open_term: AtomicU64::new(0),
             clock_jump: AtomicBool::new(false),
@@ -112,11 +119,6 @@ impl Shared {
                 return Some(queued);
             }
         }
-    }
-
-    /// Most commands of a batch now.
-    pub(crate) fn batch_max(&self) -> usize {
-        self.queue.lock().batch_max()
     }
 
     /// Counts the time in which a command was decided against the share of its key.
@@ -219,6 +221,9 @@ impl Shared {
         if is_full && command.actor.is_some() && !command.action.only_removes() {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
+        }
+        if let (Priority::Client, Some(tenant)) = (command.priority(), command.tenant) {
+            self.used.record(tenant, Instant::now());
         }
         let (queued, outcome) = QueuedCommand::new(command);
         let claim = queued.claim.clone();

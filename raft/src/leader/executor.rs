@@ -53,6 +53,10 @@ use crate::types::{Payload, TypeConfig};
 /// Largest command that joins a batch with commands of another key. One that is larger waits until
 /// it is the first of a batch, so it does not delay the small ones that were before it.
 const JOINING_COMMAND_BYTES_MAX: usize = 16 << 10;
+/// Commands of one batch: of one tenant, and while several tenants use the leader. A command waits
+/// for the batch before its own, so a busy tenant delays the others by two small batches.
+const BATCH_COMMANDS_MAX: usize = 256;
+const SHARED_BATCH_COMMANDS_MAX: usize = 16;
 /// Longest time in which commands are added to a batch. It bounds how long the expensive commands
 /// of one key delay those of others, since the queue is fair between batches.
 const DECIDE_TIME_MAX: Duration = Duration::from_millis(10);
@@ -215,7 +219,9 @@ impl Executor {
         let mut decided = Vec::new();
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
-        let most = self.shared.batch_max().max(stale.len());
+        let is_shared = self.shared.used.is_shared(Instant::now());
+        let most = if is_shared { SHARED_BATCH_COMMANDS_MAX } else { BATCH_COMMANDS_MAX };
+        let most = most.max(stale.len());
         while decided.len() < most && draft.room() > 0 && in_time(stale.len()) {
             let next = stale
                 .next()

@@ -14,10 +14,8 @@ use std::time::Duration;
 use storage::model::id::{KeyId, TenantId};
 use storage::{Command, Priority};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use crate::error::SubmitResult;
-use crate::shared_use::SharedUse;
 
 /// Maximum queued commands per tenant.
 pub const TENANT_COMMANDS_MAX: usize = 1_024;
@@ -39,10 +37,6 @@ const COST_MIN_BYTES: i64 = 4 << 10;
 const COST_PER_MICROSECOND: i64 = 100;
 /// Most credit in bytes that a key can be below zero.
 const DEBT_MAX: i64 = 16 * QUANTUM_BYTES;
-/// Commands of one batch: of one tenant, and while several tenants use the leader. A command waits for the
-/// batch before its own, so a busy tenant delays the others by two small batches.
-const BATCH_COMMANDS_MAX: usize = 256;
-const SHARED_BATCH_COMMANDS_MAX: usize = 16;
 /// Client commands after which a queued background command goes first.
 const CLIENTS_PER_BACKGROUND: usize = 64;
 
@@ -86,10 +80,6 @@ pub(crate) struct Queue {
     clients_since_background: usize,
     count: usize,
     bytes: usize,
-    /// The node, by requests of its clients and by commands of others.
-    used: SharedUse,
-    /// The leader, as its responses say.
-    leader: SharedUse,
 }
 
 /// Commands of one priority, fair between tenants and their keys.
@@ -133,10 +123,6 @@ impl Queue {
     /// Adds a command. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, queued: QueuedCommand) -> bool {
         let bytes = queued.command.size_bytes();
-        if let (Priority::Client, Some(tenant)) = (queued.command.priority(), queued.command.tenant)
-        {
-            self.record_use(tenant);
-        }
         let has_room = self.count < COMMANDS_MAX && self.bytes + bytes <= BYTES_MAX;
         let is_added = has_room && self.of(queued.command.priority()).push(queued, bytes);
         if is_added {
@@ -144,31 +130,6 @@ impl Queue {
             self.bytes += bytes;
         }
         is_added
-    }
-
-    /// Records a use of this node.
-    pub(crate) fn record_use(&mut self, tenant: TenantId) {
-        self.used.record(tenant, Instant::now());
-    }
-
-    /// Records that several tenants use the leader, as it has reported.
-    pub(crate) fn record_leader_shared(&mut self) {
-        self.leader.record_shared(Instant::now());
-    }
-
-    /// Whether several tenants use this node.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.used.is_shared(Instant::now())
-    }
-
-    /// Whether several tenants use the leader.
-    pub(crate) fn is_leader_shared(&self) -> bool {
-        self.leader.is_shared(Instant::now())
-    }
-
-    /// Most commands of a batch now.
-    pub(crate) fn batch_max(&self) -> usize {
-        if self.is_shared() { SHARED_BATCH_COMMANDS_MAX } else { BATCH_COMMANDS_MAX }
     }
 
     /// Takes the time in which a command was decided from the credit of its key.
@@ -330,23 +291,6 @@ mod tests {
             position as i64 <= QUANTUM_BYTES / COST_MIN_BYTES,
             "the quiet tenant is at position {position}"
         );
-    }
-
-    #[test]
-    fn batches_are_small_while_several_tenants_use_it() {
-        let mut queue = Queue::default();
-        fill(&mut queue, 10, 1);
-        assert!(queue.push(background()));
-        assert_eq!(queue.batch_max(), BATCH_COMMANDS_MAX);
-        queue.record_leader_shared();
-        assert!(!queue.is_shared(), "other nodes may be shared");
-        // A request of another tenant counts like a command.
-        queue.record_use(TenantId(2));
-        assert_eq!(queue.batch_max(), SHARED_BATCH_COMMANDS_MAX);
-        let mut queue = Queue::default();
-        fill(&mut queue, 10, 1);
-        assert!(queue.push(client(2, 0)));
-        assert_eq!(queue.batch_max(), SHARED_BATCH_COMMANDS_MAX);
     }
 
     #[test]

@@ -187,7 +187,8 @@ impl Server {
             Rpc::Submit { command, timeout_micros } => {
                 let deadline = timing.deadline(timeout_micros);
                 let submitted = self.shared.submit(*command, deadline).await;
-                Ok(RpcResponse::Submitted(submitted, self.shared.queue.lock().is_shared()))
+                let is_shared = self.shared.used.is_shared(tokio::time::Instant::now());
+                Ok(RpcResponse::Submitted(submitted, is_shared))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
             Rpc::Operate { operation, timeout_micros } => {

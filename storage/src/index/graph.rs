@@ -14,9 +14,9 @@ use crate::index::Slot;
 use crate::index::hnsw::Graph;
 use crate::model::sq8::{self, Code};
 
-/// Candidates of the self-retrieval check. A point that a search for its own vector does not find
-/// among so many counts as unreachable.
-const CHECK_WIDTH: usize = 100;
+/// Memories that a search requests from a graph. A point that a search for its own vector does not
+/// find among so many counts as unreachable.
+pub(crate) const NEAREST: usize = 100;
 /// Threads that a task uses at most.
 const THREADS_MAX: usize = 4;
 /// Rows of a task for which another thread is worth its start.
@@ -32,10 +32,10 @@ impl Graph {
     /// Whether a search for `code` finds `slot`. Also true if all results are at least as
     /// close: points of equal vectors hide each other.
     fn finds(&self, slot: Slot, code: &Code) -> bool {
-        let found = self.nearest(code, CHECK_WIDTH);
+        let found = self.nearest(code, NEAREST);
         let own = sq8::dot(&code.values, &code.values) as f32 * code.scale * code.scale;
         found.iter().any(|(found, _)| *found == slot)
-            || found.len() == CHECK_WIDTH && found.iter().all(|(_, similarity)| *similarity >= own)
+            || found.len() == NEAREST && found.iter().all(|(_, similarity)| *similarity >= own)
     }
 }
 

@@ -94,6 +94,20 @@ impl InvertedIndex {
         found
     }
 
+    /// Up to `most` slots that contain a term of a query: those of the rarest terms, the highest slots
+    /// of the last one.
+    pub(crate) fn rarest(&self, query: &QueryTerms, most: usize) -> RoaringBitmap {
+        let mut terms: Vec<_> =
+            query.weights.iter().map(|(_, term)| (self.postings.count(*term), *term)).collect();
+        terms.sort_unstable_by_key(|(count, _)| *count);
+        let mut rarest = RoaringBitmap::new();
+        for (_, term) in terms {
+            let room = most - rarest.len() as usize;
+            rarest.extend(self.postings.slots(term).iter().rev().take(room));
+        }
+        rarest
+    }
+
     /// Weights words by inverse document frequency in `visible`, or in all `live` memories.
     /// A word that none of them contains counts half as the word that it is with a typing error.
     pub(crate) fn query_terms(
@@ -214,6 +228,18 @@ mod tests {
     }
 
     #[test]
+    fn rarest_terms_come_first() {
+        let index = index(&["red blue", "red blue", "red blue rare", "red"]);
+        let terms = index.query_terms(words("red blue rare unheard"), None, 4);
+        let rarest = |most| index.rarest(&terms, most).iter().collect::<Vec<_>>();
+        assert!(rarest(0).is_empty());
+        assert_eq!(rarest(1), [2]);
+        // The highest slots of "blue" are 2, which "rare" has named, and 1; that of "red" is 3.
+        assert_eq!(rarest(3), [1, 2, 3]);
+        assert_eq!(rarest(9), [0, 1, 2, 3]);
+    }
+
+    #[test]
     fn overlaps_of_few_rows_are_those_of_all() {
         let index = index(&["red rare", "red blue", "red blue", "red", "white"]);
         let terms = index.query_terms(words("red rare blue unheard"), None, 5);
@@ -223,7 +249,7 @@ mod tests {
         for row in [4, 1, 0] {
             assert_eq!(few[row].to_bits(), all[row].to_bits());
         }
-        assert_eq!(few[2], 7.0, "rows that are not asked for stay");
+        assert_eq!(few[2], 7.0, "other rows stay as they are");
         assert!(terms.overlap_max() > all[0] && terms.overlap_max() < 10.0);
     }
 

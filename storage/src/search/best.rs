@@ -20,19 +20,21 @@
 //! quantisation error, bounds the similarity of the rest. A second pass scans the rest with
 //! this bound. With it and the highest heat of a chunk, a memory of the chunk can enter the results
 //! only if it contains enough of the query's words. So the pass reads the postings of the words, and
-//! nothing of rows that have too few (the bound of a block in block-max WAND). The only possible error
-//! is a near neighbour that the graph misses and that neither heat nor keywords bring in.
+//! nothing of rows that have too few (the bound of a block in block-max WAND). Some memories with the
+//! rarest words come before it: they raise the threshold early. The only possible error is a near
+//! neighbour that the graph misses and that neither heat nor keywords bring in.
 
 use roaring::RoaringBitmap;
 
+use crate::index::graph::NEAREST;
 use crate::model::score::Factors;
 use crate::search::plan::SearchPlan;
 use crate::search::scan::matches_exceed;
 use crate::search::scoring::Scoring;
 use crate::search::top_k::TopK;
 
-/// Memories requested from the graph.
-const GRAPH_NEAREST: usize = 100;
+/// One memory in so many is scored before the second pass, since it contains a rare word of the query.
+const RAREST_SHARE: usize = 1_000;
 
 impl SearchPlan<'_> {
     /// The best `count` memories, and whether the graph was used. It is used only if more than
@@ -44,7 +46,13 @@ impl SearchPlan<'_> {
             return (best, false);
         };
         self.score(&mut best, 1.0, |scoring| scoring.score_slots(&candidates));
-        self.score(&mut best, similarity_max, |scoring| scoring.score_all(Some(&candidates)));
+        let rarest = {
+            let data = self.index.read();
+            data.words.rarest(&self.terms, data.live() / RAREST_SHARE) - &candidates
+        };
+        self.score(&mut best, similarity_max, |scoring| scoring.score_slots(&rarest));
+        let done = candidates | rarest;
+        self.score(&mut best, similarity_max, |scoring| scoring.score_all(Some(&done)));
         (best, true)
     }
 
@@ -62,9 +70,9 @@ impl SearchPlan<'_> {
         if !matches_exceed(self.index, &self.request.filter, exact_max) {
             return None;
         }
-        let nearest = graph.nearest(code, GRAPH_NEAREST);
+        let nearest = graph.nearest(code, NEAREST);
         // With fewer results than requested there is no bound for the others.
-        let farthest = nearest.last().filter(|_| nearest.len() == GRAPH_NEAREST);
+        let farthest = nearest.last().filter(|_| nearest.len() == NEAREST);
         let similarity_max = farthest
             .map_or(1.0, |(_, similarity)| code.upper_bound_of(*similarity, error_max).min(1.0));
         let nearest: RoaringBitmap = nearest.into_iter().map(|(slot, _)| slot).collect();

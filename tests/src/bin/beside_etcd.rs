@@ -172,38 +172,58 @@ fn vocabulary(texts: &Path) -> Vec<String> {
     words.into_iter().take(VOCABULARY).map(str::to_owned).collect()
 }
 
+/// Both systems without data, and what is sent to them.
+struct Systems {
+    cluster: Arc<Cluster>,
+    own_leader: usize,
+    leader: String,
+    words: Arc<Vec<String>>,
+    _etcd: Etcd,
+}
+
+impl Systems {
+    async fn start(args: &Args) -> Self {
+        let cluster = Arc::new(Options::new(&args.binary).nodes(NODES).start());
+        let etcd = Etcd::start(&args.etcd);
+        let leader = eventually("etcd is ready", || etcd.leader(), Option::is_some).await;
+        let (leader, own_leader) = (leader.expect("it was waited for"), cluster.leader().await);
+        let words = Arc::new(vocabulary(&args.texts));
+        Self { cluster, own_leader, leader, words, _etcd: etcd }
+    }
+
+    /// Bytes of the log per create so far.
+    async fn log_bytes(&self) -> f64 {
+        let (mut bytes, mut commands) = (0.0, 0.0);
+        for node in self.cluster.nodes() {
+            bytes += node.metric("hearth_executor_batch_bytes_total").await;
+            commands += node.metric("hearth_executor_batch_commands_total").await;
+        }
+        bytes / commands
+    }
+}
+
 #[tokio::main]
 async fn main() {
     let args = Args::parse();
-    let cluster = Arc::new(Options::new(&args.binary).nodes(NODES).start());
-    let etcd = Etcd::start(&args.etcd);
-    let leader = eventually("etcd is ready", || etcd.leader(), Option::is_some).await;
-    let (leader, own_leader) = (leader.expect("it was waited for"), cluster.leader().await);
-    let words = Arc::new(vocabulary(&args.texts));
-    let beside = Beside {
-        units: ["creates", "puts"],
-        other: "etcd",
-        turns: TURNS,
-        time: Duration::from_secs(args.seconds),
-    };
-    let client = |at| match at {
-        0 => creates(&cluster, own_leader, &words),
-        _ => puts(&leader),
-    };
-    let puts_per_second =
-        beside.run(client, &[(1, Some(1.0)), (16, Some(1.2)), (64, Some(1.3))]).await;
-    let client = |_| batches(&cluster, own_leader, &words);
-    let load = Load::run(BATCH_CLIENTS, Duration::from_secs(args.seconds), client).await;
-    let memories = load.rate() * BATCH as f64;
-    println!(
-        "\nMemories per second in batches of {BATCH} by {BATCH_CLIENTS} clients: {memories:.0}"
-    );
+    let time = Duration::from_secs(args.seconds);
+    let beside = Beside { units: ["creates", "puts"], other: "etcd", turns: TURNS, time };
+    let mut puts_per_second = 0.0;
+    // Each number of clients begins without data: no tenant has so many memories that its graph is
+    // built, which `load --growth` measures.
+    for (clients, limit) in [(1, 1.0), (16, 1.2), (64, 1.3)] {
+        let systems = Systems::start(&args).await;
+        let client = |at| match at {
+            0 => creates(&systems.cluster, systems.own_leader, &systems.words),
+            _ => puts(&systems.leader),
+        };
+        puts_per_second = beside.run(client, &[(clients, Some(limit))]).await;
+        let bytes = systems.log_bytes().await;
+        println!("Log bytes per create: {bytes:.0}; bytes per value: {VALUE_BYTES}.\n");
+    }
+    let systems = Systems::start(&args).await;
+    let client = |_| batches(&systems.cluster, systems.own_leader, &systems.words);
+    let memories = Load::run(BATCH_CLIENTS, time, client).await.rate() * BATCH as f64;
+    println!("Memories per second in batches of {BATCH} by {BATCH_CLIENTS} clients: {memories:.0}");
     let ratio = memories / puts_per_second;
     print_target("memories in batches against puts of 64 clients", ratio, AtLeast(2.0));
-    let (mut bytes, mut commands) = (0.0, 0.0);
-    for node in cluster.nodes() {
-        bytes += node.metric("hearth_executor_batch_bytes_total").await;
-        commands += node.metric("hearth_executor_batch_commands_total").await;
-    }
-    println!("\nLog bytes per create: {:.0}; bytes per value: {VALUE_BYTES}.", bytes / commands);
 }
