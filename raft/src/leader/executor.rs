@@ -48,6 +48,7 @@ use crate::error::{Outcome, SubmitError};
 use crate::leader::clock::{ClusterClock, Target};
 use crate::leader::queue::QueuedCommand;
 use crate::shared::Shared;
+use crate::shared_use::SharedUse;
 use crate::types::{Payload, TypeConfig};
 
 /// Largest command that joins a batch with commands of another key. One that is larger waits until
@@ -219,9 +220,7 @@ impl Executor {
         let mut decided = Vec::new();
         let until = Instant::now() + DECIDE_TIME_MAX;
         let in_time = |stale: usize| stale > 0 || Instant::now() < until;
-        let is_shared = self.shared.used.is_shared(Instant::now());
-        let most = if is_shared { SHARED_BATCH_COMMANDS_MAX } else { BATCH_COMMANDS_MAX };
-        let most = most.max(stale.len());
+        let most = batch_max(&self.shared.used, Instant::now()).max(stale.len());
         while decided.len() < most && draft.room() > 0 && in_time(stale.len()) {
             let next = stale
                 .next()
@@ -301,6 +300,11 @@ impl Executor {
     }
 }
 
+/// Most commands of a batch now.
+fn batch_max(used: &SharedUse, now: Instant) -> usize {
+    if used.is_shared(now) { SHARED_BATCH_COMMANDS_MAX } else { BATCH_COMMANDS_MAX }
+}
+
 /// Whether a command may join a batch that has `room` for so many bytes.
 fn fits(next: &Command, room: usize, decided: &Decisions) -> bool {
     let bytes = next.size_bytes();
@@ -321,6 +325,15 @@ mod tests {
     use super::*;
     use storage::model::id::{KeyId, MemoryId, TenantId};
     use storage::{Action, BulkFilter};
+
+    #[test]
+    fn batches_are_small_while_several_tenants_use_it() {
+        let (used, now) = (SharedUse::default(), Instant::now());
+        used.record(TenantId(1), now);
+        assert_eq!(batch_max(&used, now), BATCH_COMMANDS_MAX);
+        used.record(TenantId(2), now);
+        assert_eq!(batch_max(&used, now), SHARED_BATCH_COMMANDS_MAX);
+    }
 
     #[test]
     fn large_commands_join_batches_of_their_key() {

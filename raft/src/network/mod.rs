@@ -108,13 +108,8 @@ impl Link {
     async fn wait_reachable(&self) {
         loop {
             tokio::time::sleep(SNAPSHOT_RETRY).await;
-            if self
-                .network
-                .peers
-                .identify(Channel::Raft, &self.address, PROBE_TIMEOUT)
-                .await
-                .is_ok()
-            {
+            let peers = &self.network.peers;
+            if peers.identify(Channel::Raft, &self.address, PROBE_TIMEOUT).await.is_ok() {
                 return;
             }
         }

@@ -106,7 +106,9 @@ impl Points {
         dispatch(
             #[inline(always)]
             || {
-                points.iter().take(PREFETCHED).for_each(|it| prefetch(self.query(*it).values));
+                for first in &points[..points.len().min(PREFETCHED)] {
+                    prefetch(self.query(*first).values);
+                }
                 for (at, point) in points.iter().enumerate() {
                     if let Some(later) = points.get(at + PREFETCHED) {
                         prefetch(self.query(*later).values);
