@@ -15,8 +15,10 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use raft::{Fault, Serve, WINDOW_BYTES};
-use rustix::net::sockopt::set_tcp_user_timeout;
+use raft::{Fault, Serve};
+use rustix::net::sockopt::{
+    set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
+};
 
 use crate::activity::{IDLE_TIMEOUT, STALL_TIMEOUT};
 use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max};
@@ -25,13 +27,11 @@ use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max}
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Concurrent requests per HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// Concurrent calls per node: one per client request, and those of Raft.
-const PEER_STREAMS_MAX: u32 = REQUESTS_MAX as u32 + 64;
 /// Header bytes per request, with its target. A `search` of a list takes 12 KiB, percent-encoded.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// Bytes of a body that HTTP/2 receives ahead of its handler.
 const CLIENT_WINDOW_BYTES: u32 = 128 << 10;
-/// Connections of other nodes: three per node, and some short-lived ones.
+/// Connections of other nodes: two per node, and some short-lived ones.
 const PEERS_MAX: usize = 256;
 /// Connections to the peer listener that are not authenticated yet.
 const HANDSHAKES_MAX: usize = 64;
@@ -66,6 +66,10 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
         listener.set_nonblocking(true)?;
         // Connections inherit it. The kernel counts unacknowledged bytes and closed windows.
         set_tcp_user_timeout(&listener, STALL_TIMEOUT.as_millis() as u32)?;
+        // A silent connection ends once its machine does not acknowledge a probe.
+        set_socket_keepalive(&listener, true)?;
+        set_tcp_keepidle(&listener, KEEP_ALIVE)?;
+        set_tcp_keepintvl(&listener, KEEP_ALIVE)?;
         Ok(listener)
     };
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
@@ -116,12 +120,6 @@ pub(crate) fn serve_peers(listener: TcpListener, tls: RustlsConfig, members: Vec
             let acceptor = Bounded::of_members(acceptor, handshakes, PEERS_MAX);
             let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor);
             limit(server.http_builder());
-            server
-                .http_builder()
-                .http2()
-                .max_concurrent_streams(PEER_STREAMS_MAX)
-                .initial_stream_window_size(WINDOW_BYTES)
-                .initial_connection_window_size(WINDOW_BYTES);
             server.serve(router.layer(from_fn(api::one_host)).into_make_service()).await
         }
         .boxed()

@@ -34,7 +34,7 @@ pub(crate) fn public_server(config: &Public) -> Result<Arc<ServerConfig>, String
     server(builder, &config.certificate, &config.key, &[b"h2", b"http/1.1"])
 }
 
-/// For other nodes: HTTP/2, with a certificate of the cluster's authority.
+/// For other nodes: HTTP/1.1, which they upgrade, with a certificate of the cluster's authority.
 pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&config.authority)? {
@@ -44,7 +44,7 @@ pub(crate) fn peer_server(config: &Peer) -> Result<Arc<ServerConfig>, String> {
         .build()
         .map_err(unusable(&config.authority))?;
     let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
-    server(builder, &config.certificate, &config.key, &[b"h2"])
+    server(builder, &config.certificate, &config.key, &[b"http/1.1"])
 }
 
 fn server(

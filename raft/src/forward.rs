@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::leader::rates::{Grant, GrantRequest};
 use crate::membership::operations::Operator;
-use crate::network::client::{Channel, RpcError};
-use crate::network::message::{Rpc, RpcResponse};
+use crate::network::client::Channel;
+use crate::network::message::{Rpc, RpcError, RpcResponse};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::Shared;
 use crate::types::NodeId;
@@ -36,8 +36,6 @@ use crate::types::NodeId;
 const LEADER_WAIT: Duration = Duration::from_secs(4);
 /// Pause between two lookups of the leader.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// The leader's timeout ends this much before the caller's, so that the response arrives.
-const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
 /// Time for the responses of a former leader after the leader has changed.
 const LEADER_CHANGE_GRACE: Duration = Duration::from_millis(50);
 
@@ -95,8 +93,7 @@ async fn submit_to(
         return shared.submit(command, deadline).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call =
-        Rpc::Submit { command: Box::new(command), timeout_micros: remote_timeout_micros(timeout) };
+    let call = Rpc::Submit(Box::new(command));
     shared.totals.lock().forwarded += 1;
     let leader_changed = async {
         shared.leader_changed(node).await;
@@ -177,15 +174,10 @@ async fn operate_on(
         return Operator { shared, deadline }.operate(operation).await;
     };
     let timeout = deadline.saturating_duration_since(Instant::now());
-    let call = Rpc::Operate { operation, timeout_micros: remote_timeout_micros(timeout) };
+    let call = Rpc::Operate(operation);
     match shared.peers.call(Channel::Forward, node, &address, call, timeout).await {
         Ok(RpcResponse::OperationResult(result)) => result,
         Err(RpcError::NotSent(_) | RpcError::Rejected(_)) => Err(OperateError::NoLeader),
         Ok(_) | Err(RpcError::Lost(_)) => Err(OperateError::Unknown),
     }
-}
-
-/// The leader's timeout for a call with `timeout` remaining here.
-fn remote_timeout_micros(timeout: Duration) -> u64 {
-    u64::try_from(timeout.saturating_sub(RESPONSE_MARGIN).as_micros()).unwrap_or(u64::MAX)
 }

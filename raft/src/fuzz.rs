@@ -81,18 +81,16 @@ fn message_seeds() -> Vec<Vec<u8>> {
         files: vec![("CURRENT".into(), 16)],
     };
     let submits = commands().into_iter();
-    let calls = submits
-        .map(|command| Rpc::Submit { command: Box::new(command), timeout_micros: 9 })
-        .chain([
-            Rpc::Identify,
-            Rpc::Append(append),
-            Rpc::Transfer { vote: VOTE, to: 2, last: Some(ID) },
-            Rpc::Snapshot(snapshot),
-            Rpc::Quarantine { mark: 7, majority: [9; 32] },
-        ]);
+    let calls = submits.map(|command| Rpc::Submit(Box::new(command))).chain([
+        Rpc::Identify,
+        Rpc::Append(append),
+        Rpc::Transfer { vote: VOTE, to: 2, last: Some(ID) },
+        Rpc::Snapshot(snapshot),
+        Rpc::Quarantine { mark: 7, majority: [9; 32] },
+    ]);
     let request = |call| {
-        let (to, incarnation) = (Some(7), Some([6; 16]));
-        encode(&Request { group: GROUP, from, to, incarnation, clocks, call })
+        let (to, incarnation, timeout_micros) = (Some(7), Some([6; 16]), 300);
+        encode(&Request { group: GROUP, from, to, incarnation, clocks, timeout_micros, call })
     };
     let mut seeds: Vec<_> = calls.map(request).collect();
     let announcements: Vec<_> = seeds.iter().map(|seed| announced(seed)).collect();

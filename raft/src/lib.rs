@@ -60,7 +60,6 @@ pub use log::store::purged_index;
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
-pub use network::message::WINDOW_BYTES;
 pub use operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
     Verification,

@@ -31,8 +31,8 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::log::record::LogIdRecord;
-use crate::network::client::RpcError;
-use crate::network::message::{Rpc, RpcResponse};
+use crate::network::client::Channel;
+use crate::network::message::{Rpc, RpcError, RpcResponse};
 use crate::shared::Shared;
 use crate::types::{NodeId, Vote};
 
@@ -78,7 +78,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         };
         let Followed { node, address, .. } = &leader;
         let result = tokio::select! {
-            result = shared.peers.call_in_task(*node, address, Rpc::Watch, WATCH_TIMEOUT) => result,
+            result = shared.peers.call(Channel::Raft, *node, address, Rpc::Watch, WATCH_TIMEOUT) => result,
             () = shared.leader_changed(*node) => continue,
         };
         match result {
@@ -117,7 +117,8 @@ async fn replace(shared: &Shared, leader: &Followed) -> bool {
     let others = voters.iter().filter(|(voter, _)| ![local, leader.node].contains(voter));
     let responses = join_all(others.map(async |(voter, address)| {
         let is_ended = Rpc::IsEnded { leader: leader.node, term };
-        match shared.peers.call_in_task(*voter, address, is_ended, VOTER_TIMEOUT).await {
+        let called = shared.peers.call(Channel::Raft, *voter, address, is_ended, VOTER_TIMEOUT);
+        match called.await {
             Ok(RpcResponse::Ended(last)) => last.map(|last| (last, *voter)),
             _ => None,
         }

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::error::StartError;
 use crate::handle::Handle;
-use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::client::{Channel, Peers};
+use crate::network::message::RpcError;
 use crate::types::NodeId;
 
 const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,26 +1,34 @@
-//! The client for peers: HTTP/2 over mutual TLS, with one connection per peer and channel. A
-//! snapshot therefore never delays a heartbeat.
+//! The client for peers, over mutual TLS. Calls share one connection per peer and channel (see
+//! `connection`), so load on one channel never delays another. A snapshot is a request of its own.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::RwLock;
-use reqwest::{Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode};
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use reqwest::header::{CONNECTION, UPGRADE};
+use reqwest::{
+    Body, Certificate, Client, Identity, Response as HttpResponse, StatusCode, Upgraded,
+};
 use storage::codec;
 use storage::model::cluster::GROUP;
 
+use crate::network::connection::{Connection, PROTOCOL, REASON_CHARS_MAX};
 use crate::network::identity::LocalNode;
 use crate::network::log_throttle::LogThrottle;
-use crate::network::message::{MESSAGE_BYTES_MAX, WINDOW_BYTES};
-use crate::network::message::{PeerIdentity, PeerRejection, Request, Response, Rpc, RpcResponse};
+use crate::network::message::MESSAGE_BYTES_MAX;
+use crate::network::message::{
+    PeerIdentity, PeerRejection, Request, Response, Rpc, RpcError, RpcResponse,
+};
 use crate::types::NodeId;
 
+/// Timeout of a connection until its peer can receive calls.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// Interval of the probes of a silent connection.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
-/// Time without a response to a ping after which a connection is closed.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Maximum characters of a peer's error text that are kept.
-const REASON_CHARS_MAX: usize = 300;
+/// Time without an acknowledgement by the peer's operating system after which a connection ends.
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Certificates of a node for its connections to peers, as PEM texts.
 #[derive(Clone)]
@@ -34,7 +42,7 @@ pub struct PeerTls {
 }
 
 /// The purpose of a connection. Its task runs where its first call was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Channel {
     /// Calls that only Raft's threads make, so that no other load delays them.
     Raft,
@@ -52,37 +60,26 @@ impl Channel {
     }
 }
 
-/// Why a call has no result.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RpcError {
-    /// The peer did not receive it; no effect.
-    #[error("not delivered: {0}")]
-    NotSent(String),
-    /// The peer may have received it; the effect is unknown.
-    #[error("no response: {0}")]
-    Lost(String),
-    /// The peer rejected it; no effect.
-    #[error("rejected: {0}")]
-    Rejected(#[from] PeerRejection),
-}
-
 pub(crate) struct Peers {
     pub(crate) local: Arc<LocalNode>,
-    /// One client per [`Channel`].
-    clients: RwLock<[Client; 3]>,
+    /// Opens connections, and sends snapshots.
+    client: RwLock<Client>,
+    /// One per peer that was called, by its address.
+    connections: Mutex<HashMap<(Channel, String), Connection>>,
     log_throttle: LogThrottle,
 }
 
 impl Peers {
     pub(crate) fn new(local: Arc<LocalNode>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
-        let clients = RwLock::new(clients(tls)?);
-        Ok(Self { local, clients, log_throttle: LogThrottle::default() })
+        let (client, connections) = (RwLock::new(client(tls)?), Mutex::default());
+        Ok(Self { local, client, connections, log_throttle: LogThrottle::default() })
     }
 
     /// Uses other certificates for calls from here on. They open new connections; calls in
     /// progress complete on the old ones. After an error nothing changes.
     pub(crate) fn reload(&self, tls: &PeerTls) -> Result<(), reqwest::Error> {
-        *self.clients.write() = clients(tls)?;
+        *self.client.write() = client(tls)?;
+        self.connections.lock().clear();
         Ok(())
     }
 
@@ -94,9 +91,8 @@ impl Peers {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RpcError> {
-        let request = self.request(Some(to), call);
-        let called = self.send(channel, address, codec::encode(&request).into());
-        match tokio::time::timeout(timeout, called).await {
+        let request = self.request(Some(to), timeout, call);
+        match tokio::time::timeout(timeout, self.exchange(channel, address, &request)).await {
             Ok(Ok(response)) => self.accept(to, response),
             Ok(Err(error)) => {
                 if self.log_throttle.is_new(to, &error) {
@@ -109,23 +105,6 @@ impl Peers {
         }
     }
 
-    /// A call of the Raft channel in a task of its own, for callers that may drop it: a dropped call
-    /// would abort a connection in progress, for which other calls wait.
-    pub(crate) async fn call_in_task(
-        self: &Arc<Self>,
-        to: NodeId,
-        address: &str,
-        call: Rpc,
-        timeout: Duration,
-    ) -> Result<RpcResponse, RpcError> {
-        let (peers, address) = (Arc::clone(self), address.to_owned());
-        let called =
-            tokio::spawn(
-                async move { peers.call(Channel::Raft, to, &address, call, timeout).await },
-            );
-        called.await.unwrap_or_else(|error| Err(RpcError::Lost(error.to_string())))
-    }
-
     /// Returns the identity of the node at `address`, and whether it is pristine.
     pub(crate) async fn identify(
         &self,
@@ -133,9 +112,9 @@ impl Peers {
         address: &str,
         timeout: Duration,
     ) -> Result<(PeerIdentity, bool), RpcError> {
-        let body = codec::encode(&self.request(None, Rpc::Identify)).into();
-        let sent = tokio::time::timeout(timeout, self.send(channel, address, body)).await;
-        let response = sent.map_err(|_| RpcError::Lost("timeout".into()))??;
+        let request = self.request(None, timeout, Rpc::Identify);
+        let called = tokio::time::timeout(timeout, self.exchange(channel, address, &request)).await;
+        let response = called.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
             RpcResponse::Identified(pristine) => Ok((response.from, pristine)),
             _ => Err(RpcError::Lost("the response does not match the request".into())),
@@ -143,49 +122,70 @@ impl Peers {
     }
 
     /// A request with the identity and the clocks of this node.
-    pub(crate) fn request(&self, to: Option<NodeId>, call: Rpc) -> Request {
-        let incarnation = to.and_then(|node| self.local.recorded_incarnation(node));
+    pub(crate) fn request(&self, to: Option<NodeId>, timeout: Duration, call: Rpc) -> Request {
         Request {
             group: GROUP,
             from: self.local.peer_identity(),
             to,
-            incarnation,
+            incarnation: to.and_then(|node| self.local.recorded_incarnation(node)),
             clocks: self.local.clocks(),
+            timeout_micros: u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX),
             call,
         }
     }
 
-    pub(crate) async fn send(
+    /// Sends a request over the connection of a channel, and waits for the response.
+    async fn exchange(
         &self,
         channel: Channel,
         address: &str,
+        request: &Request,
+    ) -> Result<Response, RpcError> {
+        check_cut(address)?;
+        let response = self.start_call(channel, address, codec::encode(request));
+        received(address, &response.await?).await
+    }
+
+    /// Starts a call on the connection of a channel, which is opened if there is none.
+    fn start_call(
+        &self,
+        channel: Channel,
+        address: &str,
+        message: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
+        let mut connections = self.connections.lock();
+        let key = (channel, address.to_owned());
+        if let Some(open) = connections.get(&key).filter(|open| !open.is_closed()) {
+            return open.call(message);
+        }
+        connections.retain(|_, connection| !connection.is_closed());
+        let url = format!("https://{address}{}", channel.path());
+        let connection = Connection::open(connect(self.client.read().clone(), url));
+        let call = connection.call(message);
+        connections.insert(key, connection);
+        call
+    }
+
+    /// Sends a snapshot as a stream, and waits for the response.
+    pub(crate) async fn send_snapshot(
+        &self,
+        address: &str,
         body: Body,
     ) -> Result<Response, RpcError> {
-        if is_cut(address) {
-            return Err(RpcError::NotSent("partitioned by a test".into()));
-        }
-        let url = format!("https://{address}{}", channel.path());
-        let client = self.clients.read()[channel as usize].clone();
+        check_cut(address)?;
+        let url = format!("https://{address}{}", Channel::Snapshot.path());
+        let client = self.client.read().clone();
         let sent = client.post(url).body(body).send().await;
         let response = sent.map_err(|error| match error.is_connect() {
             true => RpcError::NotSent(causes(&error)),
             false => RpcError::Lost(causes(&error)),
         })?;
         match response.status() {
-            StatusCode::OK => {}
+            StatusCode::OK => received(address, &read_bounded(response).await?).await,
             // A client error means that the peer did not process the request.
-            status if status.is_client_error() => {
-                let reason = read_reason(response).await;
-                return Err(RpcError::NotSent(format!("HTTP status {status}: {reason}")));
-            }
-            status => return Err(RpcError::Lost(format!("HTTP status {status}"))),
+            status if status.is_client_error() => Err(RpcError::NotSent(rejection(response).await)),
+            status => Err(RpcError::Lost(format!("HTTP status {status}"))),
         }
-        let bytes = read_bounded(response).await?;
-        if is_cut(&format!("from:{address}")) {
-            // The response is lost: only the caller's timeout ends the call.
-            std::future::pending::<()>().await;
-        }
-        codec::decode(&bytes).map_err(|error| RpcError::Lost(error.to_string()))
     }
 
     /// Checks the identity in a response, and records its clocks.
@@ -216,6 +216,13 @@ impl Peers {
     }
 }
 
+fn check_cut(address: &str) -> Result<(), RpcError> {
+    match is_cut(address) {
+        true => Err(RpcError::NotSent("partitioned by a test".into())),
+        false => Ok(()),
+    }
+}
+
 /// Whether a test has cut a path of the network. The failpoint names a file with the paths:
 /// `host:port` loses requests to that peer, `from:host:port` loses its responses. Always false
 /// without failpoints.
@@ -235,6 +242,31 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
+/// Opens a connection for calls.
+async fn connect(client: Client, url: String) -> Result<Upgraded, String> {
+    let opened = async {
+        let request = client.get(url).header(CONNECTION, "upgrade").header(UPGRADE, PROTOCOL);
+        let response = request.send().await.map_err(|error| causes(&error))?;
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => {
+                response.upgrade().await.map_err(|error| causes(&error))
+            }
+            _ => Err(rejection(response).await),
+        }
+    };
+    let opened = tokio::time::timeout(CONNECT_TIMEOUT, opened).await;
+    opened.unwrap_or_else(|_| Err("timeout of the connection".into()))
+}
+
+/// A response that has arrived, unless a test loses it.
+async fn received(address: &str, bytes: &[u8]) -> Result<Response, RpcError> {
+    if is_cut(&format!("from:{address}")) {
+        // Only the caller's timeout ends the call.
+        std::future::pending::<()>().await;
+    }
+    codec::decode(bytes).map_err(|error| RpcError::Lost(error.to_string()))
+}
+
 async fn read_bounded(mut response: HttpResponse) -> Result<Vec<u8>, RpcError> {
     let lost = |error| RpcError::Lost(causes(&error));
     let mut bytes = Vec::new();
@@ -247,14 +279,13 @@ async fn read_bounded(mut response: HttpResponse) -> Result<Vec<u8>, RpcError> {
     Ok(bytes)
 }
 
-/// The text of an error response. It names the format if the peer could not read it.
-async fn read_reason(response: HttpResponse) -> String {
+/// Status and text of a response that is no result. The text names the format if the peer could
+/// not read it.
+async fn rejection(response: HttpResponse) -> String {
+    let status = response.status();
     let bytes = read_bounded(response).await.unwrap_or_default();
-    String::from_utf8_lossy(&bytes).chars().take(REASON_CHARS_MAX).collect()
-}
-
-fn clients(tls: &PeerTls) -> Result<[Client; 3], reqwest::Error> {
-    Ok([client(tls)?, client(tls)?, client(tls)?])
+    let reason: String = String::from_utf8_lossy(&bytes).chars().take(REASON_CHARS_MAX).collect();
+    format!("HTTP status {status}: {reason}")
 }
 
 fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
@@ -263,17 +294,14 @@ fn client(tls: &PeerTls) -> Result<Client, reqwest::Error> {
         .tls_certs_only(Certificate::from_pem_bundle(&tls.authority)?)
         .identity(Identity::from_pem(&identity)?)
         .https_only(true)
-        // Without it, each call that finds no open connection opens one.
-        .http2_prior_knowledge()
+        .http1_only()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_initial_stream_window_size(WINDOW_BYTES)
-        .http2_initial_connection_window_size(WINDOW_BYTES)
-        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-        .http2_keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .http2_keep_alive_while_idle(true)
+        .tcp_keepalive(KEEP_ALIVE_INTERVAL)
+        .tcp_keepalive_interval(KEEP_ALIVE_INTERVAL)
+        .tcp_user_timeout(ACKNOWLEDGE_TIMEOUT)
         .build()
 }

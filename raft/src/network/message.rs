@@ -2,8 +2,8 @@
 //! are converted to these records.
 //!
 //! Every message begins with a format byte. A node that cannot decode a request, for example
-//! because its format is newer, responds with HTTP status 400 and a plain text that names the
-//! format. Every version can read a plain text.
+//! because its format is newer, answers with a plain text that names the format. Every version can
+//! read a plain text.
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,6 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = storage::codec::RECORD_BYTES_MAX;
 pub(crate) const ENTRIES_MAX: usize = 300;
 /// Maximum files of a snapshot.
 const FILES_MAX: usize = 1 << 16;
-/// HTTP/2 flow-control window in both directions, in bytes.
-pub const WINDOW_BYTES: u32 = 4 << 20;
 
 /// Identity of a sender; part of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +51,8 @@ pub(crate) struct Request {
     /// The incarnation of that node's data folder that the sender's cluster has recorded.
     pub(crate) incarnation: Option<Incarnation>,
     pub(crate) clocks: Clocks,
+    /// Time after which the sender no longer waits for the response.
+    pub(crate) timeout_micros: u64,
     pub(crate) call: Rpc,
 }
 
@@ -72,17 +72,11 @@ pub(crate) enum Rpc {
     /// Returns the leader's read index.
     ReadIndex,
     /// Submits a command to the receiver as the leader. It is never forwarded again.
-    Submit {
-        command: Box<Command>,
-        timeout_micros: u64,
-    },
+    Submit(Box<Command>),
     /// Announces a snapshot. Its files follow in the same stream.
     Snapshot(SnapshotRpc),
     /// Runs an operation on the receiver as the leader. It is never forwarded again.
-    Operate {
-        operation: Operation,
-        timeout_micros: u64,
-    },
+    Operate(Operation),
     /// Returns the hash of the receiver's state at a verify mark.
     StateHash(u64),
     /// From the leader: quarantines the receiver if its hash at the mark is not `majority`.
@@ -183,6 +177,20 @@ pub(crate) enum Appended {
     UpTo(Option<LogIdRecord>),
     Conflict,
     HigherVote(VoteRecord),
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RpcError {
+    /// The peer did not receive it; no effect.
+    #[error("not delivered: {0}")]
+    NotSent(String),
+    /// The peer may have received it; the effect is unknown.
+    #[error("no response: {0}")]
+    Lost(String),
+    /// The peer rejected it; no effect.
+    #[error("rejected: {0}")]
+    Rejected(#[from] PeerRejection),
 }
 
 /// Why a peer rejects a call. The call has no effect.
@@ -301,7 +309,9 @@ mod tests {
         let clocks = Clocks { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4 };
         let from = PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] };
         let decoded = |call| {
-            let request = Request { group: GROUP, from, to: None, incarnation: None, clocks, call };
+            let (to, incarnation, timeout_micros) = (None, None, 1);
+            let request =
+                Request { group: GROUP, from, to, incarnation, clocks, timeout_micros, call };
             storage::codec::decode::<Request>(&encode(&request)).map(drop)
         };
         let vote = VoteRecord { term: 1, voted_for: 1, committed: true };
@@ -316,10 +326,7 @@ mod tests {
                 quorum_status: None,
             })
         };
-        let submit = |action| Rpc::Submit {
-            command: Box::new(Command::background(action)),
-            timeout_micros: 1,
-        };
+        let submit = |action| Rpc::Submit(Box::new(Command::background(action)));
         let settings = |count| {
             let setting = (String::new(), storage::model::thermo::SettingValue::Number(0.0));
             submit(storage::Action::UpdateSettings(vec![setting; count]))
@@ -341,11 +348,12 @@ mod tests {
             to: Some(7),
             incarnation: None,
             clocks,
+            timeout_micros: 9,
             call: Rpc::ReadIndex,
         };
         let sender = [&[0, 5][..], &[6; 16]].concat();
         let clock_bytes = [1, 3, 4];
-        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &clock_bytes, &[5]].concat();
+        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &clock_bytes, &[9, 5]].concat();
         assert_eq!(encode(&request), expected);
         let response =
             Response { from: request.from, clocks, result: Err(PeerRejection::OtherGroup) };

@@ -1,7 +1,8 @@
-//! openraft's network: one link per peer. `message` has the message formats, `client` the
-//! connections, `server` the receiving side, and `transfer` the snapshot stream.
+//! openraft's network: one link per peer. `message` has the message formats, `connection` carries
+//! calls in frames, `client` and `server` are its two ends, and `transfer` is the snapshot stream.
 
 pub(crate) mod client;
+pub(crate) mod connection;
 pub(crate) mod identity;
 pub(crate) mod log_throttle;
 pub(crate) mod message;
@@ -22,8 +23,8 @@ use openraft::raft::{
 };
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Channel, Peers, RpcError};
-use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcResponse};
+use crate::network::client::{Channel, Peers};
+use crate::network::message::{AppendRpc, QuorumStatus, Rpc, RpcError, RpcResponse};
 use crate::state_machine::{Raft, Snapshot, SnapshotFolder};
 use crate::types::{Address, LogId, NodeId, TypeConfig, Vote};
 
@@ -64,8 +65,8 @@ impl Link {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RPCError<TypeConfig>> {
-        // openraft drops a late heartbeat, and with it the call.
-        let called = self.network.peers.call_in_task(self.target, &self.address, call, timeout);
+        let peers = &self.network.peers;
+        let called = peers.call(Channel::Raft, self.target, &self.address, call, timeout);
         called.await.map_err(|error| match error {
             // `Unreachable` makes openraft wait before the next attempt.
             RpcError::NotSent(_) | RpcError::Rejected(_) => {

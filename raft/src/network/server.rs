@@ -1,30 +1,34 @@
-//! The routes of the peer listener. Callers have authenticated with a certificate of the
+//! The receiving side of the peer listener. Callers have authenticated with a certificate of the
 //! cluster's authority. Each request is then checked for its sender and its receiver.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::rejection::BytesRejection;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use axum::http::header::{CONNECTION, UPGRADE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response as HttpResponse};
-use axum::routing::post;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use bytes::Bytes;
 use futures::TryStreamExt;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use openraft::async_runtime::WatchReceiver;
 use openraft::raft::TransferLeaderRequest;
 use storage::codec;
 use storage::model::cluster::GROUP;
+use tokio::time::timeout_at;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{WATCH_TIME, is_ended};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
+use crate::network::connection::{Answer, PROTOCOL, serve};
 use crate::network::log_throttle::LogThrottle;
-use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
     AppendRpc, Appended, PeerRejection, QuorumStatus, Request, Response, Rpc, RpcResponse,
     SnapshotRpc,
@@ -34,8 +38,11 @@ use crate::shared::Shared;
 use crate::state_machine::{Snapshot, SnapshotFolder, Snapshots};
 use crate::types::{LogId, NodeId};
 
-/// Maximum timeout of a forwarded call, whatever its sender requests.
+/// Maximum timeout of a call, whatever its sender requests.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
+/// A command or an operation ends this much before its caller's timeout, so that the response
+/// arrives.
+const RESPONSE_MARGIN: Duration = Duration::from_millis(100);
 /// Maximum wait for a state hash. The caller repeats the request.
 const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -53,44 +60,64 @@ const UNKNOWN_SENDER: NodeId = 0;
 type RpcResult = Result<RpcResponse, PeerRejection>;
 
 pub(crate) fn router(server: Server) -> Router {
-    let messages = Router::new()
-        .route(Channel::Raft.path(), post(call))
-        .route(Channel::Forward.path(), post(call))
-        .layer(DefaultBodyLimit::max(MESSAGE_BYTES_MAX));
-    // A snapshot is as large as the state. It is read as a stream with bounded buffers.
-    let streams = Router::new()
-        .route(Channel::Snapshot.path(), post(snapshot))
-        .layer(DefaultBodyLimit::disable());
-    messages.merge(streams).with_state(Arc::new(server))
+    Router::new()
+        .route(Channel::Raft.path(), get(open))
+        .route(Channel::Forward.path(), get(open))
+        // A snapshot is as large as the state. It is read as a stream with bounded buffers.
+        .route(Channel::Snapshot.path(), post(snapshot).layer(DefaultBodyLimit::disable()))
+        .with_state(Arc::new(server))
 }
 
-async fn call(
+/// Opens a connection for calls.
+async fn open(
     State(server): State<Arc<Server>>,
-    body: Result<Bytes, BytesRejection>,
+    upgrade: Option<Extension<OnUpgrade>>,
+    headers: HeaderMap,
 ) -> HttpResponse {
-    let received_at = Instant::now();
-    let decoded = match body {
-        Ok(body) => codec::decode::<Request>(&body)
-            .map_err(|error| (StatusCode::BAD_REQUEST, error.to_string())),
-        Err(rejection) => Err((rejection.status(), rejection.body_text())),
+    let is_known = headers.get(UPGRADE).is_some_and(|protocol| protocol == PROTOCOL);
+    let Some(Extension(upgrade)) = upgrade.filter(|_| is_known) else {
+        let text = format!("this version upgrades to the protocol {PROTOCOL} only");
+        return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, PROTOCOL)], text).into_response();
     };
-    let request = match decoded {
+    tokio::spawn(async move {
+        // The caller closed the connection first.
+        let Ok(stream) = upgrade.await else { return };
+        let served = serve(TokioIo::new(stream), |message| answer(&server, message)).await;
+        if let Err(error) = served.map_err(|error| error.to_string())
+            && server.log_throttle.is_new(UNKNOWN_SENDER, &error)
+        {
+            tracing::info!(error, "a connection of a peer has ended");
+        }
+    });
+    let headers = [(CONNECTION, "upgrade"), (UPGRADE, PROTOCOL)];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+/// Runs a call. After the timeout of its caller it is dropped.
+async fn answer(server: &Server, message: Bytes) -> Answer {
+    let received_at = Instant::now();
+    let request = match codec::decode::<Request>(&message) {
         Ok(request) => request,
-        Err((status, error)) => {
+        Err(error) => {
             if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
-                tracing::error!(error, "unreadable message from a peer");
+                tracing::error!(%error, "unreadable message from a peer");
             }
-            return (status, error).into_response();
+            return Answer::NotRead(error.to_string());
         }
     };
     let result = match server.accept(&request) {
         Ok(delay) => {
             let timing = Timing { received_at, delay };
-            server.run(request.from.node, request.call, timing).await
+            let deadline = timing.deadline(request.timeout_micros);
+            let running = server.run(request.from.node, request.call, timing, deadline);
+            match timeout_at(deadline, running).await {
+                Ok(result) => result,
+                Err(_) => return Answer::Failed("timeout".into()),
+            }
         }
         Err(rejection) => Err(rejection),
     };
-    server.respond(result)
+    Answer::Message(server.respond(result))
 }
 
 fn unavailable<E>(_: E) -> PeerRejection {
@@ -119,8 +146,10 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
     let receiver = Arc::clone(&server);
     let received = tokio::task::spawn_blocking(move || receiver.receive(input)).await;
     match received {
-        Ok(Ok(Ok((call, folder)))) => server.respond(server.install(&call, folder).await),
-        Ok(Ok(Err(rejection))) => server.respond(Err(rejection)),
+        Ok(Ok(Ok((call, folder)))) => {
+            server.respond(server.install(&call, folder).await).into_response()
+        }
+        Ok(Ok(Err(rejection))) => server.respond(Err(rejection)).into_response(),
         Ok(Err(error)) => {
             tracing::warn!(%error, "snapshot not received");
             (StatusCode::BAD_REQUEST, error.to_string()).into_response()
@@ -133,10 +162,10 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
 }
 
 impl Server {
-    fn respond(&self, result: RpcResult) -> HttpResponse {
+    fn respond(&self, result: RpcResult) -> Vec<u8> {
         let local = &self.shared.local;
         let (from, clocks) = (local.peer_identity(), local.clocks());
-        codec::encode(&Response { from, clocks, result }).into_response()
+        codec::encode(&Response { from, clocks, result })
     }
 
     /// Checks a request. Returns the delay of its message.
@@ -171,8 +200,15 @@ impl Server {
         Ok(local.contact.record_clocks(request.from.node, request.clocks, boottime))
     }
 
-    async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
+    async fn run(
+        &self,
+        from: NodeId,
+        call: Rpc,
+        timing: Timing,
+        until: tokio::time::Instant,
+    ) -> RpcResult {
         let (raft, local) = (&self.shared.raft, &self.shared.local);
+        let deadline = until.checked_sub(RESPONSE_MARGIN).unwrap_or(until);
         match call {
             Rpc::Identify => self.identify(),
             Rpc::Append(call) => self.append(call, timing).await,
@@ -184,15 +220,13 @@ impl Server {
                 Ok(RpcResponse::Transferred(handled.is_ok()))
             }
             Rpc::ReadIndex => Ok(RpcResponse::ReadIndex(self.shared.read_index().await)),
-            Rpc::Submit { command, timeout_micros } => {
-                let deadline = timing.deadline(timeout_micros);
+            Rpc::Submit(command) => {
                 let submitted = self.shared.submit(*command, deadline).await;
                 let is_shared = self.shared.used.is_shared(tokio::time::Instant::now());
                 Ok(RpcResponse::Submitted(submitted, is_shared))
             }
             Rpc::Snapshot(_) => Err(PeerRejection::Unavailable),
-            Rpc::Operate { operation, timeout_micros } => {
-                let deadline = timing.deadline(timeout_micros);
+            Rpc::Operate(operation) => {
                 let operator = Operator { shared: &self.shared, deadline };
                 Ok(RpcResponse::OperationResult(operator.operate(operation).await))
             }

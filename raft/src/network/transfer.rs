@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use reqwest::Body;
 use sha2::{Digest, Sha256};
@@ -15,9 +16,9 @@ use storage::codec;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
-use crate::network::client::{Channel, Peers, RpcError};
+use crate::network::client::Peers;
 use crate::network::message::MESSAGE_BYTES_MAX;
-use crate::network::message::{Request, Rpc, RpcResponse, SnapshotRpc};
+use crate::network::message::{Request, Rpc, RpcError, RpcResponse, SnapshotRpc};
 use crate::state_machine::Snapshot;
 use crate::types::NodeId;
 
@@ -43,7 +44,9 @@ pub(crate) async fn send(
         membership: (&snapshot.meta.last_membership).into(),
         files: files.clone(),
     };
-    let request = codec::encode(&peers.request(Some(target), Rpc::Snapshot(call)));
+    // The receiver waits for the whole stream, however long it takes.
+    let request = peers.request(Some(target), Duration::MAX, Rpc::Snapshot(call));
+    let request = codec::encode(&request);
     let (input, output) = tokio::io::duplex(PIPE_BYTES);
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = SyncIoBridge::new(input);
@@ -51,7 +54,7 @@ pub(crate) async fn send(
         out.shutdown()
     });
     let body = Body::wrap_stream(ReaderStream::with_capacity(output, BUFFER_BYTES));
-    let response = peers.send(Channel::Snapshot, address, body).await;
+    let response = peers.send_snapshot(address, body).await;
     // The thread ends in any case: a receiver that stops early closes the pipe.
     match writing.await {
         Ok(Ok(())) => {}

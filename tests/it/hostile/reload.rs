@@ -154,10 +154,10 @@ async fn authority_is_replaced_without_a_restart() {
     std::fs::write(cluster.folder().join("ca.pem"), authority(new.path())).unwrap();
     assert_fields(&reload().await, json!({"equal": true}));
     let url = peer_port::url(&cluster, "raft");
-    let sent = peer_port::client(&cluster, Some(old.path())).get(&url).send().await;
+    let sent = peer_port::upgrade(&peer_port::client(&cluster, Some(old.path())), &url).await;
     assert!(sent.is_err(), "the old authority has no effect: {sent:?}");
-    let sent = peer_port::client(&cluster, Some(new.path())).get(&url).send().await;
-    assert_eq!(sent.unwrap().status(), StatusCode::METHOD_NOT_ALLOWED);
+    let sent = peer_port::upgrade(&peer_port::client(&cluster, Some(new.path())), &url).await;
+    assert_eq!(sent.unwrap().status(), StatusCode::SWITCHING_PROTOCOLS);
     for node in cluster.nodes() {
         let transfer = cluster.ops_request(Method::POST, "/cluster/transfer");
         transfer.json(&json!({"to": node.id()})).send().await.ok();

@@ -1,0 +1,378 @@
+//! A connection between two nodes. It carries many calls at a time, each with a number.
+//!
+//! An upgrade of HTTP/1.1 (RFC 9110, section 7.8) opens it. Then both sides send frames:
+//!
+//! ```text
+//! length of the rest (u32, big-endian) | number of the call (u64, big-endian) | kind (u8) | message
+//! ```
+//!
+//! # Invariants
+//! - The receiver answers each call with one frame, in any order.
+//! - The caller reads responses also while it writes calls. Otherwise both sides could wait for
+//!   each other with full buffers.
+//! - A call that was not written has no effect. One that was written and not answered may have one.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, SinkExt, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::codec::{Framed, FramedRead, FramedWrite, LengthDelimitedCodec};
+
+use crate::network::message::{MESSAGE_BYTES_MAX, RpcError};
+
+/// Name of this protocol in the upgrade.
+pub(crate) const PROTOCOL: &str = "hearth-calls-1";
+/// Calls of a connection at a time: one per client request, and those of Raft. Further ones wait.
+const CALLS_MAX: usize = 512 + 64;
+/// Calls that are written together.
+const CALLS_PER_WRITE: usize = 64;
+/// Bytes of a frame beside its length and its message.
+const HEADER_BYTES: usize = 9;
+/// Characters of an error text of a peer that are kept.
+pub(crate) const REASON_CHARS_MAX: usize = 300;
+
+/// What a call returns. The number of the kind is its position.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// An encoded response.
+    Message(Vec<u8>),
+    /// The call could not be decoded, so it has no effect. The text says why: every version can
+    /// read a text.
+    NotRead(String),
+    /// The call has no response, and may have an effect.
+    Failed(String),
+}
+
+impl Answer {
+    fn parts(&self) -> (u8, &[u8]) {
+        match self {
+            Self::Message(message) => (MESSAGE, message),
+            Self::NotRead(reason) => (NOT_READ, reason.as_bytes()),
+            Self::Failed(reason) => (FAILED, reason.as_bytes()),
+        }
+    }
+}
+
+const MESSAGE: u8 = 0;
+const NOT_READ: u8 = 1;
+const FAILED: u8 = 2;
+
+fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(HEADER_BYTES + MESSAGE_BYTES_MAX).new_codec()
+}
+
+fn frame(number: u64, kind: u8, message: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(HEADER_BYTES + message.len());
+    frame.put_u64(number);
+    frame.put_u8(kind);
+    frame.put_slice(message);
+    frame.freeze()
+}
+
+/// The number, the kind and the message of a frame.
+fn parse(mut frame: BytesMut) -> io::Result<(u64, u8, Bytes)> {
+    if frame.len() < HEADER_BYTES {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too short"));
+    }
+    Ok((frame.get_u64(), frame.get_u8(), frame.freeze()))
+}
+
+/// The caller's side. It is opened by its first call, and ends with an error or when it is dropped.
+pub(crate) struct Connection {
+    calls: mpsc::UnboundedSender<Call>,
+    /// Bounds the calls that wait to be written or for their response.
+    permits: Arc<Semaphore>,
+}
+
+struct Call {
+    message: Vec<u8>,
+    caller: Caller,
+}
+
+/// Where a response goes.
+struct Caller {
+    response: oneshot::Sender<Result<Bytes, RpcError>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Caller {
+    /// A caller that does not wait any longer needs no response.
+    fn send(self, response: Result<Bytes, RpcError>) {
+        drop(self.response.send(response));
+    }
+}
+
+impl Connection {
+    /// Opens a connection in a task of its own. Calls wait until it is open.
+    pub(crate) fn open<S: AsyncRead + AsyncWrite + Send + 'static>(
+        connecting: impl Future<Output = Result<S, String>> + Send + 'static,
+    ) -> Self {
+        let (calls, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(carry(connecting, waiting));
+        Self { calls, permits: Arc::new(Semaphore::new(CALLS_MAX)) }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.calls.is_closed()
+    }
+
+    /// Starts a call. Its response follows in the returned future, which keeps the connection open.
+    pub(crate) fn call(
+        &self,
+        message: Vec<u8>,
+    ) -> impl Future<Output = Result<Bytes, RpcError>> + Send + use<> {
+        let (calls, permits) = (self.calls.clone(), Arc::clone(&self.permits));
+        async move {
+            if message.len() > MESSAGE_BYTES_MAX {
+                return Err(RpcError::NotSent("the message is too long".into()));
+            }
+            let not_sent = || RpcError::NotSent("the connection has just ended".into());
+            let permit = permits.acquire_owned().await.map_err(|_| not_sent())?;
+            let (response, responded) = oneshot::channel();
+            let call = Call { message, caller: Caller { response, _permit: permit } };
+            calls.send(call).map_err(|_| not_sent())?;
+            responded.await.map_err(|_| RpcError::Lost("the connection was lost".into()))?
+        }
+    }
+}
+
+/// Opens a connection and carries calls until it ends. Those that were not written then have no
+/// effect.
+async fn carry<S: AsyncRead + AsyncWrite>(
+    connecting: impl Future<Output = Result<S, String>>,
+    mut calls: mpsc::UnboundedReceiver<Call>,
+) {
+    let reason = match connecting.await {
+        Ok(stream) => match exchange(stream, &mut calls).await {
+            Ok(()) => "the peer has closed the connection".into(),
+            Err(error) => error.to_string(),
+        },
+        Err(reason) => reason,
+    };
+    calls.close();
+    while let Some(call) = calls.recv().await {
+        call.caller.send(Err(RpcError::NotSent(reason.clone())));
+    }
+}
+
+/// Writes calls and reads their responses. After the last call it waits for all responses.
+async fn exchange<S: AsyncRead + AsyncWrite>(
+    stream: S,
+    calls: &mut mpsc::UnboundedReceiver<Call>,
+) -> io::Result<()> {
+    let (read, write) = tokio::io::split(stream);
+    let callers = Mutex::new(HashMap::new());
+    let writing = async {
+        let mut write = FramedWrite::new(write, codec());
+        let (mut batch, mut number) = (Vec::new(), 0);
+        while calls.recv_many(&mut batch, CALLS_PER_WRITE).await > 0 {
+            for Call { message, caller } in batch.drain(..) {
+                number += 1;
+                callers.lock().insert(number, caller);
+                write.feed(frame(number, MESSAGE, &message)).await?;
+            }
+            SinkExt::<Bytes>::flush(&mut write).await?;
+        }
+        SinkExt::<Bytes>::close(&mut write).await?;
+        std::future::pending().await
+    };
+    let reading = async {
+        let mut read = FramedRead::new(read, codec());
+        while let Some(frame) = read.try_next().await? {
+            let (number, kind, message) = parse(frame)?;
+            let caller: Option<Caller> = callers.lock().remove(&number);
+            let caller = caller.ok_or_else(|| io::Error::other("a response without a call"))?;
+            caller.send(response(kind, message));
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = writing => ended,
+        ended = reading => ended,
+    }
+}
+
+fn response(kind: u8, message: Bytes) -> Result<Bytes, RpcError> {
+    let reason = || String::from_utf8_lossy(&message).chars().take(REASON_CHARS_MAX).collect();
+    match kind {
+        MESSAGE => Ok(message),
+        NOT_READ => Err(RpcError::NotSent(reason())),
+        FAILED => Err(RpcError::Lost(reason())),
+        kind => Err(RpcError::Lost(format!("a response of the unknown kind {kind}"))),
+    }
+}
+
+/// The receiver's side: answers calls until the caller closes the connection. All calls run in the
+/// task of the caller of this function.
+///
+/// # Errors
+/// Those of the connection, and `InvalidData` for a frame that is too long or too short.
+pub(crate) async fn serve<F: Future<Output = Answer>>(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: impl Fn(Bytes) -> F,
+) -> io::Result<()> {
+    let mut frames = Framed::new(stream, codec());
+    let mut running = FuturesUnordered::new();
+    let mut is_open = true;
+    while is_open || !running.is_empty() {
+        tokio::select! {
+            frame = frames.try_next(), if is_open && running.len() < CALLS_MAX => match frame? {
+                Some(frame) => {
+                    let (number, kind, message) = parse(frame)?;
+                    running.push(numbered(number, kind, message, &answer));
+                }
+                None => is_open = false,
+            },
+            Some((number, answer)) = running.next() => {
+                let mut next = Some((number, answer));
+                while let Some((number, answer)) = next {
+                    let (kind, message) = answer.parts();
+                    frames.feed(frame(number, kind, message)).await?;
+                    // All answers that are ready are written together.
+                    next = running.next().now_or_never().flatten();
+                }
+                SinkExt::<Bytes>::flush(&mut frames).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn numbered<F: Future<Output = Answer>>(
+    number: u64,
+    kind: u8,
+    message: Bytes,
+    answer: impl Fn(Bytes) -> F,
+) -> (u64, Answer) {
+    let answer = match kind {
+        MESSAGE => answer(message).await,
+        kind => Answer::NotRead(format!("a call of the unknown kind {kind}")),
+    };
+    let is_too_long = answer.parts().1.len() > MESSAGE_BYTES_MAX;
+    (number, if is_too_long { Answer::Failed("the response is too long".into()) } else { answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn open(stream: DuplexStream) -> Connection {
+        Connection::open(std::future::ready(Ok(stream)))
+    }
+
+    async fn echo(message: Bytes) -> Answer {
+        Answer::Message(message.to_vec())
+    }
+
+    #[tokio::test]
+    async fn answers_reach_their_callers_in_any_order() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        tokio::spawn(serve(far, async |message| {
+            // Later calls are answered first.
+            tokio::time::sleep(Duration::from_millis(60 - 2 * u64::from(message[0]))).await;
+            echo(message).await
+        }));
+        let connection = open(near);
+        let calls = (0..30_u8).map(|call| connection.call(vec![call; 100]));
+        let answers = futures::future::join_all(calls).await;
+        for (call, answer) in (0..).zip(answers) {
+            assert_eq!(answer.unwrap(), vec![call; 100]);
+        }
+    }
+
+    #[tokio::test]
+    async fn both_sides_write_more_than_the_buffers_hold() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        tokio::spawn(serve(far, echo));
+        let connection = open(near);
+        let calls = (0..2 * CALLS_MAX).map(|_| connection.call(vec![7; 10_000]));
+        let answers =
+            tokio::time::timeout(Duration::from_secs(30), futures::future::join_all(calls));
+        assert!(answers.await.unwrap().into_iter().all(|answer| answer.unwrap().len() == 10_000));
+    }
+
+    #[tokio::test]
+    async fn calls_that_were_not_written_have_no_effect() {
+        let connection = Connection::open::<DuplexStream>(async { Err("refused".into()) });
+        let Err(RpcError::NotSent(reason)) = connection.call(vec![1]).await else { panic!() };
+        assert_eq!(reason, "refused");
+        assert!(matches!(connection.call(vec![1]).await, Err(RpcError::NotSent(_))));
+        assert!(connection.is_closed());
+        let (near, _far) = tokio::io::duplex(1 << 10);
+        let too_long = open(near).call(vec![0; MESSAGE_BYTES_MAX + 1]).await;
+        assert!(matches!(too_long, Err(RpcError::NotSent(_))));
+    }
+
+    #[tokio::test]
+    async fn calls_without_an_answer_are_lost() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let (received, connection) = (Arc::new(Notify::new()), open(near));
+        let serving = tokio::spawn({
+            let received = Arc::clone(&received);
+            serve(far, move |_| {
+                received.notify_one();
+                pending()
+            })
+        });
+        let call = tokio::spawn(connection.call(vec![1]));
+        received.notified().await;
+        serving.abort();
+        assert!(matches!(call.await.unwrap(), Err(RpcError::Lost(_))));
+    }
+
+    #[tokio::test]
+    async fn running_calls_complete_after_the_connection_is_dropped() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let [received, answered] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (notify, wait) = (Arc::clone(&received), Arc::clone(&answered));
+        let serving = tokio::spawn(serve(far, move |message| {
+            let (notify, wait) = (Arc::clone(&notify), Arc::clone(&wait));
+            async move {
+                notify.notify_one();
+                wait.notified().await;
+                echo(message).await
+            }
+        }));
+        let connection = open(near);
+        let call = tokio::spawn(connection.call(vec![1]));
+        received.notified().await;
+        drop(connection);
+        answered.notify_one();
+        assert_eq!(call.await.unwrap().unwrap(), vec![1]);
+        serving.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn unreadable_frames_are_rejected() {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        tokio::spawn(serve(far, async |_| Answer::NotRead("format 9".into())));
+        let Err(RpcError::NotSent(reason)) = open(near).call(vec![9]).await else { panic!() };
+        assert_eq!(reason, "format 9");
+        for frame in [&[0xff; 64][..], &[0, 0, 0, 3, 1, 2, 3], &[0, 0, 0]] {
+            let (mut near, far) = tokio::io::duplex(1 << 20);
+            near.write_all(frame).await.unwrap();
+            near.shutdown().await.unwrap();
+            let error = serve(far, echo).await.unwrap_err();
+            assert!(!error.to_string().is_empty(), "{frame:?}");
+        }
+        let (mut near, far) = tokio::io::duplex(1 << 20);
+        near.write_all(&[0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 5, 77]).await.unwrap();
+        near.shutdown().await.unwrap();
+        serve(far, echo).await.unwrap();
+        let mut answer = Vec::new();
+        near.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer[4..13], [0, 0, 0, 0, 0, 0, 0, 5, NOT_READ]);
+    }
+}
