@@ -71,6 +71,10 @@ impl LogStore {
 
     /// One chunk of entries from `first` on. A chunk that is not empty begins with `first`.
     fn read_chunk(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+        // A stream of entries ends with this question, for each applied round.
+        if first >= end {
+            return Ok(Vec::new());
+        }
         let recent = self.recent.lock().read(first, end, CHUNK_BYTES_MAX);
         let read = || read_from(&self.log, first, end).map_err(self.fault.fail());
         recent.map_or_else(read, Ok)
@@ -238,16 +242,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
-        let Some(committed) = committed else { return Ok(()) };
-        // Needs no sync of its own. It is written after the entries that it covers, and if it
-        // is lost, the next leader commits them again.
-        let bytes = codec::encode(&LogIdRecord::from(committed));
-        let write = LogWrite::Set(LogField::Committed, bytes);
-        self.writer.send(Write { write, written: None, durable: None, mark: MarkUpdate::None })
+        // If it is lost, the next leader commits its entries again.
+        self.writer.commit(committed.map(LogIdRecord::from));
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
-        Ok(self.field::<LogIdRecord>(LogField::Committed)?.map(LogId::from))
+        let written = self.field::<LogIdRecord>(LogField::Committed)?;
+        Ok(self.writer.committed().or(written).map(LogId::from))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<TypeConfig>) -> io::Result<()>

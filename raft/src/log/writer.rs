@@ -19,6 +19,8 @@
 //! - The mark on disk is never above the durable log. It is raised after a sync, and lowered
 //!   durably before a truncation is written.
 //! - The mark on disk is at most [`MARK_INTERVAL`] behind the log, also under load.
+//! - The commit index on disk is never above the durable log. It saves a restarted node a wait for
+//!   the leader, so it is written once per interval only.
 //! - After a failed write or sync the thread stops. A failed sync is never repeated: the data
 //!   that it did not write may be gone although the next sync succeeds.
 
@@ -28,7 +30,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use openraft::storage::IOFlushed;
-use storage::{Log, LogWrite, codec};
+use parking_lot::Mutex;
+use storage::{Log, LogField, LogWrite, codec};
 use tokio::sync::{oneshot, watch};
 
 use crate::fault::Fault;
@@ -65,6 +68,7 @@ pub(crate) enum MarkUpdate {
 pub(crate) struct LogWriter {
     queue: SyncSender<Write>,
     synced: watch::Receiver<Option<LogIdRecord>>,
+    committed: Arc<Mutex<Option<LogIdRecord>>>,
 }
 
 impl LogWriter {
@@ -73,8 +77,11 @@ impl LogWriter {
     pub(crate) fn start(log: Arc<Log>, path: PathBuf, mark: HighWaterMark, fault: Fault) -> Self {
         let (queue, receiver) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(mark.last);
+        let committed = Arc::default();
         let thread = Thread {
             log,
+            committed: Arc::clone(&committed),
+            written_committed: None,
             path,
             mark,
             written_mark: HighWaterMark::default(),
@@ -86,12 +93,22 @@ impl LogWriter {
             .name("log-writer".into())
             .spawn(move || thread.run(&receiver))
             .expect("the system refuses a thread at start-up: nothing can run then");
-        Self { queue, synced }
+        Self { queue, synced, committed }
     }
 
     /// Queues a write. An error means that the thread has stopped on a fault.
     pub(crate) fn send(&self, write: Write) -> std::io::Result<()> {
         self.queue.send(write).map_err(|_| stopped())
+    }
+
+    /// Records the last committed entry.
+    pub(crate) fn commit(&self, committed: Option<LogIdRecord>) {
+        *self.committed.lock() = committed;
+    }
+
+    /// The last committed entry that was recorded.
+    pub(crate) fn committed(&self) -> Option<LogIdRecord> {
+        *self.committed.lock()
     }
 
     /// The last synced entry.
@@ -116,6 +133,9 @@ pub(crate) fn stopped() -> std::io::Error {
 
 struct Thread {
     log: Arc<Log>,
+    committed: Arc<Mutex<Option<LogIdRecord>>>,
+    /// The last committed entry on disk, as far as this thread has written it.
+    written_committed: Option<LogIdRecord>,
     path: PathBuf,
     /// The mark of the log as it is synced now.
     mark: HighWaterMark,
@@ -204,13 +224,24 @@ impl Thread {
         Ok(())
     }
 
-    /// Writes the mark once per interval.
+    /// Writes the mark and the commit index once per interval.
     fn renew_mark(&mut self) -> storage::Result<()> {
         if self.mark_checked_at.elapsed() < MARK_INTERVAL {
             return Ok(());
         }
         self.mark_checked_at = Instant::now();
-        self.write_mark()
+        self.write_mark()?;
+        self.write_committed()
+    }
+
+    fn write_committed(&mut self) -> storage::Result<()> {
+        let committed = *self.committed.lock();
+        if committed > self.mark.last || committed == self.written_committed {
+            return Ok(());
+        }
+        self.written_committed = committed;
+        let set = |committed| LogWrite::Set(LogField::Committed, codec::encode(&committed));
+        committed.map_or(Ok(()), |committed| self.log.write(&set(committed)))
     }
 
     fn write_mark(&mut self) -> storage::Result<()> {
