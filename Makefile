@@ -27,9 +27,10 @@ lint:
 audit:
 	@deploy/setup/deny.sh "$(CACHE)" check advisories
 
-# The published clients that the tests run.
+# The published clients, and Prometheus, which the tests run.
 clients:
 	@deploy/setup/clients.sh "$(CACHE)"
+	@deploy/setup/prometheus.sh "$(CACHE)"
 
 build: setup
 	@cargo build --release -p node

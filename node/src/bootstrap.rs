@@ -53,6 +53,7 @@ pub(crate) async fn bootstrap_cluster(
     // uses the same key.
     let path = config.node.data.join(ADMIN_KEY);
     let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
+    tracing::info!(file = %path.display(), "the admin key of the first tenant is in this file");
     let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
     let key = NewApiKey::new("admin", Role::Admin, &key);
     let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };

@@ -3,15 +3,21 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, date_time_ymd,
 };
 use storage::file::{replace, replace_secret};
 
 use crate::error::{cannot, unusable};
 use crate::operator_key::new_operator_key;
 use crate::webhooks::new_cluster_key;
+
+/// Default validity of a node's certificate in days: the most that browsers accept.
+pub(crate) const NODE_DAYS: u32 = 397;
+/// Validity of an authority in days.
+const AUTHORITY_DAYS: u32 = 3_652;
 
 /// A folder with an authority and the certificates that it signed. It contains the authority's
 /// private key: only operators should have access to the folder.
@@ -84,14 +90,21 @@ impl Certificates {
     /// The certificate of a node for `hosts` (names and addresses), for clients and for other
     /// nodes. Creates it if it is missing.
     pub(crate) fn of_node(&self, node: u64, hosts: &[String]) -> Result<NodeFiles, String> {
+        if self.has(node) { Ok(self.files(node)) } else { self.renew(node, hosts, NODE_DAYS) }
+    }
+
+    /// Creates or replaces the certificate of a node, which is valid for so many days.
+    pub(crate) fn renew(
+        &self,
+        node: u64,
+        hosts: &[String],
+        days: u32,
+    ) -> Result<NodeFiles, String> {
         let files = self.files(node);
-        if self.has(node) {
-            return Ok(files);
-        }
         let path = self.authority_key();
         let authority_key = std::fs::read_to_string(&path).map_err(unusable(&path))?;
-        let (certificate, key) =
-            new_certificate(&authority_key, node, hosts).map_err(cannot("create certificates"))?;
+        let (certificate, key) = new_certificate(&authority_key, node, hosts, days)
+            .map_err(cannot("create certificates"))?;
         let write_error = cannot("write certificates");
         replace(&files.certificate, certificate.as_bytes()).map_err(&write_error)?;
         replace_secret(&files.key, key.as_bytes()).map_err(&write_error)?;
@@ -102,7 +115,9 @@ impl Certificates {
 /// A new authority: its certificate and its key as PEM texts.
 fn new_authority() -> Result<(String, String), rcgen::Error> {
     let key = KeyPair::generate()?;
-    Ok((authority_params()?.self_signed(&key)?.pem(), key.serialize_pem()))
+    let mut params = authority_params()?;
+    limit(&mut params, AUTHORITY_DAYS);
+    Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
 fn authority_params() -> Result<CertificateParams, rcgen::Error> {
@@ -113,14 +128,26 @@ fn authority_params() -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
+/// Sets the validity: from yesterday on, since clocks differ, for so many days from today.
+fn limit(params: &mut CertificateParams, days: u32) {
+    let day = |days: i64| {
+        let at = Timestamp::now() + SignedDuration::from_hours(24 * days);
+        let date = at.to_zoned(TimeZone::UTC).date();
+        date_time_ymd(i32::from(date.year()), date.month() as u8, date.day() as u8)
+    };
+    (params.not_before, params.not_after) = (day(-1), day(i64::from(days)));
+}
+
 /// A new certificate of a node and its key as PEM texts.
 fn new_certificate(
     authority_key: &str,
     node: u64,
     hosts: &[String],
+    days: u32,
 ) -> Result<(String, String), rcgen::Error> {
     let issuer = Issuer::new(authority_params()?, KeyPair::from_pem(authority_key)?);
     let mut params = CertificateParams::new(hosts)?;
+    limit(&mut params, days);
     params.distinguished_name.push(DnType::CommonName, format!("hearth node {node}"));
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -3,7 +3,7 @@
 //! use up the file descriptors that the storage needs.
 
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -197,8 +197,15 @@ where
 
 fn log_failure(failures: &LoggedFailures, error: &io::Error) {
     let mut failures = failures.lock();
-    if failures.len() < FAILURES_MAX && failures.insert(error.to_string()) {
-        tracing::error!(%error, "handshake with another node failed");
+    if failures.len() >= FAILURES_MAX || !failures.insert(error.to_string()) {
+        return;
+    }
+    match error.kind() {
+        // The other side closed: a node that stops, a probe of a port.
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            tracing::info!(%error, "a connection to the peer listener ended in its handshake");
+        }
+        _ => tracing::error!(%error, "handshake with another node failed"),
     }
 }
 

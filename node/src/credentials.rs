@@ -1,10 +1,13 @@
 //! The credentials of a node: the certificates of its listeners and of its calls to other nodes,
-//! and the operator key. On SIGHUP the node reads their files again.
+//! and the operator key. The node reads their files again on SIGHUP, and when they have changed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use api::App;
 use axum_server::tls_rustls::RustlsConfig;
+use prometheus::{IntGaugeVec, Opts};
 use raft::{Handle, PeerTls};
 use rustls::ServerConfig;
 use storage::model::operator_key::OperatorKey;
@@ -14,7 +17,23 @@ use crate::config::Config;
 use crate::operator_key::read_operator_key;
 use crate::tls;
 
+/// Interval at which the files are checked for changes.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Expiry of each certificate as a metric, from [`Credentials::expiries`].
+pub(crate) fn expiry_metric(expiries: [(&str, i64); 3]) -> IntGaugeVec {
+    let options = Opts::new(
+        "hearth_certificate_expires_timestamp_seconds",
+        "Unix time at which a certificate expires.",
+    );
+    let metric = IntGaugeVec::new(options, &["certificate"]).expect("name and label are valid");
+    show_expiries(&metric, expiries);
+    metric
+}
+
 pub(crate) struct Credentials {
+    /// The certificates by name, with the Unix times at which they expire.
+    pub(crate) expiries: [(&'static str, i64); 3],
     pub(crate) public: Arc<ServerConfig>,
     pub(crate) peer_server: Arc<ServerConfig>,
     pub(crate) peer_client: PeerTls,
@@ -25,13 +44,36 @@ impl Credentials {
     /// Reads and checks the configured files.
     pub(crate) fn load(config: &Config) -> Result<Self, String> {
         let key_file = config.operator.key_file.as_deref();
+        let expiries = [
+            ("public", tls::expires_at(&config.public.certificate)?),
+            ("peer", tls::expires_at(&config.peer.certificate)?),
+            ("authority", tls::expires_at(&config.peer.authority)?),
+        ];
         Ok(Self {
+            expiries,
             public: tls::public_server(&config.public)?,
             peer_server: tls::peer_server(&config.peer)?,
             peer_client: tls::peer_client(&config.peer)?,
             operator_key: key_file.map(read_operator_key).transpose()?.map(|(key, _)| key),
         })
     }
+}
+
+fn show_expiries(metric: &IntGaugeVec, expiries: [(&str, i64); 3]) {
+    for (certificate, expires_at) in expiries {
+        metric.with_label_values(&[certificate]).set(expires_at);
+    }
+}
+
+/// Length and time of the last change of each file; `None` for a file that cannot be read.
+fn state_of_files(config: &Config) -> Vec<Option<(u64, SystemTime)>> {
+    let Config { public, peer, operator, .. } = config;
+    let files = [&public.certificate, &public.key, &peer.authority, &peer.certificate, &peer.key];
+    let state = |file: &PathBuf| {
+        let metadata = file.metadata().ok()?;
+        Some((metadata.len(), metadata.modified().ok()?))
+    };
+    files.into_iter().chain(&operator.key_file).map(state).collect()
 }
 
 /// Where a running node uses its credentials.
@@ -41,13 +83,29 @@ pub(crate) struct Reloader {
     pub(crate) peers: RustlsConfig,
     pub(crate) raft: Handle,
     pub(crate) app: App,
+    pub(crate) expiries: IntGaugeVec,
 }
 
 impl Reloader {
-    /// Reads the files again on each SIGHUP. If one of them is not usable, all previous
-    /// credentials stay in use. Open connections keep the certificates with which they began.
+    /// Reads the files again on each SIGHUP, and when they have changed and then stay as they are
+    /// for an interval. If one of them is not usable, all previous credentials stay in use. Open
+    /// connections keep the certificates with which they began.
     pub(crate) async fn reload_task(self, mut hangups: Signal) {
-        while hangups.recv().await.is_some() {
+        let mut used = state_of_files(&self.config);
+        let mut last = used.clone();
+        loop {
+            tokio::select! {
+                hangup = hangups.recv() => if hangup.is_none() { return },
+                () = tokio::time::sleep(INTERVAL) => {
+                    let found = state_of_files(&self.config);
+                    let is_written = found == last;
+                    last.clone_from(&found);
+                    if !is_written || found == used {
+                        continue;
+                    }
+                }
+            }
+            used = state_of_files(&self.config);
             match self.reload() {
                 Ok(()) => tracing::info!("certificates and operator key reloaded"),
                 Err(error) => {
@@ -61,6 +119,7 @@ impl Reloader {
         let new = Credentials::load(&self.config)?;
         // The only step that can fail is the first one.
         self.raft.reload_peer_tls(&new.peer_client)?;
+        show_expiries(&self.expiries, new.expiries);
         self.public.reload_from_config(new.public);
         self.peers.reload_from_config(new.peer_server);
         self.app.set_operator_key(new.operator_key);

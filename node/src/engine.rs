@@ -11,9 +11,10 @@ use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
 use storage::{Flusher, Options, Reader, View};
 
 use crate::config::Config;
+use crate::disk::Disk;
 use crate::embed::Pool;
-use crate::error::{storage_error, text};
-use crate::identity::Identity;
+use crate::error::{cannot, storage_error, text};
+use crate::identity;
 
 /// How often a node outside a cluster checks whether it has joined one.
 const JOINED_INTERVAL: Duration = Duration::from_millis(200);
@@ -23,6 +24,7 @@ pub(crate) struct Engine {
     pub(crate) reader: Reader,
     pub(crate) flusher: Flusher,
     pub(crate) raft: Handle,
+    pub(crate) disk: Disk,
 }
 
 /// Opens the data folder and starts Raft. Adds the number of indexed memories to `indexed`. A node
@@ -30,13 +32,15 @@ pub(crate) struct Engine {
 /// quarantined.
 pub(crate) fn open(
     config: &Config,
-    identity: &Identity,
     tls: &PeerTls,
     serve: Serve,
     boot: u64,
     indexed: &Arc<AtomicU64>,
 ) -> Result<Engine, String> {
     let data = &config.node.data;
+    let identity = identity::of_folder(data, config.node.id)?;
+    let disk = Disk::new(data, config.disk.reserve_bytes);
+    disk.prepare().map_err(cannot("measure the free disk space"))?;
     let indexed = Arc::clone(indexed);
     let options = Options { exact_max: config.search.exact_max, indexed, ..Options::default() };
     let (writer, reader, log) =
@@ -67,7 +71,7 @@ pub(crate) fn open(
         Err(StartError::Storage(error)) => return Err(storage_error(data)(error)),
         Err(error) => return Err(text(error)),
     };
-    Ok(Engine { reader, flusher, raft })
+    Ok(Engine { reader, flusher, raft, disk })
 }
 
 /// Compares the model of the cluster with the configured one. A node outside a cluster has

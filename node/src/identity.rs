@@ -29,20 +29,25 @@ pub(crate) struct Identity {
 /// Reads the identity of folder `data`, which must belong to `node`. A missing folder is
 /// created, readable by its owner only; a missing identity is created too.
 pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
-    let unusable = |error: io::Error| format!("cannot prepare {}: {error}", data.display());
-    create_private_folder(data).map_err(unusable)?;
+    create_private_folder(data).map_err(|error| unusable(data, &error))?;
+    if let Some(identity) = read(data, node)? {
+        return Ok(identity);
+    }
+    let identity = Identity { node, incarnation: Uuid::new_v4() };
+    let toml = toml::to_string(&identity).map_err(text)?;
+    storage::file::replace(&data.join(FILE), toml.as_bytes()).map_err(text)?;
+    Ok(identity)
+}
+
+/// Reads the identity of folder `data`, which must belong to `node`. `None` without one.
+pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
     let path = data.join(FILE);
-    let identity = match std::fs::read_to_string(&path) {
+    let identity: Identity = match std::fs::read_to_string(&path) {
         Ok(toml) => {
             toml::from_str(&toml).map_err(|error| format!("{}: {error}", path.display()))?
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let identity = Identity { node, incarnation: Uuid::new_v4() };
-            let toml = toml::to_string(&identity).map_err(text)?;
-            storage::file::replace(&path, toml.as_bytes()).map_err(text)?;
-            identity
-        }
-        Err(error) => return Err(unusable(error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unusable(data, &error)),
     };
     if identity.node != node {
         return Err(format!(
@@ -51,7 +56,11 @@ pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
             identity.node,
         ));
     }
-    Ok(identity)
+    Ok(Some(identity))
+}
+
+fn unusable(data: &Path, error: &io::Error) -> String {
+    format!("cannot prepare {}: {error}", data.display())
 }
 
 /// Creates a folder, and its parents, that only its owner may read.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use api::App;
 use prometheus::core::{Collector, Desc, Describer};
+use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, Opts};
 use raft::{Handle, Status, Totals};
@@ -13,6 +14,7 @@ use storage::model::delivery::Outbox;
 use storage::{GraphCounts, Reader};
 
 use crate::connections;
+use crate::disk::DiskUse;
 use crate::embed::{self, Pool};
 use crate::webhooks::{self, Sender};
 
@@ -23,6 +25,7 @@ pub(crate) struct NodeMetrics {
     embedder: Arc<embed::Counters>,
     webhooks: Arc<webhooks::Counters>,
     connections: Arc<connections::Counters>,
+    disk: Arc<DiskUse>,
     descriptions: Vec<Desc>,
 }
 
@@ -47,12 +50,12 @@ impl NodeMetrics {
         reader: &Reader,
         embedder: &Pool,
         webhooks: &Sender,
-        connections: &Arc<connections::Counters>,
+        (connections, disk): (Arc<connections::Counters>, Arc<DiskUse>),
     ) -> Self {
         let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
         let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
-        let (connections, descriptions) = (Arc::clone(connections), descriptions());
-        Self { app, raft, reader, embedder, webhooks, connections, descriptions }
+        let descriptions = descriptions();
+        Self { app, raft, reader, embedder, webhooks, connections, disk, descriptions }
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
@@ -86,6 +89,12 @@ impl Collector for NodeMetrics {
             .flat_map(|(name, help, value)| family(options(name, help), value))
             .collect()
     }
+}
+
+/// Processor time, memory, open files and start of this process, by the names that all exporters
+/// use.
+pub(crate) fn process_metrics() -> Box<dyn Collector> {
+    Box::new(ProcessCollector::for_self())
 }
 
 /// Adds the common prefix of all names.
@@ -155,6 +164,10 @@ const METRICS: &[Metric<u64>] = &[
     ("executor_rejected_total", "Commands rejected by a rule.", |s| s.totals.rejected),
     ("executor_busy_total", "Commands rejected because the queue was full.", |s| s.totals.busy),
     ("forwarded_total", "Commands forwarded to the leader.", |s| s.totals.forwarded),
+    ("leader_changes_total", "Leaders that this node followed or was, one after the other.", |s| {
+        s.totals.leader_changes
+    }),
+    ("state_bytes", "Bytes of the files of the state.", |s| s.node.reader.state_bytes()),
     ("log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
     ("log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
     ("clock_steps_total", "Steps of the wall clock of this machine.", |s| s.totals.clock_steps),
@@ -202,6 +215,18 @@ const METRICS: &[Metric<u64>] = &[
     }),
     ("memory_rejected_total", "Requests rejected for the memory limit.", |s| {
         s.node.app.memory().rejected
+    }),
+    ("disk_free_bytes", "Free space of the fullest file system of the data folder.", |s| {
+        s.node.disk.free.load(Relaxed)
+    }),
+    ("disk_reserve_bytes", "Free space below which the disk counts as full.", |s| {
+        s.node.disk.reserve.load(Relaxed)
+    }),
+    ("disk_full", "1 if the disk of this node is full, else 0.", |s| {
+        s.node.disk.full.load(Relaxed)
+    }),
+    ("disk_rejected_total", "Commands rejected because the disks of a majority are full.", |s| {
+        s.totals.disk_full
     }),
     ("memories", "Memories of all tenants.", |s| s.memories),
     ("cache_bytes", "RAM of the caches and write buffers of log and state.", |s| {

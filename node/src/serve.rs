@@ -8,19 +8,21 @@ use api::{App, Metrics, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
 use prometheus::Registry;
+use prometheus::core::Collector;
+use raft::{Handle, Timings};
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
-use crate::credentials::{Credentials, Reloader};
+use crate::credentials::{Credentials, Reloader, expiry_metric};
+use crate::disk::disk_task;
 use crate::embed;
 use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
-use crate::identity;
 use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
 use crate::memory::memory_task;
-use crate::metrics::NodeMetrics;
+use crate::metrics::{NodeMetrics, process_metrics};
 use crate::process::{hangups, start_logging, stop_requested};
 use crate::starting::Starting;
 use crate::tenant_metrics::TenantMetrics;
@@ -44,27 +46,23 @@ pub(crate) async fn serve(
     start_logging(&config.log)?;
     let hangups = hangups()?;
     // The first step, so that a second process with the same ports does not touch the data.
-    let (public, operator, peer) =
-        (config.public.listen, config.operator.listen, config.peer.listen);
-    let public_listener = listen(public)?;
-    let operator_listener = listen(operator)?;
-    let peer_listener = listen(peer)?;
+    let addresses = [config.public.listen, config.operator.listen, config.peer.listen];
+    let [public, operator, peer] = addresses.map(listen);
+    let (public_listener, operator_listener, peer_listener) = (public?, operator?, peer?);
     let credentials = Credentials::load(&config)?;
     let public_tls = RustlsConfig::from_config(credentials.public);
     let peer_tls = RustlsConfig::from_config(credentials.peer_server);
-    let members = config.cluster.members.values().cloned().collect();
-    let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members);
+    let members = config.cluster.members.values();
+    let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
     let (shared, starting) = (Shared::default(), Starting::default());
     serve_http(operator_listener, starting.routes(), &shared).map_err(text)?;
-    let identity = identity::of_folder(&config.node.data, config.node.id)?;
     let embedder = embed::start(&config.embedder)?;
     let boot = u64::from_be_bytes(random_bytes());
-    let (tls, indexed) = (&credentials.peer_client, &starting.indexed);
     // Reads all memories. The operator's listener responds meanwhile.
     let engine = tokio::task::block_in_place(|| {
-        engine::open(&config, &identity, tls, serve_peers, boot, indexed)
+        engine::open(&config, &credentials.peer_client, serve_peers, boot, &starting.indexed)
     })?;
-    let Engine { raft, reader, .. } = &engine;
+    let Engine { raft, reader, disk, .. } = &engine;
     check_model(reader, &embedder)?;
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
@@ -73,12 +71,16 @@ pub(crate) async fn serve(
     let app = new_app(&config, &engine, &embedder, webhooks, &registry);
     app.set_operator_key(credentials.operator_key);
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
-    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, &shared.connections);
-    registry.register(Box::new(metrics)).map_err(text)?;
-    registry.register(Box::new(TenantMetrics::new(&app, reader))).map_err(text)?;
+    tokio::spawn(disk_task(disk.clone(), raft.clone()));
+    let counters = (Arc::clone(&shared.connections), Arc::clone(&disk.used));
+    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, counters);
+    let expiries = expiry_metric(credentials.expiries);
+    let tenants = TenantMetrics::new(&app, reader);
+    register(&registry, raft, [Box::new(metrics), Box::new(tenants), Box::new(expiries.clone())])?;
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
     starting.open(operator_routes);
+    let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");
     let reloader = Reloader {
         config: config.clone(),
@@ -86,6 +88,7 @@ pub(crate) async fn serve(
         peers: peer_tls,
         raft: raft.clone(),
         app: app.clone(),
+        expiries,
     };
     tokio::spawn(reloader.reload_task(hangups));
 
@@ -104,6 +107,17 @@ pub(crate) async fn serve(
         () = stop_requested(while_stdin_open) => Ok(()),
     };
     stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+/// Registers these metrics, and those of the process and of the steps of a write.
+fn register(
+    registry: &Registry,
+    raft: &Handle,
+    metrics: [Box<dyn Collector>; 3],
+) -> Result<(), String> {
+    let timings = raft.timings().map(Timings::collectors).into_iter().flatten();
+    let mut all = metrics.into_iter().chain([process_metrics()]).chain(timings);
+    all.try_for_each(|collector| registry.register(collector)).map_err(text)
 }
 
 fn new_app(
@@ -127,7 +141,7 @@ async fn stop(
     servers: ServerHandle<SocketAddr>,
     ended: Result<(), String>,
 ) -> Result<(), String> {
-    let Engine { flusher, raft, reader: _reader } = engine;
+    let Engine { flusher, raft, reader: _reader, .. } = engine;
     app.drain();
     if ended.is_ok() {
         // First: the last report needs a leader, which this node may fail to be.

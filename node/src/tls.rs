@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use raft::PeerTls;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{WantsServerCert, WebPkiClientVerifier};
-use rustls::{ConfigBuilder, RootCertStore, ServerConfig};
+use rustls::{
+    ClientConfig, ClientConnection, ConfigBuilder, RootCertStore, ServerConfig, ServerConnection,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::config::{Peer, Public};
-use crate::error::{cannot, unusable};
+use crate::error::{cannot, text, unusable};
 
 /// Installs `ring` as the cryptography provider of rustls in this process.
 pub(crate) fn install_provider() {
@@ -26,6 +29,16 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         true => Err(unusable(path)("it contains no certificate")),
         false => Ok(certificates),
     }
+}
+
+/// The Unix time at which the first certificate of a PEM file expires.
+pub(crate) fn expires_at(path: &Path) -> Result<i64, String> {
+    let mut first = i64::MAX;
+    for certificate in certificates(path)? {
+        let (_, parsed) = X509Certificate::from_der(&certificate).map_err(unusable(path))?;
+        first = first.min(parsed.validity().not_after.timestamp());
+    }
+    Ok(first)
 }
 
 /// For clients: HTTP/2 and HTTP/1.1.
@@ -58,6 +71,33 @@ fn server(
     let mut tls = builder.with_single_cert(chain, key).map_err(cannot("set up TLS"))?;
     tls.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Ok(Arc::new(tls))
+}
+
+/// Checks the certificates as another node would: a handshake of this node with itself under the
+/// name `host`, in both roles.
+pub(crate) fn check_peer(config: &Peer, host: &str) -> Result<(), String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&config.authority)? {
+        roots.add(certificate).map_err(text)?;
+    }
+    let key = PrivateKeyDer::from_pem_file(&config.key).map_err(unusable(&config.key))?;
+    let client = ClientConfig::builder()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(certificates(&config.certificate)?, key)
+        .map_err(text)?;
+    let name = ServerName::try_from(host.to_owned()).map_err(text)?;
+    let mut client = ClientConnection::new(Arc::new(client), name).map_err(text)?;
+    let mut server = ServerConnection::new(peer_server(config)?).map_err(text)?;
+    while client.is_handshaking() || server.is_handshaking() {
+        let (mut sent, mut answered) = (Vec::new(), Vec::new());
+        client.write_tls(&mut sent).map_err(text)?;
+        server.read_tls(&mut sent.as_slice()).map_err(text)?;
+        server.process_new_packets().map_err(text)?;
+        server.write_tls(&mut answered).map_err(text)?;
+        client.read_tls(&mut answered.as_slice()).map_err(text)?;
+        client.process_new_packets().map_err(text)?;
+    }
+    Ok(())
 }
 
 /// For calls to other nodes.

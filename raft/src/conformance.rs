@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::fault::Fault;
 use crate::log::store::{LogStore, purged_index};
 use crate::state_machine::{Snapshots, StateMachine};
+use crate::timings::Timings;
 use crate::types::TypeConfig;
 
 struct Builder;
@@ -19,12 +20,13 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine, TempDir> for Builder {
         let folder = TempDir::new().unwrap();
         let (writer, _, log) =
             storage::open(folder.path(), storage::Options::default(), purged_index).unwrap();
-        let log = Arc::new(log);
+        let (log, timings) = (Arc::new(log), Timings::default());
         // Never closed: RocksDB aborts a process that exits while a thread closes it.
         std::mem::forget(Arc::clone(&log));
-        let store = LogStore::open(log, folder.path(), Fault::default()).unwrap();
+        let store = LogStore::open(log, folder.path(), Fault::default(), &timings).unwrap();
         let snapshots = Snapshots::open(folder.path()).unwrap();
-        let machine = StateMachine::new(writer, None, snapshots, Fault::default()).unwrap();
+        let machine =
+            StateMachine::new(writer, None, snapshots, Fault::default(), &timings).unwrap();
         Ok((folder, store, machine))
     }
 }

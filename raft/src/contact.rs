@@ -32,6 +32,7 @@
 //! delay that is part of the minimum.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -53,40 +54,44 @@ const PENDING_SPACING: Duration = Duration::from_millis(50);
 /// Length of a window of the minimum delay. The minimum covers this and the previous window.
 const DELAY_WINDOW: Duration = Duration::from_secs(60);
 
-/// The clocks of a node; part of every message.
+/// The clocks of a node, and whether its disk is full; part of every message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Clocks {
+pub(crate) struct Condition {
     pub(crate) wall_clock: Timestamp,
     /// Random id of this incarnation of the sender's process.
     pub(crate) boot: u64,
     /// Microseconds since that process started, by its monotonic clock.
     pub(crate) since_boot_micros: u64,
+    /// Whether its disk has less free space than its reserve.
+    pub(crate) disk_full: bool,
 }
 
 /// The contact of this node with its peers.
 pub(crate) struct Contact {
     started_at: Instant,
     boot: u64,
+    disk_full: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    peers: BTreeMap<NodeId, PeerClock>,
+    peers: BTreeMap<NodeId, PeerCondition>,
     /// The last stamp that a leader made during this process.
     stamp: Option<AppliedStamp>,
     freshness: Freshness,
 }
 
-/// The last clock sample of one peer.
-struct PeerClock {
+/// The last condition of one peer.
+struct PeerCondition {
     wall_clock: Timestamp,
     /// Local boot time of the sample.
     sampled_at: Duration,
     delay: DelayFilter,
+    disk_full: bool,
 }
 
-impl PeerClock {
+impl PeerCondition {
     /// Its wall clock at this boot time, if the sample is fresh.
     fn at(&self, boottime: Duration) -> Option<Timestamp> {
         let age = boottime.saturating_sub(self.sampled_at);
@@ -97,32 +102,49 @@ impl PeerClock {
 impl Contact {
     /// `boot` is a random id of this incarnation of the process.
     pub(crate) fn new(boot: u64) -> Self {
-        Self { started_at: Instant::now(), boot, state: Mutex::default() }
+        let (disk_full, state) = Default::default();
+        Self { started_at: Instant::now(), boot, disk_full, state }
     }
 
-    /// The clocks of this node, for a message that is sent now.
-    pub(crate) fn clocks(&self, wall_clock: Timestamp) -> Clocks {
+    /// The condition of this node, for a message that is sent now.
+    pub(crate) fn condition(&self, wall_clock: Timestamp) -> Condition {
         let since_boot_micros = micros(self.started_at.elapsed());
-        Clocks { wall_clock, boot: self.boot, since_boot_micros }
+        let disk_full = self.disk_full.load(Ordering::Relaxed);
+        Condition { wall_clock, boot: self.boot, since_boot_micros, disk_full }
     }
 
-    /// Records the clocks of a message that arrives at `boottime` from `node`. Returns the delay of
+    /// Sets whether the disk of this node is full.
+    pub(crate) fn set_disk_full(&self, is_full: bool) {
+        self.disk_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// The nodes whose last message said that their disk is full, and `local` if its own is.
+    pub(crate) fn full_disks(&self, local: NodeId) -> Vec<NodeId> {
+        let own = self.disk_full.load(Ordering::Relaxed).then_some(local);
+        let state = self.state.lock();
+        let peers = state.peers.iter().filter(|(_, peer)| peer.disk_full).map(|(node, _)| *node);
+        own.into_iter().chain(peers).collect()
+    }
+
+    /// Records the condition in a message that arrives at `boottime` from `node`. Returns the delay of
     /// the message beyond the usual.
-    pub(crate) fn record_clocks(
+    pub(crate) fn record_condition(
         &self,
         node: NodeId,
-        clocks: Clocks,
+        condition: Condition,
         boottime: Duration,
     ) -> Duration {
         let now = Instant::now();
         let arrived_micros = i64::try_from(micros(now - self.started_at)).unwrap_or(i64::MAX);
-        let sent_micros = i64::try_from(clocks.since_boot_micros).unwrap_or(i64::MAX);
+        let sent_micros = i64::try_from(condition.since_boot_micros).unwrap_or(i64::MAX);
         let mut state = self.state.lock();
-        let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == clocks.boot);
-        let mut delay = last.map_or_else(|| DelayFilter::new(clocks.boot, now), |peer| peer.delay);
+        let last = state.peers.remove(&node).filter(|peer| peer.delay.boot == condition.boot);
+        let mut delay =
+            last.map_or_else(|| DelayFilter::new(condition.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
-        let wall_clock = clocks.wall_clock;
-        state.peers.insert(node, PeerClock { wall_clock, sampled_at: boottime, delay });
+        let Condition { wall_clock, disk_full, .. } = condition;
+        let peer = PeerCondition { wall_clock, sampled_at: boottime, delay, disk_full };
+        state.peers.insert(node, peer);
         excess
     }
 
@@ -264,8 +286,9 @@ mod tests {
 
     const SECOND: i64 = Timestamp::SECOND_MICROS;
 
-    fn clocks(wall_clock: i64) -> Clocks {
-        Clocks { wall_clock: Timestamp(wall_clock), boot: 1, since_boot_micros: 0 }
+    fn clocks(wall_clock: i64) -> Condition {
+        let wall_clock = Timestamp(wall_clock);
+        Condition { wall_clock, boot: 1, since_boot_micros: 0, disk_full: false }
     }
 
     #[test]
@@ -281,13 +304,13 @@ mod tests {
         let own = at(100, 10);
         assert_eq!(median(&[1], own), Some(100));
         assert_eq!(median(&[1, 2, 3], own), None);
-        contact.record_clocks(2, clocks(90 * SECOND), own.boottime);
+        contact.record_condition(2, clocks(90 * SECOND), own.boottime);
         assert_eq!(median(&[1, 2, 3], own), Some(90));
-        contact.record_clocks(3, clocks(500 * SECOND), own.boottime);
+        contact.record_condition(3, clocks(500 * SECOND), own.boottime);
         assert_eq!(median(&[1, 2, 3], own), Some(100), "one bad clock has no effect");
         assert_eq!(median(&[1, 4, 5], own), None, "only voters count");
         assert_eq!(median(&[1, 2, 3], at(864_101, 11)), Some(501), "own step: samples advance");
-        contact.record_clocks(3, clocks(102 * SECOND), Duration::from_secs(12));
+        contact.record_condition(3, clocks(102 * SECOND), Duration::from_secs(12));
         assert_eq!(median(&[1, 2, 3], at(864_102, 12)), Some(102), "own step has no effect");
         assert_eq!(median(&[1, 2, 3], at(9, 3_610)), Some(3_690), "a silent node still counts");
         assert_eq!(median(&[1, 2, 3], at(3_593, 3_613)), None, "samples are too old");

@@ -34,6 +34,9 @@ pub enum SubmitError {
     /// The leader is above its memory limit; no effect.
     #[error("the leader has reached its memory limit")]
     MemoryFull,
+    /// A majority of the nodes lacks disk space; no effect.
+    #[error("the disks of the cluster are full: delete memories, or enlarge the disks")]
+    DiskFull,
 }
 
 /// Result of submitting a command.

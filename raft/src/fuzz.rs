@@ -10,7 +10,7 @@ use storage::fuzz::{Target, commands, round_trip};
 use storage::model::cluster::GROUP;
 use storage::model::id::Timestamp;
 
-use crate::contact::Clocks;
+use crate::contact::Condition;
 use crate::error::Outcome;
 use crate::log::record::{
     EntryRecord, HighWaterMark, LogIdRecord, StoredMembershipRecord, VoteRecord,
@@ -66,7 +66,8 @@ pub fn log_records(bytes: &[u8]) {
 
 fn message_seeds() -> Vec<Vec<u8>> {
     let from = PeerIdentity { cluster: Some([8; 16]), node: 5, incarnation: [6; 16] };
-    let clocks = Clocks { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4 };
+    let condition =
+        Condition { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4, disk_full: false };
     let append = AppendRpc {
         vote: VOTE,
         previous: Some(ID),
@@ -90,14 +91,14 @@ fn message_seeds() -> Vec<Vec<u8>> {
     ]);
     let request = |call| {
         let (to, incarnation, timeout_micros) = (Some(7), Some([6; 16]), 300);
-        encode(&Request { group: GROUP, from, to, incarnation, clocks, timeout_micros, call })
+        encode(&Request { group: GROUP, from, to, incarnation, condition, timeout_micros, call })
     };
     let mut seeds: Vec<_> = calls.map(request).collect();
     let announcements: Vec<_> = seeds.iter().map(|seed| announced(seed)).collect();
     let reply = Reply::WithNotifications(Box::new(Reply::Done), Vec::new());
     let outcome = Outcome { index: 300, reply: Ok(reply) };
     let results = [RpcResponse::Submitted(Ok(outcome), true), RpcResponse::ReadIndex(Some(300))];
-    seeds.extend(results.map(|result| encode(&Response { from, clocks, result: Ok(result) })));
+    seeds.extend(results.map(|result| encode(&Response { from, condition, result: Ok(result) })));
     seeds.extend(announcements);
     seeds
 }

@@ -21,6 +21,7 @@ use crate::membership::operations::Operator;
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
+use crate::timings::Timings;
 use crate::types::NodeId;
 
 /// Maximum wait for raft at shutdown, and for the end of its threads.
@@ -129,6 +130,14 @@ impl Handle {
     pub fn set_memory_full(&self, is_full: bool) {
         if let Some(shared) = self.shared() {
             shared.memory_full.store(is_full, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets whether the disk of this node has less free space than its reserve. The leader accepts
+    /// no new data of clients while a majority of the voters lacks space.
+    pub fn set_disk_full(&self, is_full: bool) {
+        if let Some(shared) = self.shared() {
+            shared.local.contact.set_disk_full(is_full);
         }
     }
 
@@ -241,6 +250,11 @@ impl Handle {
     /// Whether several tenants use the leader, as its last responses to this node say.
     pub fn is_leader_shared(&self) -> bool {
         self.shared().is_some_and(|shared| shared.leader_used.is_shared(Instant::now()))
+    }
+
+    /// Metrics of the steps of a write; `None` on a quarantined node.
+    pub fn timings(&self) -> Option<&Timings> {
+        self.shared().map(|shared| &shared.peers.timings)
     }
 
     /// Counters since start.

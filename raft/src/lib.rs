@@ -35,6 +35,7 @@ mod shared;
 mod shared_use;
 mod state_machine;
 mod system_clock;
+mod timings;
 mod types;
 mod writer_thread;
 
@@ -65,13 +66,14 @@ pub use operation::{
     Verification,
 };
 pub use shared::Totals;
+pub use timings::Timings;
 pub use types::{NodeId, is_address};
 
 use contact::Contact;
 use handle::Threads;
 use leader::executor::Executor;
 use log::store::LogStore;
-use membership::maintenance;
+use membership::{full_disk, maintenance};
 use network::Network;
 use network::client::Peers;
 use network::identity::LocalNode;
@@ -134,13 +136,15 @@ pub fn start(
     }
     let config = config(settings)?;
     let (log, fault, reader) = (Arc::new(log), Fault::default(), writer.reader().clone());
-    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone())?;
+    let timings = Timings::default();
+    let log_store = LogStore::open(Arc::clone(&log), data, fault.clone(), &timings)?;
     let snapshots = Snapshots::open(data)?;
     let state_machine = StateMachine::new(
         writer,
         Some(log_store.writer.clone()),
         snapshots.clone(),
         fault.clone(),
+        &timings,
     )?;
     let applied = state_machine.applied.subscribe();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -157,7 +161,7 @@ pub fn start(
         fault,
         data: data.to_owned(),
     });
-    let peers = Peers::new(Arc::clone(&local), tls)
+    let peers = Peers::new(Arc::clone(&local), tls, timings)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
     let peers = Arc::new(peers);
     let (raft, silence_max) = (Arc::default(), settings.heartbeat * SILENT_HEARTBEATS);
@@ -178,8 +182,10 @@ pub fn start(
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         leader::watch::run(Arc::clone(&shared)).boxed(),
+        full_disk::run(Arc::clone(&shared)).boxed(),
         check_clock(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
+        Arc::clone(&shared).count_leaders().boxed(),
         serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
     ] {
         spawn(&runtime, local.fault.clone(), task);

@@ -86,6 +86,8 @@ pub struct MemberStatus {
     pub lag: Option<u64>,
     /// Milliseconds since its last response to the leader.
     pub last_contact_ms: Option<u64>,
+    /// Whether its disk has less free space than its reserve.
+    pub disk_full: bool,
 }
 
 /// Why an operation failed.

@@ -26,6 +26,9 @@ use crate::shared_use::SharedUse;
 use crate::state_machine::Raft;
 use crate::types::{NodeId, TypeConfig};
 
+/// Age of the last message of a voter up to which its disk space counts.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
 /// Shared by handle, executor and peer listener.
 pub(crate) struct Shared {
     pub(crate) raft: Raft,
@@ -71,8 +74,12 @@ pub struct Totals {
     pub busy: u64,
     /// Commands that were turned away because this node was above its memory limit.
     pub memory_full: u64,
+    /// Commands that were turned away because a majority of the nodes lacks disk space.
+    pub disk_full: u64,
     /// Commands forwarded to another node as the leader.
     pub forwarded: u64,
+    /// Leaders that this node has followed or been, one after the other.
+    pub leader_changes: u64,
     /// Syncs of the log's write-ahead log.
     pub wal_syncs: u64,
     /// Approximate size of the log in bytes.
@@ -198,6 +205,23 @@ impl Shared {
         }
     }
 
+    /// Counts changes of the leader, until raft stops.
+    pub(crate) async fn count_leaders(self: Arc<Self>) {
+        let mut last = None;
+        let is_new = |last| {
+            move |metrics: &RaftServerMetrics<TypeConfig>| {
+                metrics
+                    .current_leader
+                    .filter(|leader| Some((metrics.vote.leader_id.term, *leader)) != last)
+                    .map(|leader| (metrics.vote.leader_id.term, leader))
+            }
+        };
+        while let Some(leader) = self.wait_metrics(is_new(last)).await {
+            last = Some(leader);
+            self.totals.lock().leader_changes += 1;
+        }
+    }
+
     /// Waits until raft stops. Reports the cause as a fault, except for an orderly shutdown.
     pub(crate) async fn report_stop(self: Arc<Self>) {
         let mut metrics = self.raft.metrics();
@@ -221,6 +245,10 @@ impl Shared {
         if is_full && command.actor.is_some() && !command.action.only_removes() {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
+        }
+        if command.actor.is_some() && command.action.adds_data() && !self.has_disk_space() {
+            self.totals.lock().disk_full += 1;
+            return Err(SubmitError::DiskFull);
         }
         if let (Priority::Client, Some(tenant)) = (command.priority(), command.tenant) {
             self.used.record(tenant, Instant::now());
@@ -265,6 +293,23 @@ impl Shared {
             *rates = Some(Rates::new(term, now));
         }
         rates.as_mut().map(|rates| rates.grant(to, request, &limits, now))
+    }
+
+    /// Whether a majority of the voters responds and has disk space. Without a voter whose disk is
+    /// full, none is counted.
+    pub(crate) fn has_disk_space(&self) -> bool {
+        let local = &self.local;
+        let full = local.contact.full_disks(local.node);
+        if full.is_empty() {
+            return true;
+        }
+        let (voters, boottime) = (self.voters(), local.clock.read().boottime);
+        let responds = |voter: NodeId| {
+            let age = local.contact.message_age(voter, boottime);
+            voter == local.node || age.is_some_and(|age| age <= SILENCE_MAX)
+        };
+        let with_space = voters.iter().filter(|voter| !full.contains(voter) && responds(**voter));
+        2 * with_space.count() > voters.len()
     }
 
     /// Ids of the voters; during a membership change, of both configurations.

@@ -396,6 +396,27 @@ impl BulkFilter {
 }
 
 impl Action {
+    /// Whether it stores more data of clients. A full disk rejects it. Reads, deletions and
+    /// configuration go on.
+    pub fn adds_data(&self) -> bool {
+        matches!(
+            self,
+            Self::CreateMemories(_)
+                | Self::UpdateMemory(..)
+                | Self::UpdateMemories(..)
+                | Self::RestoreMemories(_)
+                | Self::GiveFeedback(..)
+                | Self::CreateEdge(_)
+                | Self::Supersede { .. }
+                | Self::Unfold(_)
+                | Self::CreateTrigger(..)
+                | Self::UpdateTrigger(..)
+                | Self::ReplayDelivery(_)
+                | Self::ReplayDeliveries(_)
+                | Self::CreateTenant { .. }
+        )
+    }
+
     /// Whether it only removes, so that it gives memory back.
     pub fn only_removes(&self) -> bool {
         matches!(

@@ -65,6 +65,11 @@ impl Reader {
         self.engine().state.cache_bytes()
     }
 
+    /// Bytes of the files of the state.
+    pub fn state_bytes(&self) -> u64 {
+        self.engine().state.file_bytes()
+    }
+
     /// All tenants in order of their numbers.
     pub fn tenants(&self) -> Vec<TenantId> {
         self.engine().registry.all().into_iter().map(|(tenant, _)| tenant).collect()

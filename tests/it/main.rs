@@ -1,10 +1,12 @@
 //! Promises to users, one file each, tested on real processes of the real binary.
 
 mod access;
+mod alerts;
 mod audit;
 mod bad_fields;
 mod bad_input;
 mod bulk;
+mod check;
 mod clients;
 mod cluster;
 mod cold_tier;
@@ -20,6 +22,7 @@ mod embedder;
 mod events;
 mod failover;
 mod feedback;
+mod full_disk;
 mod fuzz;
 mod graph;
 mod group_commit;

@@ -11,6 +11,7 @@ use std::sync::mpsc::channel;
 
 use tempfile::TempDir;
 
+use crate::disk::Disk;
 use crate::{Agent, Node, PATIENCE, Value, array, client, eventually, process, signal, string};
 
 /// How to start a cluster.
@@ -18,6 +19,7 @@ use crate::{Agent, Node, PATIENCE, Value, array, client, eventually, process, si
 pub struct Options {
     nodes: usize,
     embedder: &'static str,
+    disk_bytes: Option<u64>,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) binary: PathBuf,
 }
@@ -26,7 +28,7 @@ impl Options {
     /// One node of the binary under test, with the hashing embedder.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
         let (binary, environment) = (binary.into(), BTreeMap::new());
-        Self { nodes: 1, embedder: "hashing", environment, binary }
+        Self { nodes: 1, embedder: "hashing", disk_bytes: None, environment, binary }
     }
 
     /// Sets the number of nodes.
@@ -40,6 +42,13 @@ impl Options {
     #[must_use]
     pub fn real_embedder(mut self) -> Self {
         self.embedder = "onnx";
+        self
+    }
+
+    /// Gives each node a file system of its own, of so many bytes. Mounting needs root.
+    #[must_use]
+    pub fn disks(mut self, bytes: u64) -> Self {
+        self.disk_bytes = Some(bytes);
         self
     }
 
@@ -63,6 +72,12 @@ impl Options {
     pub fn start(self) -> Cluster {
         let folder = TempDir::new().expect("a temporary folder");
         let log = folder.path().join("dev.log");
+        let mount = |bytes| {
+            (1..=self.nodes).map(move |id| format!("node-{id}")).map(move |name| (name, bytes))
+        };
+        let disks = self.disk_bytes.into_iter().flat_map(mount);
+        let disks =
+            disks.map(|(name, bytes)| Disk::mount(&folder.path().join(name), bytes)).collect();
         let mut dev = Command::new(&self.binary)
             .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
             .args(["--nodes", &self.nodes.to_string(), "--data"])
@@ -100,7 +115,7 @@ impl Options {
             restarted: Default::default(),
         };
         let nodes = array(&info["nodes"]).iter().enumerate().map(node).collect();
-        Cluster { nodes, info, dev, folder }
+        Cluster { nodes, info, dev, _disks: disks, folder }
     }
 }
 
@@ -110,6 +125,7 @@ pub struct Cluster {
     pub info: Value,
     nodes: Vec<Node>,
     dev: Child,
+    _disks: Vec<Disk>,
     folder: TempDir,
 }
 
@@ -171,6 +187,11 @@ impl Cluster {
         self.nodes.iter().for_each(|node| node.ended.store(true, Ordering::Relaxed));
         signal(self.dev.id(), "TERM");
         process::wait(&mut self.dev)
+    }
+
+    /// The binary under test.
+    pub fn binary(&self) -> &Path {
+        &self.options.binary
     }
 
     /// The folder of the whole cluster.

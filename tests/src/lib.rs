@@ -4,6 +4,7 @@
 mod beside;
 mod checks;
 mod cluster;
+mod disk;
 mod document;
 /// The storage engine without Raft: the harness of the engine's own tests.
 #[path = "../../storage/tests/common/engine.rs"]
@@ -22,6 +23,7 @@ mod writers;
 pub use beside::*;
 pub use checks::*;
 pub use cluster::*;
+pub use disk::*;
 pub use document::*;
 pub use engine::setting;
 pub use glosses::*;

@@ -12,6 +12,9 @@ use crate::current::{has_written, set_rate_status};
 use crate::rates::RateStatus;
 use crate::service::node::EmbedError;
 
+/// A disk is not enlarged within a second.
+const DISK_FULL_RETRY_SECONDS: u32 = 30;
+
 /// What an error means for the caller, with its status over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
@@ -199,6 +202,10 @@ impl From<SubmitError> for ApiError {
             SubmitError::NoLeader => "no_leader",
             SubmitError::Quarantined => "quarantined",
             SubmitError::MemoryFull => "memory_full",
+            SubmitError::DiskFull => {
+                let error = Self::unavailable("disk_full", error.to_string());
+                return Self { retry_after_seconds: Some(DISK_FULL_RETRY_SECONDS), ..error };
+            }
             SubmitError::Unknown => {
                 return Self::new(
                     ErrorKind::Unknown,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, NODE_DAYS};
 use crate::error::text;
 
 /// Arguments of `hearth certs`.
@@ -20,6 +20,12 @@ pub(crate) struct Certs {
     /// Name or address of the node, for clients and other nodes; can be repeated
     #[arg(long, required = true)]
     host: Vec<String>,
+    /// Days until the certificate of the node expires
+    #[arg(long, default_value_t = NODE_DAYS, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    /// Replace the certificate and the key of the node
+    #[arg(long)]
+    renew: bool,
 }
 
 impl Certs {
@@ -27,11 +33,14 @@ impl Certs {
     pub(crate) fn run(self) -> Result<(), String> {
         std::fs::create_dir_all(&self.folder).map_err(text)?;
         let certificates = Certificates::in_folder(&self.folder)?;
-        if certificates.has(self.node) {
+        if certificates.has(self.node) && !self.renew {
             let folder = self.folder.display();
-            return Err(format!("{folder} already has a certificate of node {}", self.node));
+            return Err(format!(
+                "{folder} already has a certificate of node {}: replace it with --renew",
+                self.node
+            ));
         }
-        let files = certificates.of_node(self.node, &self.host)?;
+        let files = certificates.renew(self.node, &self.host, self.days)?;
         println!("authority    {}", certificates.authority().display());
         println!("certificate  {}", files.certificate.display());
         println!("key          {}", files.key.display());

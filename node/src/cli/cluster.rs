@@ -167,7 +167,7 @@ impl Operator {
 /// The status of a cluster as a table.
 fn status_text(status: &Value) -> String {
     let mut table = format!(
-        "Node {} leads in term {}. Its log ends at index {}.\n  id  role     behind  last contact  address",
+        "Node {} leads in term {}. Its log ends at index {}.\n  id  role     behind  last contact  disk       address",
         status["leader"], status["term"], status["last_log_index"]
     );
     for member in status["members"].as_array().into_iter().flatten() {
@@ -176,11 +176,12 @@ fn status_text(status: &Value) -> String {
             None => "unknown".into(),
         };
         table += &format!(
-            "\n  {:<3} {:<8} {:<7} {:<13} {}",
+            "\n  {:<3} {:<8} {:<7} {:<13} {:<10} {}",
             or_unknown(&member["id"], ""),
             member["role"].as_str().unwrap_or_default(),
             or_unknown(&member["lag"], ""),
             or_unknown(&member["last_contact_ms"], " ms"),
+            if member["disk_full"] == true { "full" } else { "ok" },
             member["address"].as_str().unwrap_or_default(),
         );
     }

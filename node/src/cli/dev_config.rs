@@ -20,6 +20,8 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 const FREE_PORTS: Range<u16> = 10_240..32_768;
 const FREE_TRIES: usize = 100;
 const PORTS_PER_NODE: u16 = 3;
+/// Reserve of disk space of a node: several share a disk, which is that of a laptop.
+const RESERVE_BYTES: u64 = 64 << 20;
 
 /// The ports of a node on loopback.
 #[derive(Clone, Copy)]
@@ -103,6 +105,7 @@ pub(crate) fn write_config(
             "key": key,
         },
         "cluster": { "members": members },
+        "disk": { "reserve_bytes": RESERVE_BYTES },
         "webhooks": {
             "key": file(&certificates.cluster_key())?,
             "allow": "127.0.0.0/8, ::1/128",

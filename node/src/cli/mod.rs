@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::check;
 use crate::config::Config;
 use crate::error::cannot;
 use crate::serve::serve;
@@ -42,6 +43,9 @@ enum Command {
         /// Create the cluster of the configured members, unless it exists
         #[arg(long)]
         bootstrap: bool,
+        /// Examine configuration, certificates, folders, model and members, and end
+        #[arg(long, conflicts_with = "bootstrap")]
+        check: bool,
         /// Stop when standard input ends
         #[arg(long, hide = true)]
         while_stdin_open: bool,
@@ -93,8 +97,12 @@ pub fn run() -> ExitCode {
 
 async fn execute(command: Command) -> Result<(), String> {
     match command {
-        Command::Serve { config, bootstrap, while_stdin_open } => {
-            serve(Config::load(&config, environment())?, bootstrap, while_stdin_open).await
+        Command::Serve { config, bootstrap, check, while_stdin_open } => {
+            let config = Config::load(&config, environment())?;
+            if check {
+                return check::check(&config).await;
+            }
+            serve(config, bootstrap, while_stdin_open).await
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
         Command::Tenant(tenant) => tenant.run(environment()).await,

@@ -14,8 +14,8 @@ use raft::is_address;
 use serde::Deserialize;
 
 pub(crate) use sections::{
-    Cluster, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator, Peer,
-    Public, Raft, Search, Webhooks,
+    Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator,
+    Peer, Public, Raft, Search, Webhooks,
 };
 use source::Source;
 
@@ -36,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) log_compaction: LogCompaction,
     pub(crate) search: Search,
     pub(crate) memory: Memory,
+    pub(crate) disk: Disk,
     pub(crate) embedder: Embedder,
     pub(crate) webhooks: Webhooks,
     pub(crate) log: Log,
@@ -231,6 +232,9 @@ mod tests {
         assert!(with(&[("HEARTH__NODES__ID", "7")]).unwrap_err().contains("nodes"));
         assert!(with(&[("HEARTH__NODE", "7")]).is_err());
         assert!(with(&[("HEARTH__", "7")]).is_err());
+        let mistyped = with(&[("HEARTH_NODE__ID", "7")]).unwrap_err();
+        assert!(mistyped.contains("HEARTH_NODE__ID is no setting: write HEARTH__NODE__ID"));
+        assert!(with(&[("HEARTH_CACHE", "/tmp")]).is_ok(), "not a setting of a node");
         let misspelt = SAMPLE.replace("heartbeat_ms", "hartbeat_ms");
         assert!(parse(&misspelt, &[]).unwrap_err().contains("hartbeat_ms"));
     }

@@ -31,6 +31,7 @@ follower_timeout_seconds = 300
 [search]
 exact_max = 50000
 [memory]
+[disk]
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -187,6 +188,14 @@ pub struct Memory {
     /// Resident memory in bytes above which new work is rejected. If absent, 80 % of the memory
     /// of the control group or the machine.
     pub max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// Free space in bytes below which a disk counts as full. If absent, 5 % of the file system, and
+    /// 1 GiB at most. 0 turns it off.
+    pub reserve_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

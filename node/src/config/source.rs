@@ -16,6 +16,8 @@ use serde::{Deserialize, Deserializer};
 
 /// Prefix of all environment variables.
 const PREFIX: &str = "HEARTH__";
+/// With it, `HEARTH_CACHE` and other variables are no settings.
+const MISTYPED_PREFIX: &str = "HEARTH_";
 /// Separates the section from the key in the name of a variable.
 const SEPARATOR: &str = "__";
 const RETRY_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -34,12 +36,20 @@ impl Source {
         Ok(Self { metadata, keys: toml::from_str(text)? })
     }
 
-    /// The key of an environment variable. `None` if its name lacks the prefix.
+    /// The key of an environment variable. `None` if its name lacks the prefix. A name that almost
+    /// has it is an error: a mistyped variable must not silently have no effect.
     ///
     /// The value is a number, a boolean or a quoted string if it reads as one. Any other value
     /// is a string, unchanged.
     pub(super) fn variable(name: &str, value: &str) -> Result<Option<Self>, String> {
-        let Some(path) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        let Some(path) = name.strip_prefix(PREFIX) else {
+            return match name.strip_prefix(MISTYPED_PREFIX) {
+                Some(rest) if rest.contains(SEPARATOR) => {
+                    Err(format!("{name} is no setting: write {PREFIX}{rest}"))
+                }
+                _ => Ok(None),
+            };
+        };
         let metadata = Metadata::named("the environment")
             .interpolater(|_, keys| format!("{PREFIX}{}", keys.join(SEPARATOR).to_uppercase()));
         let Ok(value) = value.parse::<Value>();

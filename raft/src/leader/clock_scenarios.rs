@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use storage::model::id::Timestamp;
 
-use crate::contact::{Clocks, Contact};
+use crate::contact::{Condition, Contact};
 use crate::leader::clock::{AppliedStamp, ClusterClock, Target};
 use crate::system_clock::ClockReading;
 use crate::types::NodeId;
@@ -79,8 +79,9 @@ impl Simulation {
         let is_peer = |at: &usize| *at != self.leader && !self.silent.contains(at);
         for at in (0..self.machines.len()).filter(is_peer) {
             let wall_clock = self.reading(at).wall_clock;
-            let clocks = Clocks { wall_clock, boot: 1, since_boot_micros: 0 };
-            contact.record_clocks(at as NodeId, clocks, own.boottime);
+            let condition =
+                Condition { wall_clock, boot: 1, since_boot_micros: 0, disk_full: false };
+            contact.record_condition(at as NodeId, condition, own.boottime);
         }
         let samples = contact.samples(&voters, self.leader as NodeId, own);
         let target = samples.map(|samples| Target::new(own.wall_clock, &samples, voters.len()));

@@ -258,6 +258,7 @@ impl Executor {
         }
         let (responder, response) =
             ProgressResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::complete_only();
+        let _timer = self.shared.peers.timings.commit.start_timer();
         let write = self.shared.raft.write(Payload(bytes.into())).with_leader(term.term);
         if write.responder(responder).await.is_err() {
             return Err(SubmitError::Unknown);

@@ -22,6 +22,7 @@ use crate::fault::Fault;
 use crate::log::recent::Recent;
 use crate::log::record::{EntryRecord, HighWaterMark, LogIdRecord, VoteRecord};
 use crate::log::writer::{LogWriter, MarkUpdate, Write, stopped};
+use crate::timings::Timings;
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
 /// Maximum bytes per chunk of entries that are read, sent or applied together.
@@ -41,7 +42,12 @@ pub(crate) struct LogStore {
 
 impl LogStore {
     /// Opens the log of the data folder `data`, after a check against its high-water mark.
-    pub(crate) fn open(log: Arc<Log>, data: &Path, fault: Fault) -> Result<Self, StartError> {
+    pub(crate) fn open(
+        log: Arc<Log>,
+        data: &Path,
+        fault: Fault,
+        timings: &Timings,
+    ) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: field(&log, LogField::Vote)?, last: last(&log)? };
         match std::fs::read(&path) {
@@ -61,7 +67,8 @@ impl LogStore {
         // The last process may have written without a sync. Make that durable before the
         // writer starts with `found` as its mark.
         log.sync()?;
-        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone());
+        let sync_seconds = timings.log_sync.clone();
+        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), sync_seconds);
         Ok(Self { log, recent: Arc::default(), writer, fault })
     }
 

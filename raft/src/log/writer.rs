@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
+use prometheus::Histogram;
 use storage::{Log, LogField, LogWrite, codec};
 use tokio::sync::{oneshot, watch};
 
@@ -74,7 +75,13 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     /// Starts the thread. `mark` describes the present content of the log; `path` is the
     /// mark's file.
-    pub(crate) fn start(log: Arc<Log>, path: PathBuf, mark: HighWaterMark, fault: Fault) -> Self {
+    pub(crate) fn start(
+        log: Arc<Log>,
+        path: PathBuf,
+        mark: HighWaterMark,
+        fault: Fault,
+        sync_seconds: Histogram,
+    ) -> Self {
         let (queue, receiver) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(mark.last);
         let committed = Arc::default();
@@ -88,6 +95,7 @@ impl LogWriter {
             mark_checked_at: Instant::now(),
             synced: synced_sender,
             fault,
+            sync_seconds,
         };
         std::thread::Builder::new()
             .name("log-writer".into())
@@ -144,6 +152,7 @@ struct Thread {
     mark_checked_at: Instant,
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
+    sync_seconds: Histogram,
 }
 
 impl Thread {
@@ -205,7 +214,10 @@ impl Thread {
 
     /// Syncs the log, raises the mark in memory, and runs the callbacks.
     fn sync(&mut self, unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>) -> storage::Result<()> {
-        if let Err(error) = self.log.sync() {
+        let timer = self.sync_seconds.start_timer();
+        let synced = self.log.sync();
+        timer.observe_duration();
+        if let Err(error) = synced {
             self.fault.report_storage(&error);
             for (callback, _) in unsynced {
                 callback.io_completed(Err(std::io::Error::other(error.to_string())));

@@ -1,6 +1,7 @@
 //! Members of the cluster: bootstrap, operations of an operator, and the leader's maintenance of
-//! learners and voters.
+//! learners and voters. A leader with a full disk hands over.
 
 pub(crate) mod bootstrap;
+pub(crate) mod full_disk;
 pub(crate) mod maintenance;
 pub(crate) mod operations;

@@ -63,6 +63,7 @@ impl Operator<'_> {
         let metrics = metrics.borrow_watched();
         let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
         let followers = Followers(&metrics);
+        let full_disks = self.shared.local.contact.full_disks(metrics.id);
         let member = |(node, address): (&NodeId, &Address)| {
             let role = match (*node == metrics.id, voters.contains(node)) {
                 (true, _) => "leader",
@@ -76,6 +77,7 @@ impl Operator<'_> {
                 role: role.to_owned(),
                 lag: followers.lag(*node),
                 last_contact_ms: if role == "leader" { Some(0) } else { contact },
+                disk_full: full_disks.contains(node),
             }
         };
         ClusterStatus {
@@ -238,8 +240,8 @@ impl Operator<'_> {
         }
     }
 
-    /// Transfers leadership to the responsive voter with the smallest lag. Returns it; `None` if
-    /// this node does not lead, or no other node has a vote.
+    /// Transfers leadership to a responsive voter, one with disk space first, then that with the
+    /// smallest lag. Returns it; `None` if this node does not lead, or no other node has a vote.
     pub(crate) async fn transfer_leadership(&self) -> OperateResult<Option<NodeId>> {
         let local = self.shared.local.node;
         let leads = self.shared.raft.metrics().borrow_watched().current_leader == Some(local);
@@ -248,7 +250,9 @@ impl Operator<'_> {
         }
         let mut candidates = self.status().members;
         candidates.retain(|member| member.role == "voter" && is_responsive(member));
-        let next = candidates.iter().min_by_key(|member| member.lag.unwrap_or(u64::MAX));
+        let next = candidates
+            .iter()
+            .min_by_key(|member| (member.disk_full, member.lag.unwrap_or(u64::MAX)));
         let Some(next) = next.map(|member| member.node) else {
             return rejected("no other voter is reachable");
         };

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -21,6 +21,7 @@ use crate::network::message::MESSAGE_BYTES_MAX;
 use crate::network::message::{
     PeerIdentity, PeerRejection, Request, Response, Rpc, RpcError, RpcResponse,
 };
+use crate::timings::Timings;
 use crate::types::NodeId;
 
 /// Timeout of a connection until its peer can receive calls.
@@ -51,6 +52,14 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Raft => "raft",
+            Self::Forward => "forward",
+            Self::Snapshot => "snapshot",
+        }
+    }
+
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Raft => "/peer/raft",
@@ -67,12 +76,17 @@ pub(crate) struct Peers {
     /// One per peer that was called, by its address.
     connections: Mutex<HashMap<(Channel, String), Connection>>,
     log_throttle: LogThrottle,
+    pub(crate) timings: Timings,
 }
 
 impl Peers {
-    pub(crate) fn new(local: Arc<LocalNode>, tls: &PeerTls) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(
+        local: Arc<LocalNode>,
+        tls: &PeerTls,
+        timings: Timings,
+    ) -> Result<Self, reqwest::Error> {
         let (client, connections) = (RwLock::new(client(tls)?), Mutex::default());
-        Ok(Self { local, client, connections, log_throttle: LogThrottle::default() })
+        Ok(Self { local, client, connections, log_throttle: LogThrottle::default(), timings })
     }
 
     /// Uses other certificates for calls from here on. They open new connections; calls in
@@ -91,8 +105,16 @@ impl Peers {
         call: Rpc,
         timeout: Duration,
     ) -> Result<RpcResponse, RpcError> {
-        let request = self.request(Some(to), timeout, call);
-        match tokio::time::timeout(timeout, self.exchange(channel, address, &request)).await {
+        // A watch lasts as long as nothing happens.
+        let (is_timed, started) = (call != Rpc::Watch, Instant::now());
+        let message = codec::encode(&self.request(Some(to), timeout, call));
+        let bytes = message.len();
+        let called = tokio::time::timeout(timeout, self.exchange(channel, address, message)).await;
+        if is_timed {
+            let took = matches!(called, Ok(Ok(_))).then(|| started.elapsed());
+            self.timings.record_call(to, channel.name(), bytes, took);
+        }
+        match called {
             Ok(Ok(response)) => self.accept(to, response),
             Ok(Err(error)) => {
                 if self.log_throttle.is_new(to, &error) {
@@ -112,8 +134,8 @@ impl Peers {
         address: &str,
         timeout: Duration,
     ) -> Result<(PeerIdentity, bool), RpcError> {
-        let request = self.request(None, timeout, Rpc::Identify);
-        let called = tokio::time::timeout(timeout, self.exchange(channel, address, &request)).await;
+        let message = codec::encode(&self.request(None, timeout, Rpc::Identify));
+        let called = tokio::time::timeout(timeout, self.exchange(channel, address, message)).await;
         let response = called.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
             RpcResponse::Identified(pristine) => Ok((response.from, pristine)),
@@ -121,29 +143,28 @@ impl Peers {
         }
     }
 
-    /// A request with the identity and the clocks of this node.
+    /// A request with the identity and the condition of this node.
     pub(crate) fn request(&self, to: Option<NodeId>, timeout: Duration, call: Rpc) -> Request {
         Request {
             group: GROUP,
             from: self.local.peer_identity(),
             to,
             incarnation: to.and_then(|node| self.local.recorded_incarnation(node)),
-            clocks: self.local.clocks(),
+            condition: self.local.condition(),
             timeout_micros: u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX),
             call,
         }
     }
 
-    /// Sends a request over the connection of a channel, and waits for the response.
+    /// Sends an encoded request over the connection of a channel, and waits for the response.
     async fn exchange(
         &self,
         channel: Channel,
         address: &str,
-        request: &Request,
+        message: Vec<u8>,
     ) -> Result<Response, RpcError> {
         check_cut(address)?;
-        let response = self.start_call(channel, address, codec::encode(request));
-        received(address, &response.await?).await
+        received(address, &self.start_call(channel, address, message).await?).await
     }
 
     /// Starts a call on the connection of a channel, which is opened if there is none.
@@ -188,7 +209,7 @@ impl Peers {
         }
     }
 
-    /// Checks the identity in a response, and records its clocks.
+    /// Checks the identity in a response, and records the condition of its sender.
     pub(crate) fn accept(&self, to: NodeId, response: Response) -> Result<RpcResponse, RpcError> {
         let from = response.from;
         let checked = match from.node == to {
@@ -205,7 +226,7 @@ impl Peers {
             tracing::info!(peer = to, "peer reachable again");
         }
         let boottime = self.local.clock.read().boottime;
-        self.local.contact.record_clocks(from.node, response.clocks, boottime);
+        self.local.contact.record_condition(from.node, response.condition, boottime);
         Ok(result)
     }
 

@@ -9,7 +9,7 @@ use storage::model::cluster::{Cluster, Incarnation, Member};
 use storage::model::id::Timestamp;
 use storage::{Reader, View};
 
-use crate::contact::{Clocks, Contact};
+use crate::contact::{Condition, Contact};
 use crate::fault::Fault;
 use crate::network::message::{PeerIdentity, PeerRejection};
 use crate::system_clock::SystemClock;
@@ -33,8 +33,8 @@ impl LocalNode {
         PeerIdentity { cluster, node: self.node, incarnation: self.incarnation }
     }
 
-    pub(crate) fn clocks(&self) -> Clocks {
-        self.contact.clocks(self.clock.read().wall_clock)
+    pub(crate) fn condition(&self) -> Condition {
+        self.contact.condition(self.clock.read().wall_clock)
     }
 
     /// Cluster time at this boot time: the last stamp, plus the time since then. Without a stamp

@@ -11,7 +11,7 @@ use storage::Command;
 use storage::codec::bounded;
 use storage::model::cluster::{GroupId, Incarnation};
 
-use crate::contact::Clocks;
+use crate::contact::Condition;
 use crate::error::SubmitResult;
 use crate::leader::rates::{Grant, GrantRequest};
 use crate::log::record::{EntryRecord, LogIdRecord, StoredMembershipRecord, VoteRecord};
@@ -50,7 +50,7 @@ pub(crate) struct Request {
     pub(crate) to: Option<NodeId>,
     /// The incarnation of that node's data folder that the sender's cluster has recorded.
     pub(crate) incarnation: Option<Incarnation>,
-    pub(crate) clocks: Clocks,
+    pub(crate) condition: Condition,
     /// Time after which the sender no longer waits for the response.
     pub(crate) timeout_micros: u64,
     pub(crate) call: Rpc,
@@ -138,7 +138,7 @@ pub(crate) struct SnapshotRpc {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Response {
     pub(crate) from: PeerIdentity,
-    pub(crate) clocks: Clocks,
+    pub(crate) condition: Condition,
     pub(crate) result: Result<RpcResponse, PeerRejection>,
 }
 
@@ -306,12 +306,13 @@ mod tests {
 
     #[test]
     fn long_lists_are_rejected() {
-        let clocks = Clocks { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4 };
+        let condition =
+            Condition { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4, disk_full: false };
         let from = PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] };
         let decoded = |call| {
             let (to, incarnation, timeout_micros) = (None, None, 1);
             let request =
-                Request { group: GROUP, from, to, incarnation, clocks, timeout_micros, call };
+                Request { group: GROUP, from, to, incarnation, condition, timeout_micros, call };
             storage::codec::decode::<Request>(&encode(&request)).map(drop)
         };
         let vote = VoteRecord { term: 1, voted_for: 1, committed: true };
@@ -341,23 +342,28 @@ mod tests {
 
     #[test]
     fn encoded_bytes_are_pinned() {
-        let clocks = Clocks { wall_clock: Timestamp(-1), boot: 3, since_boot_micros: 4 };
+        let condition = Condition {
+            wall_clock: Timestamp(-1),
+            boot: 3,
+            since_boot_micros: 4,
+            disk_full: false,
+        };
         let request = Request {
             group: GROUP,
             from: PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] },
             to: Some(7),
             incarnation: None,
-            clocks,
+            condition,
             timeout_micros: 9,
             call: Rpc::ReadIndex,
         };
         let sender = [&[0, 5][..], &[6; 16]].concat();
-        let clock_bytes = [1, 3, 4];
-        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &clock_bytes, &[9, 5]].concat();
+        let condition_bytes = [1, 3, 4, 0];
+        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
         assert_eq!(encode(&request), expected);
         let response =
-            Response { from: request.from, clocks, result: Err(PeerRejection::OtherGroup) };
-        let expected = [&[2], &sender[..], &clock_bytes, &[1, 4]].concat();
+            Response { from: request.from, condition, result: Err(PeerRejection::OtherGroup) };
+        let expected = [&[2], &sender[..], &condition_bytes, &[1, 4]].concat();
         assert_eq!(encode(&response), expected);
     }
 }

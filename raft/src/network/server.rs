@@ -164,8 +164,8 @@ async fn snapshot(State(server): State<Arc<Server>>, body: Body) -> HttpResponse
 impl Server {
     fn respond(&self, result: RpcResult) -> Vec<u8> {
         let local = &self.shared.local;
-        let (from, clocks) = (local.peer_identity(), local.clocks());
-        codec::encode(&Response { from, clocks, result })
+        let (from, condition) = (local.peer_identity(), local.condition());
+        codec::encode(&Response { from, condition, result })
     }
 
     /// Checks a request. Returns the delay of its message.
@@ -197,7 +197,7 @@ impl Server {
         local.check_peer(&request.from)?;
         local.check_incarnation(request.incarnation)?;
         let boottime = local.clock.read().boottime;
-        Ok(local.contact.record_clocks(request.from.node, request.clocks, boottime))
+        Ok(local.contact.record_condition(request.from.node, request.condition, boottime))
     }
 
     async fn run(

@@ -92,6 +92,11 @@ impl State {
         cache_bytes(&self.db)
     }
 
+    /// Bytes of its files.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.db.property_int_value("rocksdb.total-sst-files-size").ok().flatten().unwrap_or(0)
+    }
+
     /// Makes all earlier writes durable. The durable state is always a prefix of the writes.
     pub(crate) fn flush(&self) -> Result<()> {
         self.db.flush().map_err(Error::engine("flush state"))

@@ -1,0 +1,144 @@
+//! `hearth serve --check`: examines what a node needs, without starting it, and says what to mend.
+
+use std::fmt::Display;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api::Embedder;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::credentials::Credentials;
+use crate::disk::Disk;
+use crate::embed;
+use crate::error::{cannot, text};
+use crate::identity;
+use crate::tls;
+use crate::webhooks::Webhooks;
+
+/// Days before its expiry from which a certificate should be renewed.
+const RENEW_DAYS: i64 = 14;
+/// Time limit of a connection to another node.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What was found, or what is wrong and how to mend it.
+type CheckResult = Result<String, String>;
+
+/// Prints one line for each check. An error counts those that need to be mended.
+#[expect(clippy::print_stdout, reason = "the output of the command")]
+pub(crate) async fn check(config: &Config) -> Result<(), String> {
+    let mut results = vec![
+        ("certificates", certificates(config)),
+        ("peer certificate", peer_certificate(config)),
+        ("operator key", operator_key(config)),
+        ("data folder", data_folder(config)),
+        ("cluster key", cluster_key(config)),
+        ("model", embed::start(&config.embedder).map(|pool| pool.model().name.clone())),
+    ];
+    let Config { public, operator, peer, .. } = config;
+    for (name, address) in [
+        ("public listener", public.listen),
+        ("operator listener", operator.listen),
+        ("peer listener", peer.listen),
+    ] {
+        results.push((name, listener(address)));
+    }
+    for address in config.cluster.members.values() {
+        results.push(("member", member(address).await));
+    }
+    for (name, result) in &results {
+        match result {
+            Ok(found) => println!("[+] {name}: {found}"),
+            Err(wrong) => println!("[-] {name}: {wrong}"),
+        }
+    }
+    match results.iter().filter(|(_, result)| result.is_err()).count() {
+        0 => Ok(()),
+        wrong => Err(format!("{wrong} of {} checks failed", results.len())),
+    }
+}
+
+fn certificates(config: &Config) -> CheckResult {
+    let credentials = Credentials::load(config)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(text)?.as_secs() as i64;
+    let mut found = Vec::new();
+    for (certificate, expires_at) in credentials.expiries {
+        let days = (expires_at - now).div_euclid(86_400);
+        match days {
+            ..0 => return Err(format!("the {certificate} certificate has expired: renew it")),
+            0..RENEW_DAYS => {
+                return Err(format!(
+                    "the {certificate} certificate expires in {days} days: renew it"
+                ));
+            }
+            _ => found.push(format!("{certificate} expires in {days} days")),
+        }
+    }
+    Ok(found.join(", "))
+}
+
+/// Other nodes must accept this node's certificate at the address that they use, and this node
+/// theirs.
+fn peer_certificate(config: &Config) -> CheckResult {
+    let address = config.peer.advertised_address();
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    tls::check_peer(&config.peer, host).map_err(|error| {
+        format!(
+            "another node would reject it at {host}: {error}. `hearth certs --host {host}` names it"
+        )
+    })?;
+    Ok(format!("valid for {host}"))
+}
+
+fn operator_key(config: &Config) -> CheckResult {
+    match &config.operator.key_file {
+        // `Credentials::load` reads it.
+        Some(file) => Ok(format!("{}", file.display())),
+        None => Ok("none: `hearth cluster` is refused".into()),
+    }
+}
+
+fn data_folder(config: &Config) -> CheckResult {
+    let data = &config.node.data;
+    if !data.exists() {
+        let parent = data.ancestors().find(|folder| folder.exists());
+        let parent = parent.ok_or("no folder above it exists")?;
+        return Ok(format!("{} will be created below {}", data.display(), parent.display()));
+    }
+    let identity = identity::read(data, config.node.id)?;
+    let space = Disk::new(data, config.disk.reserve_bytes).describe();
+    let space = space.map_err(cannot("measure the free disk space"))?;
+    let node =
+        if identity.is_some() { format!("of node {}", config.node.id) } else { "new".into() };
+    Ok(format!("{}, {node}, {space}", data.display()))
+}
+
+fn cluster_key(config: &Config) -> CheckResult {
+    Webhooks::new(&config.webhooks)?;
+    let found = |file: &Path| file.display().to_string();
+    Ok(config.webhooks.key.as_deref().map_or("none: webhooks cannot have secrets".into(), found))
+}
+
+fn listener(address: impl std::net::ToSocketAddrs + Display) -> CheckResult {
+    match TcpListener::bind(&address) {
+        Ok(_) => Ok(format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            Ok(format!("{address} is in use, perhaps by this node"))
+        }
+        Err(error) => Err(format!("cannot listen on {address}: {error}")),
+    }
+}
+
+async fn member(address: &str) -> CheckResult {
+    let resolved = tokio::net::lookup_host(address).await;
+    if resolved.map_err(|error| format!("cannot resolve {address}: {error}"))?.next().is_none() {
+        return Err(format!("{address} has no address"));
+    }
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        Ok(Ok(_)) => Ok(format!("{address} accepts connections")),
+        Ok(Err(_)) | Err(_) => Ok(format!("{address} accepts no connection now")),
+    }
+}

@@ -1,0 +1,97 @@
+//! Prometheus metrics of the steps of a write: its sync, its commit, its application, and the calls
+//! to other nodes. They show which disk or which connection is slow.
+
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts};
+
+use crate::types::NodeId;
+
+/// Upper bounds of the histograms, in seconds: from a fast sync to a stalled disk.
+const BUCKETS: [f64; 15] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.004, 0.008, 0.015, 0.03, 0.06, 0.12, 0.25, 0.5,
+    1.0, 5.0,
+];
+
+/// The metrics; cheap to clone. The node registers them.
+#[derive(Clone)]
+pub struct Timings {
+    pub(crate) log_sync: Histogram,
+    pub(crate) commit: Histogram,
+    pub(crate) apply: Histogram,
+    pub(crate) calls: HistogramVec,
+    pub(crate) failed_calls: IntCounterVec,
+    pub(crate) sent_bytes: IntCounterVec,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        let options = |name: &str, help: &str| {
+            HistogramOpts::new(format!("hearth_{name}"), help).buckets(BUCKETS.to_vec())
+        };
+        let histogram = |name, help| {
+            Histogram::with_opts(options(name, help)).expect("name and buckets are valid")
+        };
+        let counter = |name: &str, help, labels: &[&str]| {
+            IntCounterVec::new(Opts::new(format!("hearth_{name}"), help), labels)
+                .expect("name and labels are valid")
+        };
+        let calls = HistogramVec::new(
+            options("peer_call_seconds", "Durations of answered calls to another node."),
+            &["peer", "channel"],
+        );
+        Self {
+            log_sync: histogram("log_sync_seconds", "Durations of syncs of the log."),
+            commit: histogram(
+                "commit_seconds",
+                "Time from the proposal of a batch until the leader has applied it.",
+            ),
+            apply: histogram("apply_seconds", "Time to apply the entries of one pass."),
+            calls: calls.expect("name, labels and buckets are valid"),
+            failed_calls: counter(
+                "peer_calls_failed_total",
+                "Calls to another node without an answer.",
+                &["peer", "channel"],
+            ),
+            sent_bytes: counter(
+                "peer_sent_bytes_total",
+                "Bytes of calls to another node, without snapshots.",
+                &["peer", "channel"],
+            ),
+        }
+    }
+}
+
+impl Timings {
+    /// Records a call of so many bytes; `took` is `None` without an answer.
+    pub(crate) fn record_call(
+        &self,
+        peer: NodeId,
+        channel: &str,
+        bytes: usize,
+        took: Option<Duration>,
+    ) {
+        let peer = peer.to_string();
+        let labels = [peer.as_str(), channel];
+        self.sent_bytes.with_label_values(&labels).inc_by(bytes as u64);
+        // A series from the first call on: a rate needs a value before the first failure.
+        let failed = self.failed_calls.with_label_values(&labels);
+        match took {
+            Some(took) => self.calls.with_label_values(&labels).observe(took.as_secs_f64()),
+            None => failed.inc(),
+        }
+    }
+
+    /// All metrics, to register them.
+    pub fn collectors(&self) -> [Box<dyn Collector>; 6] {
+        [
+            Box::new(self.log_sync.clone()),
+            Box::new(self.commit.clone()),
+            Box::new(self.apply.clone()),
+            Box::new(self.calls.clone()),
+            Box::new(self.failed_calls.clone()),
+            Box::new(self.sent_bytes.clone()),
+        ]
+    }
+}

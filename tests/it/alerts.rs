@@ -1,0 +1,147 @@
+//! The alerts of `deploy/alerts.yml` are valid, fire for their causes, and ask for metrics that nodes
+//! have. The metrics follow the conventions of Prometheus.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name)
+}
+
+fn rules() -> String {
+    std::fs::read_to_string(deploy("alerts.yml")).unwrap()
+}
+
+fn program(name: &str) -> Command {
+    let path = cache().join("prometheus/usr/bin").join(name);
+    assert!(path.exists(), "run `make clients` first: {} is missing", path.display());
+    Command::new(path)
+}
+
+fn promtool(arguments: &[&str]) {
+    let ran = program("promtool").args(arguments).current_dir(deploy("")).output().unwrap();
+    let text = String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap();
+    assert!(ran.status.success(), "promtool {arguments:?}: {text}");
+}
+
+/// The names of all alerts.
+fn names() -> Vec<String> {
+    let rules = rules();
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    names.map(str::to_owned).collect()
+}
+
+/// The metrics that the rules name.
+fn metrics() -> BTreeSet<String> {
+    let rules = rules();
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("hearth_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn alerts_are_valid_and_fire_for_their_causes() {
+    promtool(&["check", "rules", "alerts.yml"]);
+    promtool(&["test", "rules", "alerts_test.yml"]);
+    let tests = std::fs::read_to_string(deploy("alerts_test.yml")).unwrap();
+    let manual = std::fs::read_to_string(deploy("../docs/operations.md")).unwrap();
+    assert!(names().len() > 20);
+    for name in names() {
+        assert!(tests.contains(&format!("alertname: {name}\n")), "no test of {name}");
+        assert!(manual.contains(&format!("`{name}`")), "docs/operations.md lacks {name}");
+    }
+}
+
+/// A Prometheus that scrapes all nodes of a cluster each second.
+struct Prometheus {
+    child: Child,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start(cluster: &Cluster) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let targets: Vec<_> =
+            cluster.nodes().map(|node| node.ops().trim_start_matches("http://")).collect();
+        let config = json!({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [deploy("alerts.yml")],
+            "scrape_configs": [{"job_name": "hearth", "static_configs": [{"targets": targets}]}],
+        });
+        // YAML contains JSON.
+        std::fs::write(folder.path().join("prometheus.yml"), config.to_string()).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let child = program("prometheus")
+            .current_dir(folder.path())
+            .arg("--config.file=prometheus.yml")
+            .arg("--storage.tsdb.path=data")
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, url: format!("http://127.0.0.1:{port}"), _folder: folder }
+    }
+
+    /// Data of a successful request to its API.
+    async fn get(&self, cluster: &Cluster, path: &str, query: &str) -> Option<Value> {
+        let url = format!("{}/api/v1/{path}?query={}", self.url, query.replace(' ', "%20"));
+        let body: Value = cluster.client.get(url).send().await.ok()?.json().await.ok()?;
+        (body["status"] == "success").then(|| body["data"].clone())
+    }
+
+    /// Number of series that a query finds.
+    async fn count(&self, cluster: &Cluster, query: &str) -> usize {
+        let found = self.get(cluster, "query", query).await;
+        found.map_or(0, |data| array(&data["result"]).len())
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[tokio::test]
+async fn prometheus_finds_every_metric_of_the_alerts() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&labelled("a memory")).await;
+    let prometheus = Prometheus::start(&cluster);
+    let up = async || prometheus.count(&cluster, "up == 1").await;
+    eventually("all nodes are scraped", up, |nodes| *nodes == 3).await;
+    for metric in metrics() {
+        let series = async || prometheus.count(&cluster, &metric).await;
+        let what = format!("{metric} has series");
+        eventually(&what, series, |series| *series > 0).await;
+    }
+    let evaluated = async || {
+        let data = prometheus.get(&cluster, "rules", "").await.unwrap_or_default();
+        let groups = data["groups"].as_array().cloned().unwrap_or_default();
+        let rules = groups.iter().flat_map(|group| array(&group["rules"]).clone());
+        rules.filter(|rule| rule["health"] == "ok").count()
+    };
+    eventually("every rule is evaluated", evaluated, |rules| *rules == names().len()).await;
+}
+
+#[tokio::test]
+async fn metrics_follow_the_conventions_of_prometheus() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&labelled("a memory")).await;
+    let text = cluster.client.get(format!("{}/metrics", cluster.ops())).send().await;
+    let text = text.unwrap().text().await.unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &text).unwrap();
+    let mut command = program("promtool");
+    command.args(["check", "metrics"]).stdin(file.reopen().unwrap());
+    let checked = command.output().unwrap();
+    let said = String::from_utf8([checked.stdout, checked.stderr].concat()).unwrap();
+    assert!(checked.status.success() && said.is_empty(), "{said}");
+    for name in ["process_resident_memory_bytes", "hearth_log_sync_seconds_bucket"] {
+        assert!(text.contains(name), "{name}");
+    }
+}
