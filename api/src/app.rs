@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use raft::Handle;
@@ -17,7 +17,8 @@ use crate::limits::{BODIES_BYTES_MAX, DRAINS_MAX, REQUESTS_MAX, RESPONSES_BYTES_
 use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
-use crate::service::node::{Embedder, Hooks};
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::node::{Backups, Embedder, Hooks};
 use crate::service::recalls::DueReport;
 use crate::tenant_requests::{RequestCounts, TenantRequests};
 
@@ -32,6 +33,7 @@ pub struct Shared {
     pub(crate) node: u64,
     pub(crate) metrics: Metrics,
     operator_key: RwLock<Option<OperatorKey>>,
+    backups: OnceLock<Arc<dyn Backups>>,
     pub(crate) budgets: Budgets,
     pub(crate) failed_authentications: FailedAuthentications,
     pub(crate) tenant_requests: TenantRequests,
@@ -77,6 +79,7 @@ impl App {
             node,
             metrics,
             operator_key: RwLock::default(),
+            backups: OnceLock::new(),
             budgets: Budgets {
                 requests: KeyBudget::new(REQUESTS_MAX),
                 bodies: KeyBudget::new(BODIES_BYTES_MAX),
@@ -88,6 +91,16 @@ impl App {
             tenant_requests: TenantRequests::default(),
             draining: AtomicBool::new(false),
         }))
+    }
+
+    /// Sets what creates backups. Only the first call counts.
+    pub fn set_backups(&self, backups: Arc<dyn Backups>) {
+        self.backups.get_or_init(|| backups);
+    }
+
+    /// What creates backups.
+    pub(crate) fn backups(&self) -> ApiResult<&dyn Backups> {
+        self.backups.get().map(|backups| &**backups).ok_or_else(ApiError::internal)
     }
 
     /// Sets the operator key from here on. Without one, all operations of operators are refused.

@@ -42,6 +42,9 @@ pub use metrics::Metrics;
 pub use network::network;
 pub use random::random_bytes;
 pub use routes::{openapi, operator, public};
-pub use service::node::{EmbedError, EmbedScope, Embedder, Embedding, Hooks};
+pub use service::node::{
+    BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedder,
+    Embedding, Hooks,
+};
 pub use service::recalls::DueReport;
 pub use tenant_requests::RequestCounts;

@@ -145,6 +145,8 @@ pub(crate) const STREAM_READ_PAUSE: Duration = Duration::from_millis(20);
 pub(crate) const EVENT_KINDS_BYTES_MAX: usize = 256;
 /// Longest host name with its port, in bytes.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 512;
+/// Bytes of the place of a backup.
+pub(crate) const BACKUP_URL_BYTES_MAX: usize = 2_048;
 /// Longest cooldown of a trigger: a year, in seconds.
 pub(crate) const COOLDOWN_SECONDS_MAX: u64 = 31_536_000;
 /// Shortest secret of a webhook, in bytes.

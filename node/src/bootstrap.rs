@@ -48,6 +48,7 @@ pub(crate) async fn bootstrap_cluster(
         id: random_bytes(),
         members: founders.into_iter().map(|(node, of)| Member::new(node, of)).collect(),
         model: embedder.model().clone(),
+        restored: None,
     };
     // The admin key is on disk before it is in the log: after a crash in between, the next start
     // uses the same key.

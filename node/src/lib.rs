@@ -3,6 +3,7 @@
 
 mod activity;
 mod background;
+mod backup;
 mod bootstrap;
 mod certificates;
 mod check;

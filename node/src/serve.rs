@@ -13,6 +13,7 @@ use raft::{Handle, Timings};
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
+use crate::backup::{Backups, backup_task};
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
@@ -68,7 +69,7 @@ pub(crate) async fn serve(
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
-    let app = new_app(&config, &engine, &embedder, webhooks, &registry);
+    let app = new_app(&config, &engine, &embedder, webhooks, &registry)?;
     app.set_operator_key(credentials.operator_key);
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     tokio::spawn(disk_task(disk.clone(), raft.clone()));
@@ -126,10 +127,15 @@ fn new_app(
     embedder: &Arc<embed::Pool>,
     webhooks: Arc<Webhooks>,
     registry: &Registry,
-) -> App {
+) -> Result<App, String> {
     let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
+    let (data, node) = (&config.node.data, config.node.id);
+    let backups = Backups::new(engine.flusher.clone(), data, node, webhooks.key_fingerprint())?;
+    tokio::spawn(backup_task(config.backup.clone(), backups.clone(), raft.clone()));
     let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
-    App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry))
+    let app = App::new(reader, raft, embedder, webhooks, node, Metrics::new(registry));
+    app.set_backups(Arc::new(backups));
+    Ok(app)
 }
 
 /// Stops the parts of a node. After a fault, it waits for none of them.

@@ -31,6 +31,7 @@ mod log;
 mod membership;
 mod network;
 mod operation;
+mod restore;
 mod shared;
 mod shared_use;
 mod state_machine;
@@ -65,6 +66,7 @@ pub use operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
+pub use restore::{RestoredNode, restore};
 pub use shared::Totals;
 pub use timings::Timings;
 pub use types::{NodeId, is_address};

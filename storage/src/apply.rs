@@ -179,6 +179,15 @@ impl Flusher {
         Ok(position)
     }
 
+    /// Makes the present state durable, and copies it to the new folder `target` by hard links. The
+    /// copy may be later than anything read before.
+    ///
+    /// # Errors
+    /// If the engine fails.
+    pub fn checkpoint(&self, target: &Path) -> Result<()> {
+        self.0.engine().state.checkpoint(target)
+    }
+
     /// Stops the engine's background threads. At the end of the process they must not access
     /// memory that is already freed. No write may follow.
     pub fn close(self) {

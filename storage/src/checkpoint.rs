@@ -85,6 +85,15 @@ impl Folder {
         Ok(next)
     }
 
+    /// Moves `source` into this empty folder, as its first state.
+    pub(crate) fn found(&self, source: &Path) -> Result<()> {
+        let first = self.root.join("000001");
+        fs::rename(source, &first).map_err(Error::file("move the restored state to", &first))?;
+        file::sync_tree(&first)?;
+        file::sync_folder(&self.root)?;
+        self.switch(&first)
+    }
+
     pub(crate) fn switch(&self, next: &Path) -> Result<()> {
         let name = next.file_name().unwrap_or_default().as_encoded_bytes();
         file::replace(&self.root.join(CURRENT), &[name, b"\n"].concat())

@@ -208,6 +208,8 @@ pub enum Action {
         String,
         #[serde(deserialize_with = "bounded::<OPERATION_FIELDS_MAX, _, _>")] Vec<(String, String)>,
     ),
+    /// Let the deliveries of a restored cluster go out.
+    ReleaseWebhooks,
 }
 
 /// A tenant to create.
@@ -396,8 +398,7 @@ impl BulkFilter {
 }
 
 impl Action {
-    /// Whether it stores more data of clients. A full disk rejects it. Reads, deletions and
-    /// configuration go on.
+    /// Whether it stores more data of clients, which a full disk rejects.
     pub fn adds_data(&self) -> bool {
         matches!(
             self,
@@ -411,7 +412,6 @@ impl Action {
                 | Self::Unfold(_)
                 | Self::CreateTrigger(..)
                 | Self::UpdateTrigger(..)
-                | Self::ReplayDelivery(_)
                 | Self::ReplayDeliveries(_)
                 | Self::CreateTenant { .. }
         )

@@ -19,6 +19,7 @@
 
 mod apply;
 mod audit;
+pub mod backup;
 mod change;
 mod checkpoint;
 pub mod codec;
@@ -85,6 +86,14 @@ pub use model::memory::Signal;
 
 /// The file system of a store.
 pub use rocksdb::Env;
+
+/// Opens the log of a data folder alone, without its state.
+///
+/// # Errors
+/// If it is damaged or cannot be read.
+pub fn open_log(data: &Path) -> Result<Log> {
+    Log::open(&data.join("log"), None)
+}
 
 /// Opens the engine with its folders `data/log` and `data/state`. Creates missing folders.
 /// `purged` returns the index of the last entry that was removed from the log, or 0. The state

@@ -23,7 +23,7 @@ records! {
     model::analytics::RecallStats: 1, "recall statistics";
     model::analytics::Usage: 1, "usage";
     model::analytics::LastReport: 1, "last report";
-    model::cluster::Cluster: 1, "cluster";
+    model::cluster::Cluster: 2, "cluster";
     model::cluster::Position: 1, "position";
     model::delivery::Delivery: 1, "delivery";
     model::delivery::Outbox: 1, "outbox";

@@ -147,9 +147,10 @@ fn memory_bytes_are_fixed() {
 #[test]
 fn cluster_and_tenant_bytes_are_fixed() {
     let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
-    let cluster = Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model };
+    let cluster =
+        Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model, restored: None };
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
-    let bytes = format!("01{id}0101{incarnation}00{model}016dfb8001");
+    let bytes = format!("02{id}0101{incarnation}00{model}016dfb800100");
     assert_row(cluster, &bytes, Change::ClusterPut, "00");
     let position = Position {
         group: GroupId(0),

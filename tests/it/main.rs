@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod backups;
 mod bad_fields;
 mod bad_input;
 mod bulk;

@@ -4,6 +4,7 @@
 mod activity;
 mod analytics;
 mod audit;
+mod backups;
 mod cluster;
 mod consolidation;
 mod dashboard;
@@ -161,7 +162,7 @@ fn free_form() -> OpenApiRouter<App> {
 pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
-    let routes = open.merge(cluster::routes()).merge(tenants::routes());
+    let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(tenants::routes());
     let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))

@@ -2,6 +2,7 @@
 //! and secrets of webhooks.
 
 use futures::future::BoxFuture;
+use serde::Serialize;
 use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
@@ -45,6 +46,57 @@ pub trait Embedder: Send + Sync {
 
     /// The model behind it.
     fn model(&self) -> &Model;
+}
+
+/// Creates backups of this node's state, one at a time.
+pub trait Backups: Send + Sync {
+    /// Starts a backup at `url`, in the background.
+    ///
+    /// # Errors
+    /// The reason, for the operator: the URL is not usable, or a backup is under way.
+    fn start(&self, url: String) -> Result<(), String>;
+
+    /// What is under way, and what the last one was.
+    fn status(&self) -> BackupStatus;
+}
+
+/// The backups of this process.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BackupStatus {
+    /// The backup that is under way.
+    pub running: Option<BackupProgress>,
+    /// The last one that succeeded.
+    pub last: Option<BackupSummary>,
+    /// Why the last one failed; absent if it succeeded.
+    pub error: Option<String>,
+}
+
+/// Progress of a backup.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct BackupProgress {
+    /// Where it goes.
+    pub url: String,
+    /// Bytes of all its files; 0 until they are known.
+    pub total_bytes: u64,
+    /// Bytes of those that are done.
+    pub done_bytes: u64,
+    /// Bytes that were uploaded: the rest was there already.
+    pub uploaded_bytes: u64,
+}
+
+/// A backup.
+#[derive(Debug, Clone, Serialize)]
+pub struct BackupSummary {
+    /// Its id.
+    pub id: String,
+    /// Index of the last log entry that it contains.
+    pub index: u64,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Bytes that were uploaded.
+    pub uploaded_bytes: u64,
+    /// SHA-256 of the state.
+    pub state_sha256: String,
 }
 
 /// Rules and secrets of webhooks.

@@ -125,7 +125,7 @@ impl Service {
     }
 
     /// Submits an action of the operator, and waits for a while until this node reflects it.
-    pub(super) async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
+    pub(crate) async fn submit_for_operator(&self, action: Action) -> ApiResult<Reply> {
         self.submit_for(None, action).await
     }
 

@@ -56,6 +56,8 @@ enum Command {
     /// Export and verify the audit log of the operator
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Let the deliveries of webhooks go out that wait since the cluster was restored from a backup
+    ReleaseWebhooks,
     /// Show cluster time, and the wall clocks of all nodes
     Clock {
         /// Move cluster time forward to the median of the voters' wall clocks
@@ -96,6 +98,10 @@ impl Cluster {
                     serde_json::from_value(page).map_err(text)
                 })
                 .await?;
+            }
+            Command::ReleaseWebhooks => {
+                operator.request(Method::POST, "/cluster/webhooks/release", None).await?;
+                println!("The deliveries go out.");
             }
             Command::Clock { set_to_median } => {
                 let (method, body) = match set_to_median {

@@ -2,6 +2,7 @@
 
 mod api_client;
 mod audit;
+mod backup;
 mod certs;
 mod cluster;
 mod consolidate;
@@ -62,6 +63,10 @@ enum Command {
     Hygiene(hygiene::Hygiene),
     /// Fold memories of a tenant that have the same words
     Consolidate(consolidate::Consolidate),
+    /// Create, list, check and remove backups of a cluster
+    Backup(backup::Backup),
+    /// Restore a backup as a new cluster of one node
+    Restore(backup::Restore),
     /// Create the certificate authority of a cluster, and certificates of its nodes
     Certs(certs::Certs),
     /// Run a development cluster, show its features, and keep it running
@@ -109,6 +114,8 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Audit(audit) => audit.run().await,
         Command::Hygiene(hygiene) => hygiene.run().await,
         Command::Consolidate(consolidate) => consolidate.run().await,
+        Command::Backup(backup) => backup.run(environment()).await,
+        Command::Restore(restore) => restore.run(environment()).await,
         Command::Certs(certs) => certs.run(),
         Command::Dev(dev) => dev.run().await,
         Command::Demo => demo::run().await,

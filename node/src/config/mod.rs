@@ -14,8 +14,8 @@ use raft::is_address;
 use serde::Deserialize;
 
 pub(crate) use sections::{
-    Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node, Operator,
-    Peer, Public, Raft, Search, Webhooks,
+    Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node,
+    Operator, Peer, Public, Raft, Search, Webhooks,
 };
 use source::Source;
 
@@ -37,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) search: Search,
     pub(crate) memory: Memory,
     pub(crate) disk: Disk,
+    pub(crate) backup: Backup,
     pub(crate) embedder: Embedder,
     pub(crate) webhooks: Webhooks,
     pub(crate) log: Log,
@@ -83,8 +84,8 @@ impl Config {
 
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
-        let Self { node, operator, peer, raft, log_compaction, embedder, memory, webhooks, .. } =
-            self;
+        let Self { node, operator, peer, raft, log_compaction, embedder, memory, .. } = self;
+        let Self { webhooks, backup, .. } = self;
         let positive = [
             ("node.id", node.id),
             ("raft.heartbeat_ms", raft.heartbeat_ms),
@@ -95,6 +96,8 @@ impl Config {
             ("embedder.threads", embedder.threads as u64),
             ("memory.max_bytes", memory.max_bytes.unwrap_or(1)),
             ("webhooks.timeout_ms", webhooks.timeout_ms),
+            ("backup.interval_hours", backup.interval_hours),
+            ("backup.keep", backup.keep as u64),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Err(format!("{key} must be 1 or more"));
@@ -272,6 +275,8 @@ mod tests {
             "embedder.threads",
             "memory.max_bytes",
             "webhooks.timeout_ms",
+            "backup.interval_hours",
+            "backup.keep",
         ] {
             let variable = format!("HEARTH__{}", key.to_uppercase().replace('.', "__"));
             let error = with(&[(&variable, "0")]).unwrap_err();

@@ -32,6 +32,9 @@ follower_timeout_seconds = 300
 exact_max = 50000
 [memory]
 [disk]
+[backup]
+interval_hours = 24
+keep = 7
 [webhooks]
 allow = ""
 timeout_ms = 15000
@@ -196,6 +199,17 @@ pub struct Disk {
     /// Free space in bytes below which a disk counts as full. If absent, 5 % of the file system, and
     /// 1 GiB at most. 0 turns it off.
     pub reserve_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
+    /// Where scheduled backups go: a folder or a URL. Without it there are none.
+    pub url: Option<String>,
+    /// Hours between two backups.
+    pub interval_hours: u64,
+    /// Backups that stay.
+    pub keep: usize,
 }
 
 #[derive(Debug, Clone, Deserialize)]

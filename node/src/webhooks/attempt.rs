@@ -50,6 +50,11 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
+    /// Fingerprint of the cluster key; `None` without one.
+    pub(crate) fn key_fingerprint(&self) -> Option<String> {
+        self.sealer.as_ref().map(SecretSealer::fingerprint)
+    }
+
     pub(crate) fn new(config: &config::Webhooks) -> Result<Self, String> {
         let policy = Policy { allowed: config.allow.clone() };
         let sealer = config.key.as_deref().map(SecretSealer::read).transpose()?;

@@ -19,6 +19,8 @@ const PURPOSE: &[u8] = b"hearth webhook secret 1";
 const NONCES: &[u8] = b"hearth webhook nonce 1";
 /// Derives the key of blinded digests from the cluster key.
 const BLINDING: &[u8] = b"hearth blinded digest 1";
+/// What the fingerprint of the cluster key authenticates.
+const FINGERPRINT: &[u8] = b"hearth cluster key fingerprint 1";
 
 /// The keys derived from the cluster key.
 pub(crate) struct SecretSealer {
@@ -51,6 +53,11 @@ impl SecretSealer {
         let (nonces, blinding) = (derived(NONCES), derived(BLINDING));
         let key = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &key).ok()?);
         Some(Self { key, nonces, blinding })
+    }
+
+    /// Hex digits that differ between keys and reveal nothing about them.
+    pub(crate) fn fingerprint(&self) -> String {
+        hex::encode(hmac::sign(&self.blinding, FINGERPRINT))
     }
 
     /// Seals the secret of a trigger: nonce, ciphertext and tag. Deterministic.

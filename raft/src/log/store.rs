@@ -30,7 +30,7 @@ const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Maximum entries per chunk.
 const CHUNK_ENTRIES_MAX: usize = 1_024;
 /// File name of the high-water mark in the data folder.
-const MARK_FILE: &str = "log.mark";
+pub(crate) const MARK_FILE: &str = "log.mark";
 
 #[derive(Clone)]
 pub(crate) struct LogStore {

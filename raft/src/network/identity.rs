@@ -110,7 +110,7 @@ mod tests {
         let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
         let removed = Member { removed: true, ..Member::new(4, [4; 16]) };
         let members = vec![Member::new(1, [1; 16]), Member::new(2, [2; 16]), removed];
-        let own = Cluster { id: [9; 16], members, model };
+        let own = Cluster { id: [9; 16], members, model, restored: None };
         let check = |cluster, node, incarnation| {
             check_peer(Some(&own), &PeerIdentity { cluster, node, incarnation })
         };

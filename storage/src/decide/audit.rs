@@ -226,6 +226,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::DeleteTenant(id, _) => (Act::TenantDelete, format!("tenant {}", id.0)),
         Action::PutTier { name, .. } => (Act::TierChange, format!("tier {name}")),
         Action::RecordOperation(action, target, _) => (*action, target.clone()),
+        Action::ReleaseWebhooks => (Act::WebhooksRelease, "webhooks".into()),
         _ => return None,
     })
 }

@@ -81,6 +81,16 @@ pub(super) fn remove_member(draft: &mut Draft, node: u64) -> Decided<Reply> {
     Ok(Reply::Done)
 }
 
+/// Lets the deliveries of a restored cluster go out.
+pub(super) fn release_webhooks(draft: &mut Draft) -> Decided<Reply> {
+    let mut cluster = existing(draft)?;
+    if let Some(restored) = cluster.restored.as_mut().filter(|restored| restored.webhooks_held) {
+        restored.webhooks_held = false;
+        draft.push(Change::ClusterPut(cluster));
+    }
+    Ok(Reply::Done)
+}
+
 fn existing(draft: &Draft) -> Decided<Cluster> {
     let cluster = draft.cluster()?;
     let cluster = cluster

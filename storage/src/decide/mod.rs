@@ -115,6 +115,7 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
             cluster::add_member(draft, *node, *incarnation)
         }
         (Action::RemoveMember(node), _) => cluster::remove_member(draft, *node),
+        (Action::ReleaseWebhooks, _) => cluster::release_webhooks(draft),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (Action::CreateTenant { tenant, key_id, key }, _) => {
             tenants::create(draft, tenant, (*key_id, key))
@@ -180,6 +181,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::Verify
         | Action::AddMember { .. }
         | Action::RemoveMember(_)
+        | Action::ReleaseWebhooks
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)

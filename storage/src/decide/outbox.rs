@@ -58,7 +58,9 @@ pub(super) fn enqueue(
         reason: String::new(),
         stage: DeliveryStage::Pending(now),
     };
-    let id = DeliveryId { trigger: compiled.id, number: firings.total };
+    let cluster = context.draft.cluster()?;
+    let number = cluster.map_or(firings.total, |cluster| cluster.delivery_number(firings.total));
+    let id = DeliveryId { trigger: compiled.id, number };
     context.push(Change::DeliveryPut(tenant, id, delivery, None));
     Ok(FiringResult::Enqueued(id))
 }

@@ -92,6 +92,10 @@ named_enum! {
         ClockSet = "clock.set",
         /// An edge between memories was deleted.
         EdgeDelete = "edge.delete",
+        /// A backup was created.
+        BackupCreate = "backup.create",
+        /// The deliveries of a restored cluster were released.
+        WebhooksRelease = "webhooks.release",
     }
 }
 

@@ -26,6 +26,44 @@ pub struct Cluster {
     pub members: Vec<Member>,
     /// The embedding model that all vectors come from.
     pub model: Model,
+    /// Set if the state was restored from a backup.
+    pub restored: Option<Restored>,
+}
+
+/// How a cluster was restored from a backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Restorations of this state, one after the other.
+    pub count: u32,
+    /// Cluster clock of the backup. The tick that covers the time since then fires no trigger.
+    pub clock: Timestamp,
+    /// Whether deliveries wait until an operator releases them.
+    pub webhooks_held: bool,
+}
+
+/// Deliveries of a trigger between two restorations; more than it ever has.
+const DELIVERIES_PER_RESTORATION: u64 = 1 << 40;
+
+impl Cluster {
+    /// The cluster that a backup of this one becomes: with another id, and one member.
+    #[must_use]
+    pub fn restored(self, id: Incarnation, member: Member, clock: Timestamp, held: bool) -> Self {
+        let count = self.restored.map_or(0, |before| before.count) + 1;
+        let restored = Some(Restored { count, clock, webhooks_held: held });
+        Self { id, members: vec![member], model: self.model, restored }
+    }
+
+    /// Whether deliveries wait for the operator.
+    pub fn holds_webhooks(&self) -> bool {
+        self.restored.is_some_and(|restored| restored.webhooks_held)
+    }
+
+    /// Number of the delivery of a trigger's n-th firing. Firings after the backup got numbers too,
+    /// and their receivers know them, so a restored cluster continues far above.
+    pub fn delivery_number(&self, firing: u64) -> u64 {
+        let restorations = self.restored.map_or(0, |restored| u64::from(restored.count));
+        restorations * DELIVERIES_PER_RESTORATION + firing
+    }
 }
 
 /// A present or removed member of the cluster.

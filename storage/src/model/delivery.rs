@@ -18,12 +18,13 @@ pub const DELIVERED_LABEL_BYTES_MAX: usize = 16 << 10;
 /// Longest reason of a failed attempt, in bytes.
 pub const REASON_BYTES_MAX: usize = 256;
 
-/// Identifies a delivery over all attempts and leaders: the n-th firing of a trigger.
+/// Identifies a delivery over all attempts, leaders and restorations of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeliveryId {
     /// The trigger that fired.
     pub trigger: TriggerId,
-    /// Number of the firing, from 1.
+    /// Ascends with the firings of the trigger. See
+    /// [`Cluster::delivery_number`](crate::model::cluster::Cluster::delivery_number).
     pub number: u64,
 }
 

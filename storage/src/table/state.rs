@@ -58,6 +58,14 @@ impl State {
         Ok(Self { db, folder })
     }
 
+    /// Opens a state to read it. Changes no file.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
+        let options = options(None).map_err(Error::engine("set up state"))?;
+        let db = DB::open_for_read_only(&options, path, false);
+        let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
+        Ok(Self { db: db.map_err(Error::engine("open state"))?, folder })
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.folder.path
     }

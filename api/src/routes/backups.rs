@@ -1,0 +1,61 @@
+//! Backups of this node's state, and the deliveries that wait after a restoration, for the operator.
+//! On the operator's listener only.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use storage::Action;
+use storage::model::audit::AuditAction;
+
+use crate::app::App;
+use crate::auth::Operator;
+use crate::limits::BACKUP_URL_BYTES_MAX;
+use crate::requests::ValidJson;
+use crate::requests::values::NonBlank;
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::node::BackupStatus;
+
+/// Where a backup goes: a folder or a URL.
+#[derive(Debug, Deserialize)]
+struct NewBackup {
+    url: NonBlank<BACKUP_URL_BYTES_MAX>,
+}
+
+#[derive(Serialize)]
+struct Done {
+    done: bool,
+}
+
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/cluster/backups", get(backup_status).post(backup_create))
+        .route("/cluster/webhooks/release", post(webhooks_release))
+}
+
+async fn backup_status(_: Operator, State(app): State<App>) -> ApiResult<Json<BackupStatus>> {
+    Ok(Json(app.backups()?.status()))
+}
+
+/// Starts a backup: `{"url": "s3://bucket/path"}`.
+async fn backup_create(
+    operator: Operator,
+    State(app): State<App>,
+    ValidJson(request): ValidJson<NewBackup>,
+) -> ApiResult<(StatusCode, Json<BackupStatus>)> {
+    let url = request.url.0;
+    let started = app.backups()?.start(url.clone());
+    started.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
+    tracing::info!(url, "an operator started a backup");
+    let fields = vec![("url".to_owned(), url)];
+    let (service, node) = (operator.service, format!("node {}", app.node));
+    service.record_operation(AuditAction::BackupCreate, node, fields).await?;
+    Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
+}
+
+/// Lets the deliveries of a restored cluster go out.
+async fn webhooks_release(operator: Operator) -> ApiResult<Json<Done>> {
+    operator.service.submit_for_operator(Action::ReleaseWebhooks).await?;
+    Ok(Json(Done { done: true }))
+}

@@ -1,0 +1,165 @@
+//! Creates backups on a running node, one at a time: copies the state, reads the copy whole, and
+//! uploads what the store lacks.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::{BackupProgress, BackupStatus, BackupSummary};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use storage::Flusher;
+
+use crate::backup::manifest::{FileOf, Manifest};
+use crate::backup::store::Store;
+use crate::error::text;
+
+/// The folder below the data folder with the copy of the state.
+const FOLDER: &str = "backup";
+
+/// Creates backups of the state of this node.
+#[derive(Clone)]
+pub(crate) struct Backups {
+    flusher: Flusher,
+    data: PathBuf,
+    node: u64,
+    /// Fingerprint of the cluster key.
+    cluster_key: Option<String>,
+    status: Arc<Mutex<BackupStatus>>,
+}
+
+impl Backups {
+    /// Removes what a process left that ended during a backup.
+    pub(crate) fn new(
+        flusher: Flusher,
+        data: &Path,
+        node: u64,
+        cluster_key: Option<String>,
+    ) -> Result<Self, String> {
+        remove(&data.join(FOLDER))?;
+        let status = Arc::default();
+        Ok(Self { flusher, data: data.to_owned(), node, cluster_key, status })
+    }
+
+    /// Creates a backup at `url`. An error if another one is under way.
+    pub(crate) async fn create(&self, url: &str) -> Result<Manifest, String> {
+        self.begin(url)?;
+        self.run(url).await
+    }
+
+    fn begin(&self, url: &str) -> Result<(), String> {
+        let mut status = self.status.lock();
+        if let Some(running) = &status.running {
+            return Err(format!("a backup to {} is under way", running.url));
+        }
+        status.running = Some(BackupProgress { url: url.to_owned(), ..BackupProgress::default() });
+        Ok(())
+    }
+
+    async fn run(&self, url: &str) -> Result<Manifest, String> {
+        let created = self.upload(url).await;
+        let removed = remove(&self.data.join(FOLDER));
+        let created = created.and_then(|manifest| removed.map(|()| manifest));
+        let mut status = self.status.lock();
+        let progress = status.running.take().unwrap_or_default();
+        match &created {
+            Ok(manifest) => {
+                let bytes = progress.uploaded_bytes;
+                tracing::info!(
+                    url,
+                    id = manifest.id,
+                    index = manifest.index,
+                    bytes,
+                    "backup created"
+                );
+                status.last = Some(summary(manifest, bytes));
+                status.error = None;
+            }
+            Err(error) => {
+                tracing::error!(url, error, "backup failed");
+                status.error = Some(error.clone());
+            }
+        }
+        created
+    }
+
+    async fn upload(&self, url: &str) -> Result<Manifest, String> {
+        let store = Store::open(url)?;
+        let (folder, flusher) = (self.data.join(FOLDER), self.flusher.clone());
+        let copied = tokio::task::spawn_blocking(move || {
+            flusher.checkpoint(&folder).map_err(text)?;
+            let state = storage::backup::examine(&folder).map_err(text)?;
+            Ok::<_, String>((state, files(&folder)?, folder))
+        });
+        let (state, files, folder) = copied.await.map_err(text)??;
+        let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
+        self.progress(|progress| progress.total_bytes = manifest.bytes());
+        for FileOf { name, sha256, bytes } in &manifest.files {
+            fail::fail_point!("backup-file", |_| std::process::abort());
+            if store.has_file(sha256, *bytes).await? {
+                self.progress(|progress| progress.done_bytes += bytes);
+                continue;
+            }
+            let sent = |part| {
+                self.progress(|progress| {
+                    progress.done_bytes += part;
+                    progress.uploaded_bytes += part;
+                });
+            };
+            store.upload(&folder.join(name), sha256, sent).await?;
+        }
+        store.put_manifest(&manifest).await?;
+        Ok(manifest)
+    }
+
+    fn progress(&self, change: impl Fn(&mut BackupProgress)) {
+        self.status.lock().running.iter_mut().for_each(change);
+    }
+}
+
+impl api::Backups for Backups {
+    fn start(&self, url: String) -> Result<(), String> {
+        Store::open(&url)?;
+        self.begin(&url)?;
+        let this = self.clone();
+        tokio::spawn(async move { this.run(&url).await });
+        Ok(())
+    }
+
+    fn status(&self) -> BackupStatus {
+        self.status.lock().clone()
+    }
+}
+
+fn summary(manifest: &Manifest, uploaded_bytes: u64) -> BackupSummary {
+    BackupSummary {
+        id: manifest.id.clone(),
+        index: manifest.index,
+        bytes: manifest.bytes(),
+        uploaded_bytes,
+        state_sha256: manifest.state_sha256.clone(),
+    }
+}
+
+/// Name, hash and length of each file in a flat folder, sorted by name.
+fn files(folder: &Path) -> Result<Vec<FileOf>, String> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(text)? {
+        let path = entry.map_err(text)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a name is not UTF-8")?;
+        let (mut file, mut hash) = (std::fs::File::open(&path).map_err(text)?, Sha256::new());
+        let bytes = std::io::copy(&mut file, &mut hash).map_err(text)?;
+        let sha256 = hex::encode(hash.finalize());
+        files.push(FileOf { name: name.to_owned(), sha256, bytes });
+    }
+    files.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(files)
+}
+
+fn remove(folder: &Path) -> Result<(), String> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}

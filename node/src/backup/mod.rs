@@ -1,0 +1,21 @@
+//! Backups of a cluster, in a folder or a bucket.
+//!
+//! | object | content |
+//! |---|---|
+//! | `files/<sha256>` | a file of a state; the same file of several backups is stored once |
+//! | `backups/<id>.json` | the manifest of a backup, which names its files |
+//!
+//! The manifest is written last, so half an upload is not a backup. A node copies its state by hard
+//! links and uploads the files that are absent, while it serves clients.
+
+mod create;
+mod manifest;
+mod restore;
+mod schedule;
+mod store;
+
+pub(crate) use create::Backups;
+pub(crate) use manifest::Manifest;
+pub(crate) use restore::{Restoration, restore};
+pub(crate) use schedule::backup_task;
+pub(crate) use store::Store;

@@ -1,0 +1,228 @@
+//! `hearth backup` and `hearth restore`: backups of a cluster in a folder or a bucket.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::Embedder;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::backup::{Manifest, Restoration, Store, restore};
+use crate::cli::operator::{Operator, OperatorAccess};
+use crate::config::Config;
+use crate::embed;
+use crate::webhooks::Webhooks;
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Arguments of `hearth backup`.
+#[derive(Args)]
+pub(crate) struct Backup {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Let a node create a backup, and wait for it
+    Create {
+        /// A folder, s3://bucket/path, gs://bucket/path or az://container/path, as the node sees it
+        place: String,
+        #[command(flatten)]
+        access: OperatorAccess,
+    },
+    /// List the backups in a place
+    List {
+        /// A folder or a URL, as this machine sees it
+        place: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that all files of a backup exist
+    Check {
+        /// A folder or a URL, as this machine sees it
+        place: String,
+        /// Id of the backup; by default the newest one
+        #[arg(long)]
+        id: Option<String>,
+        /// Read all bytes, and check their hashes
+        #[arg(long)]
+        data: bool,
+    },
+    /// Remove all but the newest backups
+    Prune {
+        /// A folder or a URL, as this machine sees it
+        place: String,
+        /// Number of backups that stay
+        #[arg(long)]
+        keep: usize,
+    },
+}
+
+/// Arguments of `hearth restore`.
+#[derive(Args)]
+pub(crate) struct Restore {
+    /// The place of the backups: a folder or a URL
+    place: String,
+    /// Configuration of the node that becomes the new cluster. Its data folder must be empty
+    #[arg(long)]
+    config: PathBuf,
+    /// Id of the backup; by default the newest one
+    #[arg(long)]
+    id: Option<String>,
+    /// Whether pending deliveries of webhooks wait until `hearth cluster release-webhooks`, or go out
+    #[arg(long, default_value = "hold", value_parser = ["hold", "send"])]
+    webhooks: String,
+}
+
+impl Backup {
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    pub(crate) async fn run(
+        self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), String> {
+        match self.command {
+            Command::Create { place, access } => create(&access.open(environment)?, &place).await,
+            Command::List { place, json } => list(&Store::open(&place)?, json).await,
+            Command::Check { place, id, data } => {
+                let store = Store::open(&place)?;
+                let manifest = store.manifest(id.as_deref()).await?;
+                check(&store, &manifest, data).await
+            }
+            Command::Prune { place, keep } => {
+                let (backups, files) = Store::open(&place)?.prune(keep).await?;
+                println!("Removed {backups} backups and {files} files.");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Starts a backup on a node, and shows its progress until it ends.
+#[expect(clippy::print_stdout, reason = "the output of the command")]
+async fn create(operator: &Operator, place: &str) -> Result<(), String> {
+    let path = "/cluster/backups";
+    operator.request(Method::POST, path, Some(json!({"url": place}))).await?;
+    let bar = bar(0);
+    loop {
+        tokio::time::sleep(PROGRESS_INTERVAL).await;
+        let status = operator.request(Method::GET, path, None).await?;
+        if let Some(running) = status["running"].as_object() {
+            bar.set_length(running["total_bytes"].as_u64().unwrap_or(0));
+            bar.set_position(running["done_bytes"].as_u64().unwrap_or(0));
+            continue;
+        }
+        bar.finish_and_clear();
+        if let Some(error) = status["error"].as_str() {
+            return Err(format!("the backup failed: {error}"));
+        }
+        let last = &status["last"];
+        println!(
+            "Backup {} of index {}: {}, of which {} were uploaded.",
+            last["id"].as_str().unwrap_or_default(),
+            last["index"],
+            mebibytes(&last["bytes"]),
+            mebibytes(&last["uploaded_bytes"]),
+        );
+        return Ok(());
+    }
+}
+
+fn mebibytes(bytes: &Value) -> String {
+    format!("{:.1} MiB", bytes.as_f64().unwrap_or(0.0) / f64::from(1 << 20))
+}
+
+fn bar(bytes: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec}");
+    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[expect(clippy::print_stdout, reason = "the output of the command")]
+async fn list(store: &Store, as_json: bool) -> Result<(), String> {
+    for (id, manifest) in store.manifests().await? {
+        match manifest {
+            Ok(manifest) if as_json => {
+                let Manifest { index, clock, version, cluster, state_sha256, .. } = &manifest;
+                let line = json!({
+                    "id": id, "created_at": manifest.created_at, "index": index, "clock": clock,
+                    "bytes": manifest.bytes(), "version": version, "cluster": cluster,
+                    "state_sha256": state_sha256,
+                });
+                println!("{line}");
+            }
+            Ok(manifest) => println!(
+                "{id}  index {}  {}  cluster {}",
+                manifest.index,
+                mebibytes(&manifest.bytes().into()),
+                manifest.cluster
+            ),
+            Err(error) => println!("{id}  unusable: {error}"),
+        }
+    }
+    Ok(())
+}
+
+/// Checks all files of a backup: their lengths, and with `data` their bytes.
+#[expect(clippy::print_stdout, reason = "the output of the command")]
+async fn check(store: &Store, manifest: &Manifest, data: bool) -> Result<(), String> {
+    let (bar, mut wrong) = (bar(manifest.bytes()), 0);
+    for file in &manifest.files {
+        let checked = match data {
+            true => store.download(&file.sha256, None, |bytes| bar.inc(bytes)).await,
+            false => match store.has_file(&file.sha256, file.bytes).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err("it is absent, or has another length".into()),
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = checked {
+            wrong += 1;
+            bar.println(format!("{} ({}): {error}", file.name, file.sha256));
+        }
+    }
+    bar.finish_and_clear();
+    if wrong > 0 {
+        return Err(format!("backup {}: {wrong} files are absent or damaged", manifest.id));
+    }
+    println!("Backup {} is complete: {} files.", manifest.id, manifest.files.len());
+    Ok(())
+}
+
+impl Restore {
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    pub(crate) async fn run(
+        self,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), String> {
+        let config = Config::load(&self.config, environment)?;
+        let store = Store::open(&self.place)?;
+        let manifest = store.manifest(self.id.as_deref()).await?;
+        let webhooks = Webhooks::new(&config.webhooks)?;
+        let to = Restoration {
+            data: config.node.data.clone(),
+            node: config.node.id,
+            address: config.peer.advertised_address(),
+            model: hex::encode(embed::start(&config.embedder)?.model().id.0),
+            cluster_key: webhooks.key_fingerprint(),
+            hold_webhooks: self.webhooks == "hold",
+        };
+        let bar = bar(manifest.bytes());
+        restore(&store, &manifest, &to, |bytes| bar.inc(bytes)).await?;
+        bar.finish_and_clear();
+        println!(
+            "Restored backup {} of {} as a new cluster of node {}.",
+            manifest.id, manifest.created_at, to.node
+        );
+        println!("What happened after that time is gone, also receipts of idempotency keys.");
+        println!("Memories that were deleted and keys that were revoked after it are back.");
+        if to.hold_webhooks {
+            println!("Deliveries wait until `hearth cluster release-webhooks`.");
+        }
+        println!("Start it with `hearth serve --config {}`,", self.config.display());
+        println!("then add the other nodes, empty, with `hearth cluster add`.");
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! The state in a backup: a copy of the state folder at one log index. A restoration makes it the
+//! state of another cluster.
+
+use std::fs;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::checkpoint::Folder;
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::model::cluster::{Cluster, Position};
+use crate::table::key::Key;
+use crate::table::state::State;
+use crate::table::view::View;
+use crate::verify::hash_row;
+
+/// What a copy of the state holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedState {
+    /// Its position in the log.
+    pub position: Position,
+    /// The cluster that it comes from.
+    pub cluster: Cluster,
+    /// SHA-256 of all rows, as in [`crate::VerifyResult`]: the same on all nodes at this position.
+    pub hash: [u8; 32],
+    /// Number of rows.
+    pub rows: u64,
+}
+
+/// Reads all rows of the copy in `folder`. Changes no file.
+///
+/// # Errors
+/// If the copy is damaged, or was taken before the cluster was bootstrapped.
+pub fn examine(folder: &Path) -> Result<CopiedState> {
+    let state = State::open_to_read(folder)?;
+    let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
+    let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
+    let (mut hash, mut rows) = (Sha256::new(), 0);
+    for row in state.range(&[], &[]) {
+        hash_row(&mut hash, &row?);
+        rows += 1;
+    }
+    Ok(CopiedState { position, cluster, hash: hash.finalize().into(), rows })
+}
+
+fn no_cluster(folder: &Path) -> Error {
+    let detail = format!("{} holds no cluster", folder.display());
+    Error::Corrupt { what: "state", detail }
+}
+
+/// Makes the copy in `source` the state of the new data folder `data`, at another position and in
+/// another cluster. Moves `source`, which must be on the same file system.
+///
+/// # Errors
+/// If the data folder has a state already, or the copy is damaged.
+pub fn install(data: &Path, source: &Path, position: &Position, cluster: &Cluster) -> Result<()> {
+    let root = data.join("state");
+    if root.exists() {
+        return Err(Error::Misuse(format!("{} exists already", root.display())));
+    }
+    let state = State::open(source, None)?;
+    let mut rows = rocksdb::WriteBatch::default();
+    rows.put(Key::Position.bytes(), codec::encode(position));
+    rows.put(Key::Cluster.bytes(), codec::encode(cluster));
+    state.write(rows)?;
+    state.flush()?;
+    drop(state);
+    fs::create_dir(&root).map_err(Error::file("create", &root))?;
+    Folder::new(&root, None).found(source)
+}
