@@ -30,7 +30,7 @@ audit:
 # The published clients, and Prometheus, which the tests run.
 clients:
 	@deploy/setup/clients.sh "$(CACHE)"
-	@deploy/setup/prometheus.sh "$(CACHE)"
+	@deploy/setup/unpack.sh "$(CACHE)" prometheus prometheus
 
 build: setup
 	@cargo build --release -p node
@@ -43,7 +43,7 @@ bin:
 BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test
 bench: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
-	@deploy/setup/etcd.sh "$(CACHE)"
+	@deploy/setup/unpack.sh "$(CACHE)" etcd etcd-server
 	@cargo build --quiet --release -p tests --features failpoints
 	@cargo bench --quiet -p tests --features failpoints
 	@echo; echo "Search through the graph:"; $(CARGO_TARGET_DIR)/release/recall

@@ -34,6 +34,8 @@ pub(crate) fn expiry_metric(expiries: [(&str, i64); 3]) -> IntGaugeVec {
 pub(crate) struct Credentials {
     /// The certificates by name, with the Unix times at which they expire.
     pub(crate) expiries: [(&'static str, i64); 3],
+    /// The files, as they were before they were read.
+    pub(crate) files: FileStates,
     pub(crate) public: Arc<ServerConfig>,
     pub(crate) peer_server: Arc<ServerConfig>,
     pub(crate) peer_client: PeerTls,
@@ -43,6 +45,7 @@ pub(crate) struct Credentials {
 impl Credentials {
     /// Reads and checks the configured files.
     pub(crate) fn load(config: &Config) -> Result<Self, String> {
+        let files = states_of_files(config);
         let key_file = config.operator.key_file.as_deref();
         let expiries = [
             ("public", tls::expires_at(&config.public.certificate)?),
@@ -51,6 +54,7 @@ impl Credentials {
         ];
         Ok(Self {
             expiries,
+            files,
             public: tls::public_server(&config.public)?,
             peer_server: tls::peer_server(&config.peer)?,
             peer_client: tls::peer_client(&config.peer)?,
@@ -66,7 +70,9 @@ fn show_expiries(metric: &IntGaugeVec, expiries: [(&str, i64); 3]) {
 }
 
 /// Length and time of the last change of each file; `None` for a file that cannot be read.
-fn state_of_files(config: &Config) -> Vec<Option<(u64, SystemTime)>> {
+pub(crate) type FileStates = Vec<Option<(u64, SystemTime)>>;
+
+fn states_of_files(config: &Config) -> FileStates {
     let Config { public, peer, operator, .. } = config;
     let files = [&public.certificate, &public.key, &peer.authority, &peer.certificate, &peer.key];
     let state = |file: &PathBuf| {
@@ -84,28 +90,29 @@ pub(crate) struct Reloader {
     pub(crate) raft: Handle,
     pub(crate) app: App,
     pub(crate) expiries: IntGaugeVec,
+    /// The files that it uses now.
+    pub(crate) files: FileStates,
 }
 
 impl Reloader {
     /// Reads the files again on each SIGHUP, and when they have changed and then stay as they are
     /// for an interval. If one of them is not usable, all previous credentials stay in use. Open
     /// connections keep the certificates with which they began.
-    pub(crate) async fn reload_task(self, mut hangups: Signal) {
-        let mut used = state_of_files(&self.config);
-        let mut last = used.clone();
+    pub(crate) async fn reload_task(mut self, mut hangups: Signal) {
+        let mut last = self.files.clone();
         loop {
             tokio::select! {
                 hangup = hangups.recv() => if hangup.is_none() { return },
                 () = tokio::time::sleep(INTERVAL) => {
-                    let found = state_of_files(&self.config);
+                    let found = states_of_files(&self.config);
                     let is_written = found == last;
                     last.clone_from(&found);
-                    if !is_written || found == used {
+                    if !is_written || found == self.files {
                         continue;
                     }
                 }
             }
-            used = state_of_files(&self.config);
+            self.files = states_of_files(&self.config);
             match self.reload() {
                 Ok(()) => tracing::info!("certificates and operator key reloaded"),
                 Err(error) => {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use raft::Handle;
@@ -32,6 +32,11 @@ struct Space {
 }
 
 impl Space {
+    /// Free bytes above the reserve; negative below it.
+    fn above_reserve(&self) -> i128 {
+        i128::from(self.free) - i128::from(self.reserve)
+    }
+
     /// Whether the disk counts as full, if it did before or not.
     fn is_full(self, was_full: bool) -> bool {
         let Self { free, reserve } = self;
@@ -46,6 +51,8 @@ pub(crate) struct DiskUse {
     pub(crate) reserve: AtomicU64,
     /// 1 if the disk is full.
     pub(crate) full: AtomicU64,
+    /// Whether the file system cannot allocate the ballast.
+    no_ballast: AtomicBool,
 }
 
 /// The data folder of a node, and its configured reserve in bytes.
@@ -92,12 +99,7 @@ impl Disk {
         let mut fullest = self.space_of(&self.data)?;
         for folder in ["log", "state"] {
             let space = self.space_of(&self.data.join(folder))?;
-            // Compares free / reserve.
-            let [one, other] = [(space, fullest), (fullest, space)]
-                .map(|(a, b)| u128::from(a.free) * u128::from(b.reserve));
-            if one < other {
-                fullest = space;
-            }
+            fullest = std::cmp::min_by_key(fullest, space, Space::above_reserve);
         }
         Ok(fullest)
     }
@@ -129,32 +131,44 @@ impl Disk {
         Ok(is_full)
     }
 
-    /// Allocates the ballast if it is absent and there is space for it beside the reserve.
+    /// Allocates the ballast if it is absent and there is space for it beside the reserve. A file
+    /// system that cannot is not tried again by this process.
     fn keep_ballast(&self) -> io::Result<()> {
         let Space { free, reserve } = self.space_of(&self.data)?;
         let (bytes, path) = (reserve / BALLAST_PART, self.data.join(BALLAST));
-        if bytes == 0 || free < reserve + 2 * bytes || path.exists() {
+        let is_tried = self.used.no_ballast.load(Ordering::Relaxed);
+        if bytes == 0 || is_tried || free < reserve + 2 * bytes || path.exists() {
             return Ok(());
         }
-        let allocated = fallocate(File::create_new(&path)?, FallocateFlags::empty(), 0, bytes);
-        allocated.or_else(|error| {
-            // The file system cannot allocate. An empty file says that this was tried.
+        let allocate = |file| Ok(fallocate(file, FallocateFlags::empty(), 0, bytes)?);
+        if let Err(error) = File::create_new(&path).and_then(allocate) {
             tracing::warn!(%error, "no ballast: a start without disk space will fail");
-            Ok(())
-        })
+            self.used.no_ballast.store(true, Ordering::Relaxed);
+            // It may not have been created.
+            drop(std::fs::remove_file(&path));
+        }
+        Ok(())
     }
 }
 
-/// Reports whether the disk is full, once per interval.
+/// Reports whether the disk is full, once per interval. While it cannot be measured, the last report
+/// holds.
 pub(crate) async fn disk_task(disk: Disk, raft: Handle) {
-    let mut interval = tokio::time::interval(INTERVAL);
+    let (mut interval, mut is_measured) = (tokio::time::interval(INTERVAL), true);
     loop {
         interval.tick().await;
         let measured = disk.clone();
-        match tokio::task::spawn_blocking(move || measured.measure()).await {
-            Ok(Ok(is_full)) => raft.set_disk_full(is_full),
-            Ok(Err(error)) => return tracing::error!(%error, "cannot measure the free disk space"),
-            Err(panic) => return tracing::error!(%panic, "measuring the disk space panicked"),
+        let measured = tokio::task::spawn_blocking(move || measured.measure()).await;
+        match measured.map_err(io::Error::other).flatten() {
+            Ok(is_full) => {
+                is_measured = true;
+                raft.set_disk_full(is_full);
+            }
+            Err(error) if is_measured => {
+                is_measured = false;
+                tracing::error!(%error, "cannot measure the free disk space");
+            }
+            Err(_) => {}
         }
     }
 }
@@ -188,9 +202,7 @@ mod tests {
         assert!(without_space.measure().unwrap());
         without_space.prepare().unwrap();
         assert!(!path.exists());
-        assert_eq!(
-            Disk::new(folder.path(), None).space().unwrap().reserve.min(DEFAULT_MAX),
-            1 << 30
-        );
+        let default = Disk::new(folder.path(), None).space().unwrap().reserve;
+        assert!((1..=DEFAULT_MAX).contains(&default), "{default}");
     }
 }

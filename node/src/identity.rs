@@ -6,7 +6,7 @@
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -15,6 +15,8 @@ use crate::error::text;
 
 /// Name of the file in the data folder.
 const FILE: &str = "identity.toml";
+/// A folder in a data folder while a backup is restored into it.
+const RESTORING: &str = "restoring";
 
 /// The identity of a data folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,14 +31,46 @@ pub(crate) struct Identity {
 /// Reads the identity of folder `data`, which must belong to `node`. A missing folder is
 /// created, readable by its owner only; a missing identity is created too.
 pub(crate) fn of_folder(data: &Path, node: u64) -> Result<Identity, String> {
-    create_private_folder(data).map_err(|error| unusable(data, &error))?;
-    if let Some(identity) = read(data, node)? {
-        return Ok(identity);
+    if data.join(RESTORING).exists() {
+        let data = data.display();
+        return Err(format!(
+            "a restoration into {data} did not end: empty the folder, and repeat it"
+        ));
     }
+    create_private_folder(data).map_err(|error| unusable(data, &error))?;
+    match read(data, node)? {
+        Some(identity) => Ok(identity),
+        None => create(data, node),
+    }
+}
+
+fn create(data: &Path, node: u64) -> Result<Identity, String> {
     let identity = Identity { node, incarnation: Uuid::new_v4() };
     let toml = toml::to_string(&identity).map_err(text)?;
     storage::file::replace(&data.join(FILE), toml.as_bytes()).map_err(text)?;
     Ok(identity)
+}
+
+/// A restoration into a data folder, which no node uses before its end.
+pub(crate) struct BegunRestoration {
+    pub(crate) identity: Identity,
+    /// The folder for the files of the state, which the restoration moves.
+    pub(crate) source: PathBuf,
+}
+
+/// Begins a restoration into the empty folder `data` of `node`.
+pub(crate) fn begin_restoration(data: &Path, node: u64) -> Result<BegunRestoration, String> {
+    let source = data.join(RESTORING).join("source");
+    create_private_folder(&source).map_err(|error| unusable(data, &error))?;
+    Ok(BegunRestoration { identity: create(data, node)?, source })
+}
+
+impl BegunRestoration {
+    /// Ends it: a node can use the folder.
+    pub(crate) fn end(self) -> Result<(), String> {
+        let marker = self.source.parent().unwrap_or(&self.source);
+        std::fs::remove_dir(marker).map_err(|error| unusable(marker, &error))
+    }
 }
 
 /// Reads the identity of folder `data`, which must belong to `node`. `None` without one.

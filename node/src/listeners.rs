@@ -15,7 +15,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use raft::{Fault, Serve};
+use raft::{CALLS_MAX, Fault, Serve};
 use rustix::net::sockopt::{
     set_socket_keepalive, set_tcp_keepidle, set_tcp_keepintvl, set_tcp_user_timeout,
 };
@@ -27,6 +27,8 @@ use crate::connections::{Bounded, Bounds, Counters, Handshakes, connections_max}
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Concurrent requests per HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
+// A forwarded request waits for no other one.
+const _: () = assert!(CALLS_MAX > REQUESTS_MAX);
 /// Header bytes per request, with its target. A `search` of a list takes 12 KiB, percent-encoded.
 const HEADER_BYTES_MAX: u32 = 16 << 10;
 /// Bytes of a body that HTTP/2 receives ahead of its handler.

@@ -16,6 +16,8 @@ use storage::{GraphCounts, Reader};
 use crate::connections;
 use crate::disk::DiskUse;
 use crate::embed::{self, Pool};
+use crate::engine::Engine;
+use crate::listeners;
 use crate::webhooks::{self, Sender};
 
 pub(crate) struct NodeMetrics {
@@ -46,14 +48,15 @@ type Metric<V> = (&'static str, &'static str, fn(&Snapshot<'_>) -> V);
 impl NodeMetrics {
     pub(crate) fn new(
         app: &App,
-        raft: &Handle,
-        reader: &Reader,
+        engine: &Engine,
         embedder: &Pool,
         webhooks: &Sender,
-        (connections, disk): (Arc<connections::Counters>, Arc<DiskUse>),
+        listeners: &listeners::Shared,
     ) -> Self {
         let (embedder, webhooks) = (embedder.counters.clone(), webhooks.counters.clone());
-        let (app, raft, reader) = (app.clone(), raft.clone(), reader.clone());
+        let (app, raft, reader) = (app.clone(), engine.raft.clone(), engine.reader.clone());
+        let connections = Arc::clone(&listeners.connections);
+        let disk = Arc::clone(&engine.disk.used);
         let descriptions = descriptions();
         Self { app, raft, reader, embedder, webhooks, connections, disk, descriptions }
     }

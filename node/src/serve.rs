@@ -63,18 +63,16 @@ pub(crate) async fn serve(
     let engine = tokio::task::block_in_place(|| {
         engine::open(&config, &credentials.peer_client, serve_peers, boot, &starting.indexed)
     })?;
-    let Engine { raft, reader, disk, .. } = &engine;
+    let Engine { raft, reader, .. } = &engine;
     check_model(reader, &embedder)?;
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
-    let app = new_app(&config, &engine, &embedder, webhooks, &registry)?;
+    let app = new_app(&config, &engine, &embedder, Arc::clone(&webhooks), &registry);
+    start_tasks(&config, &engine, &webhooks, &app);
     app.set_operator_key(credentials.operator_key);
-    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
-    tokio::spawn(disk_task(disk.clone(), raft.clone()));
-    let counters = (Arc::clone(&shared.connections), Arc::clone(&disk.used));
-    let metrics = NodeMetrics::new(&app, raft, reader, &embedder, &sender, counters);
+    let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
     let tenants = TenantMetrics::new(&app, reader);
     register(&registry, raft, [Box::new(metrics), Box::new(tenants), Box::new(expiries.clone())])?;
@@ -90,6 +88,7 @@ pub(crate) async fn serve(
         raft: raft.clone(),
         app: app.clone(),
         expiries,
+        files: credentials.files,
     };
     tokio::spawn(reloader.reload_task(hangups));
 
@@ -127,15 +126,21 @@ fn new_app(
     embedder: &Arc<embed::Pool>,
     webhooks: Arc<Webhooks>,
     registry: &Registry,
-) -> Result<App, String> {
+) -> App {
     let (reader, raft) = (engine.reader.clone(), engine.raft.clone());
-    let (data, node) = (&config.node.data, config.node.id);
-    let backups = Backups::new(engine.flusher.clone(), data, node, webhooks.key_fingerprint())?;
-    tokio::spawn(backup_task(config.backup.clone(), backups.clone(), raft.clone()));
     let embedder = Arc::clone(embedder) as Arc<dyn api::Embedder>;
-    let app = App::new(reader, raft, embedder, webhooks, node, Metrics::new(registry));
+    App::new(reader, raft, embedder, webhooks, config.node.id, Metrics::new(registry))
+}
+
+/// Starts the tasks that watch memory and disk, and that of scheduled backups.
+fn start_tasks(config: &Config, engine: &Engine, webhooks: &Webhooks, app: &App) {
+    let (raft, flusher) = (engine.raft.clone(), engine.flusher.clone());
+    tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
+    tokio::spawn(disk_task(engine.disk.clone(), raft.clone()));
+    let cluster_key = webhooks.key_fingerprint();
+    let backups = Backups::new(raft.clone(), flusher, config.node.id, cluster_key);
+    tokio::spawn(backup_task(config.backup.clone(), backups.clone(), raft));
     app.set_backups(Arc::new(backups));
-    Ok(app)
 }
 
 /// Stops the parts of a node. After a fault, it waits for none of them.

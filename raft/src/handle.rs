@@ -21,6 +21,7 @@ use crate::membership::operations::Operator;
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
+use crate::state_machine::SnapshotFolder;
 use crate::timings::Timings;
 use crate::types::NodeId;
 
@@ -250,6 +251,12 @@ impl Handle {
     /// Whether several tenants use the leader, as its last responses to this node say.
     pub fn is_leader_shared(&self) -> bool {
         self.shared().is_some_and(|shared| shared.leader_used.is_shared(Instant::now()))
+    }
+
+    /// A new folder for a copy of the state. `None` on a quarantined node, whose state must not be
+    /// copied.
+    pub fn copy_folder(&self) -> Option<SnapshotFolder> {
+        self.shared().map(|shared| shared.snapshots.next_folder())
     }
 
     /// Metrics of the steps of a write; `None` on a quarantined node.

@@ -62,12 +62,14 @@ pub use log::store::purged_index;
 pub use membership::bootstrap::{bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
+pub use network::connection::CALLS_MAX;
 pub use operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, Operation, OperationResult,
     Verification,
 };
 pub use restore::{RestoredNode, restore};
 pub use shared::Totals;
+pub use state_machine::SnapshotFolder;
 pub use timings::Timings;
 pub use types::{NodeId, is_address};
 
@@ -165,9 +167,8 @@ pub fn start(
     });
     let peers = Peers::new(Arc::clone(&local), tls, timings)
         .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
-    let peers = Arc::new(peers);
-    let (raft, silence_max) = (Arc::default(), settings.heartbeat * SILENT_HEARTBEATS);
-    let network = Network { peers: Arc::clone(&peers), raft, silence_max };
+    let (peers, silence_max) = (Arc::new(peers), settings.heartbeat * SILENT_HEARTBEATS);
+    let network = Network { peers: Arc::clone(&peers), raft: Arc::default(), silence_max };
     let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
     // The calling thread may belong to another runtime, where tokio's `block_on` would panic.
     let raft =
@@ -179,7 +180,8 @@ pub fn start(
         StartError::Raft(local.fault.cause().unwrap_or_else(|| fatal.to_string()))
     })?;
     started_raft.get_or_init(|| raft.clone());
-    let shared = Arc::new(Shared::new(raft, peers, log, applied, settings.election_max));
+    let shared = Shared::new(raft, peers, log, applied, snapshots, settings.election_max);
+    let shared = Arc::new(shared);
     for task in [
         maintenance::run(Arc::clone(&shared), settings.compaction).boxed(),
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
@@ -188,7 +190,7 @@ pub fn start(
         check_clock(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         Arc::clone(&shared).count_leaders().boxed(),
-        serve_peers(Arc::clone(&shared), serve, snapshots).boxed(),
+        serve_peers(Arc::clone(&shared), serve).boxed(),
     ] {
         spawn(&runtime, local.fault.clone(), task);
     }
@@ -211,14 +213,14 @@ fn start_executor(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 }
 
 /// Serves the routes of the peer listener. Its end is a fault of the node.
-async fn serve_peers(shared: Arc<Shared>, serve: Serve, snapshots: Snapshots) {
+async fn serve_peers(shared: Arc<Shared>, serve: Serve) {
     let fault = shared.local.fault.clone();
     let was_initialized = match shared.raft.is_initialized().await {
         Ok(was_initialized) => was_initialized,
         Err(error) => return fault.report(&error),
     };
     let log_throttle = LogThrottle::default();
-    let routes = router(Server { shared, snapshots, was_initialized, log_throttle });
+    let routes = router(Server { shared, was_initialized, log_throttle });
     if let Err(error) = serve(routes).await {
         fault.report(&format!("the peer listener failed: {error}"));
     }

@@ -23,7 +23,7 @@ use crate::leader::rates::{Grant, GrantRequest, Limits, Rates};
 use crate::network::client::Peers;
 use crate::network::identity::LocalNode;
 use crate::shared_use::SharedUse;
-use crate::state_machine::Raft;
+use crate::state_machine::{Raft, Snapshots};
 use crate::types::{NodeId, TypeConfig};
 
 /// Age of the last message of a voter up to which its disk space counts.
@@ -55,6 +55,10 @@ pub(crate) struct Shared {
     rates: Mutex<Option<Rates>>,
     /// Whether this node is above its memory limit.
     pub(crate) memory_full: AtomicBool,
+    /// Whether the disk of any node was full a second ago. Only then, commands are checked.
+    pub(crate) some_disk_full: AtomicBool,
+    /// Where copies of the state go.
+    pub(crate) snapshots: Snapshots,
 }
 
 /// Counters of a node since the start of its process.
@@ -96,6 +100,7 @@ impl Shared {
         peers: Arc<Peers>,
         log: Arc<Log>,
         applied: watch::Receiver<u64>,
+        snapshots: Snapshots,
         lease: Duration,
     ) -> Self {
         Self {
@@ -114,6 +119,8 @@ impl Shared {
             clock_jump: AtomicBool::new(false),
             rates: Mutex::default(),
             memory_full: AtomicBool::new(false),
+            some_disk_full: AtomicBool::new(false),
+            snapshots,
         }
     }
 
@@ -208,16 +215,13 @@ impl Shared {
     /// Counts changes of the leader, until raft stops.
     pub(crate) async fn count_leaders(self: Arc<Self>) {
         let mut last = None;
-        let is_new = |last| {
-            move |metrics: &RaftServerMetrics<TypeConfig>| {
-                metrics
-                    .current_leader
-                    .filter(|leader| Some((metrics.vote.leader_id.term, *leader)) != last)
-                    .map(|leader| (metrics.vote.leader_id.term, leader))
-            }
+        let led = |metrics: &RaftServerMetrics<TypeConfig>| {
+            metrics.current_leader.map(|leader| (metrics.vote.leader_id.term, leader))
         };
-        while let Some(leader) = self.wait_metrics(is_new(last)).await {
-            last = Some(leader);
+        while let Some(next) =
+            self.wait_metrics(|of| led(of).filter(|led| Some(*led) != last)).await
+        {
+            last = Some(next);
             self.totals.lock().leader_changes += 1;
         }
     }
@@ -246,7 +250,8 @@ impl Shared {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
         }
-        if command.actor.is_some() && command.action.adds_data() && !self.has_disk_space() {
+        let adds_data = command.actor.is_some() && command.action.adds_data();
+        if adds_data && self.some_disk_full.load(Ordering::Relaxed) && !self.has_disk_space() {
             self.totals.lock().disk_full += 1;
             return Err(SubmitError::DiskFull);
         }
@@ -295,21 +300,16 @@ impl Shared {
         rates.as_mut().map(|rates| rates.grant(to, request, &limits, now))
     }
 
-    /// Whether a majority of the voters responds and has disk space. Without a voter whose disk is
-    /// full, none is counted.
+    /// Whether a majority of the voters responds to this leader and has disk space.
     pub(crate) fn has_disk_space(&self) -> bool {
-        let local = &self.local;
-        let full = local.contact.full_disks(local.node);
-        if full.is_empty() {
-            return true;
-        }
-        let (voters, boottime) = (self.voters(), local.clock.read().boottime);
+        let (local, voters) = (&self.local, self.voters());
+        let (full, boottime) = (local.contact.full_disks(local.node), local.clock.read().boottime);
         let responds = |voter: NodeId| {
             let age = local.contact.message_age(voter, boottime);
             voter == local.node || age.is_some_and(|age| age <= SILENCE_MAX)
         };
         let with_space = voters.iter().filter(|voter| !full.contains(voter) && responds(**voter));
-        2 * with_space.count() > voters.len()
+        full.is_empty() || 2 * with_space.count() > voters.len()
     }
 
     /// Ids of the voters; during a membership change, of both configurations.

@@ -167,6 +167,13 @@ pub struct SnapshotFolder {
     pub(crate) path: PathBuf,
 }
 
+impl SnapshotFolder {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl Drop for SnapshotFolder {
     fn drop(&mut self) {
         match std::fs::remove_dir_all(&self.path) {

@@ -3,8 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-
-use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 use crate::checkpoint::Folder;
 use crate::codec;
@@ -13,7 +12,7 @@ use crate::model::cluster::{Cluster, Position};
 use crate::table::key::Key;
 use crate::table::state::State;
 use crate::table::view::View;
-use crate::verify::hash_row;
+use crate::verify::hash_rows;
 
 /// What a copy of the state holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +23,6 @@ pub struct CopiedState {
     pub cluster: Cluster,
     /// SHA-256 of all rows, as in [`crate::VerifyResult`]: the same on all nodes at this position.
     pub hash: [u8; 32],
-    /// Number of rows.
-    pub rows: u64,
 }
 
 /// Reads all rows of the copy in `folder`. Changes no file.
@@ -33,15 +30,11 @@ pub struct CopiedState {
 /// # Errors
 /// If the copy is damaged, or was taken before the cluster was bootstrapped.
 pub fn examine(folder: &Path) -> Result<CopiedState> {
-    let state = State::open_to_read(folder)?;
+    let state = Arc::new(State::open_to_read(folder, None)?);
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
-    let (mut hash, mut rows) = (Sha256::new(), 0);
-    for row in state.range(&[], &[]) {
-        hash_row(&mut hash, &row?);
-        rows += 1;
-    }
-    Ok(CopiedState { position, cluster, hash: hash.finalize().into(), rows })
+    let hash = state.with_snapshot(|| (), hash_rows)?;
+    Ok(CopiedState { position, cluster, hash })
 }
 
 fn no_cluster(folder: &Path) -> Error {

@@ -412,7 +412,6 @@ impl Action {
                 | Self::Unfold(_)
                 | Self::CreateTrigger(..)
                 | Self::UpdateTrigger(..)
-                | Self::ReplayDeliveries(_)
                 | Self::CreateTenant { .. }
         )
     }

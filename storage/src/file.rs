@@ -43,6 +43,12 @@ fn write(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
+/// Whether a name from another machine cannot leave its folder.
+pub fn is_plain_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
+}
+
 /// Makes the names of the files in a folder durable.
 pub(crate) fn sync_folder(path: &Path) -> Result<()> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::file("sync", path))

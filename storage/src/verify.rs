@@ -115,21 +115,17 @@ impl Inner {
     }
 }
 
-/// Adds a row to a hash: lengths as 4 bytes big-endian, each before its bytes.
-pub(crate) fn hash_row(hash: &mut Sha256, (key, value): &Row) {
-    for part in [key, value] {
-        hash.update((part.len() as u32).to_be_bytes());
-        hash.update(part);
-    }
-}
-
-fn hash_rows(rows: &mut dyn Iterator<Item = Result<Row>>) -> Result<[u8; 32]> {
+/// Hashes all rows in key order, at a bounded rate. See [`VerifyResult::hash`].
+pub(crate) fn hash_rows(rows: &mut dyn Iterator<Item = Result<Row>>) -> Result<[u8; 32]> {
     let mut hash = Sha256::new();
     let mut since_pause = 0;
     for row in rows {
-        let row = row?;
-        hash_row(&mut hash, &row);
-        since_pause += row.0.len() + row.1.len();
+        let (key, value) = row?;
+        for part in [&key, &value] {
+            hash.update((part.len() as u32).to_be_bytes());
+            hash.update(part);
+        }
+        since_pause += key.len() + value.len();
         if since_pause >= STRIDE_BYTES {
             since_pause = 0;
             std::thread::sleep(PAUSE);

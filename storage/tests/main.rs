@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod audit;
+mod backup;
 mod common;
 mod crossings;
 mod formats;

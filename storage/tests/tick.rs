@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use storage::TickFinds;
 use storage::model::analytics::Usage;
+use storage::model::cluster::Cluster;
 
 use crate::common::world::Random;
 use crate::common::*;
@@ -276,6 +277,33 @@ fn idle_tenant_archives_long_cold_memories() {
         }
     }
     assert_eq!(ticks.engine.reader.overview(TENANT, &Filter::default()).cold, 1);
+}
+
+/// A restored cluster begins with a tick over the time since its backup.
+#[test]
+fn tick_over_a_restoration_fires_nothing() {
+    let mut ticks = Ticks::new();
+    ticks.run(1, create(NewMemory { initial_heat: 0.2, ..new_memory(id(1), "x") }));
+    let notify = trigger(TriggerEvent::Decay, TriggerAction::Notify(Some("cooled".into())));
+    ticks.run(2, create_trigger(TriggerId([1; 16]), notify));
+    ticks.tick(61 * SECOND);
+    let count = |ticks: &Ticks| {
+        let [(_, firings)] = &ticks.engine.reader.triggers(TENANT)[..] else { panic!() };
+        firings.count
+    };
+    let cluster = ticks.engine.reader.cluster().unwrap().unwrap();
+    let (clock, member) = (ticks.engine.reader.position().clock, cluster.members[0]);
+    let restored = Cluster::clone(&cluster).restored([9; 16], member, clock, true);
+    let (_, batch) = ticks.engine.decide(62 * SECOND, &[command(Action::AdvanceClock)]);
+    let changes = vec![Change::ClusterPut(restored)];
+    ticks.engine.apply(&Batch { changes, ..batch });
+    ticks.tick(7 * DAY);
+    assert_eq!(ticks.reported(), [(id(1), EventKind::Cooled)], "the journal has it");
+    assert_eq!(count(&ticks), 0, "it is no news");
+    ticks.run(8 * DAY, create(NewMemory { initial_heat: 0.2, ..new_memory(id(2), "y") }));
+    ticks.tick(8 * DAY + SECOND);
+    ticks.tick(15 * DAY);
+    assert_eq!(count(&ticks), 1, "later crossings fire");
 }
 
 #[test]

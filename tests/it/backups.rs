@@ -70,6 +70,11 @@ async fn restore(
     (ran.status.success(), text)
 }
 
+/// Starts a node that must not run, and returns whether it ended with success, and its output.
+async fn start_restored(cluster: &Cluster, config: &Path) -> (bool, String) {
+    cluster.run(&["serve", "--config", config.to_str().unwrap()]).await
+}
+
 /// Starts the restored node under the addresses of the first one.
 async fn serve(cluster: &Cluster, config: &Path) -> Process {
     let mut command = std::process::Command::new(cluster.binary());
@@ -137,7 +142,8 @@ async fn half_a_backup_is_none() {
     }
     cluster.kill();
     cluster.restart().await;
-    assert!(!cluster.data().join("backup").exists(), "what was left is removed");
+    let left = std::fs::read_dir(cluster.data().join("snapshots")).unwrap().count();
+    assert_eq!(left, 0, "what was left is removed");
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
     assert_eq!(place.list(&cluster).await.len(), 1);
@@ -201,7 +207,9 @@ async fn damaged_backups_are_found_and_not_restored() {
         assert!(!succeeded && text.contains("1 files are absent or damaged"), "{file:?}: {text}");
         let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
         assert!(!succeeded && text.contains("is damaged"), "{file:?}: {text}");
-        std::fs::remove_dir_all(cluster.folder().join("restored.restoring")).unwrap();
+        let (started, text) = start_restored(&cluster, &config).await;
+        assert!(!started && text.contains("did not end"), "{text}");
+        std::fs::remove_dir_all(cluster.folder().join("restored")).unwrap();
         std::fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
         let (succeeded, text) = place.check(&cluster, false).await;
         assert!(!succeeded, "{file:?}: {text}");

@@ -44,6 +44,8 @@ async fn full_disks_reject_new_data_and_nothing_else() {
     let deleted = cluster.store(&labelled("deleted")).await;
     let fillers: Vec<_> = cluster.nodes().map(|node| fill(node, LITTLE_BYTES)).collect();
     eventually("all report it", async || full_disks(&cluster).await, |full| *full == 3).await;
+    let is_rejected = |created: &Response| created.body["error"] == "disk_full";
+    eventually("the leader has seen it", async || create(&cluster).await, is_rejected).await;
     for node in cluster.nodes() {
         let rejected = create(node).await;
         assert_eq!(rejected.headers["retry-after"], "30");
@@ -96,6 +98,8 @@ async fn one_full_disk_stops_no_write() {
 #[tokio::test]
 async fn nodes_without_any_space_lose_nothing() {
     let Some(cluster) = small_disks() else { return };
+    let kept = cluster.store(&labelled("kept")).await;
+    let kept_path = format!("/agent/nodes/{kept}");
     let writers = Writers::start(&cluster, 6);
     writers.acknowledge(300).await;
     let mut fillers = Vec::new();
@@ -106,19 +110,23 @@ async fn nodes_without_any_space_lose_nothing() {
     let ended = |node: &&Node| !Path::new(&format!("/proc/{}", node.pid())).exists();
     let some_ended = async || cluster.nodes().filter(ended).count();
     eventually("a write finds no space", some_ended, |nodes| *nodes > 0).await;
-    // Nothing was freed: only the ballast lets them start.
+    // Nothing was freed: only the ballast lets them start. Each finds no space at its next write.
     let rejects = async || {
         for node in cluster.nodes().filter(ended) {
             node.wait_gone();
             node.start();
         }
-        let created = cluster.request(Method::POST, "/agent/nodes").json(&labelled("one more"));
-        created.try_send().await.is_ok_and(|response| response.body["error"] == "disk_full")
+        if cluster.nodes().any(|node| node.data().join("ballast").exists()) {
+            return false;
+        }
+        let changed = cluster.request(Method::PATCH, &kept_path).json(&labelled("kept"));
+        changed.try_send().await.is_ok_and(|response| response.body["error"] == "disk_full")
     };
     eventually("all run and accept no data", rejects, |rejects| *rejects).await;
     drop(fillers);
     writers.acknowledge(100).await;
-    let acknowledged = writers.stop().await;
+    let mut acknowledged = writers.stop().await;
+    acknowledged.insert("kept".into(), kept);
     converged(&cluster).await;
     for node in cluster.nodes() {
         assert_stored_once(node, &acknowledged, 6).await;

@@ -60,7 +60,7 @@ async fn call(connection: &mut Upgraded, body: &[u8]) -> (u8, Vec<u8>) {
 }
 
 /// A request as a peer sends it (see `raft/src/network/message.rs`): format, group, cluster, id
-/// and incarnation of the sender, id and incarnation of the receiver, three clocks, timeout, call.
+/// and incarnation of the sender, id and incarnation of the receiver, three clocks, full disk, timeout, call.
 /// The call is a vote of a term that would make the receiver follow the sender.
 fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     const VOTE: u8 = 2;
@@ -70,8 +70,9 @@ fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     let cluster = cluster.map_or(vec![0], |cluster| [&[1][..], &cluster].concat());
     // The term, for itself, not granted yet; an empty log; no transfer.
     let call = [VOTE, TERM, 1, 0, 0, 0];
-    let receiver_clocks_timeout = [1, to, 0, 0, 0, 0, 250];
-    [&[FORMAT, GROUP][..], &cluster, &[1], &incarnation, &receiver_clocks_timeout, &call].concat()
+    let receiver_condition_timeout = [1, to, 0, 0, 0, 0, 0, 250];
+    [&[FORMAT, GROUP][..], &cluster, &[1], &incarnation, &receiver_condition_timeout, &call]
+        .concat()
 }
 
 /// How often the second node has logged `text`.

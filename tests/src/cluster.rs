@@ -72,12 +72,9 @@ impl Options {
     pub fn start(self) -> Cluster {
         let folder = TempDir::new().expect("a temporary folder");
         let log = folder.path().join("dev.log");
-        let mount = |bytes| {
-            (1..=self.nodes).map(move |id| format!("node-{id}")).map(move |name| (name, bytes))
-        };
-        let disks = self.disk_bytes.into_iter().flat_map(mount);
-        let disks =
-            disks.map(|(name, bytes)| Disk::mount(&folder.path().join(name), bytes)).collect();
+        let mount = |id, bytes| Disk::mount(&folder.path().join(format!("node-{id}")), bytes);
+        let mount_all = |bytes| (1..=self.nodes).map(|id| mount(id, bytes)).collect();
+        let disks = self.disk_bytes.map(mount_all).unwrap_or_default();
         let mut dev = Command::new(&self.binary)
             .args(["dev", "--json", "--base-port", "0", "--embedder", self.embedder])
             .args(["--nodes", &self.nodes.to_string(), "--data"])

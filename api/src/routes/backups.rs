@@ -5,15 +5,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use storage::Action;
 use storage::model::audit::AuditAction;
 
 use crate::app::App;
 use crate::auth::Operator;
+use crate::current::request_id;
 use crate::limits::BACKUP_URL_BYTES_MAX;
 use crate::requests::ValidJson;
 use crate::requests::values::NonBlank;
+use crate::routes::cluster::{OperationView, record_act};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::node::BackupStatus;
 
@@ -21,11 +23,6 @@ use crate::service::node::BackupStatus;
 #[derive(Debug, Deserialize)]
 struct NewBackup {
     url: NonBlank<BACKUP_URL_BYTES_MAX>,
-}
-
-#[derive(Serialize)]
-struct Done {
-    done: bool,
 }
 
 pub(crate) fn routes() -> Router<App> {
@@ -44,18 +41,22 @@ async fn backup_create(
     State(app): State<App>,
     ValidJson(request): ValidJson<NewBackup>,
 ) -> ApiResult<(StatusCode, Json<BackupStatus>)> {
+    let Operator { service, source } = operator;
     let url = request.url.0;
     let started = app.backups()?.start(url.clone());
     started.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
-    tracing::info!(url, "an operator started a backup");
-    let fields = vec![("url".to_owned(), url)];
-    let (service, node) = (operator.service, format!("node {}", app.node));
-    service.record_operation(AuditAction::BackupCreate, node, fields).await?;
+    let (source, request_id) = (source.map(tracing::field::display), request_id());
+    tracing::info!(url, source, request_id, "an operator started a backup");
+    let (node, fields) = (format!("node {}", app.node), vec![("url".to_owned(), url)]);
+    record_act(&service, AuditAction::BackupCreate, node, fields).await?;
     Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
 }
 
-/// Lets the deliveries of a restored cluster go out.
-async fn webhooks_release(operator: Operator) -> ApiResult<Json<Done>> {
-    operator.service.submit_for_operator(Action::ReleaseWebhooks).await?;
-    Ok(Json(Done { done: true }))
+/// Lets the deliveries of a restored cluster go out. The command itself is in the audit log.
+async fn webhooks_release(operator: Operator) -> ApiResult<Json<OperationView>> {
+    let Operator { service, source } = operator;
+    service.submit_for_operator(Action::ReleaseWebhooks).await?;
+    let (source, request_id) = (source.map(tracing::field::display), request_id());
+    tracing::info!(source, request_id, "an operator released the deliveries of webhooks");
+    Ok(Json(OperationView::Done { done: true }))
 }

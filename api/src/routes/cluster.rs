@@ -38,14 +38,14 @@ struct Transfer {
 
 /// The state hash of a member.
 #[derive(Serialize)]
-struct HashView {
+pub(super) struct HashView {
     id: u64,
     sha256: Option<String>,
 }
 
 /// The wall clock of a member.
 #[derive(Serialize)]
-struct WallClockView {
+pub(super) struct WallClockView {
     id: u64,
     /// Wall clock minus cluster time.
     offset_ms: Option<i64>,
@@ -54,7 +54,7 @@ struct WallClockView {
 /// The result of an operation.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum OperationView {
+pub(super) enum OperationView {
     /// The cluster, as its leader reports it.
     Cluster(ClusterStatus),
     /// The state hashes of all members at one index.
@@ -169,8 +169,18 @@ async fn record(service: &Service, operation: &Operation, result: &str) -> ApiRe
     };
     let fields = [Some(("result", result.to_owned())), parameter].into_iter().flatten();
     let fields = fields.map(|(name, text)| (name.to_owned(), text)).collect();
+    record_act(service, action, target, fields).await
+}
+
+/// Records an act of the operator that is done.
+pub(super) async fn record_act(
+    service: &Service,
+    action: AuditAction,
+    target: String,
+    fields: Vec<(String, String)>,
+) -> ApiResult<()> {
     service.record_operation(action, target, fields).await.map_err(|error| {
-        tracing::error!(?operation, reason = error.message, "an operation is not in the audit log");
+        tracing::error!(?action, reason = error.message, "an operation is not in the audit log");
         ApiError::new(
             error.kind,
             "audit_failed",

@@ -1,11 +1,12 @@
 //! Creates backups on a running node, one at a time: copies the state, reads the copy whole, and
 //! uploads what the store lacks.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use api::{BackupProgress, BackupStatus, BackupSummary};
 use parking_lot::Mutex;
+use raft::Handle;
 use sha2::{Digest, Sha256};
 use storage::Flusher;
 
@@ -13,14 +14,11 @@ use crate::backup::manifest::{FileOf, Manifest};
 use crate::backup::store::Store;
 use crate::error::text;
 
-/// The folder below the data folder with the copy of the state.
-const FOLDER: &str = "backup";
-
 /// Creates backups of the state of this node.
 #[derive(Clone)]
 pub(crate) struct Backups {
+    raft: Handle,
     flusher: Flusher,
-    data: PathBuf,
     node: u64,
     /// Fingerprint of the cluster key.
     cluster_key: Option<String>,
@@ -28,16 +26,13 @@ pub(crate) struct Backups {
 }
 
 impl Backups {
-    /// Removes what a process left that ended during a backup.
     pub(crate) fn new(
+        raft: Handle,
         flusher: Flusher,
-        data: &Path,
         node: u64,
         cluster_key: Option<String>,
-    ) -> Result<Self, String> {
-        remove(&data.join(FOLDER))?;
-        let status = Arc::default();
-        Ok(Self { flusher, data: data.to_owned(), node, cluster_key, status })
+    ) -> Self {
+        Self { raft, flusher, node, cluster_key, status: Arc::default() }
     }
 
     /// Creates a backup at `url`. An error if another one is under way.
@@ -57,8 +52,6 @@ impl Backups {
 
     async fn run(&self, url: &str) -> Result<Manifest, String> {
         let created = self.upload(url).await;
-        let removed = remove(&self.data.join(FOLDER));
-        let created = created.and_then(|manifest| removed.map(|()| manifest));
         let mut status = self.status.lock();
         let progress = status.running.take().unwrap_or_default();
         match &created {
@@ -84,11 +77,12 @@ impl Backups {
 
     async fn upload(&self, url: &str) -> Result<Manifest, String> {
         let store = Store::open(url)?;
-        let (folder, flusher) = (self.data.join(FOLDER), self.flusher.clone());
+        let folder = self.raft.copy_folder().ok_or("this node is quarantined")?;
+        let flusher = self.flusher.clone();
         let copied = tokio::task::spawn_blocking(move || {
-            flusher.checkpoint(&folder).map_err(text)?;
-            let state = storage::backup::examine(&folder).map_err(text)?;
-            Ok::<_, String>((state, files(&folder)?, folder))
+            flusher.checkpoint(folder.path()).map_err(text)?;
+            let state = storage::backup::examine(folder.path()).map_err(text)?;
+            Ok::<_, String>((state, files(folder.path())?, folder))
         });
         let (state, files, folder) = copied.await.map_err(text)??;
         let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
@@ -105,7 +99,7 @@ impl Backups {
                     progress.uploaded_bytes += part;
                 });
             };
-            store.upload(&folder.join(name), sha256, sent).await?;
+            store.upload(&folder.path().join(name), sha256, sent).await?;
         }
         store.put_manifest(&manifest).await?;
         Ok(manifest)
@@ -153,13 +147,4 @@ fn files(folder: &Path) -> Result<Vec<FileOf>, String> {
     }
     files.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(files)
-}
-
-fn remove(folder: &Path) -> Result<(), String> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(format!("cannot remove {}: {error}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

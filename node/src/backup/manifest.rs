@@ -27,8 +27,6 @@ pub(crate) struct Manifest {
     pub(crate) clock: Timestamp,
     /// SHA-256 of the state at that entry, as `hearth cluster verify` shows it.
     pub(crate) state_sha256: String,
-    /// Rows of the state.
-    pub(crate) rows: u64,
     pub(crate) model: ModelOf,
     /// Fingerprint of the cluster key; absent if the node has none.
     pub(crate) cluster_key: Option<String>,
@@ -76,7 +74,6 @@ impl Manifest {
             index: state.position.index,
             clock,
             state_sha256: hex::encode(state.hash),
-            rows: state.rows,
             model: ModelOf::new(&state.cluster.model),
             cluster_key,
             files,

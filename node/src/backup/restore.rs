@@ -1,9 +1,11 @@
 //! Restores a backup into an empty data folder, as a new cluster of one node.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use api::random_bytes;
 use raft::RestoredNode;
+use storage::file::is_plain_name;
 
 use crate::backup::manifest::{FileOf, Manifest};
 use crate::backup::store::Store;
@@ -25,10 +27,7 @@ pub(crate) struct Restoration {
 impl Restoration {
     /// Refuses before anything is written what the new node could not use.
     fn check(&self, manifest: &Manifest) -> Result<(), String> {
-        let is_empty = |folder: &Path| {
-            std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
-        };
-        if !is_empty(&self.data) {
+        if !is_empty(&self.data).map_err(cannot("read the data folder"))? {
             return Err(format!("{} is not empty: use an empty folder", self.data.display()));
         }
         if manifest.model.id != self.model {
@@ -49,8 +48,20 @@ impl Restoration {
     }
 }
 
-/// Downloads a backup and makes it a data folder. Until it is complete, everything is in a folder
-/// beside it, with the extension `restoring`. `received` is called with the bytes of each part.
+/// Whether a folder is absent or empty. A new file system may have a folder of its own.
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => {
+            let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+            Ok(names?.iter().all(|name| name == "lost+found"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Downloads a backup and makes it a data folder. No node starts on the folder before it is complete.
+/// `received` is called with the bytes of each part.
 pub(crate) async fn restore(
     store: &Store,
     manifest: &Manifest,
@@ -58,44 +69,30 @@ pub(crate) async fn restore(
     received: impl Fn(u64),
 ) -> Result<(), String> {
     to.check(manifest)?;
-    let work = to.data.with_extension("restoring");
-    if work.exists() {
-        return Err(format!("remove {}: an earlier restoration did not end", work.display()));
-    }
-    let identity = identity::of_folder(&work, to.node)?;
-    let source = work.join("source");
-    std::fs::create_dir(&source).map_err(cannot("create a folder"))?;
+    let begun = identity::begin_restoration(&to.data, to.node)?;
     for FileOf { name, sha256, .. } in &manifest.files {
-        if !is_plain(name) {
+        if !is_plain_name(name) {
             return Err(format!("the manifest has the file name {name:?}"));
         }
         fail::fail_point!("restore-file", |_| std::process::abort());
-        store.download(sha256, Some(&source.join(name)), &received).await?;
+        store.download(sha256, Some(&begun.source.join(name)), &received).await?;
     }
     let node = RestoredNode {
         cluster: random_bytes(),
         node: to.node,
-        incarnation: identity.incarnation.into_bytes(),
+        incarnation: begun.identity.incarnation.into_bytes(),
         address: to.address.clone(),
         hold_webhooks: to.hold_webhooks,
     };
-    let (expected, target) = (manifest.state_sha256.clone(), work.clone());
+    let (expected, data, source) =
+        (manifest.state_sha256.clone(), to.data.clone(), begun.source.clone());
     let built = tokio::task::spawn_blocking(move || {
         let state = storage::backup::examine(&source).map_err(text)?;
         if hex::encode(state.hash) != expected {
             return Err("the state is not the one that was backed up".to_owned());
         }
-        raft::restore(&target, &source, state, &node).map_err(text)
+        raft::restore(&data, &source, state, &node).map_err(text)
     });
     built.await.map_err(text)??;
-    if to.data.exists() {
-        std::fs::remove_dir(&to.data).map_err(cannot("replace the data folder"))?;
-    }
-    std::fs::rename(&work, &to.data).map_err(cannot("create the data folder"))
-}
-
-/// Whether a name cannot leave its folder.
-fn is_plain(name: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
+    begun.end()
 }

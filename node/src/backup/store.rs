@@ -68,7 +68,7 @@ impl Store {
         }
     }
 
-    /// Uploads a file. `sent` is called with the bytes of each part.
+    /// Uploads a file with this hash. `sent` is called with the bytes of each part.
     pub(crate) async fn upload(
         &self,
         from: &FilePath,
@@ -76,26 +76,18 @@ impl Store {
         sent: impl Fn(u64),
     ) -> Result<(), String> {
         let mut file = tokio::fs::File::open(from).await.map_err(text)?;
-        let mut out = BufWriter::with_capacity(
-            Arc::clone(&self.objects),
-            self.file_path(sha256),
-            BUFFER_BYTES,
-        );
-        let (mut buffer, mut hash) = (vec![0; BUFFER_BYTES], Sha256::new());
+        let (to, objects) = (self.file_path(sha256), Arc::clone(&self.objects));
+        let mut out = BufWriter::with_capacity(objects, to, BUFFER_BYTES);
+        let mut buffer = vec![0; BUFFER_BYTES];
         loop {
-            let read = file.read(&mut buffer).await.map_err(text)?;
-            if read == 0 {
-                break;
+            match file.read(&mut buffer).await.map_err(text)? {
+                0 => return out.shutdown().await.map_err(text),
+                read => {
+                    out.write_all(&buffer[..read]).await.map_err(text)?;
+                    sent(read as u64);
+                }
             }
-            hash.update(&buffer[..read]);
-            out.write_all(&buffer[..read]).await.map_err(text)?;
-            sent(read as u64);
         }
-        if hex::encode(hash.finalize()) != sha256 {
-            out.abort().await.map_err(text)?;
-            return Err(format!("{} has changed during the backup", from.display()));
-        }
-        out.shutdown().await.map_err(text)
     }
 
     /// Downloads a file to `to`, or only reads it without a target. Its hash is checked.

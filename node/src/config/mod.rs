@@ -96,7 +96,7 @@ impl Config {
             ("embedder.threads", embedder.threads as u64),
             ("memory.max_bytes", memory.max_bytes.unwrap_or(1)),
             ("webhooks.timeout_ms", webhooks.timeout_ms),
-            ("backup.interval_hours", backup.interval_hours),
+            ("backup.interval_hours", backup.interval_hours.into()),
             ("backup.keep", backup.keep as u64),
         ];
         if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {

@@ -207,7 +207,7 @@ pub struct Backup {
     /// Where scheduled backups go: a folder or a URL. Without it there are none.
     pub url: Option<String>,
     /// Hours between two backups.
-    pub interval_hours: u64,
+    pub interval_hours: u32,
     /// Backups that stay.
     pub keep: usize,
 }

@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
-use openraft::errors::ClientWriteError;
+use openraft::errors::{ClientWriteError, RaftError};
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use storage::model::cluster::BatchId;
@@ -98,6 +98,10 @@ impl Executor {
         while let Some(term) = self.shared.next_term().await {
             // Confirms the leadership, and waits until all inherited entries are applied.
             let ready = self.shared.raft.ensure_linearizable(ReadPolicy::ReadIndex).await;
+            // The metrics report this node as the leader for ever.
+            if let Err(RaftError::Fatal(_)) = ready {
+                break;
+            }
             if let Err(error) = ready {
                 tracing::info!(term, %error, "leadership not confirmed");
                 // The metrics may still report this node as the leader.

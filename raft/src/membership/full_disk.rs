@@ -1,7 +1,9 @@
-//! Hands leadership over while the disk of this node is full and a majority of the voters has space.
-//! The cluster then goes on, and if this node has to stop for lack of space, no election is needed.
+//! Full disks. The leader rejects new data while a majority of the voters lacks space. While
+//! a majority has space, a leader whose own disk is full hands leadership over: if this node has to
+//! stop for lack of space, no election is needed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -9,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::membership::operations::Operator;
 use crate::shared::Shared;
 
-/// Interval of the checks, and pause after an attempt.
+/// Interval of the checks, and pause after an attempt to hand over.
 const INTERVAL: Duration = Duration::from_secs(1);
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -18,8 +20,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     let local = shared.local.node;
     loop {
         sleep(INTERVAL).await;
-        let is_full = shared.local.contact.full_disks(local).contains(&local);
-        if !is_full || !shared.is_serving() || !shared.has_disk_space() {
+        let full = shared.local.contact.full_disks(local);
+        shared.some_disk_full.store(!full.is_empty(), Ordering::Relaxed);
+        if !full.contains(&local) || !shared.is_serving() || !shared.has_disk_space() {
             continue;
         }
         let operator = Operator { shared: &shared, deadline: Instant::now() + TRANSFER_TIMEOUT };

@@ -29,7 +29,7 @@ use crate::network::message::{MESSAGE_BYTES_MAX, RpcError};
 /// Name of this protocol in the upgrade.
 pub(crate) const PROTOCOL: &str = "hearth-calls-1";
 /// Calls of a connection at a time: one per client request, and those of Raft. Further ones wait.
-const CALLS_MAX: usize = 512 + 64;
+pub const CALLS_MAX: usize = 2_048 + 64;
 /// Calls that are written together.
 const CALLS_PER_WRITE: usize = 64;
 /// Bytes of a frame beside its length and its message.

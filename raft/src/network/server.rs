@@ -35,7 +35,7 @@ use crate::network::message::{
 };
 use crate::network::transfer::{read_announcement, read_files};
 use crate::shared::Shared;
-use crate::state_machine::{Snapshot, SnapshotFolder, Snapshots};
+use crate::state_machine::{Snapshot, SnapshotFolder};
 use crate::types::{LogId, NodeId};
 
 /// Maximum timeout of a call, whatever its sender requests.
@@ -48,7 +48,6 @@ const HASH_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Server {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) snapshots: Snapshots,
     /// Whether this node belonged to a cluster at the start of its process.
     pub(crate) was_initialized: bool,
     pub(crate) log_throttle: LogThrottle,
@@ -107,10 +106,11 @@ async fn answer(server: &Server, message: Bytes) -> Answer {
     };
     let result = match server.accept(&request) {
         Ok(delay) => {
-            let timing = Timing { received_at, delay };
-            let deadline = timing.deadline(request.timeout_micros);
-            let running = server.run(request.from.node, request.call, timing, deadline);
-            match timeout_at(deadline, running).await {
+            let timeout = Duration::from_micros(request.timeout_micros).min(TIMEOUT_MAX);
+            let timing = Timing { received_at, delay, timeout };
+            let running = server.run(request.from.node, request.call, timing);
+            // Without the delay, which is an estimate: a wrong one must not drop calls of Raft.
+            match timeout_at((received_at + timeout).into(), running).await {
                 Ok(result) => result,
                 Err(_) => return Answer::Failed("timeout".into()),
             }
@@ -130,13 +130,14 @@ struct Timing {
     received_at: Instant,
     /// Delay of the message before that, beyond the usual. See `contact.rs`.
     delay: Duration,
+    timeout: Duration,
 }
 
 impl Timing {
-    /// The caller's deadline. Its timeout began when it sent the request.
-    fn deadline(self, timeout_micros: u64) -> tokio::time::Instant {
-        let timeout = Duration::from_micros(timeout_micros).min(TIMEOUT_MAX);
-        (self.received_at + timeout.saturating_sub(self.delay)).into()
+    /// The end of a command or an operation. The caller's timeout began when it sent the request.
+    fn deadline(self) -> tokio::time::Instant {
+        let spent = self.delay.saturating_add(RESPONSE_MARGIN);
+        (self.received_at + self.timeout.saturating_sub(spent)).into()
     }
 }
 
@@ -200,15 +201,9 @@ impl Server {
         Ok(local.contact.record_condition(request.from.node, request.condition, boottime))
     }
 
-    async fn run(
-        &self,
-        from: NodeId,
-        call: Rpc,
-        timing: Timing,
-        until: tokio::time::Instant,
-    ) -> RpcResult {
+    async fn run(&self, from: NodeId, call: Rpc, timing: Timing) -> RpcResult {
         let (raft, local) = (&self.shared.raft, &self.shared.local);
-        let deadline = until.checked_sub(RESPONSE_MARGIN).unwrap_or(until);
+        let deadline = timing.deadline();
         match call {
             Rpc::Identify => self.identify(),
             Rpc::Append(call) => self.append(call, timing).await,
@@ -296,7 +291,7 @@ impl Server {
         let Rpc::Snapshot(call) = request.call else {
             return Err(io::Error::other("the request announces no snapshot"));
         };
-        let folder = self.snapshots.next_folder();
+        let folder = self.shared.snapshots.next_folder();
         read_files(&mut input, &call.files, &folder.path)?;
         Ok(Ok((call, folder)))
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use reqwest::Body;
 use sha2::{Digest, Sha256};
 use storage::codec;
+use storage::file::is_plain_name;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::log::record::{LogIdRecord, VoteRecord};
@@ -131,12 +132,6 @@ pub(crate) fn read_files(
         0 => Ok(()),
         _ => Err(io::Error::other("the stream is longer than announced")),
     }
-}
-
-/// Whether a name cannot leave its folder.
-fn is_plain_name(name: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
 }
 
 /// Copies exactly `length` bytes and returns their SHA-256.

@@ -168,7 +168,7 @@ impl Context<'_> {
     pub(super) fn anchor(&mut self, before: &MemoryRecord, anchor: Anchor) -> Result<()> {
         let Some(tick) = self.draft.present_tick(self.tenant)? else { return Ok(()) };
         if tick.has_not_reached(before.id) {
-            self.evaluate_crossing(&tick, before);
+            self.evaluate_crossing(&tick, before)?;
         }
         let tick_heat = tick.tick_heat(&before.memory, &before.anchor);
         let anchor = Anchor { at: self.now(), tick_heat, ..anchor };
@@ -201,14 +201,18 @@ impl Context<'_> {
     }
 
     /// Records the crossing of `cold_threshold` that a tick finds of a memory in the journal, and
-    /// emits the heat transition for triggers. Archived memories do not cool.
-    pub(super) fn evaluate_crossing(&mut self, tick: &Tick, present: &MemoryRecord) {
+    /// emits the heat transition for triggers, unless the tick is over the time between a backup and
+    /// its restoration. Archived memories do not cool.
+    pub(super) fn evaluate_crossing(&mut self, tick: &Tick, present: &MemoryRecord) -> Result<()> {
         let MemoryRecord { id, memory, anchor, .. } = present;
         if memory.archived_at.is_some() {
-            return;
+            return Ok(());
         }
-        let Some(transition) = tick.transition(memory, anchor) else { return };
-        for event in [TriggerEvent::Decay, TriggerEvent::Threshold] {
+        let Some(transition) = tick.transition(memory, anchor) else { return Ok(()) };
+        let restored = self.draft.cluster()?.and_then(|cluster| cluster.restored);
+        let is_news = restored.is_none_or(|restored| tick.from > restored.clock);
+        let events = [TriggerEvent::Decay, TriggerEvent::Threshold];
+        for event in events.into_iter().filter(|_| is_news) {
             let (tenant, id, transition) = (self.tenant, *id, Some(transition));
             let event = MemoryEvent { transition, ..MemoryEvent::new(tenant, event, id) };
             self.draft.command.events.push(event);
@@ -217,9 +221,10 @@ impl Context<'_> {
         let kind = match (transition.was_cold, transition.is_cold) {
             (false, true) => EventKind::Cooled,
             (true, false) => EventKind::Warmed,
-            _ => return,
+            _ => return Ok(()),
         };
         self.draft.append(self.tenant, None, Some((*id, &memory.namespace)), kind);
+        Ok(())
     }
 
     /// Appends an event about a memory to the journal.

@@ -9,7 +9,6 @@ use crate::decide::context::{Context, Decided};
 use crate::decide::draft::BATCH_BYTES;
 use crate::decide::fire::fire;
 use crate::decide::memory;
-use crate::error::Result;
 use crate::model::decay::{Decay, heat};
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
@@ -77,14 +76,14 @@ fn evaluate_step(
     tick: &Tick,
     reached: Option<MemoryId>,
 ) -> Decided<Stage> {
-    let thresholds = thresholds(context, tick)?;
+    let thresholds = thresholds(context, tick);
     let reader = &context.draft.base;
     let found = reader.tick_candidates(context.tenant, tick, &thresholds, reached, STEP_MAX);
     let mark = context.draft.mark();
     for id in &found.crossed {
         // Earlier commands of this batch may have changed or deleted it.
         if let Some(present) = context.present(*id)? {
-            context.evaluate_crossing(tick, &present);
+            context.evaluate_crossing(tick, &present)?;
             let reached = Stage::Evaluating(Some(*id));
             context.draft.command.tick = Some(Arc::new(Tick { stage: reached, ..tick.clone() }));
             fire(context.draft)?;
@@ -100,19 +99,17 @@ fn evaluate_step(
     })
 }
 
-/// The heats at which triggers may begin or cease to hold, in order. None for a tick over the time
-/// between a backup and its restoration: its crossings are no news.
-fn thresholds(context: &Context<'_>, tick: &Tick) -> Result<Vec<f64>> {
+/// The heats at which triggers may begin or cease to hold, in order.
+fn thresholds(context: &Context<'_>, tick: &Tick) -> Vec<f64> {
     let triggers = context.draft.triggers(context.tenant);
-    let restored = context.draft.cluster()?.and_then(|cluster| cluster.restored);
-    if !triggers.has_tick_event() || restored.is_some_and(|restored| tick.from <= restored.clock) {
-        return Ok(Vec::new());
+    if !triggers.has_tick_event() {
+        return Vec::new();
     }
     let mut thresholds = triggers.thresholds().to_vec();
     // The bound of triggers that name none.
     thresholds.push(rounded(tick.thermo.consolidation.cold_threshold));
     thresholds.sort_by(f64::total_cmp);
-    Ok(thresholds)
+    thresholds
 }
 
 fn archive_step(

@@ -14,7 +14,6 @@ use rocksdb::{
 };
 
 use crate::change::RowWrite;
-use crate::codec;
 use crate::error::{Error, Result};
 use crate::model::cluster::Position;
 use crate::table::key::{Key, prefix_end};
@@ -58,9 +57,10 @@ impl State {
         Ok(Self { db, folder })
     }
 
-    /// Opens a state to read it. Changes no file.
-    pub(crate) fn open_to_read(path: &Path) -> Result<Self> {
-        let options = options(None).map_err(Error::engine("set up state"))?;
+    /// Opens a state to read it. Changes no file: an ordinary open would remove the files that a
+    /// damaged MANIFEST no longer lists.
+    pub(crate) fn open_to_read(path: &Path, env: Option<&Env>) -> Result<Self> {
+        let options = options(env).map_err(Error::engine("set up state"))?;
         let db = DB::open_for_read_only(&options, path, false);
         let folder = RetiringFolder { path: path.to_owned(), retired: AtomicBool::new(false) };
         Ok(Self { db: db.map_err(Error::engine("open state"))?, folder })
@@ -152,20 +152,15 @@ impl State {
     }
 }
 
-/// Checks that the state at `path` is applied up to entry `index`. Changes no file: an ordinary
-/// open would remove the files that a damaged MANIFEST no longer lists.
+/// Checks that the state at `path` is applied up to entry `index`. Changes no file.
 pub(crate) fn check_applied(path: &Path, env: Option<&Env>, index: u64) -> Result<()> {
     if index == 0 {
         return Ok(());
     }
     let mut applied = 0;
     if path.join("CURRENT").exists() {
-        let options = options(env).map_err(Error::engine("set up state"))?;
-        let db = DB::open_for_read_only(&options, path, false);
-        let row = db.and_then(|db| db.get(Key::Position.bytes()));
-        if let Some(bytes) = row.map_err(Error::engine("open state"))? {
-            applied = codec::decode::<Position>(&bytes)?.index;
-        }
+        let position = State::open_to_read(path, env)?.record::<Position>(&Key::Position)?;
+        applied = position.map_or(0, |position| position.index);
     }
     if applied < index {
         let detail = format!(
