@@ -1,103 +1,88 @@
-//! Stems of English words (Snowball English, Porter2), with a direct-mapped cache for short words:
-//! texts repeat words, and a look-up takes a small part of the time of a stem.
+//! Stems of English words (Snowball English, Porter2), and a cache of their hashes: texts repeat
+//! words, and a look-up takes a small part of the time of a stem.
+//!
+//! All threads share the cache without locks. Its two words per entry are checked against each
+//! other, so a reader that sees halves of two writes finds nothing (R. Hyatt and T. Mann, "A
+//! lockless transposition table", 2002).
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use ahash::RandomState;
 use rust_stemmers::{Algorithm, Stemmer};
 
-use crate::model::term::{Term, WordHash, is_stop_word};
+use crate::model::term::{WORD_BYTES_MAX, WordHash, is_stop_word};
 
-/// Longest word in bytes whose stem is remembered. English words are seldom longer.
-const REMEMBERED_BYTES_MAX: usize = 16;
-/// Words whose stems one cache remembers: 1.4 MiB.
-const ENTRIES: usize = 32_768;
-/// Multiplier of Fibonacci hashing, 2^64 divided by the golden ratio.
-const FIBONACCI: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Sets of the cache, one per cache line: 512 KiB for 32,768 words. English has fewer in use, and
+/// the caches of the processor have room for other data.
+const SETS: usize = 8_192;
+const WAYS: usize = 4;
 
-/// Caches that are kept for the next texts. More texts at the same time have caches of their own.
-const CACHES_MAX: usize = 8;
+static CACHE: [Set; SETS] = [const { Set([const { Entry::empty() }; WAYS]) }; SETS];
 
-/// Caches that no text uses at present.
-static UNUSED: Mutex<Vec<Stems>> = Mutex::new(Vec::new());
+/// Hashes words to 64 bits. Two words are taken for one with a probability of 2^-64, and no one
+/// can choose such words, since the keys are random.
+static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// A word of at most [`REMEMBERED_BYTES_MAX`] bytes, padded with zeros.
-type Short = [u8; REMEMBERED_BYTES_MAX];
+#[repr(align(64))]
+struct Set([Entry; WAYS]);
 
-/// The stemmer with the stems that it found last.
-pub(super) struct Stems {
-    stemmer: Stemmer,
-    entries: Box<[Entry]>,
-}
-
-/// A word with its stem; an empty word is a free entry.
-#[derive(Clone, Copy, Default)]
+/// The hash of the stem of a word.
 struct Entry {
-    word: Short,
-    stem: Short,
-    hash: WordHash,
-    is_stop_word: bool,
+    /// The hash of the stem, exclusive or the key of the word.
+    check: AtomicU64,
+    hash: AtomicU64,
 }
 
-impl Default for Stems {
-    fn default() -> Self {
-        let entries = vec![Entry::default(); ENTRIES];
-        Self { stemmer: Stemmer::create(Algorithm::English), entries: entries.into() }
+impl Entry {
+    const fn empty() -> Self {
+        Self { check: AtomicU64::new(0), hash: AtomicU64::new(0) }
+    }
+
+    /// No key is 0.
+    fn is_empty(&self) -> bool {
+        self.check.load(Relaxed) == 0 && self.hash.load(Relaxed) == 0
+    }
+
+    fn get(&self, key: u64) -> Option<WordHash> {
+        let hash = self.hash.load(Relaxed);
+        (self.check.load(Relaxed) ^ hash == key).then(|| WordHash::from_bits(hash))
+    }
+
+    fn set(&self, key: u64, hash: WordHash) {
+        self.hash.store(hash.bits(), Relaxed);
+        self.check.store(hash.bits() ^ key, Relaxed);
     }
 }
 
-/// Lends a cache to `read`, which reads one text.
-pub(super) fn with_stems<R>(read: impl FnOnce(&mut Stems) -> R) -> R {
-    let mut stems = UNUSED.lock().pop().unwrap_or_default();
-    let result = read(&mut stems);
-    let mut unused = UNUSED.lock();
-    if unused.len() < CACHES_MAX {
-        unused.push(stems);
-    }
-    result
+/// The hash of the stem of a lower-case word.
+pub(super) fn hash_of_stem(word: &str) -> WordHash {
+    let key = KEYS.hash_one(word).max(1);
+    // The highest bits select the set, the lowest ones the entry of a full
+    // set that is replaced.
+    let Set(entries) = &CACHE[(key >> (u64::BITS - SETS.ilog2())) as usize];
+    entries.iter().find_map(|entry| entry.get(key)).unwrap_or_else(|| {
+        let hash = WordHash::of(&stem(word));
+        let empty = entries.iter().find(|entry| entry.is_empty());
+        empty.unwrap_or(&entries[key as usize % WAYS]).set(key, hash);
+        hash
+    })
 }
 
-impl Stems {
-    /// Calls `emit` with the term of a lower-case word: its stem if it has ASCII letters only.
-    pub(super) fn with<R>(&mut self, word: &str, emit: impl FnOnce(Term<'_>) -> R) -> R {
-        let Some(short) = shortened(word) else {
-            return emit(Term::of_stem(&stem(&self.stemmer, word)));
-        };
-        let entry = &mut self.entries[place(short)];
-        if entry.word != short {
-            let stem = stem(&self.stemmer, word);
-            let term = Term::of_stem(&stem);
-            let Some(stem) = shortened(&stem) else { return emit(term) };
-            let (hash, is_stop_word) = (term.hash, term.is_stop_word);
-            *entry = Entry { word: short, stem, hash, is_stop_word };
-        }
-        let Entry { hash, is_stop_word, .. } = *entry;
-        emit(Term { text: text(&entry.stem), hash, is_stop_word })
-    }
-}
-
-fn stem<'a>(stemmer: &Stemmer, word: &'a str) -> Cow<'a, str> {
+/// The stem of a lower-case word if it has ASCII letters only, otherwise the word; at most
+/// [`WORD_BYTES_MAX`] bytes of it.
+pub(super) fn stem(word: &str) -> Cow<'_, str> {
     let has_stem = word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(word);
-    if has_stem { stemmer.stem(word) } else { word.into() }
-}
-
-fn shortened(word: &str) -> Option<Short> {
-    let mut short = Short::default();
-    short.get_mut(..word.len())?.copy_from_slice(word.as_bytes());
-    (!word.contains('\0')).then_some(short)
-}
-
-fn text(short: &Short) -> &str {
-    let end = short.iter().position(|byte| *byte == 0).unwrap_or(short.len());
-    // It was copied from a whole word.
-    std::str::from_utf8(&short[..end]).unwrap_or_default()
-}
-
-fn place(short: Short) -> usize {
-    let (low, high) =
-        (u128::from_le_bytes(short) as u64, (u128::from_le_bytes(short) >> 64) as u64);
-    let mixed = (low ^ high.rotate_left(32)).wrapping_mul(FIBONACCI);
-    (mixed >> (u64::BITS - ENTRIES.ilog2())) as usize
+    let stem = if has_stem { Stemmer::create(Algorithm::English).stem(word) } else { word.into() };
+    let end = stem.floor_char_boundary(WORD_BYTES_MAX);
+    match stem {
+        Cow::Borrowed(stem) => stem[..end].into(),
+        Cow::Owned(mut stem) => {
+            stem.truncate(end);
+            stem.into()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -106,37 +91,41 @@ mod tests {
 
     use super::*;
 
+    fn assert_hashes_are_those_of_stems<'a>(words: impl Iterator<Item = &'a String> + Clone) {
+        // Twice: the second time, most are in the cache.
+        for word in words.clone().chain(words) {
+            assert_eq!(hash_of_stem(word), WordHash::of(&stem(word)), "{word}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn remembered_stems_are_those_of_the_stemmer(
+        fn cached_hashes_are_those_of_the_stems(
             words in proptest::collection::vec(
                 "[a-e]{1,3}(ing|ed|ly|ational|s)?[a-z]{0,14}|[a-z0-9äж]{1,12}|the|its",
                 1..200,
             )
         ) {
-            let stemmer = Stemmer::create(Algorithm::English);
-            // Twice: the second time, most are remembered.
-            let mut stems = Stems::default();
-            for word in words.iter().chain(&words) {
-                stems.with(word, |term| {
-                    let stem = stem(&stemmer, word);
-                    let expected = (&*stem, WordHash::of(&stem), is_stop_word(&stem));
-                    assert_eq!((term.text, term.hash, term.is_stop_word), expected);
-                });
-            }
+            assert_hashes_are_those_of_stems(words.iter());
         }
     }
 
     #[test]
-    fn words_with_the_same_place_do_not_mix() {
-        let stemmer = Stemmer::create(Algorithm::English);
-        let words = (0..4 * ENTRIES).map(|number| {
-            let digits = number.to_string().into_bytes();
-            String::from_utf8(digits.iter().map(|digit| digit - b'0' + b'a').collect()).unwrap()
+    fn threads_that_replace_entries_do_not_mix_words() {
+        let words: Vec<String> = (0..4 * SETS * WAYS)
+            .map(|number| number.to_string().bytes().map(|digit| char::from(digit + 49)).collect())
+            .collect();
+        std::thread::scope(|scope| {
+            for from in 0..4 {
+                let words = words[from * 1_000..].iter();
+                scope.spawn(|| assert_hashes_are_those_of_stems(words));
+            }
         });
-        let (words, mut stems): (Vec<_>, _) = (words.collect(), Stems::default());
-        for word in words.iter().chain(words.iter().rev()) {
-            stems.with(word, |term| assert_eq!(term.text, stemmer.stem(word)));
-        }
+    }
+
+    #[test]
+    fn long_words_are_truncated() {
+        assert_eq!(stem(&"é".repeat(40)).len(), WORD_BYTES_MAX);
+        assert_eq!(stem(&"a".repeat(90)).len(), WORD_BYTES_MAX);
     }
 }

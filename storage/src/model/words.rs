@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::ops::ControlFlow;
 
 use ahash::RandomState;
@@ -20,8 +21,8 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::model::identifiers::for_each_identifier;
 use crate::model::letters::without_accents;
-use crate::model::stems::{Stems, with_stems};
-use crate::model::term::{Term, WordHash};
+use crate::model::stems::{hash_of_stem, stem};
+use crate::model::term::{WordHash, is_stop_word};
 
 /// Maximum number of distinct words under which a memory is indexed. English prose of 64 KiB
 /// has about 2,500, so only unusual texts have more.
@@ -30,13 +31,38 @@ pub const MEMORY_WORDS_MAX: usize = 3_072;
 /// Distinct words of most texts.
 const USUAL_WORDS: usize = 64;
 
+/// What the tokenizer finds in a text. Both are lower-case.
+#[derive(Clone, Copy)]
+enum Token<'a> {
+    /// A word, whose term is its stem.
+    Word(&'a str),
+    /// A term that has no stem.
+    Whole(&'a str),
+}
+
+impl<'a> Token<'a> {
+    fn text(self) -> Cow<'a, str> {
+        match self {
+            Self::Word(word) => stem(word),
+            Self::Whole(term) => term.into(),
+        }
+    }
+
+    fn hash(self) -> WordHash {
+        match self {
+            Self::Word(word) => hash_of_stem(word),
+            Self::Whole(term) => WordHash::of(term),
+        }
+    }
+}
+
 /// Distinct query words of all `texts`, in order of first appearance.
 pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut words = Distinct::new(usize::MAX, owned);
-    let mut emit = |term: Term<'_>| words.push(term);
+    let mut words = Distinct::new(usize::MAX);
     // Never breaks.
-    let _: ControlFlow<()> =
-        with_stems(|stems| texts.try_for_each(|text| for_each_word(text, false, stems, &mut emit)));
+    let _: ControlFlow<()> = texts.try_for_each(|text| {
+        for_each_word(text, false, &mut |token| words.push(token.text().into_owned()))
+    });
     words.found
 }
 
@@ -51,14 +77,12 @@ pub(crate) fn first_document_words<'a>(
     mut texts: impl Iterator<Item = &'a str>,
     max: usize,
 ) -> Vec<WordHash> {
-    let mut words = Distinct::new(max, |term| term.hash);
-    let mut emit = |term: Term<'_>| words.push(term);
+    let mut words = Distinct::new(max);
+    let mut emit = |token: Token<'_>| words.push(token.hash());
     // Breaks at the limit.
-    let _: ControlFlow<()> = with_stems(|stems| {
-        texts.try_for_each(|text| {
-            for_each_word(text, true, stems, &mut emit)?;
-            for_each_identifier(text, &mut |term| emit_stem(term, stems, &mut emit))
-        })
+    let _: ControlFlow<()> = texts.try_for_each(|text| {
+        for_each_word(text, true, &mut emit)?;
+        for_each_identifier(text, &mut |term| emit_word(term, &mut emit))
     });
     words.found
 }
@@ -66,46 +90,49 @@ pub(crate) fn first_document_words<'a>(
 /// The first `max` distinct words of a text without stop words, and the terms of its identifiers:
 /// those that count for keyword overlap.
 pub fn content_words(text: &str, max: usize) -> Vec<String> {
-    content(text, Distinct::new(max, owned))
-}
-
-/// The hashes of these words of a memory.
-pub(crate) fn content_hashes(text: &str) -> Vec<WordHash> {
-    content(text, Distinct::new(MEMORY_WORDS_MAX, |term| term.hash))
-}
-
-fn content<T>(text: &str, mut words: Distinct<T>) -> Vec<T> {
-    let mut emit = |term: Term<'_>| {
-        if term.is_stop_word { ControlFlow::Continue(()) } else { words.push(term) }
-    };
-    // Breaks at the limit.
-    let _: ControlFlow<()> = with_stems(|stems| {
-        for_each_word(text, false, stems, &mut emit)?;
-        for_each_identifier(text, &mut |term| emit_stem(term, stems, &mut emit))
+    let mut words = Distinct::new(max);
+    for_each_content(text, &mut |token| {
+        let term = token.text();
+        if is_stop_word(&term) { ControlFlow::Continue(()) } else { words.push(term.into_owned()) }
     });
     words.found
 }
 
-/// The first distinct words of a text, up to a limit.
-struct Distinct<T> {
-    /// Its random keys prevent words that are chosen to collide.
-    seen: HashSet<WordHash, RandomState>,
-    found: Vec<T>,
-    max: usize,
-    /// What is kept of a word.
-    keep: fn(Term<'_>) -> T,
+/// The hashes of these words of a memory.
+pub(crate) fn content_hashes(text: &str) -> Vec<WordHash> {
+    let mut words = Distinct::new(MEMORY_WORDS_MAX);
+    for_each_content(text, &mut |token| {
+        let hash = token.hash();
+        if hash.is_stop_word() { ControlFlow::Continue(()) } else { words.push(hash) }
+    });
+    words.found
 }
 
-impl<T> Distinct<T> {
-    fn new(max: usize, keep: fn(Term<'_>) -> T) -> Self {
+fn for_each_content(text: &str, emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>) {
+    // Breaks at the limit.
+    if for_each_word(text, false, emit).is_continue() {
+        let _: ControlFlow<()> = for_each_identifier(text, &mut |term| emit_word(term, emit));
+    }
+}
+
+/// The first distinct terms of a text, up to a limit.
+struct Distinct<T> {
+    /// Its random keys prevent words that are chosen to collide.
+    seen: HashSet<T, RandomState>,
+    found: Vec<T>,
+    max: usize,
+}
+
+impl<T: Clone + Eq + Hash> Distinct<T> {
+    fn new(max: usize) -> Self {
         let seen = HashSet::with_capacity_and_hasher(USUAL_WORDS, RandomState::new());
-        Self { seen, found: Vec::with_capacity(USUAL_WORDS), max, keep }
+        Self { seen, found: Vec::with_capacity(USUAL_WORDS), max }
     }
 
     /// Breaks at the limit.
-    fn push(&mut self, term: Term<'_>) -> ControlFlow<()> {
-        if self.found.len() < self.max && self.seen.insert(term.hash) {
-            self.found.push((self.keep)(term));
+    fn push(&mut self, term: T) -> ControlFlow<()> {
+        if self.found.len() < self.max && self.seen.insert(term.clone()) {
+            self.found.push(term);
         }
         if self.found.len() == self.max {
             ControlFlow::Break(())
@@ -115,37 +142,31 @@ impl<T> Distinct<T> {
     }
 }
 
-fn owned(term: Term<'_>) -> String {
-    term.text.to_owned()
-}
-
 /// Calls `emit` with each word of a text until it breaks. Words may be repeated.
 fn for_each_word(
     text: &str,
     with_unigrams: bool,
-    stems: &mut Stems,
-    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let mut rest = text;
     while let Some((start, end)) = find_uuid(rest) {
-        for_each_plain_word(&rest[..start], with_unigrams, stems, emit)?;
-        emit(Term::of(&rest[start..end].to_ascii_lowercase()))?;
+        for_each_plain_word(&rest[..start], with_unigrams, emit)?;
+        emit(Token::Whole(&rest[start..end].to_ascii_lowercase()))?;
         rest = &rest[end..];
     }
-    for_each_plain_word(rest, with_unigrams, stems, emit)
+    for_each_plain_word(rest, with_unigrams, emit)
 }
 
 fn for_each_plain_word(
     text: &str,
     with_unigrams: bool,
-    stems: &mut Stems,
-    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     // Every white space is a word boundary, so what lies between two needs the Unicode tables only
     // if it is more than an ASCII word and punctuation.
     text.split_ascii_whitespace().try_for_each(|chunk| match ascii_word(chunk) {
-        Some(word) => emit_stem(word, stems, emit),
-        None => for_each_unicode_word(chunk, with_unigrams, stems, emit),
+        Some(word) => emit_word(word, emit),
+        None => for_each_unicode_word(chunk, with_unigrams, emit),
     })
 }
 
@@ -160,8 +181,7 @@ fn ascii_word(chunk: &str) -> Option<&str> {
 fn for_each_unicode_word(
     text: &str,
     with_unigrams: bool,
-    stems: &mut Stems,
-    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     // Adjacent characters of unspaced scripts, across word boundaries.
     let mut run: Vec<char> = Vec::new();
@@ -179,7 +199,7 @@ fn for_each_unicode_word(
                 run.extend(part.chars());
                 run_end = at;
             } else {
-                emit_stem(part, stems, emit)?;
+                emit_word(part, emit)?;
             }
         }
     }
@@ -199,34 +219,30 @@ fn split_by_script(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Emits a word of a spaced script: lower-cased, without accents and possessive `'s`, stemmed.
-fn emit_stem(
-    word: &str,
-    stems: &mut Stems,
-    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
-) -> ControlFlow<()> {
+/// Emits a word of a spaced script: lower-cased, without accents and possessive `'s`.
+fn emit_word(word: &str, emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
     let lower: Cow<'_, str> = match word.is_ascii() {
         true if !word.bytes().any(|byte| byte.is_ascii_uppercase()) => word.into(),
         true => word.to_ascii_lowercase().into(),
         false => without_accents(&word.to_lowercase().replace('\u{2019}', "'")).into(),
     };
-    stems.with(lower.strip_suffix("'s").unwrap_or(&lower), emit)
+    emit(Token::Word(lower.strip_suffix("'s").unwrap_or(&lower)))
 }
 
 /// Emits the bigrams of a run, and single characters if it has one or `with_unigrams` is set.
 fn emit_bigrams(
     run: &[char],
     with_unigrams: bool,
-    emit: &mut impl FnMut(Term<'_>) -> ControlFlow<()>,
+    emit: &mut impl FnMut(Token<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let mut bigram = String::with_capacity(8);
     for characters in run.windows(2) {
         bigram.clear();
         bigram.extend(characters);
-        emit(Term::of(&bigram))?;
+        emit(Token::Whole(&bigram))?;
     }
     if with_unigrams || run.len() == 1 {
-        run.iter().try_for_each(|unigram| emit(Term::of(unigram.encode_utf8(&mut [0; 4]))))?;
+        run.iter().try_for_each(|unigram| emit(Token::Whole(unigram.encode_utf8(&mut [0; 4]))))?;
     }
     ControlFlow::Continue(())
 }
