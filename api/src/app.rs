@@ -123,6 +123,11 @@ impl App {
         self.service.report(all)
     }
 
+    /// Recalls that this node recorded.
+    pub fn recalls(&self) -> u64 {
+        self.service.recalls().recorded()
+    }
+
     /// Recalls that were dropped at the limit of the buffer.
     pub fn recalls_dropped(&self) -> u64 {
         self.service.recalls().dropped()

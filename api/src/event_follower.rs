@@ -1,11 +1,9 @@
 //! The task behind one event stream: it reads the journal and hands frames over one by one. A
 //! client that does not read stops the task from reading, so no queue grows.
 
-use std::collections::BTreeSet;
-
 use axum::response::sse::Event as Frame;
 use storage::model::id::{KeyId, TenantId};
-use storage::model::journal::{Cursor, Event};
+use storage::model::journal::{Cursor, Event, EventName};
 use tokio::sync::mpsc::Sender;
 use tokio::time::Instant;
 
@@ -14,7 +12,7 @@ use crate::cursors::EventId;
 use crate::limits::{
     REPLAY_PAUSE, STREAM_CHECKPOINT_INTERVAL, STREAM_READ_PAUSE, STREAM_SLOW_MAX, STREAM_WAIT,
 };
-use crate::responses::event::{KINDS, StreamItem, names};
+use crate::responses::event::{StreamItem, stream_kinds};
 use crate::service::error::{ApiError, ApiResult};
 use crate::service::journal::EventView;
 
@@ -25,7 +23,7 @@ pub(crate) struct FollowerOptions {
     pub(crate) key: KeyId,
     /// SHA-256 of the text of the key.
     pub(crate) key_hash: [u8; 32],
-    pub(crate) kinds: BTreeSet<&'static str>,
+    pub(crate) kinds: Vec<EventName>,
     pub(crate) namespace: Option<String>,
     /// Id of the cluster, in hexadecimal.
     pub(crate) cluster: String,
@@ -138,7 +136,7 @@ impl Follower {
         let cluster = options.cluster.clone();
         let is_wanted = move |event: &Event| {
             let is_here = options.namespace.as_ref().is_none_or(|name| *name == event.namespace);
-            is_here && options.kinds.contains(names(&event.kind).0)
+            is_here && options.kinds.contains(&event.kind.name())
         };
         let (tenant, key) = (self.options.tenant, self.options.key);
         let found = service.follow(tenant, key, after, is_wanted).await;
@@ -157,16 +155,17 @@ fn frame(cluster: &str, view: &EventView) -> Frame {
     let id = EventId { cluster: cluster.to_owned(), cursor: view.cursor }.to_string();
     let item = StreamItem::new(id.clone(), view);
     let data = serde_json::to_string(&item).unwrap_or_default();
-    Frame::default().id(id).event(names(&view.event.kind).0).data(data)
+    Frame::default().id(id).event(view.event.kind.name().name()).data(data)
 }
 
 /// The kinds of a comma-separated list; absent is all.
-pub(crate) fn parse_kinds(text: Option<&str>) -> ApiResult<BTreeSet<&'static str>> {
-    let Some(text) = text else { return Ok(KINDS.iter().copied().collect()) };
-    let known = |name: &str| KINDS.iter().copied().find(|kind| *kind == name.trim());
-    let kinds: Option<BTreeSet<_>> = text.split(',').map(known).collect();
+pub(crate) fn parse_kinds(text: Option<&str>) -> ApiResult<Vec<EventName>> {
+    let Some(text) = text else { return Ok(stream_kinds().collect()) };
+    let known = |name: &str| stream_kinds().find(|kind| kind.name() == name.trim());
+    let kinds: Option<Vec<_>> = text.split(',').map(known).collect();
     kinds.ok_or_else(|| {
-        let message = format!("must be some of {}, comma-separated", KINDS.join(", "));
+        let names: Vec<_> = stream_kinds().map(EventName::name).collect();
+        let message = format!("must be some of {}, comma-separated", names.join(", "));
         ApiError::invalid("kind", message)
     })
 }

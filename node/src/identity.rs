@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::error::text;
+use crate::error::{storage_error, text};
 
 /// Name of the file in the data folder.
 const FILE: &str = "identity.toml";
@@ -76,13 +76,13 @@ impl BegunRestoration {
 /// Reads the identity of folder `data`, which must belong to `node`. `None` without one.
 pub(crate) fn read(data: &Path, node: u64) -> Result<Option<Identity>, String> {
     let path = data.join(FILE);
-    let identity: Identity = match std::fs::read_to_string(&path) {
-        Ok(toml) => {
-            toml::from_str(&toml).map_err(|error| format!("{}: {error}", path.display()))?
-        }
+    let read: Result<Identity, storage::Error> = match std::fs::read_to_string(&path) {
+        Ok(toml) => toml::from_str(&toml)
+            .map_err(|error| storage::Error::Corrupt { what: FILE, detail: text(error) }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(data, &error)),
+        Err(source) => Err(storage::Error::File { action: "read", path, source }),
     };
+    let identity = read.map_err(storage_error(data))?;
     if identity.node != node {
         return Err(format!(
             "{} belongs to node {}, but node.id is {node}: set node.id back, or use another folder",

@@ -19,6 +19,7 @@ mod frames;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod identity;
+mod labelled_metrics;
 mod listeners;
 mod memory;
 mod metrics;

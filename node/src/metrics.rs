@@ -36,6 +36,7 @@ struct Snapshot<'a> {
     status: Status,
     totals: Totals,
     memories: u64,
+    cold: u64,
     index_bytes: u64,
     graphs: GraphCounts,
     outbox: Outbox,
@@ -69,6 +70,7 @@ impl NodeMetrics {
             node: self,
             status: self.raft.status(),
             totals: self.raft.totals(),
+            cold: tenants.iter().map(|tenant| self.reader.cold_memories(*tenant)).sum(),
             memories: counts.iter().map(|counts| counts.memories).sum(),
             index_bytes: counts.iter().map(|counts| counts.index_bytes).sum(),
             graphs: graphs.fold(GraphCounts::default(), GraphCounts::plus),
@@ -79,7 +81,7 @@ impl NodeMetrics {
 
 impl Collector for NodeMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.descriptions.iter().collect()
+        self.descriptions.iter().chain(self.embedder.seconds.desc()).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -90,6 +92,7 @@ impl Collector for NodeMetrics {
         integers
             .chain(seconds)
             .flat_map(|(name, help, value)| family(options(name, help), value))
+            .chain(self.embedder.seconds.collect())
             .collect()
     }
 }
@@ -163,6 +166,11 @@ const METRICS: &[Metric<u64>] = &[
     ("executor_batch_commands_total", "Commands in the batches written.", |s| {
         s.totals.batch_commands
     }),
+    (
+        "executor_failed_batches_total",
+        "Batches decided on another state, or whose outcome this node did not learn.",
+        |s| s.totals.failed_batches,
+    ),
     ("executor_accepted_total", "Commands executed.", |s| s.totals.accepted),
     ("executor_rejected_total", "Commands rejected by a rule.", |s| s.totals.rejected),
     ("executor_busy_total", "Commands rejected because the queue was full.", |s| s.totals.busy),
@@ -174,6 +182,10 @@ const METRICS: &[Metric<u64>] = &[
     ("log_wal_syncs_total", "Syncs of the log to disk.", |s| s.totals.wal_syncs),
     ("log_bytes", "Approximate size of the log in bytes.", |s| s.totals.log_bytes),
     ("clock_steps_total", "Steps of the wall clock of this machine.", |s| s.totals.clock_steps),
+    ("ticks_total", "Ticks of tenants that this node has applied.", |s| {
+        s.node.reader.applied().ticks()
+    }),
+    ("recalls_total", "Recalls that searches at this node caused.", |s| s.node.app.recalls()),
     (
         "recalls_dropped_total",
         "Recalls lost because the buffer of unreported recalls was full.",
@@ -231,7 +243,8 @@ const METRICS: &[Metric<u64>] = &[
     ("disk_rejected_total", "Commands rejected because the disks of a majority are full.", |s| {
         s.totals.disk_full
     }),
-    ("memories", "Memories of all tenants.", |s| s.memories),
+    ("memories", "Memories of all tenants, of both tiers.", |s| s.memories),
+    ("cold_memories", "Those of the cold tier.", |s| s.cold),
     ("cache_bytes", "RAM of the caches and write buffers of log and state.", |s| {
         s.totals.log_cache_bytes + s.node.reader.cache_bytes()
     }),
@@ -248,6 +261,9 @@ const METRICS: &[Metric<u64>] = &[
     ("embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts.load(Relaxed)),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
+    }),
+    ("embedder_waiting", "Parts of texts that wait for a thread of the embedder.", |s| {
+        s.node.embedder.waiting.load(Relaxed)
     }),
     ("embedder_busy_total", "Texts rejected after too long a wait for others.", |s| {
         s.node.app.overdue()[1]

@@ -9,7 +9,7 @@ use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
 use prometheus::Registry;
 use prometheus::core::Collector;
-use raft::{Handle, Timings};
+use raft::Timings;
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
@@ -21,6 +21,7 @@ use crate::disk::disk_task;
 use crate::embed;
 use crate::engine::{self, Engine, check_model, model_check_task};
 use crate::error::{storage_error, text};
+use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
 use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
@@ -74,8 +75,7 @@ pub(crate) async fn serve(
     app.set_operator_key(credentials.operator_key);
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
-    let tenants = TenantMetrics::new(&app, reader);
-    register(&registry, raft, [Box::new(metrics), Box::new(tenants), Box::new(expiries.clone())])?;
+    register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
     let operator_routes = api::operator(&app, registry, config.known_hosts());
     serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
     starting.open(operator_routes);
@@ -109,14 +109,17 @@ pub(crate) async fn serve(
     stop(&config, engine, &app, tasks, shared.handle, ended).await
 }
 
-/// Registers these metrics, and those of the process and of the steps of a write.
+/// Registers these metrics, and those that need nothing else.
 fn register(
     registry: &Registry,
-    raft: &Handle,
-    metrics: [Box<dyn Collector>; 3],
+    Engine { raft, reader, .. }: &Engine,
+    app: &App,
+    metrics: [Box<dyn Collector>; 2],
 ) -> Result<(), String> {
+    let labelled: [Box<dyn Collector>; 2] =
+        [Box::new(LabelledMetrics::new(raft, reader)), Box::new(TenantMetrics::new(app, reader))];
     let timings = raft.timings().map(Timings::collectors).into_iter().flatten();
-    let mut all = metrics.into_iter().chain([process_metrics()]).chain(timings);
+    let mut all = metrics.into_iter().chain(labelled).chain([process_metrics()]).chain(timings);
     all.try_for_each(|collector| registry.register(collector)).map_err(text)
 }
 

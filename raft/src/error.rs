@@ -63,9 +63,8 @@ pub enum StartError {
     #[error(
         "the log ends at {0}, but this node had synced {1}: its disk lost acknowledged data. The \
          node stays up but does not vote. Keep a copy of its data folder. If other nodes hold the \
-         data, remove this node from the cluster and add it again, empty, with a new id. Never \
-         restore an old copy of one node beside the others. A cluster of one can restore its data \
-         folder from a backup"
+         data, start this node empty with a new id, and run `hearth cluster replace`. Never restore \
+         an old copy of one node beside the others. For a cluster of one, restore a backup"
     )]
     BelowHighWaterMark(String, String),
     /// A state comparison quarantined this node; holds the reason.

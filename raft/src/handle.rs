@@ -17,6 +17,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::leader::rates::{Grant, GrantRequest};
+use crate::membership::maintenance::Followers;
 use crate::membership::operations::Operator;
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
@@ -229,6 +230,17 @@ impl Handle {
             queued: shared.queue.lock().len(),
             quarantine: None,
         }
+    }
+
+    /// Entries of the log that each other member has not confirmed; empty if this node does not
+    /// lead. A member that never responded is absent.
+    pub fn lags(&self) -> Vec<(NodeId, u64)> {
+        let Some(shared) = self.shared().filter(|shared| shared.leads()) else { return Vec::new() };
+        let metrics = shared.raft.metrics().borrow_watched().clone();
+        let followers = Followers(&metrics);
+        let members = metrics.membership_config.nodes().map(|(node, _)| *node);
+        let others = members.filter(|node| *node != metrics.id);
+        others.filter_map(|node| Some((node, followers.lag(node)?))).collect()
     }
 
     /// Whether this node leads.

@@ -125,9 +125,8 @@ pub(crate) fn quarantine_if_diverged(local: &LocalNode, mark: u64, majority: Has
         return false;
     }
     let reason = format!(
-        "the state of node {} as of index {} is not that of most other nodes: remove the node \
-         from the cluster, keep its data folder for analysis, and add a node with an empty data \
-         folder and a new id",
+        "the state of node {} as of index {} is not that of most other nodes: keep its data \
+         folder for analysis, start an empty node with a new id, and run `hearth cluster replace`",
         local.node, own.index
     );
     let entered = quarantine(&local.data, &reason);

@@ -70,6 +70,8 @@ pub struct Totals {
     pub batch_bytes: u64,
     /// Commands in those batches.
     pub batch_commands: u64,
+    /// Batches that were decided on another state, or whose outcome this node did not learn.
+    pub failed_batches: u64,
     /// Commands that were accepted.
     pub accepted: u64,
     /// Commands that were rejected by a rule of the engine.

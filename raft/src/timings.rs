@@ -1,10 +1,10 @@
 //! Prometheus metrics of the steps of a write: its sync, its commit, its application, and the calls
-//! to other nodes. They show which disk or which connection is slow.
+//! to other nodes. They show which disk or which connection is slow. Snapshots are counted here too.
 
 use std::time::Duration;
 
 use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
 use crate::types::NodeId;
 
@@ -23,6 +23,8 @@ pub struct Timings {
     pub(crate) calls: HistogramVec,
     pub(crate) failed_calls: IntCounterVec,
     pub(crate) sent_bytes: IntCounterVec,
+    pub(crate) sent_snapshots: IntCounter,
+    pub(crate) installed_snapshots: IntCounter,
 }
 
 impl Default for Timings {
@@ -36,6 +38,9 @@ impl Default for Timings {
         let counter = |name: &str, help, labels: &[&str]| {
             IntCounterVec::new(Opts::new(format!("hearth_{name}"), help), labels)
                 .expect("name and labels are valid")
+        };
+        let total = |name: &str, help: &str| {
+            IntCounter::new(format!("hearth_{name}"), help).expect("the name is valid")
         };
         let calls = HistogramVec::new(
             options("peer_call_seconds", "Durations of answered calls to another node."),
@@ -59,6 +64,8 @@ impl Default for Timings {
                 "Bytes of calls to another node, without snapshots.",
                 &["peer", "channel"],
             ),
+            sent_snapshots: total("snapshots_sent_total", "Snapshots that another node installed."),
+            installed_snapshots: total("snapshots_installed_total", "Snapshots installed here."),
         }
     }
 }
@@ -84,7 +91,7 @@ impl Timings {
     }
 
     /// All metrics, to register them.
-    pub fn collectors(&self) -> [Box<dyn Collector>; 6] {
+    pub fn collectors(&self) -> [Box<dyn Collector>; 8] {
         [
             Box::new(self.log_sync.clone()),
             Box::new(self.commit.clone()),
@@ -92,6 +99,8 @@ impl Timings {
             Box::new(self.calls.clone()),
             Box::new(self.failed_calls.clone()),
             Box::new(self.sent_bytes.clone()),
+            Box::new(self.sent_snapshots.clone()),
+            Box::new(self.installed_snapshots.clone()),
         ]
     }
 }

@@ -114,6 +114,7 @@ impl Writer {
         if write(&engine, &position, &changes)? {
             self.builder.wake();
         }
+        self.reader.applied().count(&changes);
         for change in &changes {
             if let Change::VerifyMark(number) = change {
                 let verifier = Arc::clone(self.reader.verifier());

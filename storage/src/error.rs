@@ -69,9 +69,9 @@ impl Error {
             "Nothing was changed. Start the newer version on this data folder"
         } else if self.is_corruption() {
             "The data is damaged and nothing was changed. Keep a copy of the folder. If other nodes \
-             hold the data, remove this one from the cluster and add it again, empty, with a new \
-             id; never put an old copy of one node back beside them. A cluster of one can restore \
-             its folder from a backup"
+             hold the data, start this one empty with a new id, and run `hearth cluster replace`; \
+             never put an old copy of one node back beside them. For a cluster of one, restore a \
+             backup"
         } else {
             "Nothing was changed. Check the disk, the permissions, and that no other node uses the \
              folder"
@@ -83,7 +83,9 @@ impl Error {
         match self {
             Self::Corrupt { .. } => true,
             Self::Engine { source, .. } => source.kind() == rocksdb::ErrorKind::Corruption,
-            Self::NewerFormat { .. } | Self::File { .. } | Self::Misuse(_) => false,
+            // A text with bytes that are not UTF-8.
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::InvalidData,
+            Self::NewerFormat { .. } | Self::Misuse(_) => false,
         }
     }
 }

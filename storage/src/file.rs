@@ -4,7 +4,7 @@
 //! over the target, sync the folder.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -63,6 +63,33 @@ pub(crate) fn sync_tree(path: &Path) -> Result<()> {
     sync_folder(path)
 }
 
+/// As [`replace`], with a checksum (CRC-32) after the bytes: [`read_checked`] notices damage.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn replace_checked(path: &Path, mut bytes: Vec<u8>) -> Result<()> {
+    bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
+    replace(path, &bytes)
+}
+
+/// The bytes that [`replace_checked`] wrote; `None` if the file does not exist.
+///
+/// # Errors
+/// If the file is damaged, or cannot be read.
+pub fn read_checked(path: &Path) -> Result<Option<Vec<u8>>> {
+    let mut bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(Error::file("read", path)(source)),
+    };
+    let sum = bytes.split_off(bytes.len().saturating_sub(4));
+    if sum != crc32fast::hash(&bytes).to_be_bytes() {
+        let detail = format!("the checksum of {} does not match", path.display());
+        return Err(Error::Corrupt { what: "file", detail });
+    }
+    Ok(Some(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,5 +114,23 @@ mod tests {
         replace(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn damaged_bytes_of_a_checked_file_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        assert!(read_checked(&path).unwrap().is_none());
+        replace_checked(&path, b"content".to_vec()).unwrap();
+        assert_eq!(read_checked(&path).unwrap().unwrap(), b"content");
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            fs::write(&path, flipped).unwrap();
+            assert!(read_checked(&path).unwrap_err().is_corruption(), "byte {at}");
+            fs::write(&path, &bytes[..at]).unwrap();
+            assert!(read_checked(&path).unwrap_err().is_corruption(), "{at} bytes");
+        }
     }
 }

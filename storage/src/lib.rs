@@ -24,6 +24,7 @@ mod change;
 mod checkpoint;
 pub mod codec;
 mod command;
+mod counters;
 mod decide;
 mod engine;
 mod error;
@@ -57,6 +58,7 @@ pub use command::{
     Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,
     NewMemory, NewTenant, Priority, TRACES_MAX, TenantPatch, TraceRows, TriggerPatch,
 };
+pub use counters::AppliedCounters;
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
@@ -104,12 +106,16 @@ pub fn open_log(data: &Path) -> Result<Log> {
 pub fn open(
     data: &Path,
     options: Options,
-    purged: impl FnOnce(&Log) -> Result<u64>,
+    purged: impl Fn(&Log) -> Result<u64>,
 ) -> Result<(Writer, Reader, Log)> {
     if options.env.is_none() {
         std::fs::create_dir_all(data).map_err(Error::file("create", data))?;
     }
-    let log = Log::open(&data.join("log"), options.env.as_ref())?;
+    let path = data.join("log");
+    if let Some(log) = Log::open_to_read(&path, options.env.as_ref())? {
+        log.check_complete(purged(&log)?)?;
+    }
+    let log = Log::open(&path, options.env.as_ref())?;
     let folder = checkpoint::Folder::new(&data.join("state"), options.env.clone());
     let current = folder.current()?;
     table::state::check_applied(&current, options.env.as_ref(), purged(&log)?)?;

@@ -60,22 +60,20 @@ impl Log {
     /// Opens the log at `path`, or creates an empty one. RocksDB drops a damaged tail silently. The
     /// caller detects that: it compares [`Self::last`] with its durable high-water mark.
     pub(crate) fn open(path: &Path, env: Option<&Env>) -> Result<Self> {
-        let mut options = rocksdb::Options::default();
-        options.create_if_missing(true);
-        options.set_write_buffer_size(WRITE_BUFFER_BYTES);
-        options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-        options.set_track_and_verify_wals_in_manifest(true);
-        options.set_paranoid_checks(true);
-        // Entries are removed soon: they are not worth the processor time of compression.
-        options.set_compression_type(rocksdb::DBCompressionType::None);
-        options.set_keep_log_file_num(4);
-        options.set_bytes_per_sync(state::BYTES_PER_SYNC);
-        options.enable_statistics();
-        if let Some(env) = env {
-            options.set_env(env);
-        }
+        let options = options(env);
         let db = DB::open(&options, path).map_err(Error::engine("open log"))?;
         Ok(Self { db, options })
+    }
+
+    /// Opens an existing log to read it. Changes no file: an ordinary open would remove the files
+    /// that a damaged MANIFEST no longer lists. `None` without a log.
+    pub(crate) fn open_to_read(path: &Path, env: Option<&Env>) -> Result<Option<Self>> {
+        if env.is_some() || !path.join("CURRENT").exists() {
+            return Ok(None);
+        }
+        let options = options(env);
+        let db = DB::open_for_read_only(&options, path, false);
+        Ok(Some(Self { db: db.map_err(Error::engine("open log"))?, options }))
     }
 
     /// Writes to the operating system. The write is readable at once, durable after [`Self::sync`].
@@ -156,6 +154,29 @@ impl Log {
         Ok(entries)
     }
 
+    /// Reads all entries above the last `purged` one, with their checksums.
+    ///
+    /// # Errors
+    /// If one is missing. RocksDB opens a log whose list of files was cut.
+    pub(crate) fn check_complete(&self, purged: u64) -> Result<()> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(entries_end(GROUP));
+        options.fill_cache(false);
+        let start = entry_key(GROUP, purged);
+        let rows = self.db.iterator_opt(IteratorMode::From(&start, Direction::Forward), options);
+        // 0 stands for no purged entry too, and then the first one is 0.
+        let mut last = purged;
+        for row in rows {
+            let (index, _) = entry(row)?;
+            if index > last.saturating_add(1) {
+                let detail = format!("entry {} is missing", last + 1);
+                return Err(Error::Corrupt { what: "log", detail });
+            }
+            last = index;
+        }
+        Ok(())
+    }
+
     /// The last entry with its index.
     pub fn last(&self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut options = ReadOptions::default();
@@ -175,6 +196,24 @@ impl Log {
     pub fn cache_bytes(&self) -> u64 {
         state::cache_bytes(&self.db)
     }
+}
+
+fn options(env: Option<&Env>) -> rocksdb::Options {
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+    options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    options.set_track_and_verify_wals_in_manifest(true);
+    options.set_paranoid_checks(true);
+    // Entries are removed soon: they are not worth the processor time of compression.
+    options.set_compression_type(rocksdb::DBCompressionType::None);
+    options.set_keep_log_file_num(4);
+    options.set_bytes_per_sync(state::BYTES_PER_SYNC);
+    options.enable_statistics();
+    if let Some(env) = env {
+        options.set_env(env);
+    }
+    options
 }
 
 fn entry_key(group: GroupId, index: u64) -> [u8; 13] {
@@ -240,6 +279,11 @@ mod tests {
         log.write(&LogWrite::Append(entries.clone())).unwrap();
         assert_eq!(log.last().unwrap().unwrap().0, u64::MAX);
         assert_eq!(log.read(0, 9, usize::MAX).unwrap(), entries);
+        log.check_complete(u64::MAX - 1).unwrap();
+        for purged in [5, 6, 7] {
+            let error = log.check_complete(purged).unwrap_err().to_string();
+            assert!(error.contains(if purged == 5 { "entry 6 " } else { "entry 8 " }), "{error}");
+        }
         log.write(&LogWrite::TruncateFrom(7)).unwrap();
         assert_eq!(keys(&log), [other.to_vec()]);
     }

@@ -6,6 +6,7 @@ use parking_lot::RwLock;
 
 use crate::change::all_of;
 use crate::codec;
+use crate::counters::AppliedCounters;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::covered::GraphCounts;
@@ -52,6 +53,7 @@ pub struct Reader {
     current: Arc<RwLock<Arc<Engine>>>,
     verifier: Arc<Verifier>,
     searches: Arc<SearchCounters>,
+    applied: Arc<AppliedCounters>,
 }
 
 impl Reader {
@@ -73,6 +75,11 @@ impl Reader {
     /// All tenants in order of their numbers.
     pub fn tenants(&self) -> Vec<TenantId> {
         self.engine().registry.all().into_iter().map(|(tenant, _)| tenant).collect()
+    }
+
+    /// Number of a tenant's memories in the cold tier.
+    pub fn cold_memories(&self, tenant: TenantId) -> u64 {
+        self.index(tenant).map_or(0, |index| index.read().cold())
     }
 
     /// Numbers of a tenant's records. All 0 for unknown tenants.
@@ -224,9 +231,15 @@ impl Reader {
         &self.searches
     }
 
+    /// Numbers of what this node has applied.
+    pub fn applied(&self) -> &AppliedCounters {
+        &self.applied
+    }
+
     pub(crate) fn new(engine: Engine) -> Self {
         let current = Arc::new(RwLock::new(Arc::new(engine)));
-        Self { current, verifier: Arc::default(), searches: Arc::default() }
+        let (verifier, searches, applied) = Default::default();
+        Self { current, verifier, searches, applied }
     }
 
     /// The current engine. A reader keeps using it after a snapshot installation replaced it.

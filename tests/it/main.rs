@@ -14,6 +14,7 @@ mod cold_tier;
 mod consistency;
 mod consolidation;
 mod corruption;
+mod damaged_files;
 mod deliveries;
 mod dev;
 mod duplicates;

@@ -119,6 +119,33 @@ async fn wiped_disk_must_return_under_a_new_id() {
     leader.create(&json!({"label": "the others continue"})).await;
 }
 
+/// A node with damaged data is replaced by another one, which it may share the address with.
+#[tokio::test]
+async fn damaged_node_is_replaced_by_one_command() {
+    let cluster = options().nodes(3).start();
+    cluster.store_each((0..20).map(labelled)).await;
+    let [leader, other, damaged] = cluster.leader_first().await;
+    damaged.kill();
+    std::fs::write(damaged.data().join("log.mark"), b"damaged").unwrap();
+    let log = damaged.failed_start(&[]);
+    assert!(log.contains("hearth cluster replace"), "{log}");
+    let new = NewNode::beside(&cluster);
+    let _process = new.serve();
+    let old = damaged.id().to_string();
+    let replace = ["cluster", "--ops", leader.ops(), "replace", &old, "--new-id", "4"];
+    let replace = [&replace[..], &["--address", &new.address]].concat();
+    // It fails until the new node listens.
+    let replaced = async || cluster.run(&replace).await;
+    let (_, text) = eventually("it is replaced", replaced, |(succeeded, _)| *succeeded).await;
+    assert!(text.contains(&format!("Node {old} is removed")), "{text}");
+    // The new node has the memories, and its vote counts.
+    let verified = verify(leader).await;
+    assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 3));
+    other.kill();
+    let created = async || leader.send(Method::POST, "/agent/nodes", &labelled("after")).await;
+    eventually("writes continue", created, |response| response.status.is_success()).await;
+}
+
 #[tokio::test]
 async fn node_joins_votes_leaves_and_retires_its_id() {
     let cluster = options().nodes(3).start();

@@ -38,6 +38,11 @@ impl Process {
         self.ended()
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the child is ours").is_some()
+    }
+
     /// Waits until it ends by itself, and returns whether it ended with success.
     pub fn ended(&mut self) -> bool {
         wait(&mut self.child)

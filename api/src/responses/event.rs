@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use storage::model::delivery::DeliveryId;
 use storage::model::id::Timestamp;
-use storage::model::journal::{DeliveryNext, EventKind, FiringResult, MemoryField};
+use storage::model::journal::{DeliveryNext, EventKind, EventName, FiringResult, MemoryField};
 use storage::model::score::rounded;
 use utoipa::ToSchema;
 
@@ -39,7 +39,7 @@ impl From<&EventView> for ActivityItem {
         let item = Self {
             id: PageCursor(view.cursor).to_string(),
             actor: view.actor.clone().unwrap_or_else(|| SYSTEM.to_owned()),
-            action: names(&event.kind).1.to_owned(),
+            action: action(&event.kind).to_owned(),
             target_id: event.subject.map(|id| id.to_string()),
             target_label: view.memory.as_ref().map(|memory| memory.label.clone()),
             metadata: metadata(&event.namespace, &event.kind),
@@ -89,7 +89,7 @@ impl StreamItem {
         let item = ActivityItem::from(view);
         Self {
             id,
-            kind: names(&view.event.kind).0,
+            kind: view.event.kind.name().name(),
             node_id: item.target_id,
             label: item.target_label,
             namespace: view.event.namespace.clone(),
@@ -105,38 +105,30 @@ pub(crate) fn non_empty(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Defines [`KINDS`] and [`names`] from one table.
-macro_rules! kinds {
-    ($($event:pat => $kind:literal, $action:literal;)+) => {
-        /// All kinds of events of the stream, in the order of the documentation.
-        pub(crate) const KINDS: &[&str] = &[$($kind),+];
-
-        /// The names of an event in the stream and in the activity list; empty for an agent's
-        /// own activity, which the stream does not send.
-        pub(crate) fn names(kind: &EventKind) -> (&'static str, &'static str) {
-            match kind {
-                $($event => ($kind, $action),)+
-                EventKind::Activity(_) => ("", ""),
-            }
-        }
-    };
+/// All kinds of events of the stream, in the order of the documentation.
+pub(crate) fn stream_kinds() -> impl Iterator<Item = EventName> {
+    EventName::ALL.into_iter().filter(|name| *name != EventName::Activity)
 }
 
-kinds! {
-    EventKind::Created => "created", "memory.add";
-    EventKind::Updated(_) => "updated", "memory.patch";
-    EventKind::Feedback(_) => "feedback", "memory.feedback";
-    EventKind::Warmed => "warmed", "memory.warm";
-    EventKind::Cooled => "cooled", "memory.cool";
-    EventKind::Archived => "archived", "memory.archive";
-    EventKind::Restored => "restored", "memory.restore";
-    EventKind::EdgeCreated { .. } => "related", "edge.add";
-    EventKind::EdgeDeleted { .. } => "unrelated", "edge.delete";
-    EventKind::Deleted(_) => "deleted", "memory.delete";
-    EventKind::TriggerFired(_) => "fired", "trigger.fire";
-    EventKind::Delivered { .. } => "delivered", "webhook.deliver";
-    EventKind::DeliveryFailed { .. } => "delivery_failed", "webhook.fail";
-    EventKind::FiringsSkipped(_) => "firings_skipped", "trigger.skip";
+/// The name of an event in the activity list; empty for an agent's own activity.
+fn action(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::Created => "memory.add",
+        EventKind::Updated(_) => "memory.patch",
+        EventKind::Feedback(_) => "memory.feedback",
+        EventKind::Warmed => "memory.warm",
+        EventKind::Cooled => "memory.cool",
+        EventKind::Archived => "memory.archive",
+        EventKind::Restored => "memory.restore",
+        EventKind::EdgeCreated { .. } => "edge.add",
+        EventKind::EdgeDeleted { .. } => "edge.delete",
+        EventKind::Deleted(_) => "memory.delete",
+        EventKind::TriggerFired(_) => "trigger.fire",
+        EventKind::Delivered { .. } => "webhook.deliver",
+        EventKind::DeliveryFailed { .. } => "webhook.fail",
+        EventKind::FiringsSkipped(_) => "trigger.skip",
+        EventKind::Activity(_) => "",
+    }
 }
 
 fn metadata(namespace: &str, kind: &EventKind) -> Value {

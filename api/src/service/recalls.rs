@@ -42,6 +42,7 @@ pub(crate) struct RecallBuffer {
     tenants: RwLock<Tenants>,
     /// Memories with recalls, of all tenants.
     memories: AtomicUsize,
+    recorded: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -88,6 +89,7 @@ impl RecallBuffer {
             }
             dropped
         });
+        self.recorded.fetch_add(recalled.len() as u64 - dropped, Ordering::Relaxed);
         self.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 
@@ -111,6 +113,11 @@ impl RecallBuffer {
             latency_max_micros: micros,
         };
         self.of(tenant).lock().count_request(key, &usage);
+    }
+
+    /// Recalls that were recorded.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
     }
 
     /// Recalls and results that were dropped.

@@ -45,6 +45,18 @@ enum Command {
         #[arg(long)]
         id: u64,
     },
+    /// Replace a node whose machine or data is lost: add the new one, wait until it votes, and
+    /// remove the old one. Repeat the command after an interruption
+    Replace {
+        /// Id of the old node
+        old: u64,
+        /// Id of the new one, as in its own configuration; never used in this cluster before
+        #[arg(long)]
+        new_id: u64,
+        /// Host and port of its peer listener; by default that of the old node
+        #[arg(long)]
+        address: Option<String>,
+    },
     /// Transfer leadership to another voter
     Transfer {
         /// Its id
@@ -75,15 +87,10 @@ impl Cluster {
         let operator = self.access.open(environment)?;
         match self.command {
             Command::Status => println!("{}", status_text(&operator.status().await?)),
-            Command::Add { id, address } => {
-                let body = json!({ "id": id, "address": address });
-                operator.request(Method::POST, "/cluster/members", Some(body)).await?;
-                operator.show_progress(id).await?;
-            }
-            Command::Remove { id } => {
-                let path = format!("/cluster/members/{id}");
-                operator.request(Method::DELETE, &path, None).await?;
-                println!("Node {id} is removed. Stop it, and delete its data folder.");
+            Command::Add { id, address } => operator.add(id, &address).await?,
+            Command::Remove { id } => operator.remove(id).await?,
+            Command::Replace { old, new_id, address } => {
+                operator.replace(old, new_id, address).await?;
             }
             Command::Transfer { to } => {
                 let body = json!({ "to": to });
@@ -119,6 +126,31 @@ impl Cluster {
 impl Operator {
     async fn status(&self) -> Result<Value, String> {
         self.request(Method::GET, "/cluster", None).await
+    }
+
+    async fn add(&self, id: u64, address: &str) -> Result<(), String> {
+        let body = json!({ "id": id, "address": address });
+        self.request(Method::POST, "/cluster/members", Some(body)).await?;
+        self.show_progress(id).await
+    }
+
+    async fn remove(&self, id: u64) -> Result<(), String> {
+        let path = format!("/cluster/members/{id}");
+        self.request(Method::DELETE, &path, None).await?;
+        println!("Node {id} is removed. Stop it, and delete its data folder.");
+        Ok(())
+    }
+
+    /// The new node votes before the old one loses its vote: the cluster never has fewer voters
+    /// that run.
+    async fn replace(&self, old: u64, new: u64, address: Option<String>) -> Result<(), String> {
+        let status = self.status().await?;
+        let is_old = |member: &&Value| member["id"] == old;
+        let found = status["members"].as_array().and_then(|members| members.iter().find(is_old));
+        let found = found.ok_or_else(|| format!("node {old} is not a member"))?;
+        let address = address.or_else(|| found["address"].as_str().map(str::to_owned));
+        self.add(new, &address.unwrap_or_default()).await?;
+        self.remove(old).await
     }
 
     /// Shows the progress of a new node until it votes.

@@ -12,6 +12,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
 use parking_lot::Mutex;
+use prometheus::{Histogram, HistogramOpts};
 use storage::model::cluster::Model;
 use storage::model::vector::mean_direction;
 use tokio::sync::oneshot;
@@ -46,6 +47,7 @@ struct Task {
     text: Arc<str>,
     from: usize,
     reply: oneshot::Sender<Result<Part, EmbedError>>,
+    queued_at: Instant,
 }
 
 /// A running embedder.
@@ -57,13 +59,31 @@ pub struct Pool {
     pub(crate) counters: Arc<Counters>,
 }
 
+/// Upper bounds of the histogram of waits and embeddings, in seconds.
+const BUCKETS: [f64; 10] = [0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
+
 /// Numbers of a pool since its start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counters {
+    /// Parts of texts that wait for a thread.
+    pub(crate) waiting: AtomicU64,
+    /// Seconds per part of a text, with its wait.
+    pub(crate) seconds: Histogram,
     pub(crate) texts: AtomicU64,
     pub(crate) cached: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let help = "Seconds to embed a part of a text, with its wait for a thread.";
+        let options = HistogramOpts::new("hearth_embedding_seconds", help);
+        let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
+        let (waiting, texts, cached, micros) = Default::default();
+        let seconds = seconds.expect("name and buckets are valid");
+        Self { waiting, seconds, texts, cached, micros }
+    }
 }
 
 impl Pool {
@@ -89,11 +109,13 @@ fn run_worker(mut worker: Box<dyn Worker>, tasks: &Mutex<Receiver<Task>>, counte
     loop {
         let next = tasks.lock().recv();
         let Ok(task) = next else { return };
+        counters.waiting.fetch_sub(1, Ordering::Relaxed);
         if task.reply.is_closed() {
             continue;
         }
         let started = Instant::now();
         let embedded = worker.embed(&task.text[task.from..]);
+        counters.seconds.observe(task.queued_at.elapsed().as_secs_f64());
         counters.texts.fetch_add(1, Ordering::Relaxed);
         counters.micros.fetch_add(started.elapsed().as_micros() as u64, Ordering::Relaxed);
         let embedded = embedded.map_err(|error| {
@@ -115,7 +137,8 @@ impl Pool {
             && parts.len() < PARTS_MAX
         {
             let (reply, embedded) = oneshot::channel();
-            let task = Task { text: Arc::clone(text), from, reply };
+            let task = Task { text: Arc::clone(text), from, reply, queued_at: Instant::now() };
+            self.counters.waiting.fetch_add(1, Ordering::Relaxed);
             self.queue.send(task).map_err(|_| EmbedError)?;
             let part = embedded.await.unwrap_or(Err(EmbedError))?;
             next = part.next.map(|next| from + next);

@@ -210,9 +210,13 @@ impl Executor {
                     return Ok(());
                 }
                 Ok(ApplyOutcome::Stale) => {
+                    self.shared.totals.lock().failed_batches += u64::from(is_logged);
                     stale = decided.into_iter().map(|(queued, _)| queued).collect();
                 }
-                Err(error) => return fail(decided, error),
+                Err(error) => {
+                    self.shared.totals.lock().failed_batches += u64::from(is_logged);
+                    return fail(decided, error);
+                }
             }
         }
     }

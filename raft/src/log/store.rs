@@ -14,7 +14,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
 use storage::codec::{self, Record};
-use storage::{Log, LogField, LogWrite};
+use storage::{Log, LogField, LogWrite, file};
 use tokio::sync::oneshot;
 
 use crate::error::StartError;
@@ -50,19 +50,14 @@ impl LogStore {
     ) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: field(&log, LogField::Vote)?, last: last(&log)? };
-        match std::fs::read(&path) {
-            Ok(bytes) => compare(&found, &codec::decode(&bytes)?)?,
+        match file::read_checked(&path)? {
+            Some(bytes) => compare(&found, &codec::decode(&bytes)?)?,
             // The mark is written before the first entry, so only an empty log may lack it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if found != HighWaterMark::default() {
-                    let detail = format!("is missing beside a log that ends at {found}");
-                    return Err(storage::Error::Corrupt { what: MARK_FILE, detail }.into());
-                }
-                storage::file::replace(&path, &codec::encode(&found))?;
+            None if found != HighWaterMark::default() => {
+                let detail = format!("is missing beside a log that ends at {found}");
+                return Err(storage::Error::Corrupt { what: MARK_FILE, detail }.into());
             }
-            Err(source) => {
-                return Err(storage::Error::File { action: "read", path, source }.into());
-            }
+            None => file::replace_checked(&path, codec::encode(&found))?,
         }
         // The last process may have written without a sync. Make that durable before the
         // writer starts with `found` as its mark.

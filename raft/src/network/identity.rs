@@ -63,8 +63,8 @@ impl LocalNode {
         }
         self.fault.report(&format_args!(
             "the data folder of node {} is not the one that its cluster has recorded: a node that \
-             lost its data cannot keep its id. Remove it from the cluster, and add it again, \
-             empty, with a new id",
+             lost its data cannot keep its id. Start it empty with a new id, and run `hearth \
+             cluster replace`",
             self.node
         ));
         Err(PeerRejection::NotAMember)

@@ -201,8 +201,8 @@ pub(crate) enum PeerRejection {
     #[error("the node belongs to another cluster")]
     OtherCluster,
     #[error(
-        "this node is not a member, or has lost its data: remove it from the cluster, and add it \
-         again, empty, with a new id"
+        "this node is not a member, or has lost its data: start it empty with a new id, and run \
+         `hearth cluster replace`"
     )]
     NotAMember,
     #[error("the node is unavailable at present")]

@@ -183,7 +183,10 @@ impl RaftNetworkV2<TypeConfig> for Link {
             response = sent => response,
         };
         let error = match response {
-            Ok(RpcResponse::Installed(vote)) => return Ok(SnapshotResponse::new(vote.into())),
+            Ok(RpcResponse::Installed(vote)) => {
+                peers.timings.sent_snapshots.inc();
+                return Ok(SnapshotResponse::new(vote.into()));
+            }
             Ok(_) => return Err(unexpected().into()),
             Err(error) => error,
         };

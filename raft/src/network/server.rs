@@ -304,6 +304,7 @@ impl Server {
         let snapshot = Snapshot { meta, snapshot: folder };
         let installed = self.shared.raft.install_full_snapshot(call.vote.into(), snapshot).await;
         let installed = installed.map_err(unavailable)?;
+        self.shared.peers.timings.installed_snapshots.inc();
         Ok(RpcResponse::Installed((&installed.vote).into()))
     }
 }

@@ -21,7 +21,7 @@ use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, Timestamp};
-use crate::model::memory::Memory;
+use crate::model::memory::{Memory, Tier};
 use crate::model::receipt::Retention;
 use crate::model::score::Context;
 use crate::model::sq8::Code;
@@ -75,6 +75,8 @@ pub(crate) struct IndexData {
     /// Log index of the last event.
     pub(crate) last_event: u64,
     edges: u64,
+    /// Memories of the cold tier.
+    cold: u64,
 }
 
 /// A change of the index. Tokenizing and conversions are done before, outside the lock.
@@ -224,6 +226,11 @@ impl IndexData {
         coverage.begin_restore(exact_max, slots.len(), || used(slots.len(), free))
     }
 
+    /// Number of memories in the cold tier.
+    pub(crate) fn cold(&self) -> u64 {
+        self.cold
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
         let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
@@ -297,7 +304,9 @@ impl IndexData {
     }
 
     fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {
-        let namespace_before = self.slot(id).map(|slot| self.namespace_of(slot));
+        let attributes = |slot| self.chunks[chunk_of(slot)].row(row_of(slot)).attributes();
+        let attributes_before = self.slot(id).map(attributes);
+        let namespace_before = attributes_before.map(Attributes::namespace);
         let slot = self.slot_or_insert(id);
         let age = (memory.created_at, id);
         let namespace = self.namespaces.add_memory(&memory.namespace, age, slot);
@@ -310,6 +319,8 @@ impl IndexData {
         self.key_points.insert(slot, &terms.key_points);
         self.origins.insert(slot, &terms.origin);
         let attributes = Attributes::of(memory, namespace);
+        self.cold += u64::from(attributes.tier() == Tier::Cold);
+        self.cold -= u64::from(attributes_before.is_some_and(|before| before.tier() == Tier::Cold));
         let chunk = &mut self.chunks[chunk_of(slot)];
         chunk.set_row(row_of(slot), id, memory, attributes, &self.tenant.thermo);
     }
@@ -327,8 +338,9 @@ impl IndexData {
         self.coverage.remove(slot);
         let chunk = &mut self.chunks[chunk_of(slot)];
         let row = chunk.row(row_of(slot));
-        let age = (row.created_at(), id);
-        self.namespaces.remove_memory(row.attributes().namespace(), age, slot);
+        let (age, attributes) = ((row.created_at(), id), row.attributes());
+        self.cold -= u64::from(attributes.tier() == Tier::Cold);
+        self.namespaces.remove_memory(attributes.namespace(), age, slot);
         chunk.clear(row_of(slot));
         self.free.push(slot);
         if self.slots.len() < self.slots.capacity() / 8 {

@@ -146,7 +146,64 @@ pub enum EventKind {
     FiringsSkipped(u64),
 }
 
+named_enum! {
+    /// The name of a kind of event.
+    pub enum EventName {
+        /// See [`EventKind::Created`], and so on.
+        Created = "created",
+        /// An update.
+        Updated = "updated",
+        /// Feedback.
+        Feedback = "feedback",
+        /// A crossing upwards.
+        Warmed = "warmed",
+        /// A crossing downwards.
+        Cooled = "cooled",
+        /// A move to the cold tier.
+        Archived = "archived",
+        /// A move to the hot tier.
+        Restored = "restored",
+        /// A new edge.
+        Related = "related",
+        /// A deleted edge.
+        Unrelated = "unrelated",
+        /// A deletion.
+        Deleted = "deleted",
+        /// A firing.
+        Fired = "fired",
+        /// A delivery.
+        Delivered = "delivered",
+        /// A failed attempt.
+        DeliveryFailed = "delivery_failed",
+        /// Firings that the limits prevented.
+        FiringsSkipped = "firings_skipped",
+        /// An agent's own activity.
+        Activity = "activity",
+    }
+}
+
 impl EventKind {
+    /// Its name.
+    pub fn name(&self) -> EventName {
+        match self {
+            Self::Created => EventName::Created,
+            Self::Updated(_) => EventName::Updated,
+            Self::Feedback(_) => EventName::Feedback,
+            Self::Warmed => EventName::Warmed,
+            Self::Cooled => EventName::Cooled,
+            Self::Archived => EventName::Archived,
+            Self::Restored => EventName::Restored,
+            Self::EdgeCreated { .. } => EventName::Related,
+            Self::EdgeDeleted { .. } => EventName::Unrelated,
+            Self::Deleted(_) => EventName::Deleted,
+            Self::TriggerFired(_) => EventName::Fired,
+            Self::Delivered { .. } => EventName::Delivered,
+            Self::DeliveryFailed { .. } => EventName::DeliveryFailed,
+            Self::FiringsSkipped(_) => EventName::FiringsSkipped,
+            Self::Activity(_) => EventName::Activity,
+        }
+    }
+
     /// The trigger concerned, for firings and deliveries: the events of the history of triggers.
     pub fn trigger(&self) -> Option<TriggerId> {
         match self {
