@@ -78,6 +78,6 @@ pub fn restore(
     }
     log.sync()?;
     let mark = HighWaterMark { vote: Some(vote), last: Some(last) };
-    storage::file::replace(&data.join(MARK_FILE), &codec::encode(&mark))?;
+    mark.write(&data.join(MARK_FILE))?;
     Ok(install(data, source, &position, &cluster)?)
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::membership::NewNode;
 use super::*;
 
 /// A place for backups, and the command line.
@@ -126,6 +127,46 @@ async fn restored_cluster_holds_everything() {
     let mut process = serve(&cluster, &config).await;
     assert_eq!(stored(&cluster).await.len(), 61, "also after a restart");
     assert!(process.stop(), "{}", process.log());
+}
+
+/// Each node creates a backup while clients write. The newest one becomes a cluster that grows.
+#[tokio::test]
+async fn backup_beside_writes_becomes_a_cluster_that_grows() {
+    let (mut cluster, place) = (options().nodes(3).start(), Place::new());
+    let ids = cluster.store_each((0..200).map(labelled)).await;
+    for node in cluster.nodes() {
+        let writes = async {
+            loop {
+                cluster.at(1).create(&labelled("beside a backup")).await;
+            }
+        };
+        let index = node.status().await.unwrap()["applied_index"].as_u64();
+        let (succeeded, text) = tokio::select! {
+            () = writes => continue,
+            created = place.create(&cluster, node) => created,
+        };
+        assert!(succeeded, "{text}");
+        let backups = place.list(&cluster).await;
+        assert!(backups.last().unwrap()["index"].as_u64() >= index, "{backups:?}");
+    }
+    let (succeeded, text) = place.check(&cluster, true).await;
+    assert!(succeeded, "{text}");
+    assert!(cluster.stop());
+    let config = restored_config(&cluster);
+    let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
+    assert!(succeeded, "{text}");
+    let _process = serve(&cluster, &config).await;
+    let stored: BTreeSet<String> = stored(&cluster).await.into_values().flatten().collect();
+    assert!(ids.iter().all(|id| stored.contains(id)), "what was acknowledged before is there");
+    assert!(stored.len() > ids.len(), "writes went on");
+    let new = NewNode::beside(&cluster);
+    let _new = new.serve();
+    let add = ["cluster", "--ops", cluster.ops(), "add", "--id", "4", "--address", &new.address];
+    // It fails until the new node listens.
+    let added = async || cluster.run(&add).await;
+    eventually("a node joins", added, |(succeeded, _)| *succeeded).await;
+    let verified = verify(&cluster).await;
+    assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 2));
 }
 
 #[tokio::test]

@@ -47,6 +47,7 @@ mod recall;
 mod retention;
 mod search;
 mod settings;
+mod slow_disk;
 mod snapshots;
 mod starts;
 mod stream_limits;

@@ -7,16 +7,16 @@ use std::process::Command;
 use super::*;
 
 /// A node that `hearth dev` did not start.
-struct NewNode {
+pub(super) struct NewNode {
     folder: tempfile::TempDir,
     config: toml::Table,
-    address: String,
+    pub(super) address: String,
     ops: String,
 }
 
 impl NewNode {
     /// With the certificate and configuration of the first node, but for id, folder and ports.
-    fn beside(cluster: &Cluster) -> Self {
+    pub(super) fn beside(cluster: &Cluster) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Below the ephemeral ports, which an outgoing connection may take in between.
         let free = || loop {
@@ -38,7 +38,7 @@ impl NewNode {
     }
 
     /// Starts it as node 4.
-    fn serve(&self) -> Process {
+    pub(super) fn serve(&self) -> Process {
         self.start(4, self.config.clone(), &[])
     }
 

@@ -39,10 +39,21 @@ pub fn glosses_vectors(texts: &[String]) -> Vec<Vector> {
         fs::write(&hash_file, hash(&bytes)).expect("it is written");
         bytes
     });
+    quantised(&bytes).collect()
+}
+
+/// The vectors of `texts`, embedded now.
+pub fn embedded(texts: &[String]) -> Vec<Vec<f32>> {
+    let (manifest, runtime) = installed_model();
+    let bytes = embed(&runtime, &manifest, texts);
+    quantised(&bytes).map(|vector| vector.components().expect("a direction")).collect()
+}
+
+fn quantised(bytes: &[u8]) -> impl Iterator<Item = Vector> + use<> {
     let components: Vec<f32> =
         bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-    let quantised = |row: &[f32]| Vector::quantise(MODEL, row).expect("a direction");
-    components.chunks_exact(DIMENSION).map(quantised).collect()
+    let rows: Vec<_> = components.chunks_exact(DIMENSION).map(<[f32]>::to_vec).collect();
+    rows.into_iter().map(|row| Vector::quantise(MODEL, &row).expect("a direction"))
 }
 
 /// Embeds on two threads; little-endian f32.

@@ -66,7 +66,7 @@ impl Manifest {
         let clock = Timestamp::from_microsecond(state.position.clock.0).unwrap_or_default();
         Self {
             format: FORMAT,
-            id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%SZ"), hex::encode(random)),
+            id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random)),
             created_at,
             version: env!("CARGO_PKG_VERSION").into(),
             cluster: hex::encode(state.cluster.id),

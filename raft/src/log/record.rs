@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
 
 use bytes::Bytes;
 use openraft::entry::RaftEntry;
 use openraft::{EntryPayload, Membership};
 use serde::{Deserialize, Serialize};
-use storage::codec::bounded;
+use storage::codec::{self, bounded};
+use storage::file;
 
 use crate::types::{Address, Entry, LogId, NodeId, Payload, StoredMembership, Vote};
 
@@ -158,6 +160,18 @@ impl EntryRecord {
 pub(crate) struct HighWaterMark {
     pub(crate) vote: Option<VoteRecord>,
     pub(crate) last: Option<LogIdRecord>,
+}
+
+impl HighWaterMark {
+    /// Reads the file at `path`; `None` if it does not exist.
+    pub(crate) fn read(path: &Path) -> storage::Result<Option<Self>> {
+        file::read_checked(path)?.map(|bytes| codec::decode(&bytes)).transpose()
+    }
+
+    /// Replaces the file at `path`, durably.
+    pub(crate) fn write(&self, path: &Path) -> storage::Result<()> {
+        file::replace_checked(path, codec::encode(self))
+    }
 }
 
 impl fmt::Display for HighWaterMark {

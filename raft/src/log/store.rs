@@ -14,7 +14,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use parking_lot::Mutex;
 use storage::codec::{self, Record};
-use storage::{Log, LogField, LogWrite, file};
+use storage::{Log, LogField, LogWrite};
 use tokio::sync::oneshot;
 
 use crate::error::StartError;
@@ -50,14 +50,14 @@ impl LogStore {
     ) -> Result<Self, StartError> {
         let path = data.join(MARK_FILE);
         let found = HighWaterMark { vote: field(&log, LogField::Vote)?, last: last(&log)? };
-        match file::read_checked(&path)? {
-            Some(bytes) => compare(&found, &codec::decode(&bytes)?)?,
+        match HighWaterMark::read(&path)? {
+            Some(mark) => compare(&found, &mark)?,
             // The mark is written before the first entry, so only an empty log may lack it.
             None if found != HighWaterMark::default() => {
                 let detail = format!("is missing beside a log that ends at {found}");
                 return Err(storage::Error::Corrupt { what: MARK_FILE, detail }.into());
             }
-            None => file::replace_checked(&path, codec::encode(&found))?,
+            None => found.write(&path)?,
         }
         // The last process may have written without a sync. Make that durable before the
         // writer starts with `found` as its mark.
@@ -72,31 +72,45 @@ impl LogStore {
     }
 
     /// One chunk of entries from `first` on. A chunk that is not empty begins with `first`.
-    fn read_chunk(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        // A stream of entries ends with this question, for each applied round.
+    async fn read_chunk(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+        // A stream of entries ends with an empty read, for each applied round.
         if first >= end {
             return Ok(Vec::new());
         }
         let recent = self.recent.lock().read(first, end, CHUNK_BYTES_MAX);
-        let read = || read_from(&self.log, first, end).map_err(self.fault.fail());
-        recent.map_or_else(read, Ok)
+        match recent {
+            Some(entries) => Ok(entries),
+            None => self.on_disk(move |log| read_from(log, first, end)).await,
+        }
     }
 
     /// All entries from `first` to before `end`.
-    fn read_all(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        if let Some(entries) = self.recent.lock().read(first, end, usize::MAX) {
+    async fn read_all(&self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
+        let recent = self.recent.lock().read(first, end, usize::MAX);
+        if let Some(entries) = recent {
             return Ok(entries);
         }
-        let mut entries = read(&self.log, first, end, usize::MAX).map_err(self.fault.fail())?;
+        let read_all = move |log: &Log| read(log, first, end, usize::MAX);
+        let mut entries = self.on_disk(read_all).await?;
         // The last ones may not be written yet.
         let next = entries.last().map_or(first, |last| last.log_id.index() + 1);
         let tail = self.recent.lock().tail(next, end);
         // Entries that were written and left the memory in between: they are in the log now.
         if tail.first().is_some_and(|first| first.log_id.index() > next) && !entries.is_empty() {
-            return read(&self.log, first, end, usize::MAX).map_err(self.fault.fail());
+            return self.on_disk(read_all).await;
         }
         entries.extend(tail);
         Ok(entries)
+    }
+
+    /// Reads the disk on another thread. Raft's own ones send heartbeats, and must not wait for it.
+    async fn on_disk<F>(&self, read: F) -> io::Result<Vec<Entry>>
+    where
+        F: FnOnce(&Log) -> storage::Result<Vec<Entry>> + Send + 'static,
+    {
+        let log = Arc::clone(&self.log);
+        let read = tokio::task::spawn_blocking(move || read(&log)).await;
+        read.map_err(io::Error::other)?.map_err(self.fault.fail())
     }
 
     /// The last purged entry. Its removal may be under way.
@@ -185,11 +199,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> io::Result<Vec<Entry>> {
         let (first, end) = bounds(&range);
-        self.read_all(first, end)
+        self.read_all(first, end).await
     }
 
     async fn limited_get_log_entries(&mut self, first: u64, end: u64) -> io::Result<Vec<Entry>> {
-        self.read_chunk(first, end)
+        self.read_chunk(first, end).await
     }
 
     async fn entries_stream<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
@@ -200,9 +214,9 @@ impl RaftLogReader<TypeConfig> for LogStore {
         let store = self.clone();
         let chunks = futures::stream::try_unfold(first, move |next| {
             let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-            let chunk = store.read_chunk(next, limit);
+            let store = store.clone();
             async move {
-                let chunk = chunk?;
+                let chunk = store.read_chunk(next, limit).await?;
                 let count = chunk.len() as u64;
                 Ok::<_, io::Error>((count > 0).then_some((chunk, next + count)))
             }

@@ -258,7 +258,7 @@ impl Thread {
 
     fn write_mark(&mut self) -> storage::Result<()> {
         if self.written_mark != self.mark {
-            storage::file::replace_checked(&self.path, codec::encode(&self.mark))?;
+            self.mark.write(&self.path)?;
             self.written_mark = self.mark;
         }
         Ok(())

@@ -173,6 +173,10 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
         let (mut batch, mut number) = (Vec::new(), 0);
         while calls.recv_many(&mut batch, CALLS_PER_WRITE).await > 0 {
             for Call { message, caller } in batch.drain(..) {
+                // Its caller has given up. Unwritten, it has no effect.
+                if caller.response.is_closed() {
+                    continue;
+                }
                 number += 1;
                 callers.lock().insert(number, caller);
                 write.feed(frame(number, MESSAGE, &message)).await?;

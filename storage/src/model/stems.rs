@@ -1,8 +1,8 @@
 //! Stems of English words (Snowball English, Porter2), and a cache of their hashes: texts repeat
 //! words, and a look-up takes a small part of the time of a stem.
 //!
-//! All threads share the cache without locks. Its two words per entry are checked against each
-//! other, so a reader that sees halves of two writes finds nothing (R. Hyatt and T. Mann, "A
+//! All threads share the cache without locks. The two numbers of an entry are checked against each
+//! other, so a reader that finds halves of two writes ignores them (R. Hyatt and T. Mann, "A
 //! lockless transposition table", 2002).
 
 use std::borrow::Cow;
@@ -14,15 +14,16 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use crate::model::term::{WORD_BYTES_MAX, WordHash, is_stop_word};
 
-/// Sets of the cache, one per cache line: 512 KiB for 32,768 words. English has fewer in use, and
-/// the caches of the processor have room for other data.
+/// Sets of the cache, one per cache line: 512 KiB for 32,768 words, so that the caches of the
+/// processor have room for other data.
 const SETS: usize = 8_192;
 const WAYS: usize = 4;
 
 static CACHE: [Set; SETS] = [const { Set([const { Entry::empty() }; WAYS]) }; SETS];
 
-/// Hashes words to 64 bits. Two words are taken for one with a probability of 2^-64, and no one
-/// can choose such words, since the keys are random.
+/// Hashes words to 64 bits. Two words with one hash would share a stem on this node. Of 100,000
+/// words, two have one by chance with a probability of 3 in 10^10. The keys are random, so a client
+/// that does not know them cannot choose such words.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[repr(align(64))]
@@ -58,6 +59,9 @@ impl Entry {
 
 /// The hash of the stem of a lower-case word.
 pub(super) fn hash_of_stem(word: &str) -> WordHash {
+    if !has_stem(word) {
+        return WordHash::of(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]);
+    }
     let key = KEYS.hash_one(word).max(1);
     // The highest bits select the set, the lowest ones the entry of a full
     // set that is replaced.
@@ -70,11 +74,19 @@ pub(super) fn hash_of_stem(word: &str) -> WordHash {
     })
 }
 
+/// Only words of ASCII letters are stemmed. Numbers and ids, of which there is no end, take no place
+/// in the cache.
+fn has_stem(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
 /// The stem of a lower-case word if it has ASCII letters only, otherwise the word; at most
 /// [`WORD_BYTES_MAX`] bytes of it.
 pub(super) fn stem(word: &str) -> Cow<'_, str> {
-    let has_stem = word.bytes().all(|byte| byte.is_ascii_alphabetic()) && !is_stop_word(word);
-    let stem = if has_stem { Stemmer::create(Algorithm::English).stem(word) } else { word.into() };
+    let stem = match has_stem(word) && !is_stop_word(word) {
+        true => Stemmer::create(Algorithm::English).stem(word),
+        false => word.into(),
+    };
     let end = stem.floor_char_boundary(WORD_BYTES_MAX);
     match stem {
         Cow::Borrowed(stem) => stem[..end].into(),

@@ -23,7 +23,10 @@ const STOP_WORD_BYTES_MAX: usize = 5;
 
 /// A word as indexes store it: 63 bits of SipHash, so that a rare word needs no allocation, and
 /// one that says whether it is a stop word. Of 10 million words, two are equal by chance with a
-/// probability of 5 in a million. Not for disk: the hash function may change with the compiler.
+/// probability of 5 in a million. A client can search for two such words in minutes, since the keys
+/// are those of every node. All that it gets is that filters and searches among the memories of its
+/// own tenant take one for the other: access rules compare texts. Not for disk: the hash function
+/// may change with the compiler.
 // Halves: an alignment of 4 bytes saves 4 bytes per entry of an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WordHash([u32; 2]);

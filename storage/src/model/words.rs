@@ -131,7 +131,8 @@ impl<T: Clone + Eq + Hash> Distinct<T> {
 
     /// Breaks at the limit.
     fn push(&mut self, term: T) -> ControlFlow<()> {
-        if self.found.len() < self.max && self.seen.insert(term.clone()) {
+        if self.found.len() < self.max && !self.seen.contains(&term) {
+            self.seen.insert(term.clone());
             self.found.push(term);
         }
         if self.found.len() == self.max {

@@ -1,6 +1,6 @@
 //! Searches of one node beside Chroma's server, with the same texts and vectors, loaded in turns by
 //! the same generator. Chroma gets the vector of each query. Hearth gets its text, whose vector its
-//! cache has after the first round; it also weighs words and heat, and uses TLS.
+//! cache has after the first round; it also weighs words and heat, and uses TLS. Chroma does not.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
@@ -15,8 +15,8 @@ use reqwest::Client;
 use storage::model::vector::dot;
 use tempfile::TempDir;
 use tests::{
-    Beside, Cluster, Load, Method, Options, Request, Requests, Value, array, eventually, glosses,
-    glosses_vectors, id, json, resident_bytes, wait_for_graphs,
+    Beside, Cluster, Load, Method, Options, Request, Requests, Value, array, embedded, eventually,
+    glosses, glosses_vectors, id, json, resident_bytes, wait_for_graphs,
 };
 
 const QUERIES: usize = 500;
@@ -95,11 +95,12 @@ impl Drop for Chroma {
     }
 }
 
-/// The texts with their vectors, and which of them are queries.
+/// The texts with their vectors, and the queries with theirs.
 struct Data {
     texts: Vec<String>,
     vectors: Vec<Vec<f32>>,
-    queries: Vec<usize>,
+    queries: Vec<String>,
+    query_vectors: Vec<Vec<f32>>,
     next: AtomicUsize,
 }
 
@@ -112,8 +113,11 @@ impl Data {
         vectors.truncate(count);
         let components = |vector: &storage::model::vector::Vector| vector.components();
         let vectors = vectors.iter().map(components).collect::<Result<_, _>>();
-        let queries = (0..count).step_by(count.div_ceil(QUERIES)).collect();
-        Self { texts, vectors: vectors.expect("directions"), queries, next: AtomicUsize::new(0) }
+        let query =
+            |text: &String| text.split_whitespace().take(QUERY_WORDS).collect::<Vec<_>>().join(" ");
+        let queries: Vec<_> = texts.iter().step_by(count.div_ceil(QUERIES)).map(query).collect();
+        let (query_vectors, vectors) = (embedded(&queries), vectors.expect("directions"));
+        Self { texts, vectors, queries, query_vectors, next: AtomicUsize::new(0) }
     }
 
     /// The query of the next request.
@@ -121,20 +125,15 @@ impl Data {
         self.next.fetch_add(1, Ordering::Relaxed) % self.queries.len()
     }
 
-    fn query_text(&self, query: usize) -> String {
-        let words = self.texts[self.queries[query]].split_whitespace().take(QUERY_WORDS);
-        words.collect::<Vec<_>>().join(" ")
-    }
-
     fn query_body(&self, query: usize) -> Value {
-        let vector = &self.vectors[self.queries[query]];
+        let vector = &self.query_vectors[query];
         let included = ["documents", "distances"];
         json!({"query_embeddings": [vector], "n_results": RESULTS, "include": included})
     }
 
     /// The nearest texts of a query.
     fn nearest(&self, query: usize) -> HashSet<usize> {
-        let wanted = &self.vectors[self.queries[query]];
+        let wanted = &self.query_vectors[query];
         let mut all: Vec<_> =
             self.vectors.iter().map(|vector| dot(vector, wanted)).enumerate().collect();
         all.sort_unstable_by(|left, right| right.1.total_cmp(&left.1));
@@ -183,7 +182,7 @@ fn searches(cluster: &Arc<Cluster>, data: &Arc<Data>) -> Requests {
     let (cluster, agent, data) = (Arc::clone(cluster), cluster.new_agent(), Arc::clone(data));
     Box::new(move || {
         let search = agent.request(&cluster, Method::POST, "/agent/search");
-        search.json(&json!({"query": data.query_text(data.next()), "limit": RESULTS}))
+        search.json(&json!({"query": data.queries[data.next()], "limit": RESULTS}))
     })
 }
 

@@ -121,6 +121,7 @@ fn start(args: &Args) -> Cluster {
 async fn run(args: &Args, work: &Arc<Work>) {
     let cluster = &work.cluster;
     if args.failovers > 0 {
+        work.fill().await;
         return scenarios::failovers(cluster, args.failovers, args.freeze).await;
     }
     if args.steady > 0 {

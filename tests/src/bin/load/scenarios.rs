@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tests::Limit::AtMost;
-use tests::{Cluster, Method, Node, Stream, converged, json, print_target};
+use tests::{Cluster, Method, Node, Stream, json, print_target};
 
 use crate::measure;
 use crate::work::Work;
@@ -38,10 +38,29 @@ async fn terms(cluster: &Cluster) -> Vec<u64> {
     join_all(cluster.nodes().map(Node::term)).await
 }
 
+/// Clients that create memories while leaders fail, spread over the nodes.
+const WRITERS: usize = 16;
+/// Pause of a writer after a failed request.
+const WRITER_PAUSE: Duration = Duration::from_millis(20);
+
+/// Creates memories until it is aborted, whatever fails.
+async fn write(cluster: Arc<Cluster>, writer: usize) {
+    let node = cluster.at(writer % cluster.nodes().len());
+    loop {
+        let create = node.request(Method::POST, "/agent/nodes");
+        let create = create.json(&json!({"label": format!("beside failovers, {writer}")}));
+        if !create.try_send().await.is_ok_and(|response| response.status.is_success()) {
+            tokio::time::sleep(WRITER_PAUSE).await;
+        }
+    }
+}
+
 /// From the end of the leader's process, or from its pause with `freezes`, to the first write that
-/// another node acknowledges.
+/// another node acknowledges, while [`WRITERS`] write.
 pub async fn failovers(cluster: &Arc<Cluster>, count: usize, freezes: bool) {
     let mut seconds = Vec::new();
+    let writers: Vec<_> =
+        (0..WRITERS).map(|at| tokio::spawn(write(Arc::clone(cluster), at))).collect();
     for number in 0..count {
         let [leader, survivor] = cluster.leader_first().await;
         let killed = Instant::now();
@@ -61,11 +80,12 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize, freezes: bool) {
         seconds.push(killed.elapsed().as_secs_f64());
         if freezes {
             leader.resume();
-            converged(cluster).await;
+            leader.ready().await;
         } else {
             leader.restart().await;
         }
     }
+    writers.iter().for_each(tokio::task::JoinHandle::abort);
     seconds.sort_by(f64::total_cmp);
     let [median, first, last] = [count / 2, 0, count - 1].map(|at| seconds[at]);
     let lost = if freezes { "frozen" } else { "killed" };

@@ -1,0 +1,52 @@
+//! A disk that stalls for seconds costs no leader its term. A follower's delays no write; the
+//! leader's delays the writes of that time, which succeed.
+#![cfg(feature = "failpoints")]
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Longer than every timeout of an election.
+const STALL: Duration = Duration::from_secs(5);
+/// Uses of the disk before the stall, and creates: each uses the disk once at least.
+const BEFORE: usize = 150;
+const CREATES: usize = 250;
+
+/// The node's state stalls, then its log in a write, then in a sync, while another node's client
+/// writes. `check` receives the longest time of a create.
+async fn stall(leads: bool, check: impl Fn(Duration)) {
+    let cluster = options().nodes(3).start();
+    let [first, slow, other] = cluster.leader_first().await;
+    // The state first: its start applies what the log has.
+    for point in ["apply-forget", "log-write", "log-sync"] {
+        slow.kill();
+        let sleeps = format!("{point}={BEFORE}*off->1*sleep({})->off", STALL.as_millis());
+        slow.restart_with(&[("FAILPOINTS", &sleeps)]).await;
+        let leader = if leads { slow } else { first };
+        let transfer = cluster.ops_request(Method::POST, "/cluster/transfer");
+        transfer.json(&json!({"to": leader.id()})).send().await.ok();
+        let (term, started) = (leader.term().await, Instant::now());
+        let mut longest = Duration::ZERO;
+        for number in 0..CREATES {
+            let started = Instant::now();
+            other.create(&labelled(number)).await;
+            longest = longest.max(started.elapsed());
+        }
+        converged(&cluster).await;
+        assert!(started.elapsed() > STALL, "{point}: it stalled");
+        check(longest);
+        let status = leader.status().await.unwrap();
+        assert_fields(&status, json!({"role": "leader", "term": term}));
+    }
+    assert_equal_states(&cluster).await;
+}
+
+#[tokio::test]
+async fn slow_disk_of_a_leader_delays_writes_only() {
+    stall(true, |longest| assert!(longest > STALL / 2, "no write waited: {longest:?}")).await;
+}
+
+#[tokio::test]
+async fn slow_disk_of_a_follower_delays_nothing() {
+    stall(false, |longest| assert!(longest < STALL / 2, "a write waited: {longest:?}")).await;
+}
