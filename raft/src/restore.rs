@@ -39,6 +39,8 @@ pub struct RestoredNode {
     pub address: String,
     /// Whether deliveries of webhooks wait for the operator.
     pub hold_webhooks: bool,
+    /// Whether the API keys of the copy stay valid.
+    pub keeps_keys: bool,
 }
 
 /// Moves the copied state in `source` into the empty data folder `data`, and creates its log.
@@ -79,5 +81,5 @@ pub fn restore(
     log.sync()?;
     let mark = HighWaterMark { vote: Some(vote), last: Some(last) };
     mark.write(&data.join(MARK_FILE))?;
-    Ok(install(data, source, &position, &cluster)?)
+    Ok(install(data, source, &position, &cluster, node.keeps_keys)?)
 }

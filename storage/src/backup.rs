@@ -9,7 +9,7 @@ use crate::checkpoint::Folder;
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::model::cluster::{Cluster, Position};
-use crate::table::key::Key;
+use crate::table::key::{Key, Kind};
 use crate::table::state::State;
 use crate::table::view::View;
 use crate::verify::hash_rows;
@@ -43,11 +43,18 @@ fn no_cluster(folder: &Path) -> Error {
 }
 
 /// Makes the copy in `source` the state of the new data folder `data`, at another position and in
-/// another cluster. Moves `source`, which must be on the same file system.
+/// another cluster, without its API keys unless `keeps_keys`. Moves `source`, which must be on the
+/// same file system.
 ///
 /// # Errors
 /// If the data folder has a state already, or the copy is damaged.
-pub fn install(data: &Path, source: &Path, position: &Position, cluster: &Cluster) -> Result<()> {
+pub fn install(
+    data: &Path,
+    source: &Path,
+    position: &Position,
+    cluster: &Cluster,
+    keeps_keys: bool,
+) -> Result<()> {
     let root = data.join("state");
     if root.exists() {
         return Err(Error::Misuse(format!("{} exists already", root.display())));
@@ -56,6 +63,11 @@ pub fn install(data: &Path, source: &Path, position: &Position, cluster: &Cluste
     let mut rows = rocksdb::WriteBatch::default();
     rows.put(Key::Position.bytes(), codec::encode(position));
     rows.put(Key::Cluster.bytes(), codec::encode(cluster));
+    if !keeps_keys {
+        for kind in [Kind::ApiKey, Kind::KeyUses, Kind::KeyUsed] {
+            rows.delete_range([kind as u8], [kind as u8 + 1]);
+        }
+    }
     state.write(rows)?;
     state.flush()?;
     drop(state);

@@ -64,8 +64,19 @@ async fn restore(
     config: &Path,
     environment: &[(&str, &str)],
 ) -> (bool, String) {
+    restore_with(cluster, place, config, &[], environment).await
+}
+
+/// [`restore`], with further arguments.
+async fn restore_with(
+    cluster: &Cluster,
+    place: &Place,
+    config: &Path,
+    arguments: &[&str],
+    environment: &[(&str, &str)],
+) -> (bool, String) {
     let mut command = tokio::process::Command::new(cluster.binary());
-    command.args(["restore", place.path(), "--config"]).arg(config);
+    command.args(["restore", place.path(), "--config"]).arg(config).args(arguments);
     let ran = command.envs(environment.iter().copied()).output().await.unwrap();
     let text = String::from_utf8([ran.stdout, ran.stderr].concat()).unwrap();
     (ran.status.success(), text)
@@ -258,6 +269,25 @@ async fn damaged_backups_are_found_and_not_restored() {
     }
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded, "{text}");
+}
+
+#[tokio::test]
+async fn keys_of_a_backup_can_be_left_out() {
+    let (mut cluster, place) = (options().start(), Place::new());
+    let stored = cluster.store(&labelled("kept")).await;
+    let (succeeded, text) = place.create(&cluster, &cluster).await;
+    assert!(succeeded, "{text}");
+    assert!(cluster.stop());
+    let config = restored_config(&cluster);
+    let (succeeded, text) = restore_with(&cluster, &place, &config, &["--rotate-keys"], &[]).await;
+    assert!(succeeded && text.contains("hearth tenant key 1"), "{text}");
+    let _process = serve(&cluster, &config).await;
+    let path = format!("/agent/nodes/{stored}");
+    cluster.request(Method::GET, &path).send().await.assert_error(401, "unauthorized");
+    let (succeeded, text) = cluster.run(&["tenant", "--ops", cluster.ops(), "key", "1"]).await;
+    assert!(succeeded, "{text}");
+    let key = json!({"key": text.trim().rsplit(' ').next().unwrap()});
+    assert_eq!(cluster.request_as(&key, Method::GET, &path).send().await.ok()["label"], "kept");
 }
 
 #[tokio::test]

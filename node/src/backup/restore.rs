@@ -22,6 +22,7 @@ pub(crate) struct Restoration {
     /// Fingerprint of the configured cluster key.
     pub(crate) cluster_key: Option<String>,
     pub(crate) hold_webhooks: bool,
+    pub(crate) keeps_keys: bool,
 }
 
 impl Restoration {
@@ -83,6 +84,7 @@ pub(crate) async fn restore(
         incarnation: begun.identity.incarnation.into_bytes(),
         address: to.address.clone(),
         hold_webhooks: to.hold_webhooks,
+        keeps_keys: to.keeps_keys,
     };
     let (expected, data, source) =
         (manifest.state_sha256.clone(), to.data.clone(), begun.source.clone());

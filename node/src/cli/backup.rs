@@ -76,6 +76,9 @@ pub(crate) struct Restore {
     /// Whether pending deliveries of webhooks wait until `hearth cluster release-webhooks`, or go out
     #[arg(long, default_value = "hold", value_parser = ["hold", "send"])]
     webhooks: String,
+    /// Remove all API keys, since some may be revoked by now. `hearth tenant key` creates new ones
+    #[arg(long)]
+    rotate_keys: bool,
 }
 
 impl Backup {
@@ -208,6 +211,7 @@ impl Restore {
             model: hex::encode(embed::start(&config.embedder)?.model().id.0),
             cluster_key: webhooks.key_fingerprint(),
             hold_webhooks: self.webhooks == "hold",
+            keeps_keys: !self.rotate_keys,
         };
         let bar = bar(manifest.bytes());
         restore(&store, &manifest, &to, |bytes| bar.inc(bytes)).await?;
@@ -217,7 +221,11 @@ impl Restore {
             manifest.id, manifest.created_at, to.node
         );
         println!("What happened after that time is gone, also receipts of idempotency keys.");
-        println!("Memories that were deleted and keys that were revoked after it are back.");
+        println!("Memories that were deleted after it are back.");
+        match to.keeps_keys {
+            true => println!("Keys that were revoked after it are back; see --rotate-keys."),
+            false => println!("No API key works. Create an admin key with `hearth tenant key 1`."),
+        }
         if to.hold_webhooks {
             println!("Deliveries wait until `hearth cluster release-webhooks`.");
         }

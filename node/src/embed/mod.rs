@@ -37,7 +37,7 @@ pub(crate) fn start(config: &config::Embedder) -> Result<Arc<Pool>, String> {
     match config.kind {
         // One worker suffices: a text takes microseconds.
         EmbedderKind::Hashing => {
-            Ok(Arc::new(Pool::start(hashing::model(), vec![Box::new(hashing::Hashing)])))
+            Ok(Arc::new(Pool::start(hashing::model(), vec![Box::<hashing::Hashing>::default()])))
         }
         EmbedderKind::Onnx => {
             let manifest = Manifest::load(&config.model)?;

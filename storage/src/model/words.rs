@@ -66,6 +66,21 @@ pub fn words<'a>(mut texts: impl Iterator<Item = &'a str>) -> Vec<String> {
     words.found
 }
 
+/// Calls `visit` with the distinct query words of a text: the hash of each, and a function for the
+/// word itself, which is slow.
+pub fn for_each_distinct(text: &str, mut visit: impl FnMut(WordHash, &dyn Fn() -> String)) {
+    let mut words = Distinct::new(usize::MAX);
+    // Never breaks.
+    let _: ControlFlow<()> = for_each_word(text, false, &mut |token| {
+        let (hash, before) = (token.hash(), words.found.len());
+        let pushed = words.push(hash);
+        if words.found.len() > before {
+            visit(hash, &|| token.text().into_owned());
+        }
+        pushed
+    });
+}
+
 /// Distinct words under which a document with all `texts` is indexed: the first
 /// [`MEMORY_WORDS_MAX`], in order of first appearance.
 pub fn document_words<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<WordHash> {
@@ -311,6 +326,14 @@ mod tests {
         assert_eq!(content_words("what is the rollback of a deploy", 9), ["rollback", "deploy"]);
         assert_eq!(content_words("the old and the new", 1), ["old"]);
         assert_eq!(content_words("parseConfig", 9), ["parseconfig", "pars", "config"]);
+    }
+
+    #[test]
+    fn distinct_words_are_visited_with_their_hashes() {
+        let mut visited = Vec::new();
+        for_each_distinct("Running, the run; 猫", |hash, word| visited.push((hash, word())));
+        let expected = ["run", "the", "猫"].map(|word| (WordHash::of(word), word.to_owned()));
+        assert_eq!(visited, expected);
     }
 
     #[test]
