@@ -54,8 +54,8 @@ bench: setup
 	    --operations search,create --clients 1,16,64
 	@echo; $(BENCH_LOAD) --embedding
 	@echo; echo "Three nodes:"; $(BENCH_LOAD) --nodes 3 --operations get,create --clients 1,16,64
-	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20
-	@echo; $(BENCH_LOAD) --nodes 3 --failovers 20 --freeze
+	@echo; $(BENCH_LOAD) --nodes 3 --memories 10000 --failovers 20
+	@echo; $(BENCH_LOAD) --nodes 3 --memories 10000 --failovers 20 --freeze
 	@echo; echo "Beside etcd:"; $(CARGO_TARGET_DIR)/release/beside_etcd \
 	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --etcd "$(CACHE)/etcd/usr/bin/etcd" \
 	    --texts "$(CACHE)/glosses/glosses.txt"

@@ -47,7 +47,7 @@ impl Place {
 }
 
 /// The configuration of the first node, with another data folder: that of a new cluster.
-fn restored_config(cluster: &Cluster) -> PathBuf {
+pub(super) fn restored_config(cluster: &Cluster) -> PathBuf {
     let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
     let mut config: toml::Table = text.parse().unwrap();
     let data = cluster.folder().join("restored");
@@ -88,7 +88,7 @@ async fn start_restored(cluster: &Cluster, config: &Path) -> (bool, String) {
 }
 
 /// Starts the restored node under the addresses of the first one.
-async fn serve(cluster: &Cluster, config: &Path) -> Process {
+pub(super) async fn serve(cluster: &Cluster, config: &Path) -> Process {
     let mut command = std::process::Command::new(cluster.binary());
     command.args(["serve", "--config"]).arg(config);
     let process = Process::start(&mut command, cluster.folder().join("restored.log"));

@@ -4,6 +4,7 @@ mod access;
 mod alerts;
 mod audit;
 mod backups;
+mod backups_s3;
 mod bad_fields;
 mod bad_input;
 mod bulk;

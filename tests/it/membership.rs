@@ -59,6 +59,37 @@ impl NewNode {
     }
 }
 
+/// Removes the data of a node that does not run, but for its configuration.
+fn wipe(node: &Node) {
+    let config = node.data().join("hearth.toml");
+    let text = std::fs::read(&config).unwrap();
+    std::fs::remove_dir_all(node.data()).unwrap();
+    std::fs::create_dir(node.data()).unwrap();
+    std::fs::write(config, text).unwrap();
+}
+
+#[tokio::test]
+async fn bootstrap_is_safe_to_leave_on() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&labelled("kept")).await;
+    let serve = || {
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--bootstrap", "--config"]).arg(cluster.data().join("hearth.toml"));
+        Process::start(&mut command, cluster.data().join("served.log"))
+    };
+    cluster.kill();
+    let mut process = serve();
+    cluster.ready().await;
+    assert!(stored(&cluster).await.contains_key("kept"), "it is the cluster of before");
+    process.kill();
+    // Without its data it must not found another cluster beside the one that goes on.
+    wipe(&cluster);
+    let mut process = serve();
+    assert!(!process.ended(), "{}", process.log());
+    assert!(process.log().contains("with a new id"), "{}", process.log());
+    assert!(stored(cluster.at(1)).await.contains_key("kept"));
+}
+
 #[tokio::test]
 async fn member_of_one_cluster_joins_no_other() {
     let cluster = options().nodes(3).start();
@@ -109,11 +140,7 @@ async fn wiped_disk_must_return_under_a_new_id() {
     cluster.create(&json!({"label": "kept by the others"})).await;
     let [leader, wiped] = cluster.leader_first().await;
     wiped.kill();
-    let config = wiped.data().join("hearth.toml");
-    let text = std::fs::read(&config).unwrap();
-    std::fs::remove_dir_all(wiped.data()).unwrap();
-    std::fs::create_dir(wiped.data()).unwrap();
-    std::fs::write(config, text).unwrap();
+    wipe(wiped);
     let log = wiped.failed_start(&[]);
     assert!(log.contains("with a new id"), "{log}");
     leader.create(&json!({"label": "the others continue"})).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tests::Limit::AtMost;
-use tests::{Cluster, Method, Node, Stream, json, print_target};
+use tests::{Cluster, Method, Node, Stream, Value, eventually, json, print_target};
 
 use crate::measure;
 use crate::work::Work;
@@ -80,7 +80,9 @@ pub async fn failovers(cluster: &Arc<Cluster>, count: usize, freezes: bool) {
         seconds.push(killed.elapsed().as_secs_f64());
         if freezes {
             leader.resume();
-            leader.ready().await;
+            let role = async || leader.status().await.map(|status| status["role"].clone());
+            let follows = |role: &Option<Value>| *role == Some(json!("follower"));
+            eventually("the old leader follows", role, follows).await;
         } else {
             leader.restart().await;
         }
