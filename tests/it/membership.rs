@@ -86,7 +86,9 @@ async fn bootstrap_is_safe_to_leave_on() {
     wipe(&cluster);
     let mut process = serve();
     assert!(!process.ended(), "{}", process.log());
-    assert!(process.log().contains("with a new id"), "{}", process.log());
+    // The members reject it, or it finds that they have a cluster, whichever comes first.
+    let log = process.log();
+    assert!(log.contains("with a new id") || log.contains("no cluster was bootstrapped"), "{log}");
     assert!(stored(cluster.at(1)).await.contains_key("kept"));
 }
 
