@@ -27,7 +27,7 @@ lint:
 audit:
 	@deploy/setup/deny.sh "$(CACHE)" check advisories
 
-# The published clients, and Prometheus, which the tests run.
+# The published clients, a server of S3, and Prometheus, which the tests run.
 clients:
 	@deploy/setup/clients.sh "$(CACHE)"
 	@deploy/setup/unpack.sh "$(CACHE)" prometheus prometheus

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the PyPI packages of the tests into a virtual environment of the cache: the published
-# clients, and schemathesis. Every file is checked by its hash.
+# clients, schemathesis, and a server of S3. Every file is checked by its hash.
 #
 #   deploy/setup/clients.sh CACHE
 set -euo pipefail

@@ -28,6 +28,10 @@ pub(crate) async fn bootstrap_cluster(
     reader: &Reader,
     embedder: &Pool,
 ) -> Result<(), String> {
+    // Before a leader is needed, which a cluster that starts again may not have for long.
+    if reader.cluster().map_err(text)?.is_some() {
+        return Ok(());
+    }
     let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
     let mut members = config.cluster.members.clone();
     if members.is_empty() {

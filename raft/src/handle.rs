@@ -17,7 +17,6 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::leader::rates::{Grant, GrantRequest};
-use crate::membership::maintenance::Followers;
 use crate::membership::operations::Operator;
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
@@ -236,11 +235,9 @@ impl Handle {
     /// lead. A member that never responded is absent.
     pub fn lags(&self) -> Vec<(NodeId, u64)> {
         let Some(shared) = self.shared().filter(|shared| shared.leads()) else { return Vec::new() };
-        let metrics = shared.raft.metrics().borrow_watched().clone();
-        let followers = Followers(&metrics);
-        let members = metrics.membership_config.nodes().map(|(node, _)| *node);
-        let others = members.filter(|node| *node != metrics.id);
-        others.filter_map(|node| Some((node, followers.lag(node)?))).collect()
+        let members = (Operator { shared, deadline: Instant::now() }).status().members.into_iter();
+        let others = members.filter(|member| member.node != shared.local.node);
+        others.filter_map(|member| Some((member.node, member.lag?))).collect()
     }
 
     /// Whether this node leads.

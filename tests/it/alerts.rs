@@ -2,7 +2,6 @@
 //! have. The metrics follow the conventions of Prometheus.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -74,7 +73,7 @@ impl Prometheus {
         });
         // YAML contains JSON.
         std::fs::write(folder.path().join("prometheus.yml"), config.to_string()).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_address().port();
         let child = program("prometheus")
             .current_dir(folder.path())
             .arg("--config.file=prometheus.yml")

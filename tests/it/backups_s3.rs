@@ -1,6 +1,5 @@
 //! A bucket holds backups as a folder does: S3, as the package `moto` serves it.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 use super::backups::{restored_config, serve};
@@ -16,16 +15,14 @@ struct Bucket {
 
 impl Bucket {
     async fn start() -> Self {
-        let bound = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = bound.local_addr().unwrap().port();
-        drop(bound);
+        let address = free_address();
         let server = Command::new(installed("moto_server"))
-            .args(["-p", &port.to_string()])
+            .args(["-p", &address.port().to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let bucket = Self { server, url: format!("http://127.0.0.1:{port}") };
+        let bucket = Self { server, url: format!("http://{address}") };
         let client = reqwest::Client::new();
         let create = async || {
             let created = client.put(format!("{}/backups", bucket.url)).send().await;

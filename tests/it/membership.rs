@@ -1,7 +1,6 @@
 //! Nodes join, vote and leave a running cluster. Neither an id nor a data folder changes its
 //! owner.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::Command;
 
 use super::*;
@@ -18,15 +17,8 @@ impl NewNode {
     /// With the certificate and configuration of the first node, but for id, folder and ports.
     pub(super) fn beside(cluster: &Cluster) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // Below the ephemeral ports, which an outgoing connection may take in between.
-        let free = || loop {
-            let port = 10_240 + RandomState::new().build_hasher().finish() % 20_000;
-            if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port as u16)) {
-                return listener;
-            }
-        };
-        let listeners = [free(), free(), free()];
-        let addresses = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let addresses =
+            free_ports::<3>().map(|listener| listener.local_addr().unwrap().to_string());
         let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
         let mut config: toml::Table = text.parse().unwrap();
         for (section, address) in ["public", "operator", "peer"].iter().zip(&addresses) {
@@ -35,6 +27,15 @@ impl NewNode {
         config["node"]["data"] = folder.path().join("data").to_str().unwrap().into();
         let [_, ops, address] = addresses;
         Self { folder, config, address, ops }
+    }
+
+    /// With everything of a node that does not run, but for id and folder.
+    fn instead_of(node: &Node) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let text = std::fs::read_to_string(node.data().join("hearth.toml")).unwrap();
+        let mut config: toml::Table = text.parse().unwrap();
+        config["node"]["data"] = folder.path().join("data").to_str().unwrap().into();
+        Self { folder, config, address: node.peer_address(), ops: node.ops().to_owned() }
     }
 
     /// Starts it as node 4.
@@ -148,7 +149,7 @@ async fn wiped_disk_must_return_under_a_new_id() {
     leader.create(&json!({"label": "the others continue"})).await;
 }
 
-/// A node with damaged data is replaced by another one, which it may share the address with.
+/// A node with damaged data is replaced by another one at its addresses.
 #[tokio::test]
 async fn damaged_node_is_replaced_by_one_command() {
     let cluster = options().nodes(3).start();
@@ -158,11 +159,10 @@ async fn damaged_node_is_replaced_by_one_command() {
     std::fs::write(damaged.data().join("log.mark"), b"damaged").unwrap();
     let log = damaged.failed_start(&[]);
     assert!(log.contains("hearth cluster replace"), "{log}");
-    let new = NewNode::beside(&cluster);
+    let new = NewNode::instead_of(damaged);
     let _process = new.serve();
     let old = damaged.id().to_string();
     let replace = ["cluster", "--ops", leader.ops(), "replace", &old, "--new-id", "4"];
-    let replace = [&replace[..], &["--address", &new.address]].concat();
     // It fails until the new node listens.
     let replaced = async || cluster.run(&replace).await;
     let (_, text) = eventually("it is replaced", replaced, |(succeeded, _)| *succeeded).await;

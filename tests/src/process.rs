@@ -1,5 +1,7 @@
 //! Processes that tests start, signal and end.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
@@ -59,6 +61,25 @@ impl Drop for Process {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// Listeners on free ports of loopback. The ports are below the ephemeral ones, so that no outgoing
+/// connection takes one between the end of its listener and the start of what is to use it.
+pub fn free_ports<const N: usize>() -> [TcpListener; N] {
+    std::array::from_fn(|_| {
+        loop {
+            let port = 10_240 + RandomState::new().build_hasher().finish() % 20_000;
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+                return listener;
+            }
+        }
+    })
+}
+
+/// An address on loopback with a free port.
+pub fn free_address() -> SocketAddr {
+    let [listener] = free_ports();
+    listener.local_addr().expect("an address")
 }
 
 /// Waits until a child ends, and returns whether it ended with success.

@@ -197,6 +197,9 @@ impl Executor {
                 true => self.propose(term, draft, decided.len()).await,
                 false => self.confirm(draft.after()).await,
             };
+            if is_logged && !matches!(outcome, Ok(ApplyOutcome::Done)) {
+                self.shared.totals.lock().failed_batches += 1;
+            }
             match outcome {
                 Ok(ApplyOutcome::Done) => {
                     if is_logged {
@@ -210,13 +213,9 @@ impl Executor {
                     return Ok(());
                 }
                 Ok(ApplyOutcome::Stale) => {
-                    self.shared.totals.lock().failed_batches += u64::from(is_logged);
                     stale = decided.into_iter().map(|(queued, _)| queued).collect();
                 }
-                Err(error) => {
-                    self.shared.totals.lock().failed_batches += u64::from(is_logged);
-                    return fail(decided, error);
-                }
+                Err(error) => return fail(decided, error),
             }
         }
     }

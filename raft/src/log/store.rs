@@ -211,16 +211,15 @@ impl RaftLogReader<TypeConfig> for LogStore {
         range: R,
     ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend {
         let (first, end) = bounds(&range);
-        let store = self.clone();
-        let chunks = futures::stream::try_unfold(first, move |next| {
-            let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
-            let store = store.clone();
-            async move {
+        let chunks = futures::stream::try_unfold(
+            (self.clone(), first),
+            move |(store, next): (Self, u64)| async move {
+                let limit = end.min(next.saturating_add(CHUNK_ENTRIES_MAX as u64));
                 let chunk = store.read_chunk(next, limit).await?;
                 let count = chunk.len() as u64;
-                Ok::<_, io::Error>((count > 0).then_some((chunk, next + count)))
-            }
-        });
+                Ok::<_, io::Error>((count > 0).then_some((chunk, (store, next + count))))
+            },
+        );
         use futures::{StreamExt, TryStreamExt};
         chunks
             .map_ok(|chunk| futures::stream::iter(chunk.into_iter().map(Ok)))

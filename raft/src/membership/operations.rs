@@ -153,8 +153,8 @@ impl Operator<'_> {
             && member.address != address
         {
             return rejected(format!(
-                "node {node} is already a member at {}: to move a node, start it empty with a new id, and \
-                 run `hearth cluster replace`",
+                "node {node} is already a member at {}: to move a node, start it empty with a new id, \
+                 and run `hearth cluster replace`",
                 member.address
             ));
         }

@@ -320,6 +320,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn calls_of_callers_that_gave_up_are_not_written() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        let (connected, connecting) = oneshot::channel::<DuplexStream>();
+        let connecting = async { connecting.await.map_err(|error| error.to_string()) };
+        let connection = Connection::open(connecting);
+        let abandoned = connection.call(vec![1]).now_or_never();
+        assert!(abandoned.is_none(), "it waits for the connection");
+        let (received, mut calls) = mpsc::unbounded_channel();
+        tokio::spawn(serve(far, move |message: Bytes| {
+            let _ = received.send(message[0]);
+            echo(message)
+        }));
+        connected.send(near).unwrap();
+        assert_eq!(connection.call(vec![2]).await.unwrap(), vec![2]);
+        assert_eq!(calls.try_recv().unwrap(), 2, "the other call has no effect");
+    }
+
+    #[tokio::test]
     async fn calls_without_an_answer_are_lost() {
         let (near, far) = tokio::io::duplex(1 << 10);
         let (received, connection) = (Arc::new(Notify::new()), open(near));

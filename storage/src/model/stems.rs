@@ -23,7 +23,7 @@ static CACHE: [Set; SETS] = [const { Set([const { Entry::empty() }; WAYS]) }; SE
 
 /// Hashes words to 64 bits. Two words with one hash would share a stem on this node. Of 100,000
 /// words, two have one by chance with a probability of 3 in 10^10. The keys are random, so a client
-/// that does not know them cannot choose such words.
+/// cannot prepare such words.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 #[repr(align(64))]
@@ -63,8 +63,7 @@ pub(super) fn hash_of_stem(word: &str) -> WordHash {
         return WordHash::of(&word[..word.floor_char_boundary(WORD_BYTES_MAX)]);
     }
     let key = KEYS.hash_one(word).max(1);
-    // The highest bits select the set, the lowest ones the entry of a full
-    // set that is replaced.
+    // The highest bits select the set, the lowest ones the entry that a full set replaces.
     let Set(entries) = &CACHE[(key >> (u64::BITS - SETS.ilog2())) as usize];
     entries.iter().find_map(|entry| entry.get(key)).unwrap_or_else(|| {
         let hash = WordHash::of(&stem(word));

@@ -3,7 +3,6 @@
 //! cache has after the first round; it also weighs words and heat, and uses TLS. Chroma does not.
 
 use std::collections::HashSet;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use storage::model::vector::dot;
 use tempfile::TempDir;
 use tests::{
     Beside, Cluster, Load, Method, Options, Request, Requests, Value, array, embedded, eventually,
-    glosses, glosses_vectors, id, json, resident_bytes, wait_for_graphs,
+    free_address, glosses, glosses_vectors, id, json, resident_bytes, wait_for_graphs,
 };
 
 const QUERIES: usize = 500;
@@ -58,9 +57,7 @@ struct Chroma {
 impl Chroma {
     fn start(package: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let bound = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = bound.local_addr().expect("an address").port();
-        drop(bound);
+        let port = free_address().port();
         let process = Command::new("python3")
             .args(["-c", SERVER, "run", "--host", "127.0.0.1", "--port", &port.to_string()])
             .arg("--path")

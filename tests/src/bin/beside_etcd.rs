@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use tests::Limit::AtLeast;
 use tests::engine::random;
 use tests::{
-    Beside, Cluster, Load, Method, Options, Request, Requests, eventually, json, print_target,
+    Beside, Cluster, Load, Method, Options, Request, Requests, eventually, free_ports, json,
+    print_target,
 };
 
 /// Bytes of an etcd value.
@@ -66,8 +67,7 @@ impl Etcd {
     fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         // Bound until all are known, so that all ports differ.
-        let bind = |_| TcpListener::bind("127.0.0.1:0").expect("a port");
-        let bound: Vec<_> = (0..2 * NODES).map(bind).collect();
+        let bound = free_ports::<{ 2 * NODES }>();
         let url =
             |port: &TcpListener| format!("https://{}", port.local_addr().expect("an address"));
         let urls: Vec<String> = bound.iter().map(url).collect();
