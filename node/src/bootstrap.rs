@@ -28,7 +28,7 @@ pub(crate) async fn bootstrap_cluster(
     reader: &Reader,
     embedder: &Pool,
 ) -> Result<(), String> {
-    // Before a leader is needed, which a cluster that starts again may not have for long.
+    // Before a leader is needed, which a cluster that starts again may lack for a while.
     if reader.cluster().map_err(text)?.is_some() {
         return Ok(());
     }

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_of_callers_that_gave_up_are_not_written() {
+    async fn abandoned_calls_are_not_written() {
         let (near, far) = tokio::io::duplex(1 << 10);
         let (connected, connecting) = oneshot::channel::<DuplexStream>();
         let connecting = async { connecting.await.map_err(|error| error.to_string()) };
