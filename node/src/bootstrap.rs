@@ -1,13 +1,15 @@
 //! Bootstraps a cluster: its members, its first tenant, and the tenant's admin key in a file.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::{Embedder, random_bytes};
-use raft::Handle;
+use raft::{Handle, NodeId};
 use storage::model::api_key::{KeyText, NewApiKey};
-use storage::model::cluster::{Cluster, Member};
+use storage::model::cluster::{Cluster, Model};
+use storage::model::release::Release;
 use storage::model::tenant::Role;
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
@@ -28,43 +30,90 @@ pub(crate) async fn bootstrap_cluster(
     reader: &Reader,
     embedder: &Pool,
 ) -> Result<(), String> {
-    // Before a leader is needed, which a cluster that starts again may lack for a while.
-    if reader.cluster().map_err(text)?.is_some() {
-        return Ok(());
-    }
-    let deadline = Instant::now() + BOOTSTRAP_TIMEOUT;
     let mut members = config.cluster.members.clone();
     if members.is_empty() {
         members.insert(config.node.id, config.peer.advertised_address());
     }
-    raft::bootstrap(raft, &members, deadline).await.map_err(text)?;
-    // The state is complete only once all acknowledged entries are applied.
-    while let Err(error) = raft.read_index(deadline).await {
-        if Instant::now() >= deadline {
-            return Err(format!("cannot bootstrap the cluster: {error}"));
-        }
-    }
-    if reader.cluster().map_err(text)?.is_some() {
-        return Ok(());
-    }
-    let founders = raft::founders(raft, &members, deadline).await.map_err(text)?;
-    let cluster = Cluster {
-        id: random_bytes(),
-        members: founders.into_iter().map(|(node, of)| Member::new(node, of)).collect(),
+    let bootstrap = Bootstrap {
+        raft: raft.clone(),
+        reader: reader.clone(),
+        members,
         model: embedder.model().clone(),
-        restored: None,
+        tenant: config.node.tenant.clone(),
+        key_file: config.node.data.join(ADMIN_KEY),
     };
-    // The admin key is on disk before it is in the log: after a crash in between, the next start
-    // uses the same key.
-    let path = config.node.data.join(ADMIN_KEY);
-    let key = admin_key(&path).map_err(|error| format!("admin key: {error}"))?;
-    tracing::info!(file = %path.display(), "the admin key of the first tenant is in this file");
-    let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
-    let key = NewApiKey::new("admin", Role::Admin, &key);
-    let action = Action::Bootstrap { cluster, tenant: config.node.tenant.clone(), key_id, key };
-    let command = Command::background(action);
-    let outcome = raft.submit(command, deadline).await.map_err(text)?;
-    outcome.reply.map(drop).map_err(text)
+    let deadline = Instant::now() + timeout();
+    if raft::bootstrap(raft, &bootstrap.members, deadline).await.map_err(text)? {
+        return bootstrap.complete(deadline).await;
+    }
+    // It belongs to a cluster, whose other nodes may start much later. It serves meanwhile.
+    let fault = raft.fault().clone();
+    tokio::spawn(async move {
+        if let Err(error) = bootstrap.resume().await {
+            fault.report(&error);
+        }
+    });
+    Ok(())
+}
+
+struct Bootstrap {
+    raft: Handle,
+    reader: Reader,
+    members: BTreeMap<NodeId, String>,
+    model: Model,
+    /// Name of the first tenant.
+    tenant: String,
+    key_file: PathBuf,
+}
+
+impl Bootstrap {
+    /// Waits for a leader, and completes a bootstrap that an earlier process did not complete.
+    async fn resume(&self) -> Result<(), String> {
+        while self.raft.read_index(Instant::now() + BOOTSTRAP_TIMEOUT).await.is_err() {}
+        self.complete(Instant::now() + BOOTSTRAP_TIMEOUT).await
+    }
+
+    /// Writes the first batch, unless the cluster has it.
+    async fn complete(&self, deadline: Instant) -> Result<(), String> {
+        let Self { raft, reader, members, .. } = self;
+        // The state is complete only once all acknowledged entries are applied.
+        while let Err(error) = raft.read_index(deadline).await {
+            if Instant::now() >= deadline {
+                return Err(format!("cannot bootstrap the cluster: {error}"));
+            }
+        }
+        if reader.cluster().map_err(text)?.is_some() {
+            return Ok(());
+        }
+        let founders = raft::founders(raft, members, deadline).await.map_err(text)?;
+        let releases = founders.iter().map(|founder| founder.release);
+        let cluster = Cluster {
+            id: random_bytes(),
+            members: founders.iter().map(|founder| founder.member).collect(),
+            model: self.model.clone(),
+            restored: None,
+            release: releases.min().unwrap_or(Release::own()),
+        };
+        // The admin key is on disk before it is in the log: after a crash in between, the next start
+        // uses the same key.
+        let key = admin_key(&self.key_file).map_err(|error| format!("admin key: {error}"))?;
+        let file = self.key_file.display();
+        tracing::info!(%file, "the admin key of the first tenant is in this file");
+        let key_id = KeyText::id_of(key.as_str()).ok_or("the admin key file contains no key")?;
+        let key = NewApiKey::new("admin", Role::Admin, &key);
+        let action = Action::Bootstrap { cluster, tenant: self.tenant.clone(), key_id, key };
+        let outcome = raft.submit(Command::background(action), deadline).await.map_err(text)?;
+        outcome.reply.map(drop).map_err(text)
+    }
+}
+
+/// The time limit; shorter in tests only.
+fn timeout() -> Duration {
+    fail::fail_point!("bootstrap-timeout", |seconds| {
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+        seconds.map_or(BOOTSTRAP_TIMEOUT, Duration::from_secs)
+    });
+    BOOTSTRAP_TIMEOUT
 }
 
 /// Reads the key in the file at `path`. Without a file, creates a key and the file.

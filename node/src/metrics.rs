@@ -243,6 +243,9 @@ const METRICS: &[Metric<u64>] = &[
     ("disk_rejected_total", "Commands rejected because the disks of a majority are full.", |s| {
         s.totals.disk_full
     }),
+    ("feature_level", "Feature level of the cluster, 0 before it is bootstrapped.", |s| {
+        s.node.reader.feature_level().into()
+    }),
     ("memories", "Memories of all tenants, of both tiers.", |s| s.memories),
     ("cold_memories", "Those of the cold tier.", |s| s.cold),
     ("cache_bytes", "RAM of the caches and write buffers of log and state.", |s| {

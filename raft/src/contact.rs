@@ -38,6 +38,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use storage::model::id::Timestamp;
+use storage::model::release::Release;
 
 use crate::leader::clock::AppliedStamp;
 use crate::system_clock::ClockReading;
@@ -54,8 +55,8 @@ const PENDING_SPACING: Duration = Duration::from_millis(50);
 /// Length of a window of the minimum delay. The minimum covers this and the previous window.
 const DELAY_WINDOW: Duration = Duration::from_secs(60);
 
-/// The clocks of a node, and whether its disk is full; part of every message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The clocks of a node, whether its disk is full, and its release; part of every message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Condition {
     pub(crate) wall_clock: Timestamp,
     /// Random id of this incarnation of the sender's process.
@@ -64,6 +65,7 @@ pub(crate) struct Condition {
     pub(crate) since_boot_micros: u64,
     /// Whether its disk has less free space than its reserve.
     pub(crate) disk_full: bool,
+    pub(crate) release: Release,
 }
 
 /// The contact of this node with its peers.
@@ -89,6 +91,7 @@ struct PeerCondition {
     sampled_at: Duration,
     delay: DelayFilter,
     disk_full: bool,
+    release: Release,
 }
 
 impl PeerCondition {
@@ -110,7 +113,8 @@ impl Contact {
     pub(crate) fn condition(&self, wall_clock: Timestamp) -> Condition {
         let since_boot_micros = micros(self.started_at.elapsed());
         let disk_full = self.disk_full.load(Ordering::Relaxed);
-        Condition { wall_clock, boot: self.boot, since_boot_micros, disk_full }
+        let release = Release::own();
+        Condition { wall_clock, boot: self.boot, since_boot_micros, disk_full, release }
     }
 
     /// Sets whether the disk of this node is full.
@@ -124,6 +128,11 @@ impl Contact {
         let state = self.state.lock();
         let peers = state.peers.iter().filter(|(_, peer)| peer.disk_full).map(|(node, _)| *node);
         own.into_iter().chain(peers).collect()
+    }
+
+    /// The release of a peer, as its last message said.
+    pub(crate) fn release(&self, node: NodeId) -> Option<Release> {
+        self.state.lock().peers.get(&node).map(|peer| peer.release)
     }
 
     /// Records the condition in a message that arrives at `boottime` from `node`. Returns the delay of
@@ -142,8 +151,8 @@ impl Contact {
         let mut delay =
             last.map_or_else(|| DelayFilter::new(condition.boot, now), |peer| peer.delay);
         let excess = delay.record(arrived_micros.saturating_sub(sent_micros), now);
-        let Condition { wall_clock, disk_full, .. } = condition;
-        let peer = PeerCondition { wall_clock, sampled_at: boottime, delay, disk_full };
+        let Condition { wall_clock, disk_full, release, .. } = condition;
+        let peer = PeerCondition { wall_clock, sampled_at: boottime, delay, disk_full, release };
         state.peers.insert(node, peer);
         excess
     }
@@ -288,7 +297,7 @@ mod tests {
 
     fn clocks(wall_clock: i64) -> Condition {
         let wall_clock = Timestamp(wall_clock);
-        Condition { wall_clock, boot: 1, since_boot_micros: 0, disk_full: false }
+        Condition { wall_clock, boot: 1, ..Condition::default() }
     }
 
     #[test]

@@ -66,8 +66,7 @@ pub fn log_records(bytes: &[u8]) {
 
 fn message_seeds() -> Vec<Vec<u8>> {
     let from = PeerIdentity { cluster: Some([8; 16]), node: 5, incarnation: [6; 16] };
-    let condition =
-        Condition { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4, disk_full: false };
+    let condition = Condition { wall_clock: Timestamp(1), boot: 3, ..Condition::default() };
     let append = AppendRpc {
         vote: VOTE,
         previous: Some(ID),

@@ -59,7 +59,7 @@ pub use fault::Fault;
 pub use handle::{Handle, Status};
 pub use leader::rates::{Counts, GRANT_TIME, Grant, GrantRequest, History, WINDOW_SECONDS};
 pub use log::store::purged_index;
-pub use membership::bootstrap::{bootstrap, founders};
+pub use membership::bootstrap::{Founder, bootstrap, founders};
 pub use membership::maintenance::LogCompaction;
 pub use network::client::PeerTls;
 pub use network::connection::CALLS_MAX;
@@ -77,7 +77,7 @@ use contact::Contact;
 use handle::Threads;
 use leader::executor::Executor;
 use log::store::LogStore;
-use membership::{full_disk, maintenance};
+use membership::{feature_level, full_disk, maintenance};
 use network::Network;
 use network::client::Peers;
 use network::identity::LocalNode;
@@ -165,8 +165,7 @@ pub fn start(
         fault,
         data: data.to_owned(),
     });
-    let peers = Peers::new(Arc::clone(&local), tls, timings)
-        .map_err(|error| StartError::Settings(format!("the peer certificates: {error}")))?;
+    let peers = Peers::new(Arc::clone(&local), tls, timings).map_err(certificate_error)?;
     let (peers, silence_max) = (Arc::new(peers), settings.heartbeat * SILENT_HEARTBEATS);
     let network = Network { peers: Arc::clone(&peers), raft: Arc::default(), silence_max };
     let (node, started_raft) = (settings.node, Arc::clone(&network.raft));
@@ -187,6 +186,7 @@ pub fn start(
         integrity::run(Arc::clone(&shared), settings.verify_interval).boxed(),
         leader::watch::run(Arc::clone(&shared)).boxed(),
         full_disk::run(Arc::clone(&shared)).boxed(),
+        feature_level::run(Arc::clone(&shared)).boxed(),
         check_clock(Arc::clone(&shared)).boxed(),
         Arc::clone(&shared).report_stop().boxed(),
         Arc::clone(&shared).count_leaders().boxed(),
@@ -196,6 +196,10 @@ pub fn start(
     }
     let executor = start_executor(Arc::clone(&shared))?;
     Ok(Handle::running(shared, Threads { runtime, executor }))
+}
+
+fn certificate_error(error: reqwest::Error) -> StartError {
+    StartError::Settings(format!("the peer certificates: {error}"))
 }
 
 /// Starts the executor on a thread of its own, since deciding reads the state, which may block. The

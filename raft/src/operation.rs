@@ -66,6 +66,8 @@ pub struct ClusterStatus {
     pub term: u64,
     /// Index of the last entry of its log.
     pub last_log_index: u64,
+    /// The feature level that all members have, as the state holds it.
+    pub feature_level: u16,
     /// A membership change is in progress (joint consensus).
     pub changing: bool,
     /// All members by id.
@@ -88,6 +90,8 @@ pub struct MemberStatus {
     pub last_contact_ms: Option<u64>,
     /// Whether its disk has less free space than its reserve.
     pub disk_full: bool,
+    /// Version of Hearth that it runs; `None` if this process of the leader has no message from it.
+    pub version: Option<String>,
 }
 
 /// Why an operation failed.

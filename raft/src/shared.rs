@@ -13,6 +13,7 @@ use openraft::errors::Fatal;
 use openraft::metrics::RaftServerMetrics;
 use parking_lot::Mutex;
 use storage::model::limits::Limit;
+use storage::model::release::Release;
 use storage::{Action, Command, Log, Priority};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
@@ -26,7 +27,7 @@ use crate::shared_use::SharedUse;
 use crate::state_machine::{Raft, Snapshots};
 use crate::types::{NodeId, TypeConfig};
 
-/// Age of the last message of a voter up to which its disk space counts.
+/// Age of the last message of a member up to which it counts as up.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// Shared by handle, executor and peer listener.
@@ -305,13 +306,23 @@ impl Shared {
     /// Whether a majority of the voters responds to this leader and has disk space.
     pub(crate) fn has_disk_space(&self) -> bool {
         let (local, voters) = (&self.local, self.voters());
-        let (full, boottime) = (local.contact.full_disks(local.node), local.clock.read().boottime);
-        let responds = |voter: NodeId| {
-            let age = local.contact.message_age(voter, boottime);
-            voter == local.node || age.is_some_and(|age| age <= SILENCE_MAX)
-        };
-        let with_space = voters.iter().filter(|voter| !full.contains(voter) && responds(**voter));
+        let full = local.contact.full_disks(local.node);
+        let has_space = |voter: &&NodeId| !full.contains(voter) && self.is_up(**voter);
+        let with_space = voters.iter().filter(has_space);
         full.is_empty() || 2 * with_space.count() > voters.len()
+    }
+
+    /// Whether a node has sent a message in the last seconds.
+    pub(crate) fn is_up(&self, node: NodeId) -> bool {
+        let local = &self.local;
+        let age = local.contact.message_age(node, local.clock.read().boottime);
+        node == local.node || age.is_some_and(|age| age <= SILENCE_MAX)
+    }
+
+    /// The release of a member, as its last message said.
+    pub(crate) fn release(&self, node: NodeId) -> Option<Release> {
+        let is_local = node == self.local.node;
+        if is_local { Some(Release::own()) } else { self.local.contact.release(node) }
     }
 
     /// Ids of the voters; during a membership change, of both configurations.

@@ -25,7 +25,7 @@ use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
-use crate::table::state::{count, stage};
+use crate::table::state::stage;
 use crate::table::view::View;
 
 /// A committed log entry.
@@ -106,6 +106,7 @@ impl Writer {
                 if batch.after == position.batch {
                     (position.batch, position.clock) = (batch.id, batch.stamp);
                     changes = batch.changes;
+                    check_readable(&changes)?;
                 } else {
                     outcome = ApplyOutcome::Stale;
                 }
@@ -217,6 +218,14 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<boo
     Ok(has_work)
 }
 
+/// Checks that this binary can read what follows these changes.
+fn check_readable(changes: &[Change]) -> Result<()> {
+    changes.iter().try_for_each(|change| match change {
+        Change::ClusterPut(cluster) => cluster.check_readable(),
+        _ => Ok(()),
+    })
+}
+
 /// Whether a failpoint drops the changes of this entry. Always false outside tests.
 fn drops_changes() -> bool {
     fail::fail_point!("apply-forget", |_| true);
@@ -262,13 +271,18 @@ fn index_changes<'a>(
                 (tenant, IndexChange::ReceiptsRemoved(*owner, *retention, count, *last))
             }
             Change::EventAppended(tenant, event) => {
-                (tenant, IndexChange::EventAppended(index, event.at))
+                let (part, bytes) = (event.kind.part(), codec::encoded_bytes(event));
+                (tenant, IndexChange::EventAppended(part, index, event.at, bytes))
             }
-            Change::EventsTrimmed(tenant, before) => {
-                // `decide` trims a tenant at most once per batch.
-                let (start, end) = (prefix(Kind::Event, *tenant), Key::Event(*tenant, *before));
-                let removed = count(engine.state.range(&start, &end.bytes()))?;
-                (tenant, IndexChange::EventsTrimmed(removed))
+            Change::EventsTrimmed(tenant, part, before) => {
+                // `decide` trims a part at most once per batch.
+                let start = prefix(Kind::of_events(*part), *tenant);
+                let end = Key::event(*tenant, *part, *before).bytes();
+                let (mut events, mut bytes) = (0, 0);
+                for row in engine.state.range(&start, &end) {
+                    (events, bytes) = (events + 1, bytes + row?.1.len() as u64);
+                }
+                (tenant, IndexChange::EventsTrimmed(*part, events, bytes))
             }
             Change::EdgePut(tenant, _) => (tenant, IndexChange::EdgeAppended),
             Change::EdgeRemoved(tenant, ..) => (tenant, IndexChange::EdgeRemoved),

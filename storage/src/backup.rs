@@ -33,6 +33,7 @@ pub fn examine(folder: &Path) -> Result<CopiedState> {
     let state = Arc::new(State::open_to_read(folder, None)?);
     let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
     let cluster = state.record::<Cluster>(&Key::Cluster)?.ok_or_else(|| no_cluster(folder))?;
+    cluster.check_readable()?;
     let hash = state.with_snapshot(|| (), hash_rows)?;
     Ok(CopiedState { position, cluster, hash })
 }

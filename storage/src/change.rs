@@ -15,7 +15,7 @@ use crate::model::delivery::{Delivery, DeliveryId, DeliveryStage, Outbox};
 use crate::model::edge::{Edge, RelationKey, relation_key};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, Event};
+use crate::model::journal::{Cursor, Event, JournalPart};
 use crate::model::limits::Tenancy;
 use crate::model::memory::Memory;
 use crate::model::receipt::{Receipt, ReceiptKey, Retention};
@@ -48,8 +48,8 @@ pub enum Change {
     ReceiptsRemoved(TenantId, KeyId, Retention, Vec<(Timestamp, ReceiptKey)>),
     /// An event. Its cursor is the index of the entry and the ordinal of the event.
     EventAppended(TenantId, Event),
-    /// Removes all events before this cursor.
-    EventsTrimmed(TenantId, Cursor),
+    /// Removes all events of a part before this cursor.
+    EventsTrimmed(TenantId, JournalPart, Cursor),
     /// Every node hashes its state at this entry; the number identifies the run.
     VerifyMark(u64),
     /// The last tick of a tenant.
@@ -157,8 +157,8 @@ impl Change {
                 let keys = |(at, key): &_| receipt_keys((*tenant, *owner, *retention), *at, *key);
                 removed.iter().flat_map(keys).map(RowWrite::Delete).collect()
             }
-            Self::EventAppended(tenant, row) => event_rows(*tenant, event, row),
-            Self::EventsTrimmed(tenant, before) => trimmed(*tenant, *before),
+            Self::EventAppended(tenant, row) => event_row(*tenant, event, row),
+            Self::EventsTrimmed(tenant, part, before) => trimmed(*tenant, *part, *before),
             Self::VerifyMark(_) => Vec::new(),
             Self::TickPut(tenant, row) => put(Key::Tick(*tenant), row),
             Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
@@ -193,7 +193,7 @@ impl Change {
                 RowWrite::Delete(Key::Delivery(*tenant, *id)),
                 RowWrite::Delete(stage_key(*tenant, *id, stage)),
             ],
-            Self::EventReplaced(tenant, cursor, row) => put(Key::Event(*tenant, *cursor), row),
+            Self::EventReplaced(tenant, cursor, row) => event_row(*tenant, *cursor, row),
             Self::ReceiptReplaced(tenant, owner, key, row) => {
                 put(Key::Receipt(*tenant, *owner, *key), row)
             }
@@ -223,13 +223,6 @@ fn all_removed(tenant: TenantId) -> Vec<RowWrite> {
     Kind::of_tenants().map(range).chain([row]).collect()
 }
 
-/// An event, and its key in the index of the events of triggers.
-fn event_rows(tenant: TenantId, event: Cursor, row: &Event) -> Vec<RowWrite> {
-    let index = RowWrite::Put(Key::TriggerEvent(tenant, event), Vec::new());
-    let event = RowWrite::Put(Key::Event(tenant, event), codec::encode(row));
-    [Some(event), row.kind.trigger().map(|_| index)].into_iter().flatten().collect()
-}
-
 /// An entry, and the ends of its chain with it.
 fn appended(
     tenant: TenantId,
@@ -251,14 +244,18 @@ fn audit_trimmed(tenant: TenantId, chain: AuditChain, ends: &AuditEnds) -> Vec<R
     vec![RowWrite::DeleteRange(from, to), audit_ends(tenant, chain, ends)]
 }
 
-/// Removes all events before `first`, and stores `first`.
-fn trimmed(tenant: TenantId, first: Cursor) -> Vec<RowWrite> {
-    let (events, of_triggers) = (Key::Event(tenant, first), Key::TriggerEvent(tenant, first));
-    vec![
-        RowWrite::DeleteRange(prefix(Kind::Event, tenant), events.bytes()),
-        RowWrite::DeleteRange(prefix(Kind::TriggerEvent, tenant), of_triggers.bytes()),
-        RowWrite::Put(Key::FirstEvent(tenant), codec::encode(&first)),
-    ]
+/// An event, in the part of the journal that has its kind.
+fn event_row(tenant: TenantId, cursor: Cursor, row: &Event) -> Vec<RowWrite> {
+    vec![RowWrite::Put(Key::event(tenant, row.kind.part(), cursor), codec::encode(row))]
+}
+
+/// Removes all events of a part before `first`. Stores `first`, from which on the journal is
+/// complete, unless it is that of the history of triggers: event streams are trimmed with the rest.
+fn trimmed(tenant: TenantId, part: JournalPart, first: Cursor) -> Vec<RowWrite> {
+    let (start, end) = (prefix(Kind::of_events(part), tenant), Key::event(tenant, part, first));
+    let removed = RowWrite::DeleteRange(start, end.bytes());
+    let first = RowWrite::Put(Key::FirstEvent(tenant), codec::encode(&first));
+    [Some(removed), (part == JournalPart::Others).then_some(first)].into_iter().flatten().collect()
 }
 
 /// The key of a receipt, and that of its age.

@@ -20,11 +20,12 @@ use crate::model::limits::{Limits, OwnLimits};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
 use crate::model::origin::Origin;
 use crate::model::receipt::{ReceiptKey, ReceiptRequest};
+use crate::model::release::Release;
 use crate::model::retention::{RETENTION_RULES_MAX, RetentionRule};
-use crate::model::tenant::TenantState;
 use crate::model::thermo::SettingValue;
-use crate::model::trigger::{Trigger, TriggerAction};
+use crate::model::trigger::Trigger;
 use crate::model::vector::Vector;
+use crate::patch::{MemoryPatch, TenantPatch, TriggerPatch};
 
 /// Most memories of a batch create.
 pub const CREATE_MAX: usize = 50;
@@ -210,6 +211,8 @@ pub enum Action {
     ),
     /// Let the deliveries of a restored cluster go out.
     ReleaseWebhooks,
+    /// Raise the feature level of the cluster: the lowest release of all members.
+    RaiseLevel(Release),
 }
 
 /// A tenant to create.
@@ -221,19 +224,6 @@ pub struct NewTenant {
     pub tier: String,
     /// Limits of its own.
     pub limits: OwnLimits,
-}
-
-/// Changes of a tenant; `None` leaves a field as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantPatch {
-    /// Its name.
-    pub name: Option<String>,
-    /// Whether it can be used.
-    pub state: Option<TenantState>,
-    /// Name of its tier.
-    pub tier: Option<String>,
-    /// All limits of its own.
-    pub limits: Option<OwnLimits>,
 }
 
 /// Rows that tell of memories.
@@ -322,64 +312,6 @@ impl NewMemory {
     }
 }
 
-/// Changes to a memory; `None` leaves a field as it is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct MemoryPatch {
-    /// The new text with its vector.
-    pub label: Option<(String, Vector)>,
-    /// Kind of knowledge.
-    pub memory_type: Option<MemoryType>,
-    /// Where it belongs.
-    pub namespace: Option<String>,
-    /// Class of its half-life.
-    pub decay_class: Option<DecayClass>,
-    /// Does not cool.
-    pub is_pinned: Option<bool>,
-    /// Cannot be deleted.
-    pub is_locked: Option<bool>,
-    /// Flagged for review.
-    pub is_flagged: Option<bool>,
-    /// Its own floor, 0 to 1.
-    pub min_heat: Option<f32>,
-    /// Heat from now on, 0 to 1.
-    pub current_heat: Option<f32>,
-}
-
-/// Changes to a trigger; `None` leaves a field as it is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TriggerPatch {
-    /// Its name.
-    pub name: Option<String>,
-    /// Its description.
-    pub description: Option<String>,
-    /// Its action; the kind cannot change.
-    pub action: Option<TriggerAction>,
-    /// Removes the webhook secret. Otherwise an action without a secret keeps the previous one.
-    pub drop_secret: bool,
-    /// Keeps the webhook address, whatever address `action` has.
-    pub keep_url: bool,
-    /// Its own namespace; `Some(None)` is none, as for all below.
-    pub namespace: Option<Option<String>>,
-    /// Filter of type.
-    pub memory_type: Option<Option<MemoryType>>,
-    /// Filter of namespace.
-    pub filter_namespace: Option<Option<String>>,
-    /// Filter of label.
-    pub label_pattern: Option<Option<String>>,
-    /// Filter of heat.
-    pub heat_below: Option<Option<f64>>,
-    /// Filter of heat.
-    pub heat_above: Option<Option<f64>>,
-    /// Most firings.
-    pub max_fires: Option<Option<u64>>,
-    /// Least seconds between two firings.
-    pub cooldown_seconds: Option<u32>,
-    /// Whether it fires at all.
-    pub enabled: Option<bool>,
-    /// Resets the count of firings to 0.
-    pub reset_count: bool,
-}
-
 /// Filter of the memories that a bulk command names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkFilter {
@@ -442,6 +374,7 @@ impl Command {
             Action::AdvanceClock
             | Action::Expire(_)
             | Action::Verify
+            | Action::RaiseLevel(_)
             | Action::AdvanceTick
             | Action::RecordAttempts(_)
             | Action::RecordReport(_) => Priority::Background,
@@ -473,12 +406,6 @@ impl Command {
                 }
                 _ => 0,
             }
-    }
-}
-
-impl MemoryPatch {
-    fn size_bytes(&self) -> usize {
-        self.label.as_ref().map_or(0, |(label, vector)| label.len() + vector.size_bytes())
     }
 }
 

@@ -45,6 +45,9 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let state = State::open(path, options.env.as_ref())?;
+        if let Some(cluster) = state.cluster()? {
+            cluster.check_readable()?;
+        }
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
         let registry = Registry::rebuild(&state, options.exact_max, &options.indexed)?;
         Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })

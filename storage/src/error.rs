@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::model::release::Release;
+
 /// Result of engine calls.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -25,6 +27,18 @@ pub enum Error {
         what: &'static str,
         /// The unknown format or variant.
         detail: String,
+    },
+    /// The cluster has a feature level that only a newer version of Hearth knows. Nothing is damaged.
+    #[error(
+        "the data needs version {needed} of Hearth or a later one, since its cluster has feature level \
+         {}: this is version {own} with level {}",
+        needed.level, own.level
+    )]
+    NeedsRelease {
+        /// The release that it needs.
+        needed: Release,
+        /// That of this binary.
+        own: Release,
     },
     /// RocksDB failed. A checksum error is one of these.
     #[error("storage engine failed to {action}: {source}")]
@@ -65,7 +79,7 @@ impl Error {
 
     /// Advice for the operator.
     pub fn advice(&self) -> &'static str {
-        if matches!(self, Self::NewerFormat { .. }) {
+        if matches!(self, Self::NewerFormat { .. } | Self::NeedsRelease { .. }) {
             "Nothing was changed. Start the newer version on this data folder"
         } else if self.is_corruption() {
             "The data is damaged and nothing was changed. Keep a copy of the folder. If other nodes \
@@ -85,7 +99,7 @@ impl Error {
             Self::Engine { source, .. } => source.kind() == rocksdb::ErrorKind::Corruption,
             // A text with bytes that are not UTF-8.
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::InvalidData,
-            Self::NewerFormat { .. } | Self::Misuse(_) => false,
+            Self::NewerFormat { .. } | Self::NeedsRelease { .. } | Self::Misuse(_) => false,
         }
     }
 }

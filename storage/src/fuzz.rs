@@ -12,7 +12,7 @@ use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, Deli
 use crate::model::edge::Edge;
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::{Cursor, DeliveryNext, Event, EventKind};
+use crate::model::journal::{Cursor, DeliveryNext, Event, EventKind, JournalPart};
 use crate::model::memory::{DecayClass, Memory, MemoryType};
 use crate::model::origin::Origin;
 use crate::model::template::{MESSAGE_BYTES_MAX, TemplateContext};
@@ -140,7 +140,7 @@ fn record_seeds() -> Vec<Vec<u8>> {
         Change::EventAppended(TENANT, event),
         Change::TriggerPut(TENANT, TRIGGER, trigger),
         Change::DeliveryPut(TENANT, delivery_id(), delivery, Some(DeliveryStage::Pending(NOW))),
-        Change::EventsTrimmed(TENANT, Cursor::new(300, 2)),
+        Change::EventsTrimmed(TENANT, JournalPart::Others, Cursor::new(300, 2)),
         Change::MemoryRemoved(TENANT, MEMORY),
     ];
     let after = BatchId { term: 1, counter: 9 };

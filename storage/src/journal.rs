@@ -4,7 +4,7 @@ use crate::change::all_of;
 use crate::codec;
 use crate::error::Result;
 use crate::model::id::{TenantId, Timestamp};
-use crate::model::journal::{Cursor, Event};
+use crate::model::journal::{Cursor, Event, JournalPart};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, cursor_of, split};
 use crate::table::view::{Row, View};
@@ -19,6 +19,13 @@ pub struct EventPage {
     pub events: Vec<(Cursor, Event)>,
     /// The next page is before this cursor; `None` on the last page.
     pub next: Option<Cursor>,
+}
+
+/// What a part of a journal has above its limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Excess {
+    pub(crate) events: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The events of a journal after a cursor, earliest first.
@@ -44,10 +51,12 @@ impl Reader {
         limit: usize,
         filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventPage> {
-        let (start, end) = all_of(Kind::Event, tenant);
-        let end = before.map_or(end, |before| Key::Event(tenant, before).bytes());
         let engine = self.engine();
-        page(engine.state.range_back(&start, &end).map(|row| event_row(&row?)), limit, filter)
+        let [triggers, others] = JournalPart::ALL.map(|part| {
+            let (start, end) = range_before(tenant, part, before);
+            engine.state.range_back(&start, &end)
+        });
+        page(merged(triggers, others, |one, other| one > other), limit, filter)
     }
 
     /// As [`Reader::journal`], for the events of triggers. Other events cost nothing.
@@ -58,17 +67,8 @@ impl Reader {
         limit: usize,
         filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventPage> {
-        let (start, end) = all_of(Kind::TriggerEvent, tenant);
-        let end = before.map_or(end, |before| Key::TriggerEvent(tenant, before).bytes());
-        let engine = self.engine();
-        let event = |row: Result<Row>| {
-            let cursor = cursor_of(split(&row?.0)?.1)?;
-            let event = engine.state.record::<Event>(&Key::Event(tenant, cursor))?;
-            Ok(event.map(|event| (cursor, event)))
-        };
-        // A missing event was trimmed after the range was opened, as were all events before it.
-        let rows = engine.state.range_back(&start, &end).map(event).map_while(Result::transpose);
-        page(rows, limit, filter)
+        let (start, end) = range_before(tenant, JournalPart::Triggers, before);
+        page(self.engine().state.range_back(&start, &end), limit, filter)
     }
 
     /// At most `limit` events of a tenant after `after` that pass `filter`, earliest first. Reads
@@ -80,11 +80,14 @@ impl Reader {
         limit: usize,
         filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventsAfter> {
-        let (_, end) = all_of(Kind::Event, tenant);
         let engine = self.engine();
-        let start = [&Key::Event(tenant, after).bytes()[..], &[0]].concat();
+        let [triggers, others] = JournalPart::ALL.map(|part| {
+            let (_, end) = all_of(Kind::of_events(part), tenant);
+            engine.state.range(&Key::event(tenant, part, after.next()).bytes(), &end)
+        });
+        let rows = merged(triggers, others, |one, other| one < other);
         let (mut events, mut reached, mut more) = (Vec::new(), after, false);
-        for (count, row) in engine.state.range(&start, &end).enumerate() {
+        for (count, row) in rows.enumerate() {
             more = count == PAGE_EVENTS_MAX || events.len() == limit;
             if more {
                 break;
@@ -110,31 +113,36 @@ impl Reader {
         self.index(tenant).map_or(0, |index| index.read().last_event)
     }
 
-    /// The first event that remains after a trim of all events before `oldest_kept` and of the
-    /// first `too_many`. `None` if no event is trimmed. Reads at most `limit` events, and none if
-    /// the first one is known to remain.
+    /// The first event of a part that remains after a trim of all events before `oldest_kept`, and
+    /// of as many more as [`Excess`] says. `None` if no event is trimmed. Reads at most `limit`
+    /// events, and none if the first one is known to remain.
     pub(crate) fn first_kept_event(
         &self,
-        tenant: TenantId,
+        (tenant, part): (TenantId, JournalPart),
         oldest_kept: Timestamp,
-        too_many: u64,
+        excess: Excess,
         limit: u64,
     ) -> Result<Option<Cursor>> {
         let Some(index) = self.index(tenant) else { return Ok(None) };
-        if too_many == 0 && index.read().first_event_at() >= oldest_kept {
+        let first_at = index.read().journal.part(part).first_at();
+        if excess == Excess::default() && first_at >= oldest_kept {
             return Ok(None);
         }
-        let (start, end) = all_of(Kind::Event, tenant);
+        let (start, end) = all_of(Kind::of_events(part), tenant);
         let engine = self.engine();
-        let mut last = None;
-        for (at, row) in (0_u64..).zip(engine.state.range(&start, &end)) {
-            let (cursor, event) = event_row(&row?)?;
-            if at == 0 {
-                index.read().set_first_event_at(event.at);
+        let (mut last, mut trimmed) = (None, Excess::default());
+        for row in engine.state.range(&start, &end) {
+            let row = row?;
+            let (cursor, event) = event_row(&row)?;
+            if last.is_none() {
+                index.read().journal.part(part).set_first_at(event.at);
             }
-            if at == limit || event.at >= oldest_kept && at >= too_many {
-                return Ok((at > 0).then_some(cursor));
+            let is_enough = trimmed.events >= excess.events && trimmed.bytes >= excess.bytes;
+            if trimmed.events == limit || event.at >= oldest_kept && is_enough {
+                return Ok(last.map(|_| cursor));
             }
+            trimmed.events += 1;
+            trimmed.bytes += row.1.len() as u64;
             last = Some(cursor);
         }
         // All events are trimmed.
@@ -142,15 +150,37 @@ impl Reader {
     }
 }
 
+/// The range of a part of the journal before a cursor.
+fn range_before(tenant: TenantId, part: JournalPart, before: Option<Cursor>) -> (Vec<u8>, Vec<u8>) {
+    let (start, end) = all_of(Kind::of_events(part), tenant);
+    (start, before.map_or(end, |before| Key::event(tenant, part, before).bytes()))
+}
+
+/// The rows of both parts in one order: `is_first` compares the keys without their kinds.
+fn merged(
+    triggers: impl Iterator<Item = Result<Row>>,
+    others: impl Iterator<Item = Result<Row>>,
+    is_first: impl Fn(&[u8], &[u8]) -> bool,
+) -> impl Iterator<Item = Result<Row>> {
+    let (mut triggers, mut others) = (triggers.peekable(), others.peekable());
+    std::iter::from_fn(move || {
+        let takes_trigger = match (triggers.peek(), others.peek()) {
+            (Some(Ok((one, _))), Some(Ok((other, _)))) => is_first(&one[1..], &other[1..]),
+            (one, _) => one.is_some(),
+        };
+        if takes_trigger { triggers.next() } else { others.next() }
+    })
+}
+
 /// A page of `rows`, which are in descending order.
 fn page(
-    rows: impl Iterator<Item = Result<(Cursor, Event)>>,
+    rows: impl Iterator<Item = Result<Row>>,
     limit: usize,
     filter: impl Fn(&Event) -> Result<bool>,
 ) -> Result<EventPage> {
     let (mut events, mut last) = (Vec::new(), None);
     for (count, row) in rows.enumerate() {
-        let (cursor, event) = row?;
+        let (cursor, event) = event_row(&row?)?;
         let passes = filter(&event)?;
         if count == PAGE_EVENTS_MAX || (passes && events.len() == limit) {
             return Ok(EventPage { events, next: last });

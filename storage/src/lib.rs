@@ -37,6 +37,7 @@ mod log;
 pub mod model;
 mod outbox;
 mod parts;
+mod patch;
 mod reader;
 mod receipts;
 mod records;
@@ -55,8 +56,8 @@ pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, MemoryPatch,
-    NewMemory, NewTenant, Priority, TRACES_MAX, TenantPatch, TraceRows, TriggerPatch,
+    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, NewMemory,
+    NewTenant, Priority, TRACES_MAX, TraceRows,
 };
 pub use counters::AppliedCounters;
 pub use decide::{
@@ -71,6 +72,7 @@ pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
 pub use outbox::Deliveries;
 pub use parts::EqualParts;
+pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
 pub use reply::{FeedbackReply, Rejection, Reply, Touched};
 pub use search::{

@@ -134,6 +134,11 @@ impl Reader {
         self.engine().registry.authenticate(key, self.engine().clock())
     }
 
+    /// The feature level of the cluster; 0 before it is bootstrapped.
+    pub fn feature_level(&self) -> u16 {
+        self.engine().registry.cluster().map_or(0, |cluster| cluster.release.level)
+    }
+
     /// The cluster clock: the time of the last batch, at most some seconds ago.
     pub fn clock(&self) -> Timestamp {
         self.engine().clock()

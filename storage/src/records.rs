@@ -14,8 +14,8 @@ macro_rules! records {
 }
 
 records! {
-    crate::change::Batch: 1, "batch";
-    crate::command::Command: 2, "command";
+    crate::change::Batch: 2, "batch";
+    crate::command::Command: 3, "command";
     model::access::Rules: 1, "access rules";
     model::audit::AuditEntry: 1, "audit entry";
     model::audit::AuditEnds: 1, "ends of an audit chain";
@@ -23,7 +23,7 @@ records! {
     model::analytics::RecallStats: 1, "recall statistics";
     model::analytics::Usage: 1, "usage";
     model::analytics::LastReport: 1, "last report";
-    model::cluster::Cluster: 2, "cluster";
+    model::cluster::Cluster: 3, "cluster";
     model::cluster::Position: 1, "position";
     model::delivery::Delivery: 1, "delivery";
     model::delivery::Outbox: 1, "outbox";

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::journal::event_row;
 use crate::model::delivery::Delivery;
 use crate::model::id::{KeyId, MemoryId, TenantId};
-use crate::model::journal::{Event, EventKind};
+use crate::model::journal::{Event, EventKind, JournalPart};
 use crate::model::receipt::{Receipt, WriteEffect};
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, delivery_of, receipt_key_of};
@@ -78,7 +78,9 @@ impl Reader {
         let is_indexed = |id| index.as_ref().is_some_and(|index| index.read().has(id));
         // Deleted memories have no row that says who created them.
         let mut scope = scope.clone();
-        for row in rows_of(Kind::Event).take_while(|_| !scope.keys.is_empty()) {
+        let events =
+            || JournalPart::ALL.into_iter().flat_map(|part| rows_of(Kind::of_events(part)));
+        for row in events().take_while(|_| !scope.keys.is_empty()) {
             let (_, event) = event_row(&row?)?;
             let is_theirs = event.actor.is_some_and(|key| scope.keys.contains(&key));
             if is_theirs && event.kind == EventKind::Created {
@@ -95,7 +97,7 @@ impl Reader {
             traces.memories += usize::from(is_there);
             traces.edges += engine.state.edges(tenant, *id)?.len();
         }
-        for row in rows_of(Kind::Event) {
+        for row in events() {
             let (cursor, mut event) = event_row(&row?)?;
             if scope.has_event(&event) && event.remove_texts() {
                 traces.rows.events.push(cursor);

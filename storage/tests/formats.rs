@@ -18,6 +18,7 @@ use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Tenancy, Tier};
 use storage::model::receipt::{Receipt, Retention, WriteEffect};
+use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
 use storage::model::tenant::{Role, Tenant, TenantState};
 use storage::model::tick::{Stage, Tick};
@@ -56,7 +57,7 @@ fn assert_change(change: Change, expected: &str) {
         stamp: Timestamp(-1),
         changes: vec![change],
     };
-    assert_bytes(&batch, &format!("01020301090101{expected}"));
+    assert_bytes(&batch, &format!("02020301090101{expected}"));
 }
 
 /// Asserts the bytes of a row, and of the change that puts it: `prefix`, and the row without the
@@ -147,10 +148,11 @@ fn memory_bytes_are_fixed() {
 #[test]
 fn cluster_and_tenant_bytes_are_fixed() {
     let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
-    let cluster =
-        Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model, restored: None };
+    let release = Release { level: 3, version: (4, 5, 6) };
+    let members = vec![Member::new(1, [2; 16])];
+    let cluster = Cluster { id: [1; 16], members, model, restored: None, release };
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
-    let bytes = format!("02{id}0101{incarnation}00{model}016dfb800100");
+    let bytes = format!("03{id}0101{incarnation}00{model}016dfb80010003040506");
     assert_row(cluster, &bytes, Change::ClusterPut, "00");
     let position = Position {
         group: GroupId(0),
@@ -468,7 +470,7 @@ fn change_bytes_are_fixed() {
     for (change, bytes) in [
         (Change::MemoryRemoved(TENANT, MEMORY), "0601m"),
         (removed, &format!("0801k000108{}", "05".repeat(32))),
-        (Change::EventsTrimmed(TENANT, Cursor::new(22, 1)), "0a01001601"),
+        (Change::EventsTrimmed(TENANT, JournalPart::Others, Cursor::new(22, 1)), "0a0101001601"),
         (Change::VerifyMark(7), "0b07"),
         (Change::EdgeRemoved(TENANT, MEMORY, OTHER, [5; 8]), &edge),
         (Change::ApiKeyRemoved(TENANT, KEY), "1201k"),

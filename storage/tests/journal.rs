@@ -99,10 +99,11 @@ fn trimmed_range_is_reported_as_gap() {
         fixture.store("red fox");
     }
     let all = fixture.all();
-    // The trim ends in the middle of an entry. The firing of the entry remains.
+    // The trim ends in the middle of an entry. Firings are no part of it: streams do not have those
+    // before the trim, the history does.
     let first = all[9].0;
     let (_, mut batch) = fixture.engine.decide(fixture.now + 1, &[]);
-    batch.changes.push(Change::EventsTrimmed(TENANT, first));
+    batch.changes.push(Change::EventsTrimmed(TENANT, JournalPart::Others, first));
     assert_eq!(fixture.engine.apply(&batch), ApplyOutcome::Done);
     assert_eq!(fixture.after(all[3].0, 100).gap, Some(first));
     assert_eq!(fixture.after(Cursor::default(), 0).gap, Some(first));
@@ -110,6 +111,11 @@ fn trimmed_range_is_reported_as_gap() {
     assert_eq!((found.gap, found.events), (None, all[9..].to_vec()));
     let gap = fixture.after(all[8].0, 100).gap;
     assert!(gap.is_none(), "no event is missing after the one before the trim");
+    let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| Ok(true)).unwrap();
+    assert_eq!(fired.events.len(), all.iter().filter(|event| is_firing(event)).count());
+    let (_, mut batch) = fixture.engine.decide(fixture.now + 2, &[]);
+    batch.changes.push(Change::EventsTrimmed(TENANT, JournalPart::Triggers, first));
+    assert_eq!(fixture.engine.apply(&batch), ApplyOutcome::Done);
     let fired = fixture.engine.reader.trigger_journal(TENANT, None, 100, |_| Ok(true)).unwrap();
     assert_eq!(fired.events.len(), all[9..].iter().filter(|event| is_firing(event)).count());
 }

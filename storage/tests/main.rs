@@ -15,6 +15,7 @@ mod journal;
 mod model;
 mod months;
 mod planner;
+mod release;
 mod reports;
 mod retention;
 mod saved_graphs;

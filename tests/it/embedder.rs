@@ -17,7 +17,7 @@ fn cosine(left: &[f64], right: &[f64]) -> f64 {
 #[test]
 fn model_equals_the_reference_vectors() {
     let (manifest, runtime) = installed_model();
-    let mut session = Session::open(&runtime, &manifest).unwrap();
+    let mut session = Session::open(runtime, manifest).unwrap();
     let reference: Value = serde_json::from_str(REFERENCE).unwrap();
     let texts = array(&reference["texts"]);
     assert_eq!(texts.len(), 12);

@@ -1,7 +1,9 @@
 //! Nodes join, vote and leave a running cluster. Neither an id nor a data folder changes its
 //! owner.
 
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use super::*;
 
@@ -40,21 +42,32 @@ impl NewNode {
 
     /// Starts it as node 4.
     pub(super) fn serve(&self) -> Process {
-        self.start(4, self.config.clone(), &[])
+        self.serve_as(4, BINARY)
+    }
+
+    /// Starts a binary with an id.
+    pub(super) fn serve_as(&self, id: i64, binary: impl AsRef<Path>) -> Process {
+        self.start(binary.as_ref(), id, self.config.clone(), &[])
     }
 
     /// Starts it to bootstrap a cluster of these members.
     fn bootstrap(&self, id: i64, members: &str) -> Process {
         let mut config = self.config.clone();
         config["cluster"]["members"] = members.into();
-        self.start(id, config, &["--bootstrap"])
+        self.start(Path::new(BINARY), id, config, &["--bootstrap"])
     }
 
-    fn start(&self, id: i64, mut config: toml::Table, arguments: &[&str]) -> Process {
+    fn start(
+        &self,
+        binary: &Path,
+        id: i64,
+        mut config: toml::Table,
+        arguments: &[&str],
+    ) -> Process {
         config["node"]["id"] = id.into();
         let path = self.folder.path().join(format!("node-{id}.toml"));
         std::fs::write(&path, config.to_string()).unwrap();
-        let mut command = Command::new(BINARY);
+        let mut command = Command::new(binary);
         command.args(["serve", "--config"]).arg(path).args(arguments);
         Process::start(&mut command, self.folder.path().join("log"))
     }
@@ -116,6 +129,27 @@ async fn member_of_one_cluster_joins_no_other() {
     let add = json!({"id": 4, "address": new.address});
     let added = cluster.at(1).ops_request(Method::POST, "/cluster/members").json(&add).send().await;
     assert_conflict(&added, "belongs to another cluster");
+}
+
+#[tokio::test]
+async fn lone_node_with_bootstrap_waits_for_others() {
+    let cluster = options().nodes(3).start();
+    cluster.create(&labelled("kept")).await;
+    cluster.nodes().for_each(Node::kill);
+    let mut command = Command::new(BINARY);
+    command.args(["serve", "--bootstrap", "--config"]).arg(cluster.data().join("hearth.toml"));
+    command.env("FAILPOINTS", "bootstrap-timeout=return(1)");
+    let mut process = Process::start(&mut command, cluster.data().join("served.log"));
+    cluster.up().await;
+    // A bootstrap would end it after that time.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!process.has_ended(), "{}", process.log());
+    let health = cluster.readyz().await.unwrap();
+    assert_eq!(health.0, StatusCode::SERVICE_UNAVAILABLE, "it knows no leader: {}", health.1);
+    cluster.at(1).restart().await;
+    cluster.ready().await;
+    assert!(stored(&cluster).await.contains_key("kept"), "{}", process.log());
+    process.kill();
 }
 
 #[tokio::test]

@@ -60,17 +60,18 @@ async fn call(connection: &mut Upgraded, body: &[u8]) -> (u8, Vec<u8>) {
 }
 
 /// A request as a peer sends it (see `raft/src/network/message.rs`): format, group, cluster, id
-/// and incarnation of the sender, id and incarnation of the receiver, three clocks, full disk, timeout, call.
+/// and incarnation of the sender, id and incarnation of the receiver, three clocks, full disk, feature level
+/// and version, timeout, call.
 /// The call is a vote of a term that would make the receiver follow the sender.
 fn vote(cluster: Option<[u8; 16]>, incarnation: [u8; 16], to: u8) -> Vec<u8> {
     const VOTE: u8 = 2;
     const TERM: u8 = 200;
-    const FORMAT: u8 = 1;
+    const FORMAT: u8 = 2;
     const GROUP: u8 = 0;
     let cluster = cluster.map_or(vec![0], |cluster| [&[1][..], &cluster].concat());
     // The term, for itself, not granted yet; an empty log; no transfer.
     let call = [VOTE, TERM, 1, 0, 0, 0];
-    let receiver_condition_timeout = [1, to, 0, 0, 0, 0, 0, 250];
+    let receiver_condition_timeout = [1, to, 0, 0, 0, 0, 0, 1, 0, 1, 0, 250];
     [&[FORMAT, GROUP][..], &cluster, &[1], &incarnation, &receiver_condition_timeout, &call]
         .concat()
 }

@@ -1,6 +1,7 @@
 //! What several promises share: checks of a whole cluster, triggers, keys, programs.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use ::node::embed::{self, Manifest, OnnxRuntime};
 use futures::future::join_all;
@@ -114,9 +115,12 @@ pub fn installed(program: &str) -> PathBuf {
     cache().join("clients/bin").join(program)
 }
 
-/// The installed embedding model and its runtime.
-pub fn installed_model() -> (Manifest, OnnxRuntime) {
-    let manifest = Manifest::load(&cache().join(embed::CACHED_MODEL)).expect("the model");
-    let library = OnnxRuntime::load(&cache().join(embed::CACHED_LIBRARY)).expect("the library");
-    (manifest, library)
+/// The installed embedding model and its runtime, which a process can load once.
+pub fn installed_model() -> &'static (Manifest, OnnxRuntime) {
+    static INSTALLED: OnceLock<(Manifest, OnnxRuntime)> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let manifest = Manifest::load(&cache().join(embed::CACHED_MODEL)).expect("the model");
+        let library = OnnxRuntime::load(&cache().join(embed::CACHED_LIBRARY)).expect("the library");
+        (manifest, library)
+    })
 }

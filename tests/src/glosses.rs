@@ -34,7 +34,7 @@ pub fn glosses_vectors(texts: &[String]) -> Vec<Vector> {
     let cached = fs::read(&file).ok();
     let is_unchanged = |bytes: &Vec<u8>| fs::read_to_string(&hash_file).ok() == Some(hash(bytes));
     let bytes = cached.filter(is_unchanged).unwrap_or_else(|| {
-        let bytes = embed(&runtime, &manifest, texts);
+        let bytes = embed(runtime, manifest, texts);
         fs::write(&file, &bytes).expect("it is written");
         fs::write(&hash_file, hash(&bytes)).expect("it is written");
         bytes
@@ -45,7 +45,7 @@ pub fn glosses_vectors(texts: &[String]) -> Vec<Vector> {
 /// The vectors of `texts`, embedded now.
 pub fn embedded(texts: &[String]) -> Vec<Vec<f32>> {
     let (manifest, runtime) = installed_model();
-    let bytes = embed(&runtime, &manifest, texts);
+    let bytes = embed(runtime, manifest, texts);
     quantised(&bytes).map(|vector| vector.components().expect("a direction")).collect()
 }
 

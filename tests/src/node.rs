@@ -29,6 +29,8 @@ pub struct Node {
     pub(crate) ended: AtomicBool,
     /// The process that replaced it.
     pub(crate) restarted: Mutex<Option<Process>>,
+    /// What the next start runs.
+    pub(crate) binary: Mutex<PathBuf>,
 }
 
 impl Node {
@@ -227,10 +229,25 @@ impl Node {
         self.ready().await;
     }
 
-    /// Stops the process of a restarted node, which must end with success.
+    /// Stops its process in order, and waits for its end. That of a restarted node must be a success.
     pub fn shut_down(&self) {
-        let mut process = self.restarted().take().expect("the node was restarted");
-        assert!(process.stop(), "{}", process.log());
+        let restarted = self.restarted().take();
+        match restarted {
+            Some(mut process) => assert!(process.stop(), "{}", process.log()),
+            None => {
+                self.terminate();
+                self.wait_gone();
+            }
+        }
+    }
+
+    /// Lets the next start run another binary.
+    pub fn use_binary(&self, path: impl Into<PathBuf>) {
+        *self.binary() = path.into();
+    }
+
+    fn binary(&self) -> MutexGuard<'_, PathBuf> {
+        self.binary.lock().expect("no thread panics with it")
     }
 
     /// Starts `hearth serve`, which must fail, and returns its log.
@@ -242,7 +259,7 @@ impl Node {
 
     /// Starts `hearth serve` on its configuration, with further environment variables.
     pub fn serve_with(&self, environment: &[(&str, &str)]) -> Process {
-        let mut command = Command::new(&self.options.binary);
+        let mut command = Command::new(self.binary().as_path());
         command.args(["serve", "--config"]).arg(self.data().join("hearth.toml"));
         command.envs(&self.options.environment).envs(environment.iter().copied());
         Process::start(&mut command, self.data().join("served.log"))

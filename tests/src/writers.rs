@@ -27,14 +27,16 @@ struct Shared {
     acknowledged: AtomicU64,
     /// In milliseconds.
     longest_pause: AtomicU64,
+    most_requests: AtomicU64,
 }
 
 impl Writers {
     /// Starts `count` writers. Each sends to all nodes in turn.
     pub fn start(cluster: &Arc<Cluster>, count: usize) -> Self {
-        let (stop, acknowledged, longest_pause) = Default::default();
+        let (stop, acknowledged, longest_pause, most_requests) = Default::default();
         let cluster = Arc::clone(cluster);
-        let shared = Arc::new(Shared { cluster, stop, acknowledged, longest_pause });
+        let shared = Shared { cluster, stop, acknowledged, longest_pause, most_requests };
+        let shared = Arc::new(shared);
         let task = |writer| tokio::spawn(write(Arc::clone(&shared), writer));
         let tasks = (0..count).map(task).collect();
         Self { shared, tasks }
@@ -48,6 +50,11 @@ impl Writers {
     /// The longest time that one writer waited for an acknowledgement, so far.
     pub fn longest_pause(&self) -> Duration {
         Duration::from_millis(self.shared.longest_pause.load(Ordering::Relaxed))
+    }
+
+    /// The most requests that one write needed, so far. Each goes to the next node.
+    pub fn most_requests(&self) -> u64 {
+        self.shared.most_requests.load(Ordering::Relaxed)
     }
 
     /// Waits until `more` writes are acknowledged.
@@ -73,7 +80,7 @@ async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
     let (mut created, mut turn, mut last) = (BTreeMap::new(), writer, Instant::now());
     for number in 0.. {
         let label = format!("writer {writer} memory {number}");
-        loop {
+        for requests in 1.. {
             if shared.stop.load(Ordering::Relaxed) {
                 return created;
             }
@@ -87,6 +94,7 @@ async fn write(shared: Arc<Shared>, writer: usize) -> BTreeMap<String, String> {
                     shared.acknowledged.fetch_add(1, Ordering::Relaxed);
                     let pause = last.elapsed().as_millis() as u64;
                     shared.longest_pause.fetch_max(pause, Ordering::Relaxed);
+                    shared.most_requests.fetch_max(requests, Ordering::Relaxed);
                     last = Instant::now();
                     break;
                 }

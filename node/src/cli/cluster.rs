@@ -205,8 +205,9 @@ impl Operator {
 /// The status of a cluster as a table.
 fn status_text(status: &Value) -> String {
     let mut table = format!(
-        "Node {} leads in term {}. Its log ends at index {}.\n  id  role     behind  last contact  disk       address",
-        status["leader"], status["term"], status["last_log_index"]
+        "Node {} leads in term {}. Its log ends at index {}. The feature level is {}.\n  id  role     \
+         behind  last contact  disk  version   address",
+        status["leader"], status["term"], status["last_log_index"], status["feature_level"]
     );
     for member in status["members"].as_array().into_iter().flatten() {
         let or_unknown = |value: &Value, unit: &str| match value.as_u64() {
@@ -214,12 +215,13 @@ fn status_text(status: &Value) -> String {
             None => "unknown".into(),
         };
         table += &format!(
-            "\n  {:<3} {:<8} {:<7} {:<13} {:<10} {}",
+            "\n  {:<3} {:<8} {:<7} {:<13} {:<5} {:<9} {}",
             or_unknown(&member["id"], ""),
             member["role"].as_str().unwrap_or_default(),
             or_unknown(&member["lag"], ""),
             or_unknown(&member["last_contact_ms"], " ms"),
             if member["disk_full"] == true { "full" } else { "ok" },
+            member["version"].as_str().unwrap_or("unknown"),
             member["address"].as_str().unwrap_or_default(),
         );
     }

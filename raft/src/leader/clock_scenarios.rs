@@ -79,8 +79,7 @@ impl Simulation {
         let is_peer = |at: &usize| *at != self.leader && !self.silent.contains(at);
         for at in (0..self.machines.len()).filter(is_peer) {
             let wall_clock = self.reading(at).wall_clock;
-            let condition =
-                Condition { wall_clock, boot: 1, since_boot_micros: 0, disk_full: false };
+            let condition = Condition { wall_clock, boot: 1, ..Condition::default() };
             contact.record_condition(at as NodeId, condition, own.boottime);
         }
         let samples = contact.samples(&voters, self.leader as NodeId, own);

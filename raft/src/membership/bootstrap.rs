@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use storage::model::cluster::Incarnation;
+use storage::model::cluster::Member;
+use storage::model::release::Release;
 use tokio::time::Instant;
 
 use crate::error::StartError;
 use crate::handle::Handle;
-use crate::network::client::{Channel, Peers};
+use crate::network::client::{Channel, Identified, Peers};
 use crate::network::message::RpcError;
 use crate::types::NodeId;
 
@@ -16,8 +17,8 @@ const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before the request is repeated to a node that is not up yet.
 const IDENTIFY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes the nodes at these addresses one cluster. `members` must include this node. Has no
-/// effect if this node already belongs to a cluster.
+/// Makes the nodes at these addresses one cluster. `members` must include this node. Returns false,
+/// without an effect, if this node already belongs to a cluster.
 ///
 /// Only the member with the lowest id may bootstrap, and only if every other member is pristine.
 /// Otherwise two nodes could bootstrap two clusters from the same members.
@@ -28,11 +29,11 @@ pub async fn bootstrap(
     handle: &Handle,
     members: &BTreeMap<NodeId, String>,
     deadline: Instant,
-) -> Result<(), StartError> {
-    let Some(shared) = handle.shared() else { return Ok(()) };
+) -> Result<bool, StartError> {
+    let Some(shared) = handle.shared() else { return Ok(false) };
     let failed = |error: String| StartError::Raft(error);
     if shared.raft.is_initialized().await.map_err(|fatal| failed(fatal.to_string()))? {
-        return Ok(());
+        return Ok(false);
     }
     let local = shared.local.node;
     if members.keys().next() != Some(&local) {
@@ -41,17 +42,26 @@ pub async fn bootstrap(
         )));
     }
     for (node, address) in members.iter().filter(|(node, _)| **node != local) {
-        let (_, is_pristine) = identify(&shared.peers, *node, address, deadline).await?;
-        if !is_pristine {
+        if !identify(&shared.peers, *node, address, deadline).await?.is_pristine {
             return Err(failed(format!(
                 "node {node} at {address} already belongs to a cluster: no cluster was bootstrapped"
             )));
         }
     }
-    shared.raft.initialize(members.clone()).await.map_err(|error| failed(error.to_string()))
+    let initialized = shared.raft.initialize(members.clone()).await;
+    initialized.map(|()| true).map_err(|error| failed(error.to_string()))
 }
 
-/// Incarnations of the initial members' data folders, requested from the members.
+/// An initial member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Founder {
+    /// Its id, and the incarnation of its data folder.
+    pub member: Member,
+    /// Its release.
+    pub release: Release,
+}
+
+/// The initial members, as they say themselves.
 ///
 /// # Errors
 /// When a member is not reached by `deadline`.
@@ -59,35 +69,35 @@ pub async fn founders(
     handle: &Handle,
     members: &BTreeMap<NodeId, String>,
     deadline: Instant,
-) -> Result<Vec<(NodeId, Incarnation)>, StartError> {
+) -> Result<Vec<Founder>, StartError> {
     let Some(shared) = handle.shared() else { return Ok(Vec::new()) };
     let mut founders = Vec::new();
     for (node, address) in members {
-        let incarnation = match *node == shared.local.node {
-            true => shared.local.incarnation,
-            false => identify(&shared.peers, *node, address, deadline).await?.0,
+        let (incarnation, release) = match *node == shared.local.node {
+            true => (shared.local.incarnation, Release::own()),
+            false => {
+                let found = identify(&shared.peers, *node, address, deadline).await?;
+                (found.from.incarnation, found.release)
+            }
         };
-        founders.push((*node, incarnation));
+        founders.push(Founder { member: Member::new(*node, incarnation), release });
     }
     Ok(founders)
 }
 
-/// Requests a node's identity until it responds. Returns its incarnation, and whether it is
-/// pristine.
+/// Requests a node's identity until it responds.
 async fn identify(
     peers: &Peers,
     node: NodeId,
     address: &str,
     deadline: Instant,
-) -> Result<(Incarnation, bool), StartError> {
+) -> Result<Identified, StartError> {
     let failed = |error| Err(StartError::Raft(error));
     let mut is_logged = false;
     loop {
         let error = match peers.identify(Channel::Forward, address, IDENTIFY_TIMEOUT).await {
-            Ok((from, is_pristine)) if from.node == node => {
-                return Ok((from.incarnation, is_pristine));
-            }
-            Ok((from, _)) => {
+            Ok(found) if found.from.node == node => return Ok(found),
+            Ok(Identified { from, .. }) => {
                 return failed(format!("expected node {node} at {address}: it is {}", from.node));
             }
             Err(RpcError::Rejected(rejection)) => return failed(rejection.to_string()),

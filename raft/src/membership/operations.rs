@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::SubmitError;
 use crate::leader::clock::median;
 use crate::membership::maintenance::{CONTACT_AGE_MAX, Followers};
-use crate::network::client::Channel;
+use crate::network::client::{Channel, Identified};
 use crate::operation::{
     ClockStatus, ClusterStatus, MemberStatus, OperateError, OperateResult, Operation,
     OperationResult,
@@ -78,12 +78,14 @@ impl Operator<'_> {
                 lag: followers.lag(*node),
                 last_contact_ms: if role == "leader" { Some(0) } else { contact },
                 disk_full: full_disks.contains(node),
+                version: self.shared.release(*node).map(|release| release.to_string()),
             }
         };
         ClusterStatus {
             leader: metrics.id,
             term: metrics.current_term,
             last_log_index: metrics.last_log_index.unwrap_or(0),
+            feature_level: self.shared.local.required_release().level,
             changing: metrics.membership_config.membership().get_joint_config().len() > 1,
             members: metrics.membership_config.nodes().map(member).collect(),
         }
@@ -137,8 +139,8 @@ impl Operator<'_> {
         }
         let peers = &self.shared.peers;
         let identified = peers.identify(Channel::Forward, &address, IDENTIFY_TIMEOUT).await;
-        let (from, is_pristine) = match identified {
-            Ok(identity) => identity,
+        let Identified { from, is_pristine, release } = match identified {
+            Ok(identified) => identified,
             Err(error) => return rejected(format!("node {node} at {address}: {error}")),
         };
         if from.node != node {
@@ -147,6 +149,14 @@ impl Operator<'_> {
         let cluster = self.shared.local.peer_identity().cluster;
         if !is_pristine && from.cluster.is_some() && from.cluster != cluster {
             return rejected(format!("node {node} at {address} belongs to another cluster"));
+        }
+        let needed = self.shared.local.required_release();
+        if release.level < needed.level {
+            return rejected(format!(
+                "node {node} at {address} is version {release} with feature level {}: the cluster has \
+                 level {}, which needs version {needed} or a later one",
+                release.level, needed.level
+            ));
         }
         let members = self.status().members;
         if let Some(member) = members.iter().find(|member| member.node == node)

@@ -13,6 +13,7 @@ use reqwest::{
 };
 use storage::codec;
 use storage::model::cluster::GROUP;
+use storage::model::release::Release;
 
 use crate::network::connection::{Connection, PROTOCOL, REASON_CHARS_MAX};
 use crate::network::identity::LocalNode;
@@ -67,6 +68,14 @@ impl Channel {
             Self::Snapshot => "/peer/snapshot",
         }
     }
+}
+
+/// What a node says of itself.
+pub(crate) struct Identified {
+    pub(crate) from: PeerIdentity,
+    /// Whether it has never belonged to a cluster.
+    pub(crate) is_pristine: bool,
+    pub(crate) release: Release,
 }
 
 pub(crate) struct Peers {
@@ -127,18 +136,21 @@ impl Peers {
         }
     }
 
-    /// Returns the identity of the node at `address`, and whether it is pristine.
+    /// Returns what the node at `address` says of itself.
     pub(crate) async fn identify(
         &self,
         channel: Channel,
         address: &str,
         timeout: Duration,
-    ) -> Result<(PeerIdentity, bool), RpcError> {
+    ) -> Result<Identified, RpcError> {
         let message = codec::encode(&self.request(None, timeout, Rpc::Identify));
         let called = tokio::time::timeout(timeout, self.exchange(channel, address, message)).await;
         let response = called.map_err(|_| RpcError::Lost("timeout".into()))??;
         match response.result? {
-            RpcResponse::Identified(pristine) => Ok((response.from, pristine)),
+            RpcResponse::Identified(is_pristine) => {
+                let (from, release) = (response.from, response.condition.release);
+                Ok(Identified { from, is_pristine, release })
+            }
             _ => Err(RpcError::Lost("the response does not match the request".into())),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use storage::model::cluster::{Cluster, Incarnation, Member};
 use storage::model::id::Timestamp;
+use storage::model::release::Release;
 use storage::{Reader, View};
 
 use crate::contact::{Condition, Contact};
@@ -43,6 +44,11 @@ impl LocalNode {
         let last = self.contact.last_stamp();
         let advanced = last.map(|last| last.advanced_to(boottime, 100));
         advanced.unwrap_or_default().max(self.reader.position().clock)
+    }
+
+    /// The release that every member must have; that of this binary before there is a cluster.
+    pub(crate) fn required_release(&self) -> Release {
+        self.cluster().ok().flatten().map_or(Release::own(), |cluster| cluster.release)
     }
 
     /// The recorded incarnation of a member's data folder.
@@ -110,7 +116,7 @@ mod tests {
         let model = Model { id: ModelId([0; 8]), name: String::new(), dimension: 4 };
         let removed = Member { removed: true, ..Member::new(4, [4; 16]) };
         let members = vec![Member::new(1, [1; 16]), Member::new(2, [2; 16]), removed];
-        let own = Cluster { id: [9; 16], members, model, restored: None };
+        let own = Cluster { id: [9; 16], members, model, restored: None, release: Release::own() };
         let check = |cluster, node, incarnation| {
             check_peer(Some(&own), &PeerIdentity { cluster, node, incarnation })
         };

@@ -19,8 +19,8 @@ use crate::operation::{Hash, HashStatus, OperateResult, Operation, OperationResu
 use crate::types::{Entry, LogId, NodeId, SnapshotMeta, TypeConfig};
 
 storage::records! {
-    Request: 1, "peer request";
-    Response: 2, "peer response";
+    Request: 2, "peer request";
+    Response: 3, "peer response";
 }
 
 /// Maximum bytes of a message. Snapshots are streamed and have no such limit.
@@ -303,11 +303,11 @@ mod tests {
     use storage::codec::encode;
     use storage::model::cluster::GROUP;
     use storage::model::id::Timestamp;
+    use storage::model::release::Release;
 
     #[test]
     fn long_lists_are_rejected() {
-        let condition =
-            Condition { wall_clock: Timestamp(1), boot: 3, since_boot_micros: 4, disk_full: false };
+        let condition = Condition { wall_clock: Timestamp(1), boot: 3, ..Condition::default() };
         let from = PeerIdentity { cluster: None, node: 5, incarnation: [6; 16] };
         let decoded = |call| {
             let (to, incarnation, timeout_micros) = (None, None, 1);
@@ -347,6 +347,7 @@ mod tests {
             boot: 3,
             since_boot_micros: 4,
             disk_full: false,
+            release: Release { level: 8, version: (9, 10, 11) },
         };
         let request = Request {
             group: GROUP,
@@ -358,12 +359,12 @@ mod tests {
             call: Rpc::ReadIndex,
         };
         let sender = [&[0, 5][..], &[6; 16]].concat();
-        let condition_bytes = [1, 3, 4, 0];
-        let expected = [&[1, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
+        let condition_bytes = [1, 3, 4, 0, 8, 9, 10, 11];
+        let expected = [&[2, 0], &sender[..], &[1, 7, 0], &condition_bytes, &[9, 5]].concat();
         assert_eq!(encode(&request), expected);
         let response =
             Response { from: request.from, condition, result: Err(PeerRejection::OtherGroup) };
-        let expected = [&[2], &sender[..], &condition_bytes, &[1, 4]].concat();
+        let expected = [&[3], &sender[..], &condition_bytes, &[1, 4]].concat();
         assert_eq!(encode(&response), expected);
     }
 }

@@ -4,7 +4,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::command::{Action, Command, EdgeRef, MemoryPatch};
+use crate::command::{Action, Command, EdgeRef};
 use crate::decide::draft::Draft;
 use crate::error::Result;
 use crate::model::access::Rule;
@@ -17,6 +17,7 @@ use crate::model::retention::RetentionRule;
 use crate::model::tenant::Tenant;
 use crate::model::thermo::{SettingValue, Thermo};
 use crate::model::trigger::{Trigger, TriggerAction};
+use crate::patch::MemoryPatch;
 use crate::reply::Reply;
 use crate::table::key::Key;
 use crate::table::view::View;

@@ -8,11 +8,14 @@ use crate::decide::audit;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::idempotency;
+use crate::index::journal::PartCounts;
+use crate::journal::Excess;
 use crate::model::api_key::NewApiKey;
 use crate::model::cluster::{Cluster, Incarnation, Member};
 use crate::model::id::{KeyId, TenantId, Timestamp};
-use crate::model::journal::{JOURNAL_DAYS, JOURNAL_EVENTS_MAX};
+use crate::model::journal::{JOURNAL_DAYS, JournalPart};
 use crate::model::limits::Tenancy;
+use crate::model::release::Release;
 use crate::model::tenant::Tenant;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
@@ -81,6 +84,16 @@ pub(super) fn remove_member(draft: &mut Draft, node: u64) -> Decided<Reply> {
     Ok(Reply::Done)
 }
 
+/// Raises the feature level to the lowest release of all members, as the leader knows it.
+pub(super) fn raise_level(draft: &mut Draft, release: Release) -> Decided<Reply> {
+    let mut cluster = existing(draft)?;
+    if release.level > cluster.release.level {
+        cluster.release = release;
+        draft.push(Change::ClusterPut(cluster));
+    }
+    Ok(Reply::Done)
+}
+
 /// Lets the deliveries of a restored cluster go out.
 pub(super) fn release_webhooks(draft: &mut Draft) -> Decided<Reply> {
     let mut cluster = existing(draft)?;
@@ -114,8 +127,11 @@ pub(super) fn expire(draft: &mut Draft, first: TenantId) -> Decided<Reply> {
         }
         tenants -= 1;
         receipts -= idempotency::expire(draft, tenant, receipts)?;
-        let events = draft.base.counts(tenant).events;
-        if expire_events(draft, tenant, events)? || receipts == 0 {
+        let mut is_incomplete = receipts == 0;
+        for part in JournalPart::ALL {
+            is_incomplete |= expire_events(draft, tenant, part)?;
+        }
+        if is_incomplete {
             return Ok(Reply::Expired(Some(tenant)));
         }
     }
@@ -126,9 +142,12 @@ pub(super) fn expire(draft: &mut Draft, first: TenantId) -> Decided<Reply> {
 fn may_expire(draft: &Draft, tenant: TenantId) -> bool {
     let Some(index) = draft.base.index(tenant) else { return false };
     let data = index.read();
-    let receipts = data.receipts.may_expire(draft.now);
-    let events = data.events();
-    receipts || events > events_max() || events > 0 && data.first_event_at() < oldest_kept(draft)
+    let may_trim = |part| {
+        let counts = data.journal.part(part);
+        let is_old = counts.events() > 0 && counts.first_at() < oldest_kept(draft);
+        is_old || excess(counts, part) != Excess::default()
+    };
+    data.receipts.may_expire(draft.now) || JournalPart::ALL.into_iter().any(may_trim)
 }
 
 /// Time of the oldest events that are kept.
@@ -136,27 +155,46 @@ fn oldest_kept(draft: &Draft) -> Timestamp {
     Timestamp(draft.now.0 - JOURNAL_DAYS * Timestamp::DAY_MICROS)
 }
 
-/// Removes events of a tenant that are too old or too many. Returns whether more remain than one
-/// run removes.
-fn expire_events(draft: &mut Draft, tenant: TenantId, events: u64) -> Decided<bool> {
+/// Removes events of a part of a tenant's journal that are too old or too many. Returns whether more
+/// remain than one run removes.
+fn expire_events(draft: &mut Draft, tenant: TenantId, part: JournalPart) -> Decided<bool> {
     // Another run in this batch has read the same state.
-    let is_trim = |change: &Change| matches!(change, Change::EventsTrimmed(of, _) if *of == tenant);
+    let is_same = |of: TenantId, other: JournalPart| (of, other) == (tenant, part);
+    let is_trim = |change: &Change| matches!(change, Change::EventsTrimmed(of, other, _) if is_same(*of, *other));
+    let Some(index) = draft.base.index(tenant) else { return Ok(false) };
     if draft.count(is_trim) > 0 {
         return Ok(false);
     }
-    let excess = events.saturating_sub(events_max());
-    let first = draft.base.first_kept_event(tenant, oldest_kept(draft), excess, TRIM_EVENTS_MAX)?;
+    let excess = excess(index.read().journal.part(part), part);
+    let (of, kept) = ((tenant, part), oldest_kept(draft));
+    let first = draft.base.first_kept_event(of, kept, excess, TRIM_EVENTS_MAX)?;
     let Some(first) = first else { return Ok(false) };
-    draft.push(Change::EventsTrimmed(tenant, first));
-    Ok(excess > TRIM_EVENTS_MAX)
+    draft.push(Change::EventsTrimmed(tenant, part, first));
+    Ok(excess.events > TRIM_EVENTS_MAX)
 }
 
-/// Events that a tenant keeps; fewer in tests of trimming only.
-fn events_max() -> u64 {
+/// What a part has above its limits.
+fn excess(counts: &PartCounts, part: JournalPart) -> Excess {
+    Excess {
+        events: counts.events().saturating_sub(events_max(part)),
+        bytes: counts.bytes().saturating_sub(bytes_max(part)),
+    }
+}
+
+/// Events that a part keeps; fewer in tests of trimming only.
+fn events_max(part: JournalPart) -> u64 {
     fail::fail_point!("journal-events-max", |max| {
-        max.and_then(|max| max.parse().ok()).unwrap_or(JOURNAL_EVENTS_MAX)
+        max.and_then(|max| max.parse().ok()).unwrap_or(part.events_max())
     });
-    JOURNAL_EVENTS_MAX
+    part.events_max()
+}
+
+/// Bytes that a part keeps; fewer in tests of trimming only.
+fn bytes_max(part: JournalPart) -> u64 {
+    fail::fail_point!("journal-bytes-max", |max| {
+        max.and_then(|max| max.parse().ok()).unwrap_or(part.bytes_max())
+    });
+    part.bytes_max()
 }
 
 /// Makes every node hash its state at this entry.

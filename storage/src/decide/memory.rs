@@ -1,7 +1,7 @@
 //! Rules for creating, updating, deleting and restoring memories.
 
 use crate::change::Change;
-use crate::command::{BulkFilter, MemoryPatch, NewMemory};
+use crate::command::{BulkFilter, NewMemory};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::reinforce::reinforce;
@@ -17,6 +17,7 @@ use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
 use crate::model::vector::Vector;
+use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 

@@ -116,6 +116,7 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         }
         (Action::RemoveMember(node), _) => cluster::remove_member(draft, *node),
         (Action::ReleaseWebhooks, _) => cluster::release_webhooks(draft),
+        (Action::RaiseLevel(release), _) => cluster::raise_level(draft, *release),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (Action::CreateTenant { tenant, key_id, key }, _) => {
             tenants::create(draft, tenant, (*key_id, key))
@@ -182,6 +183,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::AddMember { .. }
         | Action::RemoveMember(_)
         | Action::ReleaseWebhooks
+        | Action::RaiseLevel(_)
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)

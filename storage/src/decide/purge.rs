@@ -5,7 +5,7 @@ use crate::command::TraceRows;
 use crate::decide::context::{Context, Decided};
 use crate::decide::{memory, outbox};
 use crate::model::id::MemoryId;
-use crate::model::journal::Event;
+use crate::model::journal::{Event, JournalPart};
 use crate::model::receipt::{Receipt, WriteEffect};
 use crate::reply::Reply;
 use crate::table::key::Key;
@@ -22,11 +22,13 @@ pub(super) fn purge(context: &mut Context<'_>, id: MemoryId) -> Decided<Reply> {
 pub(super) fn remove_traces(context: &mut Context<'_>, rows: &TraceRows) -> Decided<Reply> {
     let tenant = context.tenant;
     for cursor in &rows.events {
-        let event: Option<Event> = context.draft.record(&Key::Event(tenant, *cursor))?;
-        if let Some(mut event) = event
-            && event.remove_texts()
-        {
-            context.push(Change::EventReplaced(tenant, *cursor, event));
+        for part in JournalPart::ALL {
+            let key = Key::event(tenant, part, *cursor);
+            if let Some(mut event) = context.draft.record::<Event>(&key)?
+                && event.remove_texts()
+            {
+                context.push(Change::EventReplaced(tenant, *cursor, event));
+            }
         }
     }
     for id in &rows.deliveries {

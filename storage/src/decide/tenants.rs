@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::command::{NewTenant, TenantPatch};
+use crate::command::NewTenant;
 use crate::decide::context::{Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::Draft;
@@ -12,6 +12,7 @@ use crate::model::api_key::NewApiKey;
 use crate::model::id::{KeyId, TenantId};
 use crate::model::limits::{Limits, TENANTS_MAX, TIERS_MAX, Tenancy, Tier};
 use crate::model::tenant::{Tenant, TenantState};
+use crate::patch::TenantPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
 

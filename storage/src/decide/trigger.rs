@@ -1,7 +1,6 @@
 //! Rules for creating, updating and deleting triggers. Firing is in `fire.rs`.
 
 use crate::change::Change;
-use crate::command::TriggerPatch;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::{outbox, tick};
 use crate::model::id::{Timestamp, TriggerId};
@@ -10,6 +9,7 @@ use crate::model::trigger::{
     Firings, KEY_RECALL_TRIGGERS_MAX, KEY_TRIGGERS_MAX, TRIGGERS_MAX, Trigger, TriggerAction,
     TriggerEvent, TriggerFilter,
 };
+use crate::patch::TriggerPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;

@@ -3,7 +3,6 @@
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use half::f16;
 use roaring::RoaringBitmap;
@@ -14,6 +13,7 @@ use crate::index::attributes::Attributes;
 use crate::index::chunk::Chunk;
 use crate::index::coverage::GraphCoverage;
 use crate::index::graph::GraphTask;
+use crate::index::journal::JournalCounts;
 use crate::index::namespaces::Namespaces;
 use crate::index::points::Query;
 use crate::index::receipts::ReceiptCounts;
@@ -21,6 +21,7 @@ use crate::index::words::InvertedIndex;
 use crate::index::{CHUNK_ROWS, Slot, chunk_of, row_of};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, Timestamp};
+use crate::model::journal::JournalPart;
 use crate::model::memory::{Memory, Tier};
 use crate::model::receipt::Retention;
 use crate::model::score::Context;
@@ -69,9 +70,7 @@ pub(crate) struct IndexData {
     pub(crate) receipts: ReceiptCounts,
     /// Bytes of labels and key points.
     text_bytes: u64,
-    events: u64,
-    /// See [`Self::first_event_at`], in microseconds.
-    first_event_at: AtomicI64,
+    pub(crate) journal: JournalCounts,
     /// Log index of the last event.
     pub(crate) last_event: u64,
     edges: u64,
@@ -100,10 +99,10 @@ pub(crate) enum IndexChange<'a> {
     ReceiptPut(KeyId, Retention, Timestamp),
     /// With owner, number and last time of the removed receipts.
     ReceiptsRemoved(KeyId, Retention, u64, Timestamp),
-    /// With log index and time of the event.
-    EventAppended(u64, Timestamp),
-    /// With the number of removed events.
-    EventsTrimmed(u64),
+    /// With the log index and the time of the event, and the bytes of its row.
+    EventAppended(JournalPart, u64, Timestamp, u64),
+    /// With the number of removed events, and the bytes of their rows.
+    EventsTrimmed(JournalPart, u64, u64),
     EdgeAppended,
     EdgeRemoved,
 }
@@ -235,7 +234,8 @@ impl IndexData {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
         let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
         let index_bytes = self.words.bytes() + self.key_points.bytes() + self.origins.bytes();
-        Counts { memories, bytes, receipts, events: self.events, edges: self.edges, index_bytes }
+        let events = self.journal.events();
+        Counts { memories, bytes, receipts, events, edges: self.edges, index_bytes }
     }
 
     /// A number that changes with every change of the tenant.
@@ -274,33 +274,16 @@ impl IndexData {
             IndexChange::ReceiptsRemoved(owner, retention, count, last) => {
                 self.receipts.remove(owner, retention, count, last);
             }
-            IndexChange::EventAppended(index, at) => {
-                if self.events == 0 {
-                    self.set_first_event_at(at);
-                }
-                self.events += 1;
+            IndexChange::EventAppended(part, index, at, bytes) => {
+                self.journal.append(part, at, bytes);
                 self.last_event = self.last_event.max(index);
             }
-            IndexChange::EventsTrimmed(count) => self.events = self.events.saturating_sub(count),
+            IndexChange::EventsTrimmed(part, events, bytes) => {
+                self.journal.trim(part, events, bytes);
+            }
             IndexChange::EdgeAppended => self.edges += 1,
             IndexChange::EdgeRemoved => self.edges = self.edges.saturating_sub(1),
         }
-    }
-
-    /// Number of journal events.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// A time before which the journal has no event. Events are appended in the order of their
-    /// times, and removed in that order, so a time that held once stays valid.
-    pub(crate) fn first_event_at(&self) -> Timestamp {
-        Timestamp(self.first_event_at.load(Ordering::Relaxed))
-    }
-
-    /// Keeps the time of the first event.
-    pub(crate) fn set_first_event_at(&self, at: Timestamp) {
-        self.first_event_at.fetch_max(at.0, Ordering::Relaxed);
     }
 
     fn put_memory(&mut self, id: MemoryId, memory: &Memory, before: &Terms, terms: &Terms) {

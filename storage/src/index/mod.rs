@@ -15,6 +15,7 @@ pub(crate) mod data;
 pub(crate) mod graph;
 pub(crate) mod heats;
 pub(crate) mod hnsw;
+pub(crate) mod journal;
 mod namespaces;
 mod points;
 mod postings;

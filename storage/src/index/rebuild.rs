@@ -14,7 +14,7 @@ use crate::index::data::{IndexChange, Terms};
 use crate::index::tenant::TenantIndex;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId};
-use crate::model::journal::Event;
+use crate::model::journal::{Event, JournalPart};
 use crate::model::memory::Memory;
 use crate::model::vector::Vector;
 use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
@@ -130,15 +130,18 @@ fn rebuild_counts(state: &State, tenant: TenantId, index: &TenantIndex) -> Resul
     // Each edge has two rows.
     let edges = count(rows_of(state, Kind::Edge, tenant))? / 2;
     index.apply((0..edges).map(|_| IndexChange::EdgeAppended));
-    let mut first_at = None;
-    for row in rows_of(state, Kind::Event, tenant) {
-        let (key, event) = row?;
-        let at = match first_at {
-            Some(at) => at,
-            None => codec::decode::<Event>(&event)?.at,
-        };
-        first_at = Some(at);
-        index.apply([IndexChange::EventAppended(cursor_of(split(&key)?.1)?.index, at)]);
+    for part in JournalPart::ALL {
+        let mut first_at = None;
+        for row in rows_of(state, Kind::of_events(part), tenant) {
+            let (key, event) = row?;
+            let at = match first_at {
+                Some(at) => at,
+                None => codec::decode::<Event>(&event)?.at,
+            };
+            first_at = Some(at);
+            let (cursor, bytes) = (cursor_of(split(&key)?.1)?, event.len() as u64);
+            index.apply([IndexChange::EventAppended(part, cursor.index, at, bytes)]);
+        }
     }
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::model::id::Timestamp;
+use crate::model::release::Release;
 use crate::model::vector::ModelId;
 
 /// Random id of a cluster, or of a data folder: an emptied folder gets another one.
@@ -28,6 +30,8 @@ pub struct Cluster {
     pub model: Model,
     /// Set if the state was restored from a backup.
     pub restored: Option<Restored>,
+    /// The feature level that all members have, and the lowest version with it.
+    pub release: Release,
 }
 
 /// How a cluster was restored from a backup.
@@ -50,7 +54,19 @@ impl Cluster {
     pub fn restored(self, id: Incarnation, member: Member, clock: Timestamp, held: bool) -> Self {
         let count = self.restored.map_or(0, |before| before.count) + 1;
         let restored = Some(Restored { count, clock, webhooks_held: held });
-        Self { id, members: vec![member], model: self.model, restored }
+        Self { id, members: vec![member], restored, ..self }
+    }
+
+    /// Checks that this binary reads all records of the cluster.
+    ///
+    /// # Errors
+    /// [`Error::NeedsRelease`] if the feature level of the cluster is above that of this binary.
+    pub fn check_readable(&self) -> Result<()> {
+        let (needed, own) = (self.release, Release::own());
+        match needed.level > own.level {
+            true => Err(Error::NeedsRelease { needed, own }),
+            false => Ok(()),
+        }
     }
 
     /// Whether deliveries wait for the operator.

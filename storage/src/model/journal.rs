@@ -13,8 +13,37 @@ use crate::model::trigger::{TriggerActionKind, TriggerEvent};
 
 /// Days that events are kept.
 pub const JOURNAL_DAYS: i64 = 30;
-/// Most events per tenant; the oldest are trimmed first.
-pub const JOURNAL_EVENTS_MAX: u64 = 1_000_000;
+
+/// A part of a tenant's journal. Each has limits of its own, so that edges and activities do not push
+/// out the history of triggers. The oldest events are trimmed first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JournalPart {
+    /// Firings and deliveries.
+    Triggers,
+    /// All other events.
+    Others,
+}
+
+impl JournalPart {
+    /// All parts.
+    pub const ALL: [Self; 2] = [Self::Triggers, Self::Others];
+
+    /// Most events.
+    pub fn events_max(self) -> u64 {
+        match self {
+            Self::Triggers => 250_000,
+            Self::Others => 1_000_000,
+        }
+    }
+
+    /// Most bytes of their rows.
+    pub fn bytes_max(self) -> u64 {
+        match self {
+            Self::Triggers => 64 << 20,
+            Self::Others => 256 << 20,
+        }
+    }
+}
 
 /// Identifies an event: Raft group, log index, position within the entry. Ordered, never
 /// reused, equal on every node.
@@ -213,6 +242,11 @@ impl EventKind {
             }
             _ => None,
         }
+    }
+
+    /// Where it is kept.
+    pub fn part(&self) -> JournalPart {
+        if self.trigger().is_some() { JournalPart::Triggers } else { JournalPart::Others }
     }
 
     /// The other end of an edge event.

@@ -50,6 +50,7 @@ pub mod origin;
 pub mod pattern;
 pub mod quality;
 pub mod receipt;
+pub mod release;
 pub mod retention;
 pub mod score;
 pub(crate) mod spelling;

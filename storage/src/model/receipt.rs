@@ -7,9 +7,9 @@ use crate::model::id::{MemoryId, Timestamp, TriggerId};
 
 /// Receipts that the API keys of a tenant share. One key has half of them at most. A key with less
 /// than a thousandth may exceed it.
-pub const RECEIPTS_MAX: u64 = 1_000_000;
+pub const RECEIPTS_MAX: u64 = 4_000_000;
 /// Age in microseconds from which a receipt may be removed to make room for others.
-pub const RECEIPT_AGE_MIN_MICROS: i64 = Timestamp::HOUR_MICROS;
+pub const RECEIPT_AGE_MIN_MICROS: i64 = 10 * 60 * Timestamp::SECOND_MICROS;
 /// Most memory ids per receipt: the size of a batch create.
 pub const RECEIPT_IDS_MAX: usize = 50;
 

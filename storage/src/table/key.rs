@@ -10,7 +10,7 @@ use crate::model::cluster::GroupId;
 use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
-use crate::model::journal::Cursor;
+use crate::model::journal::{Cursor, JournalPart};
 use crate::model::receipt::{ReceiptKey, Retention};
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
@@ -23,7 +23,25 @@ macro_rules! keys {
             $($(#[$doc])* $kind = $byte,)*
         }
 
-        impl Kind {
+        impl Key {
+    /// The key of an event.
+    pub fn event(tenant: TenantId, part: JournalPart, cursor: Cursor) -> Self {
+        match part {
+            JournalPart::Triggers => Self::TriggerEvent(tenant, cursor),
+            JournalPart::Others => Self::Event(tenant, cursor),
+        }
+    }
+}
+
+impl Kind {
+    /// The kind of the rows of a part of the journal.
+    pub fn of_events(part: JournalPart) -> Self {
+        match part {
+            JournalPart::Triggers => Self::TriggerEvent,
+            JournalPart::Others => Self::Event,
+        }
+    }
+
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
         }
@@ -93,13 +111,13 @@ keys! {
         at: Timestamp,
         hash: ReceiptKey
     ),
-    /// A journal event.
+    /// A journal event that is none of a trigger.
     0x40 Event(tenant: TenantId, cursor: Cursor),
     /// An entry of the audit log.
     0x41 Audit(tenant: TenantId, chain: AuditChain, number: u64),
     /// Cursor of a tenant's first retained event, once events were trimmed.
     0x42 FirstEvent(tenant: TenantId),
-    /// Index of the events of triggers. No value.
+    /// A journal event of a trigger.
     0x43 TriggerEvent(tenant: TenantId, cursor: Cursor),
     /// The ends of a chain of the audit log.
     0x44 AuditEnds(tenant: TenantId, chain: AuditChain),

@@ -13,6 +13,7 @@ use storage::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use storage::model::limits::OwnLimits;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_DEFAULT};
 use storage::model::origin::Origin;
+use storage::model::release::Release;
 use storage::model::tenant::Role;
 use storage::model::thermo::SettingValue;
 use storage::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
@@ -132,8 +133,13 @@ pub fn command(action: Action) -> Command {
 /// Creates a cluster with vectors of `dimension` components and the admin key `[0; 8]`.
 pub fn bootstrap(dimension: usize) -> Command {
     let model = Model { id: MODEL, name: "test".into(), dimension: dimension as u32 };
-    let cluster =
-        Cluster { id: [1; 16], members: vec![Member::new(1, [2; 16])], model, restored: None };
+    let cluster = Cluster {
+        id: [1; 16],
+        members: vec![Member::new(1, [2; 16])],
+        model,
+        restored: None,
+        release: Release::own(),
+    };
     let (tenant, key_id, key) = ("default".into(), KeyId([0; 8]), api_key("admin", Role::Admin));
     Command::background(Action::Bootstrap { cluster, tenant, key_id, key })
 }

@@ -205,8 +205,9 @@ pub fn change_text(change: &Change) -> String {
             let (kind, details) = (variant(&event.kind), event_details(&event.kind));
             format!("event {kind} {subject} {details}").trim_end().into()
         }
-        Change::EventsTrimmed(_, before) => {
-            format!("events before {}.{} are removed", before.index, before.ordinal)
+        Change::EventsTrimmed(_, part, before) => {
+            let part = if *part == JournalPart::Triggers { "events of triggers" } else { "events" };
+            format!("{part} before {}.{} are removed", before.index, before.ordinal)
         }
         Change::ApiKeyRemoved(tenant, _) => format!("a key of tenant {} is removed", tenant.0),
         Change::RulesPut(_, rules) => format!("{} access rules", rules.rules.len()),

@@ -93,7 +93,7 @@ fn main() {
     println!("| questions about | half | number | any@1 | any@5 | any@10 | MRR | nDCG@10 |");
     println!("|---|---|---:|---:|---:|---:|---:|---:|");
     let (manifest, runtime) = installed_model();
-    let session = Session::open(&runtime, &manifest).expect("a session");
+    let session = Session::open(runtime, manifest).expect("a session");
     let pool = Pool::start(manifest.model(), vec![Box::new(session)]);
     let embed = |text: &str| {
         let scope = EmbedScope { tenant: TENANT, key: None };

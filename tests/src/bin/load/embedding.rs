@@ -15,8 +15,8 @@ pub async fn measure() {
     let (manifest, runtime) = installed_model();
     let texts: Vec<String> =
         (0..2_000).map(|n| format!("{} and is one of {n}", label(n))).collect();
-    let mut session = Session::open(&runtime, &manifest).expect("a session");
-    let worker = Session::open(&runtime, &manifest).expect("a session");
+    let mut session = Session::open(runtime, manifest).expect("a session");
+    let worker = Session::open(runtime, manifest).expect("a session");
     let tokens: Vec<_> = texts.iter().map(|text| session.tokens(text).expect("tokens")).collect();
     let pool = Pool::start(manifest.model(), vec![Box::new(worker)]);
     let scope = EmbedScope { tenant: TenantId(1), key: None };

@@ -1,0 +1,87 @@
+//! Patches: the changes of some fields of a memory, a trigger or a tenant, as commands carry them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::limits::OwnLimits;
+use crate::model::memory::{DecayClass, MemoryType};
+use crate::model::tenant::TenantState;
+use crate::model::trigger::TriggerAction;
+use crate::model::vector::Vector;
+
+/// Changes to a memory; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryPatch {
+    /// The new text with its vector.
+    pub label: Option<(String, Vector)>,
+    /// Kind of knowledge.
+    pub memory_type: Option<MemoryType>,
+    /// Where it belongs.
+    pub namespace: Option<String>,
+    /// Class of its half-life.
+    pub decay_class: Option<DecayClass>,
+    /// Does not cool.
+    pub is_pinned: Option<bool>,
+    /// Cannot be deleted.
+    pub is_locked: Option<bool>,
+    /// Flagged for review.
+    pub is_flagged: Option<bool>,
+    /// Its own floor, 0 to 1.
+    pub min_heat: Option<f32>,
+    /// Heat from now on, 0 to 1.
+    pub current_heat: Option<f32>,
+}
+
+impl MemoryPatch {
+    /// Approximate size in memory, in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.label.as_ref().map_or(0, |(label, vector)| label.len() + vector.size_bytes())
+    }
+}
+
+/// Changes to a trigger; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TriggerPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its description.
+    pub description: Option<String>,
+    /// Its action; the kind cannot change.
+    pub action: Option<TriggerAction>,
+    /// Removes the webhook secret. Otherwise an action without a secret keeps the previous one.
+    pub drop_secret: bool,
+    /// Keeps the webhook address, whatever address `action` has.
+    pub keep_url: bool,
+    /// Its own namespace; `Some(None)` is none, as for all below.
+    pub namespace: Option<Option<String>>,
+    /// Filter of type.
+    pub memory_type: Option<Option<MemoryType>>,
+    /// Filter of namespace.
+    pub filter_namespace: Option<Option<String>>,
+    /// Filter of label.
+    pub label_pattern: Option<Option<String>>,
+    /// Filter of heat.
+    pub heat_below: Option<Option<f64>>,
+    /// Filter of heat.
+    pub heat_above: Option<Option<f64>>,
+    /// Most firings.
+    pub max_fires: Option<Option<u64>>,
+    /// Least seconds between two firings.
+    pub cooldown_seconds: Option<u32>,
+    /// Whether it fires at all.
+    pub enabled: Option<bool>,
+    /// Resets the count of firings to 0.
+    pub reset_count: bool,
+}
+
+/// Changes of a tenant; `None` leaves a field as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// Whether it can be used.
+    pub state: Option<TenantState>,
+    /// Name of its tier.
+    pub tier: Option<String>,
+    /// All limits of its own.
+    pub limits: Option<OwnLimits>,
+}
