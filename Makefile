@@ -8,13 +8,14 @@ export HEARTH_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
+BIN := $(CACHE)/bin/hearth
 
-.PHONY: demo test lint audit clients build bin bench bench-large eval soak setup env
+.PHONY: demo test lint audit clients kept build bin bench bench-large eval soak setup env
 
 demo: build
-	@$(CARGO_TARGET_DIR)/release/hearth demo
+	@$(BIN) demo
 
-test: setup lint clients
+test: setup lint clients kept
 	@echo 'test: building and running every test'
 	@cargo test --quiet --workspace --features tests/failpoints
 
@@ -32,12 +33,21 @@ clients:
 	@deploy/setup/clients.sh "$(CACHE)"
 	@deploy/setup/unpack.sh "$(CACHE)" prometheus prometheus
 
+# The binary from which the tests upgrade.
+kept: setup
+	@deploy/setup/kept.sh "$(CURDIR)" "$(CACHE)"
+
+# The binary without its symbols, which are in a file beside it: debuggers and perf find them.
 build: setup
 	@cargo build --release -p node
+	@mkdir -p "$(CACHE)/bin"
+	@objcopy --only-keep-debug $(CARGO_TARGET_DIR)/release/hearth "$(BIN).debug"
+	@cd "$(CACHE)/bin" && objcopy --strip-all --add-gnu-debuglink=hearth.debug \
+	    $(CARGO_TARGET_DIR)/release/hearth "$(BIN).new" && mv "$(BIN).new" "$(BIN)"
 
 # Prints the path of the binary that `make build` makes.
 bin:
-	@echo $(CARGO_TARGET_DIR)/release/hearth
+	@echo "$(BIN)"
 
 # Benches of the engine, then the service under load. Let nothing else run.
 BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test

@@ -59,6 +59,7 @@ mod tenant;
 mod tenants;
 mod tidy;
 mod triggers;
+mod upgrade;
 mod webhooks;
 
 use tests::*;
