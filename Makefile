@@ -71,7 +71,8 @@ bench: setup
 	    --texts "$(CACHE)/glosses/glosses.txt"
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
 	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
-	@echo; echo "Start-up:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart
+	@echo; echo "Start-up and backups:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 \
+	    --backup --restart
 
 # A million memories, and searches beside Chroma: some 40 minutes. Let nothing else run.
 bench-large: setup
@@ -101,6 +102,8 @@ soak: setup
 	    --features failpoints --test it durability -- --nocapture
 	@HEARTH_KILLS=20 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it failover -- --nocapture --test-threads 1
+	@HEARTH_SECONDS=900 HEARTH_SEED=7 cargo test --quiet --release -p tests \
+	    --features failpoints --test it faults -- --nocapture
 	@HEARTH_RUNS=200 HEARTH_SEED=7 cargo test --quiet --release -p tests \
 	    --features failpoints --test it deliveries -- --nocapture
 	@HEARTH_SECONDS=600 HEARTH_PERCENTILE=99 HEARTH_REQUESTS=1000 HEARTH_SHARED=1 cargo test --quiet \

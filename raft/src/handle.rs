@@ -17,7 +17,7 @@ use crate::error::{ReadError, SubmitError, SubmitResult};
 use crate::fault::Fault;
 use crate::forward;
 use crate::leader::rates::{Grant, GrantRequest};
-use crate::membership::operations::Operator;
+use crate::membership::operations::{Operator, status};
 use crate::network::client::{PeerTls, causes};
 use crate::operation::{OperateError, OperateResult, Operation, OperationResult};
 use crate::shared::{Shared, Totals};
@@ -235,8 +235,8 @@ impl Handle {
     /// lead. A member that never responded is absent.
     pub fn lags(&self) -> Vec<(NodeId, u64)> {
         let Some(shared) = self.shared().filter(|shared| shared.leads()) else { return Vec::new() };
-        let members = (Operator { shared, deadline: Instant::now() }).status().members.into_iter();
-        let others = members.filter(|member| member.node != shared.local.node);
+        let others =
+            status(shared).members.into_iter().filter(|member| member.node != shared.local.node);
         others.filter_map(|member| Some((member.node, member.lag?))).collect()
     }
 

@@ -21,5 +21,6 @@ mod retention;
 mod saved_graphs;
 mod simulation;
 mod sizes;
+mod space;
 mod tenants;
 mod tick;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::membership::NewNode;
 use super::*;
@@ -44,17 +45,6 @@ impl Place {
         let files = std::fs::read_dir(self.folder.path().join("files")).unwrap();
         files.map(|file| file.unwrap().path()).collect()
     }
-}
-
-/// The configuration of the first node, with another data folder: that of a new cluster.
-pub(super) fn restored_config(cluster: &Cluster) -> PathBuf {
-    let text = std::fs::read_to_string(cluster.data().join("hearth.toml")).unwrap();
-    let mut config: toml::Table = text.parse().unwrap();
-    let data = cluster.folder().join("restored");
-    config["node"]["data"] = toml::Value::String(data.to_str().unwrap().to_owned());
-    let path = cluster.folder().join("restored.toml");
-    std::fs::write(&path, config.to_string()).unwrap();
-    path
 }
 
 /// Runs `hearth restore` with the configuration at `config`.
@@ -118,7 +108,7 @@ async fn restored_cluster_holds_everything() {
     assert!(succeeded && text.contains("is complete"), "{text}");
 
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded && text.contains("cluster add"), "{text}");
     let mut process = serve(&cluster, &config).await;
@@ -163,7 +153,7 @@ async fn backup_beside_writes_becomes_a_cluster_that_grows() {
     let (succeeded, text) = place.check(&cluster, true).await;
     assert!(succeeded, "{text}");
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded, "{text}");
     let _process = serve(&cluster, &config).await;
@@ -180,25 +170,42 @@ async fn backup_beside_writes_becomes_a_cluster_that_grows() {
     assert_eq!((&verified["equal"], array(&verified["nodes"]).len()), (&json!(true), 2));
 }
 
-#[tokio::test]
+/// The node dies at each step of a backup, beside writes.
+#[tokio::test(flavor = "multi_thread")]
 async fn half_a_backup_is_none() {
-    let (cluster, place) = (options().start(), Place::new());
-    cluster.store_each((0..50).map(labelled)).await;
-    for file in 0..3 {
-        cluster.kill();
-        let dies = format!("backup-file={file}*off->return");
-        cluster.restart_with(&[("FAILPOINTS", dies.as_str())]).await;
-        let (succeeded, text) = place.create(&cluster, &cluster).await;
-        assert!(!succeeded, "{text}");
-        assert!(place.list(&cluster).await.is_empty(), "no manifest, no backup");
+    let (cluster, place) = (Arc::new(options().nodes(3).start()), Place::new());
+    let (writers, node) = (Writers::start(&cluster, 4), cluster.at(1));
+    for step in [
+        "backup-copied=return",
+        "backup-file=return",
+        "backup-file=1*off->return",
+        "backup-file=2*off->return",
+        "backup-part=return",
+        "backup-part=2*off->return",
+        "backup-uploaded=return",
+    ] {
+        node.kill();
+        node.restart_with(&[("FAILPOINTS", step)]).await;
+        writers.acknowledge(20).await;
+        let (succeeded, text) = place.create(&cluster, node).await;
+        assert!(!succeeded, "{step}: {text}");
+        assert!(place.list(&cluster).await.is_empty(), "{step}: no manifest, no backup");
     }
-    cluster.kill();
-    cluster.restart().await;
-    let left = std::fs::read_dir(cluster.data().join("snapshots")).unwrap().count();
+    node.kill();
+    node.restart().await;
+    let left = std::fs::read_dir(node.data().join("snapshots")).unwrap().count();
     assert_eq!(left, 0, "what was left is removed");
-    let (succeeded, text) = place.create(&cluster, &cluster).await;
+    writers.acknowledge(20).await;
+    let (succeeded, text) = place.create(&cluster, node).await;
     assert!(succeeded, "{text}");
     assert_eq!(place.list(&cluster).await.len(), 1);
+    let (succeeded, text) = place.check(&cluster, true).await;
+    assert!(succeeded, "files that were left by the others are complete: {text}");
+    let acknowledged = writers.stop().await;
+    converged(&cluster).await;
+    for node in cluster.nodes() {
+        assert_stored_once(node, &acknowledged, 4).await;
+    }
 }
 
 #[tokio::test]
@@ -231,7 +238,7 @@ async fn damaged_backups_are_found_and_not_restored() {
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     let other_key = cluster.folder().join("other.key");
     std::fs::write(&other_key, format!("{}\n", "0a".repeat(32))).unwrap();
     let other_key = [("HEARTH__WEBHOOKS__KEY", other_key.to_str().unwrap())];
@@ -278,7 +285,7 @@ async fn keys_of_a_backup_can_be_left_out() {
     let (succeeded, text) = place.create(&cluster, &cluster).await;
     assert!(succeeded, "{text}");
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     let (succeeded, text) = restore_with(&cluster, &place, &config, &["--rotate-keys"], &[]).await;
     assert!(succeeded && text.contains("hearth tenant key 1"), "{text}");
     let _process = serve(&cluster, &config).await;
@@ -303,7 +310,7 @@ async fn deliveries_of_a_backup_wait_for_the_operator() {
     cluster.create(&labelled("after the backup")).await;
     receiver.reach(2).await;
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     let (succeeded, text) = restore(&cluster, &place, &config, &[]).await;
     assert!(succeeded && text.contains("release-webhooks"), "{text}");
     let _process = serve(&cluster, &config).await;

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::backups::{restored_config, serve};
+use super::backups::serve;
 use super::*;
 
 const PLACE: &str = "s3://backups/hearth";
@@ -80,7 +80,7 @@ async fn bucket_holds_backups_and_restores_them() {
     assert!(checked.contains("is complete"), "{checked}");
     let before = stored(&cluster).await;
     assert!(cluster.stop());
-    let config = restored_config(&cluster);
+    let config = cluster.restored_config();
     bucket.run(&cluster, &["restore", PLACE, "--config", config.to_str().unwrap()]).await;
     let _process = serve(&cluster, &config).await;
     assert_eq!(stored(&cluster).await, before);

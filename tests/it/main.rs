@@ -24,6 +24,7 @@ mod echoes;
 mod embedder;
 mod events;
 mod failover;
+mod faults;
 mod feedback;
 mod full_disk;
 mod fuzz;

@@ -1,4 +1,4 @@
-//! A disk that stalls for seconds costs no leader its term. A follower's delays no write; the
+//! A disk that stalls for 0.1 to 5 s costs no leader its term. A follower's delays no write; the
 //! leader's delays the writes of that time, which succeed.
 #![cfg(feature = "failpoints")]
 
@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Longer than every timeout of an election.
+/// The longest stall: longer than every timeout of an election.
 const STALL: Duration = Duration::from_secs(5);
+/// Numbers and milliseconds of the stalls: below an election, above it, and the longest.
+const STALLS: &str = "3*sleep(100)->1*sleep(1200)->1*sleep(5000)";
 /// Uses of the disk before the stall, and creates: each uses the disk once at least.
 const BEFORE: usize = 150;
-const CREATES: usize = 250;
+const CREATES: usize = 1_500;
 
 /// The node's state stalls, then its log in a write, then in a sync, while another node's client
 /// writes. `check` receives the longest time of a create.
@@ -20,7 +22,7 @@ async fn stall(leads: bool, check: impl Fn(Duration)) {
     // The state first: its start applies what the log has.
     for point in ["apply-forget", "log-write", "log-sync"] {
         slow.kill();
-        let sleeps = format!("{point}={BEFORE}*off->1*sleep({})->off", STALL.as_millis());
+        let sleeps = format!("{point}={BEFORE}*off->{STALLS}->off");
         slow.restart_with(&[("FAILPOINTS", &sleeps)]).await;
         let leader = if leads { slow } else { first };
         let transfer = cluster.ops_request(Method::POST, "/cluster/transfer");

@@ -180,6 +180,17 @@ impl Cluster {
         (ran.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
+    /// Writes the configuration of the first node with another data folder, for `hearth restore`.
+    pub fn restored_config(&self) -> PathBuf {
+        let text = std::fs::read_to_string(self.data().join("hearth.toml")).expect("a file");
+        let mut config: toml::Table = text.parse().expect("a valid file");
+        let data = self.folder().join("restored");
+        config["node"]["data"] = data.to_str().expect("a path in UTF-8").into();
+        let path = self.folder().join("restored.toml");
+        std::fs::write(&path, config.to_string()).expect("it is written");
+        path
+    }
+
     /// Ends `hearth dev` with SIGTERM and returns whether it ended with success.
     pub fn stop(&mut self) -> bool {
         self.nodes.iter().for_each(|node| node.ended.store(true, Ordering::Relaxed));

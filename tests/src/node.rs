@@ -215,7 +215,12 @@ impl Node {
 
     /// Starts the process of a killed node again and does not wait.
     pub fn start(&self) {
-        *self.restarted() = Some(self.serve_with(&[]));
+        self.start_with(&[]);
+    }
+
+    /// [`Self::start`], with further environment variables.
+    pub fn start_with(&self, environment: &[(&str, &str)]) {
+        *self.restarted() = Some(self.serve_with(environment));
     }
 
     /// Starts the process of a killed node again and waits until it is ready.

@@ -85,6 +85,7 @@ impl Backups {
             Ok::<_, String>((state, files(folder.path())?, folder))
         });
         let (state, files, folder) = copied.await.map_err(text)??;
+        fail::fail_point!("backup-copied", |_| std::process::abort());
         let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
         self.progress(|progress| progress.total_bytes = manifest.bytes());
         for FileOf { name, sha256, bytes } in &manifest.files {
@@ -101,6 +102,7 @@ impl Backups {
             };
             store.upload(&folder.path().join(name), sha256, sent).await?;
         }
+        fail::fail_point!("backup-uploaded", |_| std::process::abort());
         store.put_manifest(&manifest).await?;
         Ok(manifest)
     }

@@ -84,6 +84,7 @@ impl Store {
                 0 => return out.shutdown().await.map_err(text),
                 read => {
                     out.write_all(&buffer[..read]).await.map_err(text)?;
+                    fail::fail_point!("backup-part", |_| std::process::abort());
                     sent(read as u64);
                 }
             }

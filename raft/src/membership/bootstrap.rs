@@ -44,7 +44,9 @@ pub async fn bootstrap(
     for (node, address) in members.iter().filter(|(node, _)| **node != local) {
         if !identify(&shared.peers, *node, address, deadline).await?.is_pristine {
             return Err(failed(format!(
-                "node {node} at {address} already belongs to a cluster: no cluster was bootstrapped"
+                "node {node} at {address} already belongs to a cluster: no cluster was bootstrapped. \
+                 If this node has lost its data, start it empty with a new id, without `--bootstrap`, \
+                 and run `hearth cluster replace`"
             )));
         }
     }

@@ -35,6 +35,40 @@ fn rejected<T>(reason: impl Into<String>) -> OperateResult<T> {
     Err(OperateError::Rejected(reason.into()))
 }
 
+/// The cluster as this node, its leader, sees it.
+pub(crate) fn status(shared: &Shared) -> ClusterStatus {
+    let metrics = shared.raft.metrics();
+    let metrics = metrics.borrow_watched();
+    let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
+    let followers = Followers(&metrics);
+    let full_disks = shared.local.contact.full_disks(metrics.id);
+    let member = |(node, address): (&NodeId, &Address)| {
+        let role = match (*node == metrics.id, voters.contains(node)) {
+            (true, _) => "leader",
+            (false, true) => "voter",
+            (false, false) => "learner",
+        };
+        let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
+        MemberStatus {
+            node: *node,
+            address: address.clone(),
+            role: role.to_owned(),
+            lag: followers.lag(*node),
+            last_contact_ms: if role == "leader" { Some(0) } else { contact },
+            disk_full: full_disks.contains(node),
+            version: shared.release(*node).map(|release| release.to_string()),
+        }
+    };
+    ClusterStatus {
+        leader: metrics.id,
+        term: metrics.current_term,
+        last_log_index: metrics.last_log_index.unwrap_or(0),
+        feature_level: shared.local.required_release().level,
+        changing: metrics.membership_config.membership().get_joint_config().len() > 1,
+        members: metrics.membership_config.nodes().map(member).collect(),
+    }
+}
+
 /// Runs operations on this node, which must be the leader.
 pub(crate) struct Operator<'a> {
     pub(crate) shared: &'a Shared,
@@ -59,36 +93,7 @@ impl Operator<'_> {
     }
 
     pub(crate) fn status(&self) -> ClusterStatus {
-        let metrics = self.shared.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let voters: BTreeSet<NodeId> = metrics.membership_config.voter_ids().collect();
-        let followers = Followers(&metrics);
-        let full_disks = self.shared.local.contact.full_disks(metrics.id);
-        let member = |(node, address): (&NodeId, &Address)| {
-            let role = match (*node == metrics.id, voters.contains(node)) {
-                (true, _) => "leader",
-                (false, true) => "voter",
-                (false, false) => "learner",
-            };
-            let contact = followers.last_contact(*node).map(|time| time.as_millis() as u64);
-            MemberStatus {
-                node: *node,
-                address: address.clone(),
-                role: role.to_owned(),
-                lag: followers.lag(*node),
-                last_contact_ms: if role == "leader" { Some(0) } else { contact },
-                disk_full: full_disks.contains(node),
-                version: self.shared.release(*node).map(|release| release.to_string()),
-            }
-        };
-        ClusterStatus {
-            leader: metrics.id,
-            term: metrics.current_term,
-            last_log_index: metrics.last_log_index.unwrap_or(0),
-            feature_level: self.shared.local.required_release().level,
-            changing: metrics.membership_config.membership().get_joint_config().len() > 1,
-            members: metrics.membership_config.nodes().map(member).collect(),
-        }
+        status(self.shared)
     }
 
     fn clock(&self) -> ClockStatus {

@@ -21,6 +21,9 @@ use crate::table::view::{Row, View};
 
 const BLOCK_CACHE_BYTES: usize = 128 << 20;
 const WRITE_BUFFER_BYTES: usize = 32 << 20;
+/// A new file is compacted if so many of so many rows in a row are deletions.
+const DELETIONS_MAX: usize = 512;
+const DELETIONS_WINDOW: usize = 1_024;
 /// Bytes of a table file after which the operating system begins to write them, so that the sync of
 /// a log entry does not find whole files of flushes and compactions before it.
 pub(crate) const BYTES_PER_SYNC: u64 = 1 << 20;
@@ -253,5 +256,7 @@ fn options(env: Option<&Env>) -> std::result::Result<rocksdb::Options, rocksdb::
     options.set_keep_log_file_num(4);
     options.set_bytes_per_sync(BYTES_PER_SYNC);
     options.set_max_open_files(512);
+    // So that deleted rows leave the disk soon, and reads do not pass over them.
+    options.add_compact_on_deletion_collector_factory(DELETIONS_WINDOW, DELETIONS_MAX, 0.0);
     Ok(options)
 }

@@ -65,6 +65,9 @@ struct Args {
     /// Also measure the start of a node on the stored data.
     #[arg(long)]
     restart: bool,
+    /// Also measure a backup, another one after 1,000 more memories, and a restoration.
+    #[arg(long)]
+    backup: bool,
     /// Kill the leader this many times, and measure the time to the next write.
     #[arg(long, default_value_t = 0)]
     failovers: usize,
@@ -147,6 +150,9 @@ async fn run(args: &Args, work: &Arc<Work>) {
         open += node.metric("hearth_event_streams").await;
     }
     assert_eq!(open, args.streams as f64, "a stream ended during the measurement");
+    if args.backup {
+        scenarios::backup(work).await;
+    }
     if args.restart {
         scenarios::restart(cluster, args.memories).await;
     }

@@ -114,3 +114,33 @@ pub async fn restart(cluster: &Cluster, memories: u64) {
         }
     }
 }
+
+/// A backup of all memories, one after 1,000 more, and a restoration.
+pub async fn backup(work: &Work) {
+    let cluster = &work.cluster;
+    let place = tempfile::tempdir().expect("a folder");
+    let place = place.path().to_str().expect("a path in UTF-8");
+    let run = async |arguments: &[&str]| {
+        let started = Instant::now();
+        let (succeeded, text) = cluster.run(arguments).await;
+        assert!(succeeded, "{text}");
+        started.elapsed().as_secs_f64()
+    };
+    println!("\n| | memories | seconds | MB uploaded | MB in all |\n|---|---:|---:|---:|---:|");
+    let create = async |what: &str, memories: u64| {
+        let seconds = run(&["backup", "create", place, "--ops", cluster.ops()]).await;
+        let status = cluster.ops_request(Method::GET, "/cluster/backups").send().await.ok();
+        let megabytes = |name: &str| status["last"][name].as_u64().unwrap_or(0) / 1_000_000;
+        let (uploaded, all) = (megabytes("uploaded_bytes"), megabytes("bytes"));
+        println!("| {what} | {memories} | {seconds:.1} | {uploaded} | {all} |");
+    };
+    create("backup", work.memories).await;
+    for number in 0..1_000 {
+        cluster.create(&json!({"label": format!("after the backup {number}")})).await;
+    }
+    create("the next backup", work.memories + 1_000).await;
+    let config = cluster.restored_config();
+    let config = config.to_str().expect("a path in UTF-8");
+    let seconds = run(&["restore", place, "--config", config]).await;
+    println!("| restoration | {} | {seconds:.1} | | |", work.memories + 1_000);
+}
