@@ -43,8 +43,8 @@ pub use network::network;
 pub use random::random_bytes;
 pub use routes::{openapi, operator, public};
 pub use service::node::{
-    BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedder,
-    Embedding, Hooks,
+    BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedded,
+    Embedder, Embedding, Hooks,
 };
 pub use service::recalls::DueReport;
 pub use tenant_requests::RequestCounts;

@@ -15,7 +15,7 @@ use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::embed::Pool;
+use crate::embed::Embedders;
 use crate::error::text;
 
 /// Name of the file with the admin key, in the data folder.
@@ -28,7 +28,7 @@ pub(crate) async fn bootstrap_cluster(
     config: &Config,
     raft: &Handle,
     reader: &Reader,
-    embedder: &Pool,
+    embedder: &Embedders,
 ) -> Result<(), String> {
     let mut members = config.cluster.members.clone();
     if members.is_empty() {
@@ -38,7 +38,7 @@ pub(crate) async fn bootstrap_cluster(
         raft: raft.clone(),
         reader: reader.clone(),
         members,
-        model: embedder.model().clone(),
+        model: embedder.model(),
         tenant: config.node.tenant.clone(),
         key_file: config.node.data.join(ADMIN_KEY),
     };

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::disk::Disk;
-use crate::embed;
+use crate::embed::Embedders;
 use crate::error::{cannot, text};
 use crate::identity;
 use crate::tls;
@@ -35,7 +35,7 @@ pub(crate) async fn check(config: &Config) -> Result<(), String> {
         ("operator key", operator_key(config)),
         ("data folder", data_folder(config)),
         ("cluster key", cluster_key(config)),
-        ("model", embed::start(&config.embedder).map(|pool| pool.model().name.clone())),
+        ("model", Embedders::start(&config.embedder).map(|embedders| embedders.model().name)),
     ];
     let Config { public, operator, peer, .. } = config;
     for (name, address) in [
@@ -109,8 +109,12 @@ fn data_folder(config: &Config) -> CheckResult {
         return Ok(format!("{} will be created below {}", data.display(), parent.display()));
     }
     let identity = identity::read(data, config.node.id)?;
-    let space = Disk::new(data, config.disk.reserve_bytes).describe();
-    let space = space.map_err(cannot("measure the free disk space"))?;
+    let (space, is_full) = Disk::new(data, config.disk.reserve_bytes)
+        .describe()
+        .map_err(cannot("measure the free disk space"))?;
+    if is_full {
+        return Err(format!("{}: the disk is full, {space}: free space", data.display()));
+    }
     let node =
         if identity.is_some() { format!("of node {}", config.node.id) } else { "new".into() };
     Ok(format!("{}, {node}, {space}", data.display()))

@@ -79,12 +79,11 @@ impl Disk {
         Ok(())
     }
 
-    /// Free space and reserve in words.
-    pub(crate) fn describe(&self) -> io::Result<String> {
+    /// Free space and reserve in words, and whether the disk is full.
+    pub(crate) fn describe(&self) -> io::Result<(String, bool)> {
         let space = self.space_of(&self.data)?;
         let [free, reserve] = [space.free, space.reserve].map(|bytes| bytes >> 20);
-        let full = if space.is_full(false) { ", full" } else { "" };
-        Ok(format!("{free} MiB free, reserve {reserve} MiB{full}"))
+        Ok((format!("{free} MiB free, reserve {reserve} MiB"), space.is_full(false)))
     }
 
     fn space_of(&self, folder: &Path) -> io::Result<Space> {

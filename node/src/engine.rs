@@ -8,16 +8,14 @@ use std::time::Duration;
 
 use api::Embedder;
 use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
+use storage::model::cluster::Model;
 use storage::{Flusher, Options, Reader, View};
 
 use crate::config::Config;
 use crate::disk::Disk;
-use crate::embed::Pool;
+use crate::embed::Embedders;
 use crate::error::{cannot, storage_error, text};
 use crate::identity;
-
-/// How often a node outside a cluster checks whether it has joined one.
-const JOINED_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The storage and Raft of a running node.
 pub(crate) struct Engine {
@@ -76,28 +74,26 @@ pub(crate) fn open(
 
 /// Compares the model of the cluster with the configured one. A node outside a cluster has
 /// nothing to compare.
-pub(crate) fn check_model(reader: &Reader, embedder: &Pool) -> Result<(), String> {
+pub(crate) fn check_model(reader: &Reader, embedder: &Embedders) -> Result<(), String> {
     let cluster = reader.cluster().map_err(|error| format!("{error}. {}", error.advice()))?;
     let Some(cluster) = cluster else { return Ok(()) };
     let (stored, configured) = (&cluster.model, embedder.model());
-    if stored.id == configured.id {
+    // The state may be of the time before the switch, which the log has.
+    let next = reader.models().map_err(text)?.next;
+    if stored.id == configured.id || next.is_some_and(|next| next.model.id == configured.id) {
         return Ok(());
     }
-    Err(format!(
-        "the memories were embedded by {} ({}), but {} ({}) is configured: set embedder.model back",
+    Err(model_mismatch(stored, &configured))
+}
+
+/// Why a node with the model `configured` cannot be part of a cluster with the model `stored`.
+pub(crate) fn model_mismatch(stored: &Model, configured: &Model) -> String {
+    format!(
+        "the memories were embedded by {} ({}), but {} ({}) is configured: set embedder.model to the \
+         folder of the former",
         stored.name,
         hex::encode(stored.id.0),
         configured.name,
         hex::encode(configured.id.0),
-    ))
-}
-
-/// Checks the model once the node has joined a cluster. Stops the node if it differs.
-pub(crate) async fn model_check_task(raft: Handle, reader: Reader, embedder: Arc<Pool>) {
-    while matches!(reader.cluster(), Ok(None)) {
-        tokio::time::sleep(JOINED_INTERVAL).await;
-    }
-    if let Err(error) = check_model(&reader, &embedder) {
-        raft.fault().report(&error);
-    }
+    )
 }

@@ -23,6 +23,7 @@ mod labelled_metrics;
 mod listeners;
 mod memory;
 mod metrics;
+mod model_change;
 mod networks;
 mod operator_key;
 mod process;

@@ -15,7 +15,7 @@ use storage::{GraphCounts, Reader};
 
 use crate::connections;
 use crate::disk::DiskUse;
-use crate::embed::{self, Pool};
+use crate::embed::{self, Embedders};
 use crate::engine::Engine;
 use crate::listeners;
 use crate::webhooks::{self, Sender};
@@ -50,7 +50,7 @@ impl NodeMetrics {
     pub(crate) fn new(
         app: &App,
         engine: &Engine,
-        embedder: &Pool,
+        embedder: &Embedders,
         webhooks: &Sender,
         listeners: &listeners::Shared,
     ) -> Self {
@@ -264,6 +264,12 @@ const METRICS: &[Metric<u64>] = &[
     ("embedder_texts_total", "Texts embedded.", |s| s.node.embedder.texts.load(Relaxed)),
     ("embedder_cached_total", "Texts whose vector was cached.", |s| {
         s.node.embedder.cached.load(Relaxed)
+    }),
+    ("model_changing", "1 while the embedding model is changed, else 0.", |s| {
+        s.node.reader.is_model_changing().into()
+    }),
+    ("model_embedded_total", "Memories embedded by a next model at this node.", |s| {
+        s.node.embedder.changed.load(Relaxed)
     }),
     ("embedder_waiting", "Parts of texts that wait for a thread of the embedder.", |s| {
         s.node.embedder.waiting.load(Relaxed)

@@ -18,13 +18,14 @@ use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
-use crate::embed;
-use crate::engine::{self, Engine, check_model, model_check_task};
+use crate::embed::Embedders;
+use crate::engine::{self, Engine, check_model};
 use crate::error::{storage_error, text};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
 use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
+use crate::model_change::ModelChanges;
 use crate::process::{hangups, start_logging, stop_requested};
 use crate::starting::Starting;
 use crate::tenant_metrics::TenantMetrics;
@@ -58,7 +59,7 @@ pub(crate) async fn serve(
     let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
     let (shared, starting) = (Shared::default(), Starting::default());
     serve_http(operator_listener, starting.routes(), &shared).map_err(text)?;
-    let embedder = embed::start(&config.embedder)?;
+    let embedder = Arc::new(Embedders::start(&config.embedder)?);
     let boot = u64::from_be_bytes(random_bytes());
     // Reads all memories. The operator's listener responds meanwhile.
     let engine = tokio::task::block_in_place(|| {
@@ -97,7 +98,7 @@ pub(crate) async fn serve(
         // Once more: a replayed state names its model only after the replay.
         check_model(reader, &embedder)?;
     }
-    tokio::spawn(model_check_task(raft.clone(), reader.clone(), embedder));
+    tokio::spawn(ModelChanges::new(&engine, embedder, config.node.id).run());
     tokio::spawn(sender.webhook_task());
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
 
@@ -126,7 +127,7 @@ fn register(
 fn new_app(
     config: &Config,
     engine: &Engine,
-    embedder: &Arc<embed::Pool>,
+    embedder: &Arc<Embedders>,
     webhooks: Arc<Webhooks>,
     registry: &Registry,
 ) -> App {

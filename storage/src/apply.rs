@@ -23,6 +23,7 @@ use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
 use crate::model::memory::Memory;
+use crate::model::models::VectorPlace;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
 use crate::table::state::stage;
@@ -112,7 +113,9 @@ impl Writer {
                 }
             }
         }
-        if write(&engine, &position, &changes)? {
+        if moves_vectors(&engine, &changes) {
+            self.switch_vectors(&engine, &position, &changes)?;
+        } else if write(&engine, &position, &changes)? {
             self.builder.wake();
         }
         self.reader.applied().count(&changes);
@@ -123,6 +126,19 @@ impl Writer {
             }
         }
         Ok(outcome)
+    }
+
+    /// Applies changes that bring the vectors of another model into use: builds all indexes anew.
+    fn switch_vectors(
+        &mut self,
+        engine: &Engine,
+        position: &Position,
+        changes: &[Change],
+    ) -> Result<()> {
+        engine.state.write(rows_of(position, changes))?;
+        self.reader.replace(Engine::of(Arc::clone(&engine.state), &self.options)?);
+        self.builder.wake();
+        Ok(())
     }
 
     /// A handle that makes applied entries durable, for use beside the writer.
@@ -200,6 +216,24 @@ impl Flusher {
 /// Writes changes and position atomically, then shows them. Returns whether the builder of graphs
 /// has work.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
+    let shown = index_changes(engine, position.index, changes)?;
+    engine.state.write(rows_of(position, changes))?;
+    let has_work = show(engine, changes, shown)?;
+    // Last: a reader with this position must find all changes up to it.
+    *engine.position.write() = position.clone();
+    Ok(has_work)
+}
+
+/// Whether these changes bring the vectors of another place into use.
+fn moves_vectors(engine: &Engine, changes: &[Change]) -> bool {
+    changes.iter().any(|change| match change {
+        Change::ModelsPut(models) => models.place != engine.registry.models().place,
+        _ => false,
+    })
+}
+
+/// The rows of these changes, and their position.
+fn rows_of(position: &Position, changes: &[Change]) -> WriteBatch {
     let mut rows = WriteBatch::default();
     let mut cursor = Cursor::new(position.index, 0);
     for change in changes {
@@ -210,12 +244,7 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<boo
         rows.clear();
     }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
-    let shown = index_changes(engine, position.index, changes)?;
-    engine.state.write(rows)?;
-    let has_work = show(engine, changes, shown)?;
-    // Last: a reader with this position must find all changes up to it.
-    *engine.position.write() = position.clone();
-    Ok(has_work)
+    rows
 }
 
 /// Checks that this binary can read what follows these changes.
@@ -238,6 +267,7 @@ fn index_changes<'a>(
     index: u64,
     changes: &'a [Change],
 ) -> Result<BTreeMap<TenantId, Vec<IndexChange<'a>>>> {
+    let place = engine.registry.models().place;
     // Memories after the changes so far: one batch may create, change and delete the same memory.
     let mut memories: HashMap<(TenantId, MemoryId), Option<&Memory>> = HashMap::new();
     let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
@@ -257,7 +287,12 @@ fn index_changes<'a>(
                 (tenant, IndexChange::Memory { id: *id, memory, before, terms })
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
-            Change::VectorPut(tenant, id, vector) => (tenant, IndexChange::vector(*id, vector)?),
+            Change::VectorPut(tenant, id, vector) if place == VectorPlace::First => {
+                (tenant, IndexChange::vector(*id, vector)?)
+            }
+            Change::SecondVectorPut(tenant, id, vector) if place == VectorPlace::Second => {
+                (tenant, IndexChange::vector(*id, vector)?)
+            }
             Change::MemoryRemoved(tenant, id) => {
                 let before = replace(*tenant, *id, None)?.map(|before| Terms::of(&before));
                 (tenant, IndexChange::Removed { id: *id, before: before.unwrap_or_default() })
@@ -318,6 +353,7 @@ fn show(
                 engine.registry.schedule_tick(&engine.state, *id)?;
             }
             Change::TickPut(id, _) => engine.registry.schedule_tick(&engine.state, *id)?,
+            Change::ModelsPut(models) => engine.registry.put_models(models.clone()),
             Change::OutboxPut(id, outbox) => engine.registry.put_outbox(*id, *outbox),
             Change::TenancyPut(tenancy) => engine.registry.put_tenancy(tenancy.clone()),
             Change::ApiKeyPut(tenant, id, key) => {

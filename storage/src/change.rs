@@ -18,6 +18,7 @@ use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event, JournalPart};
 use crate::model::limits::Tenancy;
 use crate::model::memory::Memory;
+use crate::model::models::{Models, VectorPlace};
 use crate::model::receipt::{Receipt, ReceiptKey, Retention};
 use crate::model::tenant::Tenant;
 use crate::model::tick::Tick;
@@ -96,6 +97,14 @@ pub enum Change {
     KeyUsesPut(TenantId, KeyId, KeyUses),
     /// The last use of an API key.
     KeyUsedPut(TenantId, KeyId, Timestamp),
+    /// Which vectors are in use, and which are to come.
+    ModelsPut(Models),
+    /// The vector of a memory in the second place.
+    SecondVectorPut(TenantId, MemoryId, Vector),
+    /// Removes the vector of a memory from a place.
+    VectorRemoved(VectorPlace, TenantId, MemoryId),
+    /// Removes all vectors from a place. The rows of all tenants are one range.
+    VectorsRemoved(VectorPlace),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -164,14 +173,7 @@ impl Change {
             Self::RecallStatsPut(tenant, row) => put(Key::RecallStats(*tenant), row),
             Self::UsagePut(tenant, month, row) => put(Key::Usage(*tenant, *month), row),
             Self::LastReportPut(node, row) => put(Key::LastReport(*node), row),
-            // Stored at both ends: the edges of a memory have one key prefix.
-            Self::EdgePut(tenant, edge) => {
-                let relation = relation_key(&edge.relation);
-                let row = codec::encode(edge);
-                ends(*tenant, edge.source, edge.target, relation)
-                    .map(|key| RowWrite::Put(key, row.clone()))
-                    .into()
-            }
+            Self::EdgePut(tenant, edge) => edge_rows(*tenant, edge),
             Self::ApiKeyRemoved(tenant, id) => [Key::ApiKey, Key::KeyUses, Key::KeyUsed]
                 .map(|key| RowWrite::Delete(key(*tenant, *id)))
                 .into(),
@@ -189,10 +191,11 @@ impl Change {
             Self::DeliveryPut(tenant, id, row, before) => {
                 delivery_rows(*tenant, *id, row, before.as_ref())
             }
-            Self::DeliveryRemoved(tenant, id, stage) => vec![
-                RowWrite::Delete(Key::Delivery(*tenant, *id)),
-                RowWrite::Delete(stage_key(*tenant, *id, stage)),
-            ],
+            Self::DeliveryRemoved(tenant, id, stage) => {
+                [Key::Delivery(*tenant, *id), stage_key(*tenant, *id, stage)]
+                    .map(RowWrite::Delete)
+                    .into()
+            }
             Self::EventReplaced(tenant, cursor, row) => event_row(*tenant, *cursor, row),
             Self::ReceiptReplaced(tenant, owner, key, row) => {
                 put(Key::Receipt(*tenant, *owner, *key), row)
@@ -203,13 +206,32 @@ impl Change {
             Self::AuditTrimmed(tenant, chain, ends) => audit_trimmed(*tenant, *chain, ends),
             Self::KeyUsesPut(tenant, id, row) => put(Key::KeyUses(*tenant, *id), row),
             Self::KeyUsedPut(tenant, id, at) => put(Key::KeyUsed(*tenant, *id), at),
+            Self::ModelsPut(row) => put(Key::Models, row),
+            Self::SecondVectorPut(tenant, id, row) => put(Key::SecondVector(*tenant, *id), row),
+            Self::VectorRemoved(place, tenant, id) => {
+                vec![RowWrite::Delete(Key::vector(*place, *tenant, *id))]
+            }
+            Self::VectorsRemoved(place) => vec![all_vectors_removed(*place)],
         }
     }
 }
 
 /// The keys of the rows of a memory.
-fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 3] {
-    [Key::Memory(tenant, id), Key::Anchor(tenant, id), Key::Vector(tenant, id)]
+pub(crate) fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 4] {
+    let (vector, second) = (Key::Vector(tenant, id), Key::SecondVector(tenant, id));
+    [Key::Memory(tenant, id), Key::Anchor(tenant, id), vector, second]
+}
+
+fn all_vectors_removed(place: VectorPlace) -> RowWrite {
+    let kind = Kind::of_vectors(place) as u8;
+    RowWrite::DeleteRange(vec![kind], vec![kind + 1])
+}
+
+/// An edge. It is stored at both ends: the edges of a memory have one key prefix.
+fn edge_rows(tenant: TenantId, edge: &Edge) -> Vec<RowWrite> {
+    let (relation, row) = (relation_key(&edge.relation), codec::encode(edge));
+    let keys = ends(tenant, edge.source, edge.target, relation);
+    keys.map(|key| RowWrite::Put(key, row.clone())).into()
 }
 
 /// Removes all rows of a tenant.

@@ -10,7 +10,7 @@ use crate::model::access::Policy;
 use crate::model::analytics::{Report, TenantReport};
 use crate::model::api_key::NewApiKey;
 use crate::model::audit::AuditAction;
-use crate::model::cluster::{Cluster, Incarnation};
+use crate::model::cluster::{Cluster, Incarnation, Model};
 use crate::model::delivery::{Attempt, DeadLetterCursor, DeliveryId};
 use crate::model::duplicate::OnDuplicate;
 use crate::model::edge::{SUPERSEDED_MAX, Suggestion};
@@ -18,6 +18,7 @@ use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{AgentActivity, Cursor};
 use crate::model::limits::{Limits, OwnLimits};
 use crate::model::memory::{DecayClass, Memory, MemoryType, Signal};
+use crate::model::models::{EMBEDDED_MAX, EmbeddedMemory};
 use crate::model::origin::Origin;
 use crate::model::receipt::{ReceiptKey, ReceiptRequest};
 use crate::model::release::Release;
@@ -213,6 +214,18 @@ pub enum Action {
     ReleaseWebhooks,
     /// Raise the feature level of the cluster: the lowest release of all members.
     RaiseLevel(Release),
+    /// Begin to change the embedding model: the new one, and its folder on every node.
+    StartModelChange(Model, String),
+    /// Give up the change that is under way.
+    CancelModelChange,
+    /// A node has loaded the next model.
+    ReportModelReady(u64),
+    /// Store vectors of the next model.
+    RecordVectors(#[serde(deserialize_with = "bounded::<EMBEDDED_MAX, _, _>")] Vec<EmbeddedMemory>),
+    /// Reject new texts until the switch; if true, also if members have not loaded the model.
+    BeginModelSwitch(bool),
+    /// Switch to the next model, which this is.
+    SwitchModel(Model),
 }
 
 /// A tenant to create.
@@ -375,6 +388,9 @@ impl Command {
             | Action::Expire(_)
             | Action::Verify
             | Action::RaiseLevel(_)
+            | Action::ReportModelReady(_)
+            | Action::RecordVectors(_)
+            | Action::SwitchModel(_)
             | Action::AdvanceTick
             | Action::RecordAttempts(_)
             | Action::RecordReport(_) => Priority::Background,
@@ -394,6 +410,9 @@ impl Command {
                 Action::UpdateMemories(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
                 Action::DeleteMemories(ids, _) | Action::RestoreMemories(ids) => {
                     size_of_val(&ids[..])
+                }
+                Action::RecordVectors(embedded) => {
+                    embedded.iter().map(|one| one.label.len() + one.vector.size_bytes()).sum()
                 }
                 Action::CreateTrigger(_, trigger) => trigger.size_bytes(),
                 Action::RecordAttempts(attempts) => size_of_val(&attempts[..]),

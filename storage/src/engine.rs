@@ -44,13 +44,17 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
-        let state = State::open(path, options.env.as_ref())?;
+        Self::of(Arc::new(State::open(path, options.env.as_ref())?), options)
+    }
+
+    /// The engine of an opened state.
+    pub(crate) fn of(state: Arc<State>, options: &Options) -> Result<Self> {
         if let Some(cluster) = state.cluster()? {
             cluster.check_readable()?;
         }
         let position = state.record::<Position>(&Key::Position)?.unwrap_or_default();
         let registry = Registry::rebuild(&state, options.exact_max, &options.indexed)?;
-        Ok(Self { state: Arc::new(state), registry, position: RwLock::new(position) })
+        Ok(Self { state, registry, position: RwLock::new(position) })
     }
 
     /// The cluster clock: the time of the last applied batch.

@@ -52,9 +52,11 @@ impl Reader {
         filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventPage> {
         let engine = self.engine();
+        // Of one position: else the events of one entry could be seen in part.
+        let snapshot = engine.state.snapshot();
         let [triggers, others] = JournalPart::ALL.map(|part| {
             let (start, end) = range_before(tenant, part, before);
-            engine.state.range_back(&start, &end)
+            snapshot.range_back(&start, &end)
         });
         page(merged(triggers, others, |one, other| one > other), limit, filter)
     }
@@ -81,9 +83,11 @@ impl Reader {
         filter: impl Fn(&Event) -> Result<bool>,
     ) -> Result<EventsAfter> {
         let engine = self.engine();
+        // Of one position: else an event could be left out, and the next read starts after it.
+        let snapshot = engine.state.snapshot();
         let [triggers, others] = JournalPart::ALL.map(|part| {
             let (_, end) = all_of(Kind::of_events(part), tenant);
-            engine.state.range(&Key::event(tenant, part, after.next()).bytes(), &end)
+            snapshot.range(&Key::event(tenant, part, after.next()).bytes(), &end)
         });
         let rows = merged(triggers, others, |one, other| one < other);
         let (mut events, mut reached, mut more) = (Vec::new(), after, false);

@@ -46,6 +46,7 @@ mod search;
 mod simd;
 mod table;
 mod traces;
+mod unembedded;
 mod verify;
 
 use std::path::Path;
@@ -84,6 +85,7 @@ pub use search::{
 pub use table::key::Key;
 pub use table::view::View;
 pub use traces::{TraceScope, Traces};
+pub use unembedded::Unembedded;
 pub use verify::{Verifier, VerifyResult};
 
 pub use model::memory::Signal;

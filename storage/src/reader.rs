@@ -21,6 +21,7 @@ use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
 use crate::model::memory::{MemoryRecord, MemoryType};
+use crate::model::models::Models;
 use crate::model::thermo::Thermo;
 use crate::model::trigger::Firings;
 use crate::search::query::SearchCounters;
@@ -132,6 +133,11 @@ impl Reader {
     /// The caller with API key `key`, if the key is valid. Compares in constant time.
     pub fn authenticate(&self, key: &str) -> Option<Caller> {
         self.engine().registry.authenticate(key, self.engine().clock())
+    }
+
+    /// Whether the embedding model is being changed.
+    pub fn is_model_changing(&self) -> bool {
+        self.engine().registry.models().next.is_some()
     }
 
     /// The feature level of the cluster; 0 before it is bootstrapped.
@@ -282,5 +288,9 @@ impl View for Reader {
 
     fn cluster(&self) -> Result<Option<Arc<Cluster>>> {
         Ok(self.engine().registry.cluster())
+    }
+
+    fn models(&self) -> Result<Models> {
+        Ok(self.engine().registry.models())
     }
 }

@@ -33,6 +33,7 @@ records! {
     model::journal::Cursor: 1, "cursor";
     model::journal::Event: 1, "journal event";
     model::limits::Tenancy: 1, "tenancy";
+    model::models::Models: 1, "models";
     model::memory::Memory: 1, "memory";
     model::receipt::Receipt: 1, "receipt";
     model::tenant::Tenant: 2, "tenant";

@@ -189,8 +189,8 @@ pub enum Rejection {
     /// The key has too many receipts, and all are too young to be removed.
     #[error("this API key used too many idempotency keys within the last hour")]
     ReceiptsFull,
-    /// The vector comes from another model.
-    #[error("the text was embedded by another model than the cluster's")]
+    /// The vector comes from another model, or the cluster is about to switch its model.
+    #[error("the cluster changes its embedding model at this moment: repeat the request")]
     ModelMismatch,
     /// The present state does not permit the command.
     #[error("{0}")]

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::change::all_of;
+use crate::change::{all_of, memory_keys};
 use crate::codec;
 use crate::command::TraceRows;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::model::id::{KeyId, MemoryId, TenantId};
 use crate::model::journal::{Event, EventKind, JournalPart};
 use crate::model::receipt::{Receipt, WriteEffect};
 use crate::reader::Reader;
-use crate::table::key::{Key, Kind, delivery_of, receipt_key_of};
+use crate::table::key::{Kind, delivery_of, receipt_key_of};
 use crate::table::view::View;
 
 /// Whose traces are meant.
@@ -88,10 +88,8 @@ impl Reader {
             }
         }
         for id in &scope.ids {
-            let keys =
-                [Key::Memory(tenant, *id), Key::Anchor(tenant, *id), Key::Vector(tenant, *id)];
             let mut is_there = is_indexed(*id);
-            for key in keys {
+            for key in memory_keys(tenant, *id) {
                 is_there |= engine.state.bytes(&key)?.is_some();
             }
             traces.memories += usize::from(is_there);

@@ -17,6 +17,7 @@ use storage::model::edge::Edge;
 use storage::model::heat::Anchor;
 use storage::model::id::{KeyId, TenantId};
 use storage::model::limits::{Limit, Tenancy, Tier};
+use storage::model::models::{Models, NextModel, VectorPlace};
 use storage::model::receipt::{Receipt, Retention, WriteEffect};
 use storage::model::release::Release;
 use storage::model::retention::{RetentionAction, RetentionRule};
@@ -154,6 +155,17 @@ fn cluster_and_tenant_bytes_are_fixed() {
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
     let bytes = format!("03{id}0101{incarnation}00{model}016dfb80010003040506");
     assert_row(cluster, &bytes, Change::ClusterPut, "00");
+    let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
+    let next = NextModel {
+        model,
+        folder: "f".into(),
+        started_at: Timestamp(2),
+        is_switching: true,
+        ready: vec![1, 2],
+    };
+    let models = Models { place: VectorPlace::Second, next: Some(next) };
+    let bytes = format!("010101{}016dfb80010166040102 0102", "07".repeat(8));
+    assert_row(models, &bytes, Change::ModelsPut, "22");
     let position = Position {
         group: GroupId(0),
         index: 300,
@@ -476,6 +488,8 @@ fn change_bytes_are_fixed() {
         (Change::ApiKeyRemoved(TENANT, KEY), "1201k"),
         (Change::TriggerRemoved(TENANT, TRIGGER), "1501t"),
         (Change::DeliveryRemoved(TENANT, DELIVERY, pending), "1901t070004"),
+        (Change::VectorRemoved(VectorPlace::Second, TENANT, MEMORY), "240101m"),
+        (Change::VectorsRemoved(VectorPlace::First), "2500"),
     ] {
         assert_change(change, bytes);
     }

@@ -92,6 +92,35 @@ fn forward_and_backward_reads_are_equal() {
     assert_eq!([page.events, rest.events].concat(), fired.events);
 }
 
+/// One entry has a creation and its firing, which are in different parts of the journal.
+#[test]
+fn following_reader_misses_no_event() {
+    const ENTRIES: usize = 3_000;
+    let mut fixture = Fixture::new("fox");
+    let reader = fixture.engine.reader.clone();
+    let mut reached = fixture.after(Cursor::default(), 1_000).reached;
+    let followed = std::thread::spawn(move || {
+        let mut events = Vec::new();
+        while events.last().is_none_or(|(cursor, _): &(Cursor, bool)| {
+            cursor.index < reader.position().index || events.len() < 2 * ENTRIES
+        }) {
+            let after = reader.journal_after(TENANT, reached, 1_000, |_| Ok(true)).unwrap();
+            events.extend(after.events.iter().map(|event| (event.0, is_firing(event))));
+            reached = after.reached;
+            // With a missed event, the number would never be reached.
+            if reader.position().index > ENTRIES as u64 && after.events.is_empty() {
+                break;
+            }
+        }
+        events
+    });
+    (0..ENTRIES).for_each(|_| fixture.store("red fox"));
+    let events = followed.join().unwrap();
+    assert!(events.is_sorted(), "in the order of their cursors");
+    assert_eq!(events.iter().filter(|(_, fired)| *fired).count(), ENTRIES);
+    assert_eq!(events.len(), 2 * ENTRIES);
+}
+
 #[test]
 fn trimmed_range_is_reported_as_gap() {
     let mut fixture = Fixture::new("fox");

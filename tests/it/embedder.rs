@@ -45,7 +45,7 @@ async fn different_model_is_rejected_at_start() {
     let cluster = options().start();
     cluster.kill();
     let log = cluster.failed_start(&[("HEARTH__EMBEDDER__KIND", "onnx")]);
-    assert!(log.contains("set embedder.model back"), "{log}");
+    assert!(log.contains("set embedder.model to"), "{log}");
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ mod keys;
 mod leader_watch;
 mod membership;
 mod memories;
+mod model_change;
 mod openapi;
 mod origin;
 mod partitions;

@@ -10,8 +10,8 @@ use super::*;
 const WRITERS: usize = 4;
 /// Feature level of the kept commit.
 const KEPT_LEVEL: u64 = 1;
-/// Makes the present binary have one level more, as a later version has.
-const NEXT_LEVEL: (&str, &str) = ("FAILPOINTS", "feature-level=return(2)");
+/// That of the present one.
+const LEVEL: u64 = storage::model::release::LEVEL as u64;
 
 /// The binary of the kept commit, which `make kept` builds. A clone without history has none.
 fn kept() -> Option<PathBuf> {
@@ -24,10 +24,10 @@ fn kept() -> Option<PathBuf> {
 }
 
 /// Stops a node in order, and starts it with a binary.
-async fn restart_as(node: &Node, binary: impl Into<PathBuf>, environment: &[(&str, &str)]) {
+async fn restart_as(node: &Node, binary: impl Into<PathBuf>) {
     tokio::task::block_in_place(|| node.shut_down());
     node.use_binary(binary);
-    node.restart_with(environment).await;
+    node.restart().await;
 }
 
 async fn level(cluster: &Cluster) -> u64 {
@@ -44,24 +44,20 @@ async fn upgrade(order: impl AsyncFn(&Cluster) -> [usize; 3]) {
     let cluster = Arc::new(Options::new(&kept).nodes(3).start());
     let writers = Writers::start(&cluster, WRITERS);
     writers.acknowledge(50).await;
-    let mut upgraded = Vec::new();
-    for at in order(&cluster).await {
+    for (done, at) in order(&cluster).await.into_iter().enumerate() {
         assert_eq!(level(&cluster).await, KEPT_LEVEL);
-        restart_as(cluster.at(at), BINARY, &[NEXT_LEVEL]).await;
-        upgraded.push(cluster.at(at).id());
+        restart_as(cluster.at(at), BINARY).await;
         writers.acknowledge(50).await;
-        if upgraded.len() == 2 {
+        if done == 1 {
             let [leader] = cluster.leader_first().await;
             leader.kill();
             writers.acknowledge(50).await;
-            let environment: &[_] =
-                if upgraded.contains(&leader.id()) { &[NEXT_LEVEL] } else { &[] };
-            leader.restart_with(environment).await;
+            leader.restart().await;
             writers.acknowledge(50).await;
         }
     }
     let risen = async || level(&cluster).await;
-    eventually("the level rises", risen, |level| *level == KEPT_LEVEL + 1).await;
+    eventually("the level rises", risen, |level| *level == LEVEL).await;
     writers.acknowledge(50).await;
     let acknowledged = writers.stop().await;
     converged(&cluster).await;
@@ -81,7 +77,7 @@ async fn refuses_to_go_back(cluster: &Cluster, kept: &Path) {
     assert!(log.contains("needs version"), "{log}");
     assert!(log.contains("Nothing was changed"), "{log}");
     node.use_binary(BINARY);
-    node.restart_with(&[NEXT_LEVEL]).await;
+    node.restart().await;
     converged(cluster).await;
     assert_equal_states(cluster).await;
 }
@@ -109,9 +105,9 @@ async fn upgrade_can_be_undone_until_the_last_node() {
     let Some(kept) = kept() else { return };
     let cluster = Arc::new(Options::new(&kept).nodes(3).start());
     let writers = Writers::start(&cluster, WRITERS);
-    for (binary, environment) in [(PathBuf::from(BINARY), &[NEXT_LEVEL][..]), (kept, &[])] {
+    for binary in [PathBuf::from(BINARY), kept] {
         for at in [0, 1] {
-            restart_as(cluster.at(at), binary.clone(), environment).await;
+            restart_as(cluster.at(at), binary.clone()).await;
             writers.acknowledge(50).await;
         }
         assert_eq!(level(&cluster).await, KEPT_LEVEL);
@@ -127,12 +123,12 @@ async fn upgrade_can_be_undone_until_the_last_node() {
 #[tokio::test]
 async fn node_below_the_level_cannot_join() {
     let Some(kept) = kept() else { return };
-    let cluster = options().nodes(3).env(NEXT_LEVEL.0, NEXT_LEVEL.1).start();
+    let cluster = options().nodes(3).start();
     let new = NewNode::beside(&cluster);
     let mut process = new.serve_as(4, kept);
     let add = ["cluster", "--ops", cluster.ops(), "add", "--id", "4", "--address", &new.address];
     let add = async || cluster.run(&add).await.1;
-    let refused = |text: &String| text.contains("the cluster has level 2, which needs version");
+    let refused = |text: &String| text.contains("which needs version");
     eventually("it is refused", add, refused).await;
     process.kill();
 }

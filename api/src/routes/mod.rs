@@ -17,6 +17,7 @@ mod keys;
 mod memories;
 mod memory_bulk;
 mod memory_status;
+mod models;
 mod namespaces;
 mod org;
 mod purge;
@@ -162,7 +163,8 @@ fn free_form() -> OpenApiRouter<App> {
 pub fn operator(app: &App, registry: Registry, hosts: Vec<String>) -> Router {
     let metrics = async move || metrics_get(&registry);
     let (open, _) = health::routes().split_for_parts();
-    let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(tenants::routes());
+    let routes = open.merge(backups::routes()).merge(cluster::routes()).merge(models::routes());
+    let routes = routes.merge(tenants::routes());
     let routes = routes.route("/metrics", get(metrics));
     let routes = routes.layer(from_fn_with_state(Arc::from(hosts), known_host));
     finish(routes, app).layer(map_response(name_process))

@@ -11,6 +11,7 @@ pub(crate) mod freshness;
 pub(crate) mod journal;
 mod key_uses;
 pub(crate) mod memories;
+mod models;
 pub(crate) mod node;
 pub(crate) mod purge;
 pub(crate) mod recall_counts;
@@ -198,9 +199,8 @@ impl Service {
         let _permit = self.embeds.acquire((caller.tenant, caller.key)).await.ok_or_else(|| {
             ApiError::unavailable("embedder_busy", "too many texts wait to be embedded")
         })?;
-        let embedder = &self.embedder;
-        let embedding = embedder.embed(EmbedScope::of(caller), text.to_owned()).await?;
-        Vector::quantise(embedder.model().id, &embedding).map_err(|fault| unusable(&fault))
+        let embedded = self.embedder.embed(EmbedScope::of(caller), text.to_owned()).await?;
+        Vector::quantise(embedded.0, &embedded.1).map_err(|fault| unusable(&fault))
     }
 }
 

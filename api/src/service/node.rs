@@ -7,9 +7,13 @@ use storage::model::access::Caller;
 use storage::model::cluster::Model;
 use storage::model::id::{KeyId, TenantId, TriggerId};
 use storage::model::trigger::SealedSecret;
+use storage::model::vector::ModelId;
 
 /// A unit vector for a text.
 pub type Embedding = Vec<f32>;
+
+/// An embedding, and the model that computed it.
+pub type Embedded = (ModelId, Embedding);
 
 /// The model failed; the cause is in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,17 +39,20 @@ impl EmbedScope {
 /// Turns texts into vectors, on threads of its own.
 pub trait Embedder: Send + Sync {
     /// The vector of `text`. Any text has one, the empty one too.
-    fn embed(
-        &self,
-        scope: EmbedScope,
-        text: String,
-    ) -> BoxFuture<'_, Result<Embedding, EmbedError>>;
+    fn embed(&self, scope: EmbedScope, text: String)
+    -> BoxFuture<'_, Result<Embedded, EmbedError>>;
 
     /// Number of texts that are embedded at the same time: 1 or more.
     fn threads(&self) -> usize;
 
     /// The model behind it.
-    fn model(&self) -> &Model;
+    fn model(&self) -> Model;
+
+    /// The model in a folder of this node.
+    ///
+    /// # Errors
+    /// The reason, for the operator: the folder has none.
+    fn model_in(&self, folder: &str) -> Result<Model, String>;
 }
 
 /// Creates backups of this node's state, one at a time.

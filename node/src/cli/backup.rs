@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::backup::{Manifest, Restoration, Store, restore};
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::config::Config;
-use crate::embed;
+use crate::embed::Embedders;
 use crate::webhooks::Webhooks;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -208,7 +208,7 @@ impl Restore {
             data: config.node.data.clone(),
             node: config.node.id,
             address: config.peer.advertised_address(),
-            model: hex::encode(embed::start(&config.embedder)?.model().id.0),
+            model: hex::encode(Embedders::start(&config.embedder)?.model().id.0),
             cluster_key: webhooks.key_fingerprint(),
             hold_webhooks: self.webhooks == "hold",
             keeps_keys: !self.rotate_keys,

@@ -11,6 +11,7 @@ mod dev;
 mod dev_config;
 mod dev_node;
 mod hygiene;
+mod model;
 mod operator;
 mod tenant;
 
@@ -63,6 +64,8 @@ enum Command {
     Hygiene(hygiene::Hygiene),
     /// Fold memories of a tenant that have the same words
     Consolidate(consolidate::Consolidate),
+    /// Show the embedding model of a running cluster, and change it
+    Model(model::Model),
     /// Create, list, check and remove backups of a cluster
     Backup(backup::Backup),
     /// Restore a backup as a new cluster of one node
@@ -114,6 +117,7 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Audit(audit) => audit.run().await,
         Command::Hygiene(hygiene) => hygiene.run().await,
         Command::Consolidate(consolidate) => consolidate.run().await,
+        Command::Model(model) => model.run(environment()).await,
         Command::Backup(backup) => backup.run(environment()).await,
         Command::Restore(restore) => restore.run(environment()).await,
         Command::Certs(certs) => certs.run(),

@@ -1,16 +1,16 @@
 //! Embedders turn texts into vectors. The configuration selects the ONNX model, or a hashing
 //! embedder for tests.
 
+mod embedders;
 mod hashing;
 mod manifest;
 mod onnx;
+mod open;
 mod pool;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use crate::config::{self, EmbedderKind};
-
+pub(crate) use embedders::Embedders;
 pub use manifest::{Manifest, Pooling};
 pub use onnx::{OnnxRuntime, Session};
 pub(crate) use pool::Counters;
@@ -27,26 +27,4 @@ pub fn cache() -> Option<PathBuf> {
     folder("HEARTH_CACHE")
         .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("hearth")))
         .or_else(|| folder("HOME").map(|home| home.join(".cache/hearth")))
-}
-
-/// Starts the threads of the configured embedder.
-///
-/// # Errors
-/// When a file is missing or invalid. The text names the command that fetches it.
-pub(crate) fn start(config: &config::Embedder) -> Result<Arc<Pool>, String> {
-    match config.kind {
-        // One worker suffices: a text takes microseconds.
-        EmbedderKind::Hashing => {
-            Ok(Arc::new(Pool::start(hashing::model(), vec![Box::<hashing::Hashing>::default()])))
-        }
-        EmbedderKind::Onnx => {
-            let manifest = Manifest::load(&config.model)?;
-            let runtime = OnnxRuntime::load(&config.library)?;
-            let sessions = (0..config.threads.max(1))
-                .map(|_| Session::open(&runtime, &manifest))
-                .collect::<Result<Vec<_>, _>>()?;
-            let workers = sessions.into_iter().map(|session| Box::new(session) as _).collect();
-            Ok(Arc::new(Pool::start(manifest.model(), workers)))
-        }
-    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use api::{EmbedError, EmbedScope, Embedder, Embedding};
+use api::{EmbedError, EmbedScope, Embedded, Embedder, Embedding};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use moka::sync::Cache;
@@ -73,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) cached: AtomicU64,
     /// Microseconds spent embedding, summed over all threads.
     pub(crate) micros: AtomicU64,
+    /// Memories embedded by a next model.
+    pub(crate) changed: AtomicU64,
 }
 
 impl Default for Counters {
@@ -80,18 +82,26 @@ impl Default for Counters {
         let help = "Seconds to embed a part of a text, with its wait for a thread.";
         let options = HistogramOpts::new("hearth_embedding_seconds", help);
         let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
-        let (waiting, texts, cached, micros) = Default::default();
+        let (waiting, texts, cached, micros, changed) = Default::default();
         let seconds = seconds.expect("name and buckets are valid");
-        Self { waiting, seconds, texts, cached, micros }
+        Self { waiting, seconds, texts, cached, micros, changed }
     }
 }
 
 impl Pool {
     /// Starts one thread per worker.
     pub fn start(model: Model, workers: Vec<Box<dyn Worker>>) -> Self {
+        Self::with_counters(model, workers, Arc::default())
+    }
+
+    /// [`Self::start`], with the counters of another pool.
+    pub(crate) fn with_counters(
+        model: Model,
+        workers: Vec<Box<dyn Worker>>,
+        counters: Arc<Counters>,
+    ) -> Self {
         let (queue, tasks) = channel();
         let tasks = Arc::new(Mutex::new(tasks));
-        let counters = Arc::new(Counters::default());
         let threads = workers.len();
         for worker in workers {
             let (tasks, counters) = (Arc::clone(&tasks), Arc::clone(&counters));
@@ -156,18 +166,18 @@ impl Embedder for Pool {
         &self,
         scope: EmbedScope,
         text: String,
-    ) -> BoxFuture<'_, Result<Embedding, EmbedError>> {
+    ) -> BoxFuture<'_, Result<Embedded, EmbedError>> {
         async move {
             let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, text.clone()));
             if let Some(vector) = key.as_ref().and_then(|key| self.cache.get(key)) {
                 self.counters.cached.fetch_add(1, Ordering::Relaxed);
-                return Ok(vector.to_vec());
+                return Ok((self.model.id, vector.to_vec()));
             }
             let vector = self.embed_parts(&text.into()).await?;
             if let Some(key) = key {
                 self.cache.insert(key, vector.as_slice().into());
             }
-            Ok(vector)
+            Ok((self.model.id, vector))
         }
         .boxed()
     }
@@ -176,8 +186,12 @@ impl Embedder for Pool {
         self.threads
     }
 
-    fn model(&self) -> &Model {
-        &self.model
+    fn model(&self) -> Model {
+        self.model.clone()
+    }
+
+    fn model_in(&self, folder: &str) -> Result<Model, String> {
+        Err(format!("{folder} cannot be read by this embedder"))
     }
 }
 
@@ -200,9 +214,9 @@ mod tests {
     }
 
     async fn embedded(text: &str) -> Embedding {
-        let pool = Pool::start(hashing::model(), vec![Box::new(Letters)]);
+        let pool = Pool::start(hashing::model(26), vec![Box::new(Letters)]);
         let scope = EmbedScope { tenant: TenantId(1), key: None };
-        pool.embed(scope, text.into()).await.unwrap()
+        pool.embed(scope, text.into()).await.unwrap().1
     }
 
     #[tokio::test]

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! # Invariants
-//! - The receiver answers each call with one frame, in any order.
+//! - The receiver returns one frame for each call, in any order.
 //! - The caller reads responses also while it writes calls. Otherwise both sides could wait for
 //!   each other with full buffers.
-//! - A call that was not written has no effect. One that was written and not answered may have one.
+//! - A call that was not written has no effect. One that was written and has no response may have one.
 
 use std::collections::HashMap;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -39,7 +40,7 @@ pub(crate) const REASON_CHARS_MAX: usize = 300;
 
 /// What a call returns. The number of the kind is its position.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum Returned {
     /// An encoded response.
     Message(Vec<u8>),
     /// The call could not be decoded, so it has no effect. The text says why: every version can
@@ -49,7 +50,7 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-impl Answer {
+impl Returned {
     fn parts(&self) -> (u8, &[u8]) {
         match self {
             Self::Message(message) => (MESSAGE, message),
@@ -212,14 +213,14 @@ fn response(kind: u8, message: Bytes) -> Result<Bytes, RpcError> {
     }
 }
 
-/// The receiver's side: answers calls until the caller closes the connection. All calls run in the
+/// The receiver's side: runs calls until the caller closes the connection. All calls run in the
 /// task of the caller of this function.
 ///
 /// # Errors
 /// Those of the connection, and `InvalidData` for a frame that is too long or too short.
-pub(crate) async fn serve<F: Future<Output = Answer>>(
+pub(crate) async fn serve<F: Future<Output = Returned>>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    answer: impl Fn(Bytes) -> F,
+    run: impl Fn(Bytes) -> F,
 ) -> io::Result<()> {
     let mut frames = Framed::new(stream, codec());
     let mut running = FuturesUnordered::new();
@@ -229,16 +230,16 @@ pub(crate) async fn serve<F: Future<Output = Answer>>(
             frame = frames.try_next(), if is_open && running.len() < CALLS_MAX => match frame? {
                 Some(frame) => {
                     let (number, kind, message) = parse(frame)?;
-                    running.push(numbered(number, kind, message, &answer));
+                    running.push(numbered(number, kind, message, &run));
                 }
                 None => is_open = false,
             },
-            Some((number, answer)) = running.next() => {
-                let mut next = Some((number, answer));
-                while let Some((number, answer)) = next {
-                    let (kind, message) = answer.parts();
+            Some(returned) = running.next() => {
+                let mut next = Some(returned);
+                while let Some((number, returned)) = next {
+                    let (kind, message) = returned.parts();
                     frames.feed(frame(number, kind, message)).await?;
-                    // All answers that are ready are written together.
+                    // All responses that are ready are written together.
                     next = running.next().now_or_never().flatten();
                 }
                 SinkExt::<Bytes>::flush(&mut frames).await?;
@@ -248,18 +249,26 @@ pub(crate) async fn serve<F: Future<Output = Answer>>(
     Ok(())
 }
 
-async fn numbered<F: Future<Output = Answer>>(
+async fn numbered<F: Future<Output = Returned>>(
     number: u64,
     kind: u8,
     message: Bytes,
-    answer: impl Fn(Bytes) -> F,
-) -> (u64, Answer) {
-    let answer = match kind {
-        MESSAGE => answer(message).await,
-        kind => Answer::NotRead(format!("a call of the unknown kind {kind}")),
+    run: impl Fn(Bytes) -> F,
+) -> (u64, Returned) {
+    let returned = match kind {
+        // A panic ends this call alone. Its message is in the log, by the hook of panics.
+        MESSAGE => AssertUnwindSafe(run(message)).catch_unwind().await,
+        kind => Ok(Returned::NotRead(format!("a call of the unknown kind {kind}"))),
     };
-    let is_too_long = answer.parts().1.len() > MESSAGE_BYTES_MAX;
-    (number, if is_too_long { Answer::Failed("the response is too long".into()) } else { answer })
+    let failed = |reason: &str| Returned::Failed(reason.into());
+    let returned = match returned {
+        Ok(returned) if returned.parts().1.len() > MESSAGE_BYTES_MAX => {
+            failed("the response is too long")
+        }
+        Ok(returned) => returned,
+        Err(_) => failed("the call has panicked"),
+    };
+    (number, returned)
 }
 
 #[cfg(test)]
@@ -276,23 +285,23 @@ mod tests {
         Connection::open(std::future::ready(Ok(stream)))
     }
 
-    async fn echo(message: Bytes) -> Answer {
-        Answer::Message(message.to_vec())
+    async fn echo(message: Bytes) -> Returned {
+        Returned::Message(message.to_vec())
     }
 
     #[tokio::test]
-    async fn answers_reach_their_callers_in_any_order() {
+    async fn responses_reach_their_callers_in_any_order() {
         let (near, far) = tokio::io::duplex(1 << 10);
         tokio::spawn(serve(far, async |message| {
-            // Later calls are answered first.
+            // Later calls return first.
             tokio::time::sleep(Duration::from_millis(60 - 2 * u64::from(message[0]))).await;
             echo(message).await
         }));
         let connection = open(near);
         let calls = (0..30_u8).map(|call| connection.call(vec![call; 100]));
-        let answers = futures::future::join_all(calls).await;
-        for (call, answer) in (0..).zip(answers) {
-            assert_eq!(answer.unwrap(), vec![call; 100]);
+        let responses = futures::future::join_all(calls).await;
+        for (call, response) in (0..).zip(responses) {
+            assert_eq!(response.unwrap(), vec![call; 100]);
         }
     }
 
@@ -302,9 +311,9 @@ mod tests {
         tokio::spawn(serve(far, echo));
         let connection = open(near);
         let calls = (0..2 * CALLS_MAX).map(|_| connection.call(vec![7; 10_000]));
-        let answers =
+        let responses =
             tokio::time::timeout(Duration::from_secs(30), futures::future::join_all(calls));
-        assert!(answers.await.unwrap().into_iter().all(|answer| answer.unwrap().len() == 10_000));
+        assert!(responses.await.unwrap().into_iter().all(|one| one.unwrap().len() == 10_000));
     }
 
     #[tokio::test]
@@ -338,7 +347,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_without_an_answer_are_lost() {
+    async fn panic_ends_its_call_alone() {
+        let (near, far) = tokio::io::duplex(1 << 10);
+        tokio::spawn(serve(far, async |message| {
+            assert_ne!(message[0], 1, "the second call panics");
+            echo(message).await
+        }));
+        let connection = open(near);
+        let calls = (0..3_u8).map(|call| connection.call(vec![call]));
+        let [first, second, third] = &futures::future::join_all(calls).await[..] else { panic!() };
+        assert!(first.is_ok() && third.is_ok());
+        let Err(RpcError::Lost(reason)) = second else { panic!("{second:?}") };
+        assert_eq!(reason, "the call has panicked");
+    }
+
+    #[tokio::test]
+    async fn calls_without_a_response_are_lost() {
         let (near, far) = tokio::io::duplex(1 << 10);
         let (received, connection) = (Arc::new(Notify::new()), open(near));
         let serving = tokio::spawn({
@@ -357,8 +381,8 @@ mod tests {
     #[tokio::test]
     async fn running_calls_complete_after_the_connection_is_dropped() {
         let (near, far) = tokio::io::duplex(1 << 10);
-        let [received, answered] = [(); 2].map(|()| Arc::new(Notify::new()));
-        let (notify, wait) = (Arc::clone(&received), Arc::clone(&answered));
+        let [received, returned] = [(); 2].map(|()| Arc::new(Notify::new()));
+        let (notify, wait) = (Arc::clone(&received), Arc::clone(&returned));
         let serving = tokio::spawn(serve(far, move |message| {
             let (notify, wait) = (Arc::clone(&notify), Arc::clone(&wait));
             async move {
@@ -371,7 +395,7 @@ mod tests {
         let call = tokio::spawn(connection.call(vec![1]));
         received.notified().await;
         drop(connection);
-        answered.notify_one();
+        returned.notify_one();
         assert_eq!(call.await.unwrap().unwrap(), vec![1]);
         serving.await.unwrap().unwrap();
     }
@@ -379,7 +403,7 @@ mod tests {
     #[tokio::test]
     async fn unreadable_frames_are_rejected() {
         let (near, far) = tokio::io::duplex(1 << 20);
-        tokio::spawn(serve(far, async |_| Answer::NotRead("format 9".into())));
+        tokio::spawn(serve(far, async |_| Returned::NotRead("format 9".into())));
         let Err(RpcError::NotSent(reason)) = open(near).call(vec![9]).await else { panic!() };
         assert_eq!(reason, "format 9");
         for frame in [&[0xff; 64][..], &[0, 0, 0, 3, 1, 2, 3], &[0, 0, 0]] {

@@ -2,7 +2,7 @@
 //! are converted to these records.
 //!
 //! Every message begins with a format byte. A node that cannot decode a request, for example
-//! because its format is newer, answers with a plain text that names the format. Every version can
+//! because its format is newer, returns a plain text that names the format. Every version can
 //! read a plain text.
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};

@@ -27,7 +27,7 @@ use crate::integrity::{hash_status, quarantine_if_diverged};
 use crate::leader::watch::{WATCH_TIME, is_ended};
 use crate::membership::operations::Operator;
 use crate::network::client::Channel;
-use crate::network::connection::{Answer, PROTOCOL, serve};
+use crate::network::connection::{PROTOCOL, Returned, serve};
 use crate::network::log_throttle::LogThrottle;
 use crate::network::message::{
     AppendRpc, Appended, PeerRejection, QuorumStatus, Request, Response, Rpc, RpcResponse,
@@ -81,7 +81,7 @@ async fn open(
     tokio::spawn(async move {
         // The caller closed the connection first.
         let Ok(stream) = upgrade.await else { return };
-        let served = serve(TokioIo::new(stream), |message| answer(&server, message)).await;
+        let served = serve(TokioIo::new(stream), |message| run_call(&server, message)).await;
         if let Err(error) = served.map_err(|error| error.to_string())
             && server.log_throttle.is_new(UNKNOWN_SENDER, &error)
         {
@@ -93,7 +93,7 @@ async fn open(
 }
 
 /// Runs a call. After the timeout of its caller it is dropped.
-async fn answer(server: &Server, message: Bytes) -> Answer {
+async fn run_call(server: &Server, message: Bytes) -> Returned {
     let received_at = Instant::now();
     let request = match codec::decode::<Request>(&message) {
         Ok(request) => request,
@@ -101,7 +101,7 @@ async fn answer(server: &Server, message: Bytes) -> Answer {
             if server.log_throttle.is_new(UNKNOWN_SENDER, &error) {
                 tracing::error!(%error, "unreadable message from a peer");
             }
-            return Answer::NotRead(error.to_string());
+            return Returned::NotRead(error.to_string());
         }
     };
     let result = match server.accept(&request) {
@@ -112,12 +112,12 @@ async fn answer(server: &Server, message: Bytes) -> Answer {
             // Without the delay, which is an estimate: a wrong one must not drop calls of Raft.
             match timeout_at((received_at + timeout).into(), running).await {
                 Ok(result) => result,
-                Err(_) => return Answer::Failed("timeout".into()),
+                Err(_) => return Returned::Failed("timeout".into()),
             }
         }
         Err(rejection) => Err(rejection),
     };
-    Answer::Message(server.respond(result))
+    Returned::Message(server.respond(result))
 }
 
 fn unavailable<E>(_: E) -> PeerRejection {

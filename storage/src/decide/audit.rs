@@ -227,6 +227,10 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::PutTier { name, .. } => (Act::TierChange, format!("tier {name}")),
         Action::RecordOperation(action, target, _) => (*action, target.clone()),
         Action::ReleaseWebhooks => (Act::WebhooksRelease, "webhooks".into()),
+        Action::StartModelChange(model, _) => (Act::ModelChange, format!("model {}", model.name)),
+        Action::CancelModelChange | Action::BeginModelSwitch(true) => {
+            (Act::ModelChange, "next model".into())
+        }
         _ => return None,
     })
 }

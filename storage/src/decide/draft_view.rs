@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::decide::draft::Draft;
 use crate::error::Result;
 use crate::model::cluster::Cluster;
+use crate::model::models::Models;
 use crate::table::key::Key;
 use crate::table::view::{Row, View};
 
@@ -36,6 +37,13 @@ impl View for Draft {
         match self.rows.contains_key(&Key::Cluster.bytes()) {
             true => Ok(self.record(&Key::Cluster)?.map(Arc::new)),
             false => self.base.cluster(),
+        }
+    }
+
+    fn models(&self) -> Result<Models> {
+        match self.rows.contains_key(&Key::Models.bytes()) {
+            true => Ok(self.record(&Key::Models)?.unwrap_or_default()),
+            false => self.base.models(),
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::change::Change;
 use crate::command::{BulkFilter, NewMemory};
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
+use crate::decide::models;
 use crate::decide::reinforce::reinforce;
 use crate::decide::{duplicate, edge, fold};
 use crate::error::Result;
@@ -16,7 +17,6 @@ use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
-use crate::model::vector::Vector;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
@@ -30,7 +30,7 @@ pub(super) fn create(context: &mut Context<'_>, memories: &[NewMemory]) -> Decid
     for (at, new) in memories.iter().enumerate() {
         context.check_access(&new.namespace)?;
         reject_if(context.memory(new.id)?.is_some(), Rejection::IdTaken)?;
-        check_model(context, &new.vector)?;
+        models::check_vector(context.draft, &new.vector)?;
         let at = (memories.len() > 1).then_some(at);
         let record = match present_duplicate(context, new, at)? {
             Some(present) => present,
@@ -89,7 +89,7 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
     context.push(Change::AnchorPut(tenant, new.id, anchor));
-    context.push(Change::VectorPut(tenant, new.id, new.vector.clone()));
+    models::put(context.draft, tenant, new.id, &new.vector)?;
     context.append(new.id, &memory, EventKind::Created);
     context.emit(TriggerEvent::Store, new.id);
     edge::create_suggested(context, new)?;
@@ -106,7 +106,7 @@ pub(super) fn update(
         context.check_access(namespace)?;
     }
     if let Some((_, vector)) = &patch.label {
-        check_model(context, vector)?;
+        models::check_vector(context.draft, vector)?;
     }
     let memory = patched(&present.memory, patch);
     let added = memory.text_bytes().saturating_sub(present.memory.text_bytes());
@@ -123,7 +123,7 @@ pub(super) fn update(
     let update = MemoryUpdate { memory, heat: patch.current_heat, fields };
     commit_update(context, &present, update)?;
     if let Some((_, vector)) = &patch.label {
-        context.push(Change::VectorPut(context.tenant, id, vector.clone()));
+        models::put(context.draft, context.tenant, id, vector)?;
     }
     Ok(Reply::Memories(context.present(id)?.into_iter().collect()))
 }
@@ -237,13 +237,4 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
     .into_iter()
     .filter_map(|(field, is_changed)| is_changed.then_some(field))
     .collect()
-}
-
-/// Rejects vectors of another model or dimension: their distances to others have no meaning.
-fn check_model(context: &Context<'_>, vector: &Vector) -> Decided<()> {
-    let cluster = context.draft.cluster()?;
-    let is_current = cluster.is_some_and(|cluster| {
-        cluster.model.id == vector.model && cluster.model.dimension as usize == vector.dimension()
-    });
-    reject_if(!is_current, Rejection::ModelMismatch)
 }

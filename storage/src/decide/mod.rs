@@ -19,6 +19,7 @@ mod idempotency;
 mod keys;
 mod last_puts;
 mod memory;
+mod models;
 mod outbox;
 mod purge;
 mod recall;
@@ -117,6 +118,12 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         (Action::RemoveMember(node), _) => cluster::remove_member(draft, *node),
         (Action::ReleaseWebhooks, _) => cluster::release_webhooks(draft),
         (Action::RaiseLevel(release), _) => cluster::raise_level(draft, *release),
+        (Action::StartModelChange(model, folder), _) => models::start(draft, model, folder),
+        (Action::CancelModelChange, _) => models::cancel(draft),
+        (Action::ReportModelReady(node), _) => models::report_ready(draft, *node),
+        (Action::RecordVectors(embedded), _) => models::record(draft, embedded),
+        (Action::BeginModelSwitch(forced), _) => models::begin_switch(draft, *forced),
+        (Action::SwitchModel(model), _) => models::switch(draft, model),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (Action::CreateTenant { tenant, key_id, key }, _) => {
             tenants::create(draft, tenant, (*key_id, key))
@@ -184,6 +191,12 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::RemoveMember(_)
         | Action::ReleaseWebhooks
         | Action::RaiseLevel(_)
+        | Action::StartModelChange(..)
+        | Action::CancelModelChange
+        | Action::ReportModelReady(_)
+        | Action::RecordVectors(_)
+        | Action::BeginModelSwitch(_)
+        | Action::SwitchModel(_)
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)

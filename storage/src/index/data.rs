@@ -225,6 +225,11 @@ impl IndexData {
         coverage.begin_restore(exact_max, slots.len(), || used(slots.len(), free))
     }
 
+    /// Components of its vectors.
+    pub(crate) fn dimension(&self) -> usize {
+        self.dimension
+    }
+
     /// Number of memories in the cold tier.
     pub(crate) fn cold(&self) -> u64 {
         self.cold

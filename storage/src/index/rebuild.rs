@@ -16,10 +16,11 @@ use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::{Event, JournalPart};
 use crate::model::memory::Memory;
+use crate::model::models::VectorPlace;
 use crate::model::vector::Vector;
 use crate::table::key::{Kind, cursor_of, fixed, receipt_of, split};
 use crate::table::state::{State, count};
-use crate::table::view::Row;
+use crate::table::view::{Row, View};
 
 /// Memories of a block. They are indexed under one lock.
 const BLOCK_MEMORIES: usize = 1_000;
@@ -46,10 +47,11 @@ pub(super) fn rebuild(
     indexed: &AtomicU64,
 ) -> Result<()> {
     fail::fail_point!("index-rebuild");
+    let place = state.models()?.place;
     let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
     thread::scope(|scope| {
         let mut decoding: VecDeque<ScopedJoinHandle<'_, Result<Vec<Decoded>>>> = VecDeque::new();
-        let mut rows = memory_rows(state, tenant);
+        let mut rows = memory_rows(state, tenant, place);
         loop {
             let block: Vec<Rows> = rows.by_ref().take(BLOCK_MEMORIES).collect::<Result<_>>()?;
             if decoding.len() == threads || block.is_empty() {
@@ -68,9 +70,13 @@ pub(super) fn rebuild(
 }
 
 /// The rows of all memories. They are three key ranges in the same order of ids.
-fn memory_rows(state: &State, tenant: TenantId) -> impl Iterator<Item = Result<Rows>> {
+fn memory_rows(
+    state: &State,
+    tenant: TenantId,
+    place: VectorPlace,
+) -> impl Iterator<Item = Result<Rows>> {
     let range = |kind| rows_of(state, kind, tenant);
-    let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::Vector));
+    let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::of_vectors(place)));
     range(Kind::Memory).map(move |row| {
         let (key, memory) = row?;
         let id = MemoryId(fixed(split(&key)?.1)?);

@@ -23,6 +23,7 @@ use crate::model::cluster::Cluster;
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
+use crate::model::models::Models;
 use crate::model::tenant::{Tenant, TenantState};
 use crate::model::trigger::Firings;
 use crate::table::key::{Kind, fixed, split};
@@ -36,6 +37,8 @@ pub(crate) struct Registry {
     pub(crate) exact_max: usize,
     /// Every message between nodes reads it.
     cluster: RwLock<Option<Arc<Cluster>>>,
+    /// Every command with a text reads it.
+    models: RwLock<Models>,
     tenants: RwLock<HashMap<TenantId, Arc<TenantIndex>>>,
     tenancy: RwLock<Arc<Tenancy>>,
     suspended: RwLock<HashSet<TenantId>>,
@@ -59,6 +62,7 @@ impl Registry {
     pub(crate) fn rebuild(state: &State, exact_max: usize, indexed: &AtomicU64) -> Result<Self> {
         let registry = Self { exact_max, ..Self::default() };
         *registry.cluster.write() = state.cluster()?;
+        *registry.models.write() = state.models()?;
         registry.put_tenancy(state.tenancy()?);
         for_each(state, Kind::Tenant, |tenant, [], row| {
             registry.put_tenant(tenant, row);
@@ -125,6 +129,15 @@ impl Registry {
 
     pub(crate) fn put_cluster(&self, cluster: Cluster) {
         *self.cluster.write() = Some(Arc::new(cluster));
+    }
+
+    /// Which vectors are in use, and which are to come.
+    pub(crate) fn models(&self) -> Models {
+        self.models.read().clone()
+    }
+
+    pub(crate) fn put_models(&self, models: Models) {
+        *self.models.write() = models;
     }
 
     /// What all tenants share.

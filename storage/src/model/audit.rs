@@ -96,6 +96,8 @@ named_enum! {
         BackupCreate = "backup.create",
         /// The deliveries of a restored cluster were released.
         WebhooksRelease = "webhooks.release",
+        /// The change of the embedding model was begun, cancelled or forced.
+        ModelChange = "model.change",
     }
 }
 

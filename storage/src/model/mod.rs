@@ -45,6 +45,7 @@ pub mod journal;
 mod letters;
 pub mod limits;
 pub mod memory;
+pub mod models;
 pub mod operator_key;
 pub mod origin;
 pub mod pattern;

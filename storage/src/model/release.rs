@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 /// | level | adds |
 /// |---|---|
 /// | 1 | the first one |
-pub const LEVEL: u16 = 1;
+/// | 2 | changes of the embedding model |
+pub const LEVEL: u16 = 2;
 
 /// A version of Hearth and its feature level. Releases are ordered by their levels first.
 #[derive(

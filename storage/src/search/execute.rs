@@ -33,6 +33,16 @@ impl Reader {
         let Some(index) = engine.registry.tenant(tenant) else {
             return Ok(SearchResults::default());
         };
+        // A vector of another model has no meaning here. The words find something.
+        let dimension = index.read().dimension();
+        let without_vector;
+        let request = match &request.vector {
+            Some(vector) if vector.len() != dimension => {
+                without_vector = SearchRequest { vector: None, ..request.clone() };
+                &without_vector
+            }
+            _ => request,
+        };
         let now = engine.clock();
         let thermo = engine.thermo(tenant);
         let weights = thermo.recall;

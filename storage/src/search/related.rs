@@ -132,7 +132,8 @@ impl Reader {
         key_points: &[String],
         vector: &[f32],
     ) -> Vec<Suggestion> {
-        let Some(index) = self.index(tenant) else { return Vec::new() };
+        let index = self.index(tenant).filter(|index| index.read().dimension() == vector.len());
+        let Some(index) = index else { return Vec::new() };
         // Before the lock: a long label takes a millisecond.
         let (code, words) = (Code::of(vector), content_hashes(label));
         let neighbours = graph_neighbours(&index, &code);

@@ -11,6 +11,7 @@ use crate::model::delivery::DeliveryId;
 use crate::model::edge::RelationKey;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, JournalPart};
+use crate::model::models::VectorPlace;
 use crate::model::receipt::{ReceiptKey, Retention};
 
 /// Defines the kinds of keys, the keys with their parts, and the encoding.
@@ -24,6 +25,14 @@ macro_rules! keys {
         }
 
         impl Key {
+    /// The key of a vector.
+    pub fn vector(place: VectorPlace, tenant: TenantId, id: MemoryId) -> Self {
+        match place {
+            VectorPlace::First => Self::Vector(tenant, id),
+            VectorPlace::Second => Self::SecondVector(tenant, id),
+        }
+    }
+
     /// The key of an event.
     pub fn event(tenant: TenantId, part: JournalPart, cursor: Cursor) -> Self {
         match part {
@@ -34,6 +43,14 @@ macro_rules! keys {
 }
 
 impl Kind {
+    /// The kind of the vectors in a place.
+    pub fn of_vectors(place: VectorPlace) -> Self {
+        match place {
+            VectorPlace::First => Self::Vector,
+            VectorPlace::Second => Self::SecondVector,
+        }
+    }
+
     /// The kind of the rows of a part of the journal.
     pub fn of_events(part: JournalPart) -> Self {
         match part {
@@ -75,6 +92,8 @@ keys! {
     0x02 Cluster,
     /// What all tenants share.
     0x03 Tenancy,
+    /// Which vectors are in use, once the embedding model was changed.
+    0x04 Models,
     /// A tenant.
     0x10 Tenant(tenant: TenantId),
     /// An API key.
@@ -101,6 +120,8 @@ keys! {
     0x22 Vector(tenant: TenantId, id: MemoryId),
     /// An edge: this end, the other end, the relation. Stored twice, once at each end.
     0x23 Edge(tenant: TenantId, end: MemoryId, other: MemoryId, relation: RelationKey),
+    /// The vector of a memory, of another model than that of the kind `Vector`.
+    0x24 SecondVector(tenant: TenantId, id: MemoryId),
     /// Receipt of an idempotent request of an API key.
     0x30 Receipt(tenant: TenantId, owner: KeyId, hash: ReceiptKey),
     /// Index of the receipts of an API key by age. No value.
@@ -139,7 +160,10 @@ impl Kind {
     /// The kinds whose keys belong to a tenant.
     pub fn of_tenants() -> impl Iterator<Item = Self> {
         let is_of_cluster = |kind: &Self| {
-            matches!(kind, Self::Position | Self::Cluster | Self::Tenancy | Self::LastReport)
+            matches!(
+                kind,
+                Self::Position | Self::Cluster | Self::Tenancy | Self::Models | Self::LastReport
+            )
         };
         Self::ALL.iter().copied().filter(move |kind| !is_of_cluster(kind))
     }

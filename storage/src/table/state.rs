@@ -177,6 +177,29 @@ pub(crate) fn check_applied(path: &Path, env: Option<&Env>, index: u64) -> Resul
 
 pub(crate) struct Snapshot<'a>(SnapshotWithThreadMode<'a, DB>);
 
+impl<'a> Snapshot<'a> {
+    /// As [`State::range`]. All ranges of a snapshot are of one position. It must outlive them.
+    pub(crate) fn range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        let from_start = IteratorMode::From(start, Direction::Forward);
+        self.0.iterator_opt(from_start, upper_bounded(end)).map(read)
+    }
+
+    /// As [`State::range_back`].
+    pub(crate) fn range_back(
+        &self,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl Iterator<Item = Result<Row>> + use<'a> {
+        let mut options = upper_bounded(end);
+        options.set_iterate_lower_bound(start.to_vec());
+        self.0.iterator_opt(IteratorMode::End, options).map(read)
+    }
+}
+
 impl View for Snapshot<'_> {
     fn bytes(&self, key: &Key) -> Result<Option<Vec<u8>>> {
         read(self.0.get(key.bytes()))

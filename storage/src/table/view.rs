@@ -17,6 +17,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::Tenancy;
 use crate::model::memory::{Memory, MemoryRecord};
+use crate::model::models::Models;
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::Tenant;
 use crate::model::thermo::Thermo;
@@ -46,6 +47,11 @@ pub trait View {
     /// The cluster, once it is bootstrapped.
     fn cluster(&self) -> Result<Option<Arc<Cluster>>> {
         Ok(self.record(&Key::Cluster)?.map(Arc::new))
+    }
+
+    /// Which vectors are in use, and which are to come.
+    fn models(&self) -> Result<Models> {
+        Ok(self.record(&Key::Models)?.unwrap_or_default())
     }
 
     /// What all tenants share.

@@ -97,7 +97,7 @@ fn main() {
     let pool = Pool::start(manifest.model(), vec![Box::new(session)]);
     let embed = |text: &str| {
         let scope = EmbedScope { tenant: TENANT, key: None };
-        block_on(pool.embed(scope, text.into())).expect("a vector")
+        block_on(pool.embed(scope, text.into())).expect("a vector").1
     };
     let short = [conversations::utterances(), definitions::set(), notes::set()];
     for set in short.into_iter().chain([conversations::scenes(), definitions::lists()]) {

@@ -1,0 +1,182 @@
+//! Changes of the embedding model on this node. Each node loads the next model. The leader embeds all
+//! memories by it, in the background, and submits the switch. Then each node brings it into use.
+//!
+//! # Algorithm
+//! The leader passes over all memories, and embeds those that lack a vector of the next model. Memories
+//! that clients store meanwhile are found by the next pass. When a pass is short, and all members have
+//! the model, new texts are rejected (503) for a moment. A pass that then finds none proves that all
+//! memories have a vector, so the switch follows. Another leader continues with a pass of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use api::{EmbedError, EmbedScope, Embedder};
+use futures::future::try_join_all;
+use raft::Handle;
+use storage::model::cluster::Model;
+use storage::model::id::{MemoryId, TenantId};
+use storage::model::models::{EmbeddedMemory, NextModel};
+use storage::model::vector::{ModelId, Vector};
+use storage::{Action, Command, Reader, View};
+use tokio::time::Instant;
+
+use crate::embed::{Embedders, Pool};
+use crate::engine::{Engine, model_mismatch};
+use crate::error::text;
+
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Pause after an attempt to switch that some members are not ready for.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Memories that are embedded together.
+const PAGE: usize = 64;
+/// Time of a pass after which the switch begins. Another such pass follows, while new texts are
+/// rejected.
+const LAST_PASS_MAX: Duration = Duration::from_secs(3);
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(crate) struct ModelChanges {
+    raft: Handle,
+    reader: Reader,
+    embedders: Arc<Embedders>,
+    node: u64,
+    /// The model that this node could not load. That is logged once.
+    refused: Option<ModelId>,
+}
+
+impl ModelChanges {
+    pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, node: u64) -> Self {
+        let (raft, reader) = (engine.raft.clone(), engine.reader.clone());
+        Self { raft, reader, embedders, node, refused: None }
+    }
+
+    /// Runs until a fault of the node.
+    pub(crate) async fn run(mut self) {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            if let Err(error) = self.step().await {
+                self.raft.fault().report(&error);
+                return;
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<(), String> {
+        let Some(cluster) = self.reader.cluster().map_err(text)? else { return Ok(()) };
+        let (next, current) = (self.reader.models().map_err(text)?.next, self.embedders.model());
+        if cluster.model.id != current.id {
+            // The configured model may be the next one: the switch is in the log.
+            let is_next = next.is_some_and(|next| next.model.id == current.id);
+            return if is_next { Ok(()) } else { self.switch_to(&cluster.model) };
+        }
+        let Some(next) = next else {
+            self.embedders.unload();
+            return Ok(());
+        };
+        if self.embedders.next(next.model.id).is_none() && self.refused != Some(next.model.id) {
+            self.load(&next).await;
+        }
+        match self.embedders.next(next.model.id) {
+            Some(pool) => self.advance(&next, &pool).await,
+            None if next.is_switching && self.raft.is_leader() => {
+                tracing::error!(
+                    "the change of the model is cancelled: the leader has no such model"
+                );
+                self.submit(Action::CancelModelChange).await.map(drop)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn switch_to(&self, model: &Model) -> Result<(), String> {
+        if self.embedders.switch_to(model) {
+            tracing::info!(
+                model = model.name,
+                "the embedding model has changed: set embedder.model to its folder"
+            );
+            return Ok(());
+        }
+        Err(model_mismatch(model, &self.embedders.model()))
+    }
+
+    async fn load(&mut self, next: &NextModel) {
+        let (embedders, of) = (Arc::clone(&self.embedders), next.clone());
+        let load = move || embedders.load(&of.model, &of.folder);
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(text).flatten();
+        match loaded {
+            Ok(()) => tracing::info!(model = next.model.name, "the next model is loaded"),
+            Err(error) => {
+                tracing::error!(error, "the next model is not loaded: it is not used before it is");
+                self.refused = Some(next.model.id);
+            }
+        }
+    }
+
+    /// Reports that this node has the model, and as the leader embeds memories by it.
+    async fn advance(&self, next: &NextModel, pool: &Pool) -> Result<(), String> {
+        if !next.ready.contains(&self.node) {
+            self.submit(Action::ReportModelReady(self.node)).await?;
+        }
+        if !self.raft.is_leader() {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let found = self.embed_all(next, pool).await?;
+        if next.is_switching && found == Some(0) {
+            self.submit(Action::SwitchModel(next.model.clone())).await?;
+            return Ok(());
+        }
+        let is_near = found.is_some() && started.elapsed() < LAST_PASS_MAX;
+        if is_near && !next.is_switching && !self.submit(Action::BeginModelSwitch(false)).await? {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    /// One pass. Returns how many memories lacked a vector; `None` if this node no longer leads, or the
+    /// change was cancelled.
+    async fn embed_all(&self, next: &NextModel, pool: &Pool) -> Result<Option<usize>, String> {
+        let (mut after, mut found) = (None, 0);
+        loop {
+            let reader = self.reader.clone();
+            let page = tokio::task::spawn_blocking(move || reader.unembedded(after, PAGE)).await;
+            let page = page.map_err(text)?.map_err(text)?;
+            found += page.memories.len();
+            if !page.memories.is_empty() {
+                let embed = page.memories.into_iter().map(|found| embedded(pool, found));
+                // The embedder has logged an error. A later pass tries again.
+                let Ok(embedded) = try_join_all(embed).await else { return Ok(None) };
+                self.embedders.counters.changed.fetch_add(embedded.len() as u64, Ordering::Relaxed);
+                let is_current = self.reader.models().map_err(text)?.next.as_ref() == Some(next);
+                if !is_current || !self.submit(Action::RecordVectors(embedded)).await? {
+                    return Ok(None);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    /// Submits a command of the service. Returns whether it was accepted.
+    async fn submit(&self, action: Action) -> Result<bool, String> {
+        let command = Command::background(action);
+        let outcome = self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await;
+        Ok(outcome.is_ok_and(|outcome| outcome.reply.is_ok()))
+    }
+}
+
+/// Embeds the text of a memory.
+async fn embedded(
+    pool: &Pool,
+    (tenant, id, label): (TenantId, MemoryId, String),
+) -> Result<EmbeddedMemory, EmbedError> {
+    let scope = EmbedScope { tenant, key: None };
+    let (model, components) = pool.embed(scope, label.clone()).await?;
+    let vector = Vector::quantise(model, &components).map_err(|fault| {
+        tracing::error!(%fault, "the next model returned an unusable vector");
+        EmbedError
+    })?;
+    Ok(EmbeddedMemory { tenant, id, label, vector })
+}

@@ -1,0 +1,154 @@
+//! The embedding model of a running cluster is changed under load: searches go on, nothing is lost, and
+//! all memories are found by the next model.
+
+use std::sync::Arc;
+
+use super::*;
+
+const WRITERS: usize = 4;
+
+/// A folder with a model of the hashing embedder.
+fn model_folder(cluster: &Cluster, dimension: usize) -> String {
+    let folder = cluster.folder().join(format!("model-{dimension}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("dimension"), dimension.to_string()).unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
+async fn model(node: &Node) -> Value {
+    node.ops_request(Method::GET, "/cluster/model").send().await.ok()
+}
+
+async fn has_switched(node: &Node, dimension: usize) {
+    let status = async || model(node).await;
+    eventually("the cluster has switched", status, |status| {
+        status["model"]["dimension"] == dimension && status["next"].is_null()
+    })
+    .await;
+}
+
+/// Each label is found first by its own words, on each node.
+async fn assert_found(cluster: &Cluster, labels: &[String]) {
+    for node in cluster.nodes() {
+        for label in labels {
+            let search = json!({"query": label, "limit": 1});
+            // In the moment of the switch a node may respond with 503.
+            let found = async || node.send(Method::POST, "/agent/search", &search).await;
+            let what = format!("{label} is found");
+            eventually(&what, found, |found| found.body[0]["label"] == *label).await;
+        }
+    }
+}
+
+async fn hearth(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
+    let [leader] = cluster.leader_first().await;
+    cluster.run(&[&["model", "--ops", leader.ops()], arguments].concat()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn model_changes_under_load() {
+    let cluster = Arc::new(options().nodes(3).start());
+    let labels: Vec<String> = (0..40).map(|n| format!("apple{n} pear{} plum", n * 3)).collect();
+    let ids = cluster.store_each(labels.iter().map(labelled)).await;
+    let writers = Writers::start(&cluster, WRITERS);
+    for dimension in [96, 512] {
+        writers.acknowledge(50).await;
+        let folder = model_folder(&cluster, dimension);
+        let (succeeded, text) = hearth(&cluster, &["set", &folder]).await;
+        assert!(succeeded && text.contains("memories are embedded"), "{text}");
+        // Another leader continues the change.
+        let [leader] = cluster.leader_first().await;
+        leader.crash().await;
+        has_switched(&cluster, dimension).await;
+        writers.acknowledge(50).await;
+        // Before its next start, a node needs the model in its configuration.
+        for node in cluster.nodes() {
+            let path = node.data().join("hearth.toml");
+            let mut config: toml::Table = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+            config["embedder"]
+                .as_table_mut()
+                .unwrap()
+                .insert("model".into(), folder.clone().into());
+            std::fs::write(&path, config.to_string()).unwrap();
+        }
+        assert_found(&cluster, &labels[..5]).await;
+    }
+    let mut acknowledged = writers.stop().await;
+    acknowledged.extend(labels.iter().cloned().zip(ids));
+    converged(&cluster).await;
+    for node in cluster.nodes() {
+        assert_stored_once(node, &acknowledged, WRITERS).await;
+        node.crash().await;
+    }
+    assert_found(&cluster, &labels).await;
+    converged(&cluster).await;
+    assert_equal_states(&cluster).await;
+}
+
+#[tokio::test]
+async fn nodes_without_the_model_postpone_the_switch() {
+    let cluster = options().nodes(3).start();
+    let labels: Vec<String> = (0..10).map(|n| format!("apple{n} pear{} plum", n * 3)).collect();
+    cluster.store_each(labels.iter().map(labelled)).await;
+    let [_, _, away] = cluster.leader_first().await;
+    away.kill();
+    let (succeeded, text) = hearth(&cluster, &["set", &model_folder(&cluster, 64)]).await;
+    assert!(succeeded, "{text}");
+    let ready = async || model(&cluster).await["next"]["ready"].clone();
+    let ready = async || array(&ready().await).len();
+    eventually("two nodes are ready", ready, |ready| *ready == 2).await;
+    let embedded = async || model(&cluster).await["next"]["embedded"].clone();
+    eventually("all memories are embedded", embedded, |embedded| *embedded == 10).await;
+    let status = model(&cluster).await;
+    assert_eq!(
+        (&status["model"]["dimension"], &status["next"]["is_switching"]),
+        (&json!(384), &json!(false))
+    );
+    let (succeeded, text) = hearth(&cluster, &["cancel"]).await;
+    assert!(succeeded && text.contains("No change is under way"), "{text}");
+    assert_found_at(&cluster, &labels[0]).await;
+    away.restart().await;
+    let (succeeded, _) = hearth(&cluster, &["set", &model_folder(&cluster, 64)]).await;
+    assert!(succeeded);
+    has_switched(&cluster, 64).await;
+    let (succeeded, text) = hearth(&cluster, &["cancel"]).await;
+    assert!(!succeeded && text.contains("no change of the model"), "{text}");
+}
+
+async fn assert_found_at(node: &Node, label: &str) {
+    let found = node.post("/agent/search", &json!({"query": label, "limit": 1})).await;
+    assert_eq!(found[0]["label"], *label);
+}
+
+/// The same weights, which read fewer tokens: another model.
+#[tokio::test]
+async fn installed_model_changes_to_another() {
+    let cluster = options().real_embedder().start();
+    let labels = ["The user drinks tea in the morning.", "The build runs on two machines."];
+    cluster.store_each(labels.iter().map(labelled)).await;
+    let before = model(&cluster).await["model"].clone();
+    let (installed, folder) =
+        (cache().join(::node::embed::CACHED_MODEL), cluster.folder().join("next-model"));
+    std::fs::create_dir(&folder).unwrap();
+    for file in ["model.onnx", "tokenizer.json"] {
+        std::os::unix::fs::symlink(installed.join(file), folder.join(file)).unwrap();
+    }
+    let manifest = std::fs::read_to_string(installed.join("manifest.json")).unwrap();
+    let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
+    manifest["max_tokens"] = json!(64);
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    let (succeeded, text) = hearth(&cluster, &["set", "/nowhere"]).await;
+    assert!(!succeeded && text.contains("/nowhere/manifest.json"), "{text}");
+    let (succeeded, text) = hearth(&cluster, &["set", folder.to_str().unwrap()]).await;
+    assert!(succeeded, "{text}");
+    let status = async || model(&cluster).await;
+    eventually("the cluster has switched", status, |status| {
+        status["next"].is_null() && status["model"]["id"] != before["id"]
+    })
+    .await;
+    let search = json!({"query": "what does the user drink?", "limit": 1});
+    let found = async || cluster.send(Method::POST, "/agent/search", &search).await.body;
+    let finds = |found: &Value| found[0]["label"] == labels[0];
+    eventually("the memory is found", found, finds).await;
+    assert!(cluster.metric("hearth_model_embedded_total").await >= 2.0);
+}
