@@ -26,8 +26,8 @@ use tower_service::Service;
 /// Time limit from the handshake to the first complete request head.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time without any request after which a connection of a client ends. Longer than clients keep
-/// unused connections, so that no request meets the end of its connection.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// unused connections (Go and reqwest 90 s), so that no request meets the end of its connection.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time after which a connection ends if its client reads nothing of one of its responses, or
 /// acknowledges no data.
 pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(30);
