@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::RwLock;
 use raft::Handle;
 use storage::Reader;
-use storage::model::cluster::Model;
 use storage::model::id::TenantId;
 use storage::model::operator_key::OperatorKey;
 
@@ -97,11 +96,6 @@ impl App {
     /// Sets what creates backups. Only the first call counts.
     pub fn set_backups(&self, backups: Arc<dyn Backups>) {
         self.backups.get_or_init(|| backups);
-    }
-
-    /// The embedding model in a folder of this node.
-    pub(crate) fn model_in(&self, folder: &str) -> Result<Model, String> {
-        self.service.model_in(folder)
     }
 
     /// What creates backups.

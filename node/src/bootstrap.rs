@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use api::{Embedder, random_bytes};
+use api::random_bytes;
 use raft::{Handle, NodeId};
 use storage::model::api_key::{KeyText, NewApiKey};
 use storage::model::cluster::{Cluster, Model};

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::Embedder;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 

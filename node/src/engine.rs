@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use api::Embedder;
 use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
 use storage::model::cluster::Model;
 use storage::{Flusher, Options, Reader, View};

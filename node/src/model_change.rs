@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use api::{EmbedError, EmbedScope, Embedder};
+use api::{EmbedError, EmbedScope};
 use futures::future::try_join_all;
 use raft::Handle;
 use storage::model::cluster::Model;
@@ -26,7 +26,7 @@ use crate::engine::{Engine, model_mismatch};
 use crate::error::text;
 
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Pause after an attempt to switch that some members are not ready for.
+/// Pause after a pass that was given up, or an attempt to switch that some members are not ready for.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Memories that are embedded together.
 const PAGE: usize = 64;
@@ -71,6 +71,7 @@ impl ModelChanges {
         }
         let Some(next) = next else {
             self.embedders.unload();
+            self.refused = None;
             return Ok(());
         };
         if self.embedders.next(next.model.id).is_none() && self.refused != Some(next.model.id) {
@@ -82,7 +83,8 @@ impl ModelChanges {
                 tracing::error!(
                     "the change of the model is cancelled: the leader has no such model"
                 );
-                self.submit(Action::CancelModelChange).await.map(drop)
+                self.submit(Action::CancelModelChange).await;
+                Ok(())
             }
             None => Ok(()),
         }
@@ -115,19 +117,21 @@ impl ModelChanges {
     /// Reports that this node has the model, and as the leader embeds memories by it.
     async fn advance(&self, next: &NextModel, pool: &Pool) -> Result<(), String> {
         if !next.ready.contains(&self.node) {
-            self.submit(Action::ReportModelReady(self.node)).await?;
+            self.submit(Action::ReportModelReady(self.node)).await;
         }
         if !self.raft.is_leader() {
             return Ok(());
         }
         let started = Instant::now();
-        let found = self.embed_all(next, pool).await?;
-        if next.is_switching && found == Some(0) {
-            self.submit(Action::SwitchModel(next.model.clone())).await?;
-            return Ok(());
-        }
+        let found = self.embed_all(pool).await?;
         let is_near = found.is_some() && started.elapsed() < LAST_PASS_MAX;
-        if is_near && !next.is_switching && !self.submit(Action::BeginModelSwitch(false)).await? {
+        let is_done = match (found, next.is_switching) {
+            (Some(0), true) => self.submit(Action::SwitchModel(next.model.clone())).await,
+            (_, false) if is_near => self.submit(Action::BeginModelSwitch).await,
+            // Another pass.
+            (found, _) => found.is_some(),
+        };
+        if !is_done {
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
         Ok(())
@@ -135,7 +139,7 @@ impl ModelChanges {
 
     /// One pass. Returns how many memories lacked a vector; `None` if this node no longer leads, or the
     /// change was cancelled.
-    async fn embed_all(&self, next: &NextModel, pool: &Pool) -> Result<Option<usize>, String> {
+    async fn embed_all(&self, pool: &Pool) -> Result<Option<usize>, String> {
         let (mut after, mut found) = (None, 0);
         loop {
             let reader = self.reader.clone();
@@ -147,8 +151,7 @@ impl ModelChanges {
                 // The embedder has logged an error. A later pass tries again.
                 let Ok(embedded) = try_join_all(embed).await else { return Ok(None) };
                 self.embedders.counters.changed.fetch_add(embedded.len() as u64, Ordering::Relaxed);
-                let is_current = self.reader.models().map_err(text)?.next.as_ref() == Some(next);
-                if !is_current || !self.submit(Action::RecordVectors(embedded)).await? {
+                if !self.submit(Action::RecordVectors(embedded)).await {
                     return Ok(None);
                 }
             }
@@ -160,10 +163,10 @@ impl ModelChanges {
     }
 
     /// Submits a command of the service. Returns whether it was accepted.
-    async fn submit(&self, action: Action) -> Result<bool, String> {
+    async fn submit(&self, action: Action) -> bool {
         let command = Command::background(action);
         let outcome = self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await;
-        Ok(outcome.is_ok_and(|outcome| outcome.reply.is_ok()))
+        outcome.is_ok_and(|outcome| outcome.reply.is_ok())
     }
 }
 

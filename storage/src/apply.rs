@@ -135,7 +135,7 @@ impl Writer {
         position: &Position,
         changes: &[Change],
     ) -> Result<()> {
-        engine.state.write(rows_of(position, changes))?;
+        engine.state.write(rows_of(position, changes).0)?;
         self.reader.replace(Engine::of(Arc::clone(&engine.state), &self.options)?);
         self.builder.wake();
         Ok(())
@@ -216,8 +216,9 @@ impl Flusher {
 /// Writes changes and position atomically, then shows them. Returns whether the builder of graphs
 /// has work.
 fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<bool> {
-    let shown = index_changes(engine, position.index, changes)?;
-    engine.state.write(rows_of(position, changes))?;
+    let (rows, event_bytes) = rows_of(position, changes);
+    let shown = index_changes(engine, position.index, changes, &event_bytes)?;
+    engine.state.write(rows)?;
     let has_work = show(engine, changes, shown)?;
     // Last: a reader with this position must find all changes up to it.
     *engine.position.write() = position.clone();
@@ -227,24 +228,28 @@ fn write(engine: &Engine, position: &Position, changes: &[Change]) -> Result<boo
 /// Whether these changes bring the vectors of another place into use.
 fn moves_vectors(engine: &Engine, changes: &[Change]) -> bool {
     changes.iter().any(|change| match change {
-        Change::ModelsPut(models) => models.place != engine.registry.models().place,
+        Change::ModelsPut(models) => models.place != engine.registry.vector_place(),
         _ => false,
     })
 }
 
-/// The rows of these changes, and their position.
-fn rows_of(position: &Position, changes: &[Change]) -> WriteBatch {
+/// The rows of these changes, and their position; and the bytes of each appended event.
+fn rows_of(position: &Position, changes: &[Change]) -> (WriteBatch, Vec<u64>) {
     let mut rows = WriteBatch::default();
-    let mut cursor = Cursor::new(position.index, 0);
+    let (mut cursor, mut event_bytes) = (Cursor::new(position.index, 0), Vec::new());
     for change in changes {
-        change.rows(cursor).into_iter().for_each(|write| stage(&mut rows, write));
-        cursor.ordinal += u32::from(matches!(change, Change::EventAppended(..)));
+        let writes = change.rows(cursor);
+        if let (Change::EventAppended(..), [RowWrite::Put(_, row)]) = (change, &writes[..]) {
+            cursor.ordinal += 1;
+            event_bytes.push(row.len() as u64);
+        }
+        writes.into_iter().for_each(|write| stage(&mut rows, write));
     }
     if !rows.is_empty() && drops_changes() {
         rows.clear();
     }
     stage(&mut rows, RowWrite::Put(Key::Position, codec::encode(position)));
-    rows
+    (rows, event_bytes)
 }
 
 /// Checks that this binary can read what follows these changes.
@@ -266,8 +271,9 @@ fn index_changes<'a>(
     engine: &Engine,
     index: u64,
     changes: &'a [Change],
+    event_bytes: &[u64],
 ) -> Result<BTreeMap<TenantId, Vec<IndexChange<'a>>>> {
-    let place = engine.registry.models().place;
+    let (place, mut event_bytes) = (engine.registry.vector_place(), event_bytes.iter());
     // Memories after the changes so far: one batch may create, change and delete the same memory.
     let mut memories: HashMap<(TenantId, MemoryId), Option<&Memory>> = HashMap::new();
     let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
@@ -306,7 +312,7 @@ fn index_changes<'a>(
                 (tenant, IndexChange::ReceiptsRemoved(*owner, *retention, count, *last))
             }
             Change::EventAppended(tenant, event) => {
-                let (part, bytes) = (event.kind.part(), codec::encoded_bytes(event));
+                let (part, bytes) = (event.kind.part(), event_bytes.next().copied().unwrap_or(0));
                 (tenant, IndexChange::EventAppended(part, index, event.at, bytes))
             }
             Change::EventsTrimmed(tenant, part, before) => {

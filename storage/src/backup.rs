@@ -64,6 +64,12 @@ pub fn install(
     let mut rows = rocksdb::WriteBatch::default();
     rows.put(Key::Position.bytes(), codec::encode(position));
     rows.put(Key::Cluster.bytes(), codec::encode(cluster));
+    // The nodes of the old cluster had loaded its next model.
+    let mut models = state.models()?;
+    if let Some(next) = &mut models.next {
+        (next.ready, next.is_switching, next.forced) = (Vec::new(), false, false);
+        rows.put(Key::Models.bytes(), codec::encode(&models));
+    }
     if !keeps_keys {
         for kind in [Kind::ApiKey, Kind::KeyUses, Kind::KeyUsed] {
             rows.delete_range([kind as u8], [kind as u8 + 1]);

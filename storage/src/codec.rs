@@ -6,7 +6,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use bincode::enc::write::SizeWriter;
 use serde::de::{DeserializeOwned, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -33,14 +32,6 @@ pub fn encode<R: Record>(record: &R) -> Vec<u8> {
     bincode::serde::encode_into_std_write(record, &mut bytes, config())
         .expect("writing to a Vec cannot fail, and bincode encodes every type of a record");
     bytes
-}
-
-/// Bytes of an encoded record.
-pub fn encoded_bytes<R: Record>(record: &R) -> u64 {
-    let mut size = SizeWriter::default();
-    bincode::serde::encode_into_writer(record, &mut size, config())
-        .expect("counting cannot fail, and bincode encodes every type of a record");
-    1 + size.bytes_written as u64
 }
 
 /// Decodes a record.
@@ -132,7 +123,6 @@ mod tests {
     fn a_record_is_a_format_byte_and_bincode() {
         let bytes = encode(&Pair(300, "ab".into()));
         assert_eq!(bytes, [7, 251, 44, 1, 2, b'a', b'b']);
-        assert_eq!(encoded_bytes(&Pair(300, "ab".into())), 7);
         assert_eq!(decode::<Pair>(&bytes).unwrap(), Pair(300, "ab".into()));
     }
 

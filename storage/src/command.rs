@@ -222,8 +222,10 @@ pub enum Action {
     ReportModelReady(u64),
     /// Store vectors of the next model.
     RecordVectors(#[serde(deserialize_with = "bounded::<EMBEDDED_MAX, _, _>")] Vec<EmbeddedMemory>),
-    /// Reject new texts until the switch; if true, also if members have not loaded the model.
-    BeginModelSwitch(bool),
+    /// Let the switch not wait for members that have not loaded the model: they stop then.
+    ForceModelSwitch,
+    /// Reject new texts until the switch.
+    BeginModelSwitch,
     /// Switch to the next model, which this is.
     SwitchModel(Model),
 }
@@ -390,6 +392,7 @@ impl Command {
             | Action::RaiseLevel(_)
             | Action::ReportModelReady(_)
             | Action::RecordVectors(_)
+            | Action::BeginModelSwitch
             | Action::SwitchModel(_)
             | Action::AdvanceTick
             | Action::RecordAttempts(_)

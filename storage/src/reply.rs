@@ -187,7 +187,7 @@ pub enum Rejection {
     #[error("this Idempotency-Key was used for a different request")]
     KeyReused,
     /// The key has too many receipts, and all are too young to be removed.
-    #[error("this API key used too many idempotency keys within the last hour")]
+    #[error("this API key used too many idempotency keys within the last ten minutes")]
     ReceiptsFull,
     /// The vector comes from another model, or the cluster is about to switch its model.
     #[error("the cluster changes its embedding model at this moment: repeat the request")]

@@ -7,6 +7,7 @@ use crate::model::memory::Memory;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, fixed, split};
 use crate::table::state::count;
+use crate::table::view::Row;
 
 /// Most memories that one call examines.
 const EXAMINED_MAX: u64 = 10_000;
@@ -16,8 +17,6 @@ const EXAMINED_MAX: u64 = 10_000;
 pub struct Unembedded {
     /// Their tenants, ids and texts.
     pub memories: Vec<(TenantId, MemoryId, String)>,
-    /// How many memories were examined.
-    pub examined: u64,
     /// The last examined one, if there are more: continue after it.
     pub next: Option<(TenantId, MemoryId)>,
 }
@@ -33,7 +32,7 @@ impl Reader {
         most: usize,
     ) -> Result<Unembedded> {
         let engine = self.engine();
-        let vectors = Kind::of_vectors(engine.registry.models().place.other());
+        let vectors = Kind::of_vectors(engine.registry.vector_place().other());
         let snapshot = engine.state.snapshot();
         let rows_of = |kind: Kind| {
             let start = after.map_or(vec![kind as u8], |(tenant, id)| {
@@ -44,27 +43,20 @@ impl Reader {
         };
         let mut present = rows_of(vectors).peekable();
         let mut found = Unembedded::default();
-        for row in rows_of(Kind::Memory) {
+        for (row, examined) in rows_of(Kind::Memory).zip(1..) {
             let (key, memory) = row?;
             // Keys of both kinds differ in their first byte only.
-            while let Some(Ok(_)) =
-                present.next_if(|row| row.as_ref().is_ok_and(|(vector, _)| vector[1..] < key[1..]))
-            {
-            }
-            if matches!(present.peek(), Some(Err(_))) {
-                present.next().transpose()?;
-            }
-            let has_vector = present
-                .peek()
-                .is_some_and(|row| row.as_ref().is_ok_and(|(vector, _)| vector[1..] == key[1..]));
+            let is_before = |row: &Result<Row>| matches!(row, Ok((it, _)) if it[1..] < key[1..]);
+            while present.next_if(is_before).is_some() {}
+            let is_of_it = |row: &Result<Row>| !matches!(row, Ok((it, _)) if it[1..] != key[1..]);
+            let has_vector = present.next_if(is_of_it).transpose()?.is_some();
             let (tenant, id) = split(&key)?;
             let id = MemoryId(fixed(id)?);
             if !has_vector {
                 found.memories.push((tenant, id, codec::decode::<Memory>(&memory)?.label));
             }
-            found.examined += 1;
             found.next = Some((tenant, id));
-            if found.examined == EXAMINED_MAX || found.memories.len() == most {
+            if examined == EXAMINED_MAX || found.memories.len() == most {
                 return Ok(found);
             }
         }
@@ -78,7 +70,7 @@ impl Reader {
     /// When the state cannot be read.
     pub fn next_vectors(&self) -> Result<u64> {
         let engine = self.engine();
-        let kind = Kind::of_vectors(engine.registry.models().place.other()) as u8;
+        let kind = Kind::of_vectors(engine.registry.vector_place().other()) as u8;
         count(engine.state.range(&[kind], &[kind + 1]))
     }
 }

@@ -161,10 +161,11 @@ fn cluster_and_tenant_bytes_are_fixed() {
         folder: "f".into(),
         started_at: Timestamp(2),
         is_switching: true,
+        forced: false,
         ready: vec![1, 2],
     };
     let models = Models { place: VectorPlace::Second, next: Some(next) };
-    let bytes = format!("010101{}016dfb80010166040102 0102", "07".repeat(8));
+    let bytes = format!("010101{}016dfb800101660401000201 02", "07".repeat(8));
     assert_row(models, &bytes, Change::ModelsPut, "22");
     let position = Position {
         group: GroupId(0),

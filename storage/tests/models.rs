@@ -119,12 +119,9 @@ fn switch_leaves_no_memory_without_a_vector() {
         MemoryPatch { label: Some((text.clone(), vector(&text))), ..MemoryPatch::default() };
     pair.run(&[command(Action::UpdateMemory(memory_id(3_u16), patch))]);
     pair.run(&[command(Action::DeleteMemory(memory_id(4_u16)))]);
-    let absent = &pair.submit(&[background(Action::BeginModelSwitch(false))])[0];
+    let absent = &pair.submit(&[background(Action::BeginModelSwitch)])[0];
     assert_eq!(absent, &Err(Rejection::WrongState("nodes without the model: 1".into())));
-    pair.run(&[
-        background(Action::ReportModelReady(1)),
-        background(Action::BeginModelSwitch(false)),
-    ]);
+    pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);
     let created = &pair.submit(&[create(memory(MEMORIES + 1, None))])[0];
     assert_eq!(created, &Err(Rejection::ModelMismatch), "no new texts before the switch");
     assert_eq!(pair.embed(NEXT_DIMENSION), 2);

@@ -120,6 +120,41 @@ async fn assert_found_at(node: &Node, label: &str) {
     assert_eq!(found[0]["label"], *label);
 }
 
+#[tokio::test]
+async fn forced_switch_stops_nodes_without_the_model() {
+    let cluster = options().nodes(3).start();
+    let label = "apple pear plum";
+    cluster.store(&labelled(label)).await;
+    let folder = model_folder(&cluster, 64);
+    let [_, first, second] = cluster.leader_first().await;
+    first.kill();
+    second.kill();
+    let dimension = std::path::Path::new(&folder).join("dimension");
+    second.restart().await;
+    let (succeeded, text) = hearth(&cluster, &["set", &folder]).await;
+    assert!(succeeded, "{text}");
+    let ready = async || array(&model(second).await["next"]["ready"]).len();
+    eventually("two nodes have loaded it", ready, |ready| *ready == 2).await;
+    std::fs::write(&dimension, "65").unwrap();
+    first.restart().await;
+    let logged = async || std::fs::read_to_string(first.data().join("served.log")).unwrap();
+    let refuses = |log: &String| log.contains("the next model is not loaded");
+    eventually("the third one cannot load it", logged, refuses).await;
+    assert_eq!(model(second).await["next"]["is_switching"], false);
+    let (succeeded, text) = hearth(&cluster, &["switch", "--force"]).await;
+    assert!(succeeded, "{text}");
+    has_switched(second, 64).await;
+    let stops = |log: &String| log.contains("set embedder.model to the folder");
+    eventually("the third one stops", logged, stops).await;
+    std::fs::write(&dimension, "64").unwrap();
+    first.kill();
+    first.restart_with(&[("HEARTH__EMBEDDER__MODEL", &folder)]).await;
+    let search = json!({"query": label, "limit": 1});
+    assert_eq!(first.post("/agent/search", &search).await[0]["label"], label);
+    converged(&cluster).await;
+    assert_equal_states(&cluster).await;
+}
+
 /// The same weights, which read fewer tokens: another model.
 #[tokio::test]
 async fn installed_model_changes_to_another() {

@@ -1,7 +1,6 @@
 //! The embedding model of the cluster and its change, for the operator. On the operator's listener
 //! only.
 
-use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
@@ -14,19 +13,12 @@ use crate::auth::Operator;
 use crate::requests::ValidJson;
 use crate::requests::values::NonBlank;
 use crate::responses::Time;
-use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::error::ApiResult;
 
 /// The folder of the next model, the same on every node.
 #[derive(Debug, Deserialize)]
 struct NewModel {
     folder: NonBlank<FOLDER_BYTES_MAX>,
-}
-
-/// Whether the switch leaves nodes behind that have not loaded the model.
-#[derive(Debug, Deserialize)]
-struct Switch {
-    #[serde(default)]
-    force: bool,
 }
 
 /// A model.
@@ -68,7 +60,7 @@ impl From<Model> for ModelView {
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/cluster/model", get(model_get).post(model_set).delete(model_cancel))
-        .route("/cluster/model/switch", post(model_switch))
+        .route("/cluster/model/switch", post(model_force))
 }
 
 async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
@@ -89,14 +81,9 @@ async fn model_get(operator: Operator) -> ApiResult<Json<ModelsView>> {
 /// Begins to change the model: `{"folder": "/models/next"}`.
 async fn model_set(
     operator: Operator,
-    State(app): State<App>,
     ValidJson(request): ValidJson<NewModel>,
 ) -> ApiResult<Json<ModelsView>> {
-    let folder = request.folder.0;
-    let model = app.model_in(&folder);
-    let model = model.map_err(|reason| ApiError::new(ErrorKind::Conflict, "rejected", reason))?;
-    let change = Action::StartModelChange(model, folder);
-    operator.service.submit_for_operator(change).await?;
+    operator.service.set_model(request.folder.0).await?;
     model_get(operator).await
 }
 
@@ -106,12 +93,8 @@ async fn model_cancel(operator: Operator) -> ApiResult<Json<ModelsView>> {
     model_get(operator).await
 }
 
-/// Switches as soon as all memories are embedded; with `{"force": true}` also if nodes have not loaded
-/// the model.
-async fn model_switch(
-    operator: Operator,
-    ValidJson(request): ValidJson<Switch>,
-) -> ApiResult<Json<ModelsView>> {
-    operator.service.submit_for_operator(Action::BeginModelSwitch(request.force)).await?;
+/// Lets the switch leave members behind that have not loaded the model.
+async fn model_force(operator: Operator) -> ApiResult<Json<ModelsView>> {
+    operator.service.submit_for_operator(Action::ForceModelSwitch).await?;
     model_get(operator).await
 }

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
-use storage::View;
-use storage::model::cluster::{Cluster, Model};
+use storage::model::cluster::Cluster;
 use storage::model::models::Models;
+use storage::{Action, View};
 
 use crate::service::Service;
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
 impl Service {
-    /// The model in a folder of this node.
-    pub(crate) fn model_in(&self, folder: &str) -> Result<Model, String> {
-        self.embedder.model_in(folder)
+    /// Begins to change the model to that in a folder, which is the same on every node.
+    pub(crate) async fn set_model(&self, folder: String) -> ApiResult<()> {
+        let (embedder, path) = (Arc::clone(&self.embedder), folder.clone());
+        // It reads the whole files of the model.
+        let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;
+        let model = read.map_err(|_| ApiError::internal())?;
+        let model = model.map_err(|why| ApiError::new(ErrorKind::Conflict, "rejected", why))?;
+        self.submit_for_operator(Action::StartModelChange(model, folder)).await.map(drop)
     }
 
     /// The cluster, its models, how many memories have a vector of the next one, and all memories.

@@ -45,9 +45,6 @@ pub trait Embedder: Send + Sync {
     /// Number of texts that are embedded at the same time: 1 or more.
     fn threads(&self) -> usize;
 
-    /// The model behind it.
-    fn model(&self) -> Model;
-
     /// The model in a folder of this node.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ enum Command {
     },
     /// Give up a change, at any time before the switch
     Cancel,
-    /// Switch although some nodes have not loaded the model. They stop at the switch
+    /// Let the switch not wait for nodes that have not loaded the model. They stop at the switch
     Switch {
         /// Confirms that
         #[arg(long, required = true)]
@@ -53,9 +53,7 @@ impl Model {
                 (Method::POST, "/cluster/model", Some(json!({ "folder": folder })))
             }
             Command::Cancel => (Method::DELETE, "/cluster/model", None),
-            Command::Switch { force } => {
-                (Method::POST, "/cluster/model/switch", Some(json!({ "force": force })))
-            }
+            Command::Switch { .. } => (Method::POST, "/cluster/model/switch", None),
         };
         println!("{}", status_text(&operator.request(method, path, body).await?));
         Ok(())

@@ -37,6 +37,11 @@ impl Embedders {
         Arc::clone(&self.current.read())
     }
 
+    /// The model in use.
+    pub(crate) fn model(&self) -> Model {
+        self.current().model().clone()
+    }
+
     /// The embedder of the next model, if it is this one and it is loaded.
     pub(crate) fn next(&self, model: ModelId) -> Option<Arc<Pool>> {
         self.next.read().clone().filter(|pool| pool.model().id == model)
@@ -49,7 +54,7 @@ impl Embedders {
     pub(crate) fn load(&self, model: &Model, folder: &str) -> Result<(), String> {
         let pool = open(&self.config, Path::new(folder), &self.counters)?;
         let found = pool.model();
-        if found != *model {
+        if found != model {
             return Err(format!("{folder} has the model {}, not {}", found.name, model.name));
         }
         *self.next.write() = Some(Arc::new(pool));
@@ -84,10 +89,6 @@ impl Embedder for Embedders {
 
     fn threads(&self) -> usize {
         self.current().threads()
-    }
-
-    fn model(&self) -> Model {
-        self.current().model()
     }
 
     fn model_in(&self, folder: &str) -> Result<Model, String> {

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use api::{EmbedError, EmbedScope, Embedded, Embedder, Embedding};
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use api::{EmbedError, EmbedScope, Embedded, Embedding};
 use moka::sync::Cache;
 use parking_lot::Mutex;
 use prometheus::{Histogram, HistogramOpts};
@@ -161,37 +159,30 @@ impl Pool {
     }
 }
 
-impl Embedder for Pool {
-    fn embed(
-        &self,
-        scope: EmbedScope,
-        text: String,
-    ) -> BoxFuture<'_, Result<Embedded, EmbedError>> {
-        async move {
-            let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, text.clone()));
-            if let Some(vector) = key.as_ref().and_then(|key| self.cache.get(key)) {
-                self.counters.cached.fetch_add(1, Ordering::Relaxed);
-                return Ok((self.model.id, vector.to_vec()));
-            }
-            let vector = self.embed_parts(&text.into()).await?;
-            if let Some(key) = key {
-                self.cache.insert(key, vector.as_slice().into());
-            }
-            Ok((self.model.id, vector))
+impl Pool {
+    /// The vector of `text`, and the model.
+    ///
+    /// # Errors
+    /// When the model fails. The cause is in the log.
+    pub async fn embed(&self, scope: EmbedScope, text: String) -> Result<Embedded, EmbedError> {
+        let key = (text.len() <= CACHE_TEXT_BYTES).then(|| (scope, text.clone()));
+        if let Some(vector) = key.as_ref().and_then(|key| self.cache.get(key)) {
+            self.counters.cached.fetch_add(1, Ordering::Relaxed);
+            return Ok((self.model.id, vector.to_vec()));
         }
-        .boxed()
+        let vector = self.embed_parts(&text.into()).await?;
+        if let Some(key) = key {
+            self.cache.insert(key, vector.as_slice().into());
+        }
+        Ok((self.model.id, vector))
     }
 
-    fn threads(&self) -> usize {
+    pub(super) fn threads(&self) -> usize {
         self.threads
     }
 
-    fn model(&self) -> Model {
-        self.model.clone()
-    }
-
-    fn model_in(&self, folder: &str) -> Result<Model, String> {
-        Err(format!("{folder} cannot be read by this embedder"))
+    pub(super) fn model(&self) -> &Model {
+        &self.model
     }
 }
 

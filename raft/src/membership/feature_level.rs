@@ -22,9 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         sleep(INTERVAL).await;
-        let Some(lowest) = lowest_release(&shared).filter(|_| shared.is_serving()) else {
+        if !shared.is_serving() {
             continue;
-        };
+        }
+        let Some(lowest) = lowest_release(&shared) else { continue };
         let before = shared.local.required_release();
         if lowest.level <= before.level {
             continue;

@@ -228,7 +228,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::RecordOperation(action, target, _) => (*action, target.clone()),
         Action::ReleaseWebhooks => (Act::WebhooksRelease, "webhooks".into()),
         Action::StartModelChange(model, _) => (Act::ModelChange, format!("model {}", model.name)),
-        Action::CancelModelChange | Action::BeginModelSwitch(true) => {
+        Action::CancelModelChange | Action::ForceModelSwitch => {
             (Act::ModelChange, "next model".into())
         }
         _ => return None,

@@ -122,7 +122,8 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         (Action::CancelModelChange, _) => models::cancel(draft),
         (Action::ReportModelReady(node), _) => models::report_ready(draft, *node),
         (Action::RecordVectors(embedded), _) => models::record(draft, embedded),
-        (Action::BeginModelSwitch(forced), _) => models::begin_switch(draft, *forced),
+        (Action::ForceModelSwitch, _) => models::force_switch(draft),
+        (Action::BeginModelSwitch, _) => models::begin_switch(draft),
         (Action::SwitchModel(model), _) => models::switch(draft, model),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (Action::CreateTenant { tenant, key_id, key }, _) => {
@@ -195,7 +196,8 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::CancelModelChange
         | Action::ReportModelReady(_)
         | Action::RecordVectors(_)
-        | Action::BeginModelSwitch(_)
+        | Action::ForceModelSwitch
+        | Action::BeginModelSwitch
         | Action::SwitchModel(_)
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)

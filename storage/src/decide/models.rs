@@ -53,6 +53,7 @@ pub(super) fn start(draft: &mut Draft, model: &Model, folder: &str) -> Decided<R
         folder: folder.to_owned(),
         started_at: draft.now,
         is_switching: false,
+        forced: false,
         ready: Vec::new(),
     };
     draft.push(Change::ModelsPut(Models { next: Some(next), ..models }));
@@ -91,14 +92,22 @@ pub(super) fn record(draft: &mut Draft, embedded: &[EmbeddedMemory]) -> Decided<
     Ok(Reply::Done)
 }
 
+/// Lets the switch not wait for members that have not loaded the model.
+pub(super) fn force_switch(draft: &mut Draft) -> Decided<Reply> {
+    let (place, mut next) = under_way(draft)?;
+    next.forced = true;
+    draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+    Ok(Reply::Done)
+}
+
 /// Rejects new texts from here on, until the switch. All present members must have the model, unless
-/// `forced`: the others then stop at the switch.
-pub(super) fn begin_switch(draft: &mut Draft, forced: bool) -> Decided<Reply> {
+/// the operator has forced the switch: the others then stop.
+pub(super) fn begin_switch(draft: &mut Draft) -> Decided<Reply> {
     let (place, mut next) = under_way(draft)?;
     let cluster = cluster(draft)?;
     let members = cluster.members.iter().filter(|member| !member.removed).map(|member| member.node);
     let absent: Vec<String> = members
-        .filter(|node| !forced && !next.ready.contains(node))
+        .filter(|node| !next.forced && !next.ready.contains(node))
         .map(|node| node.to_string())
         .collect();
     if !absent.is_empty() {

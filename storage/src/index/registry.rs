@@ -23,7 +23,7 @@ use crate::model::cluster::Cluster;
 use crate::model::delivery::Outbox;
 use crate::model::id::{KeyId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::{Limit, Tenancy};
-use crate::model::models::Models;
+use crate::model::models::{Models, VectorPlace};
 use crate::model::tenant::{Tenant, TenantState};
 use crate::model::trigger::Firings;
 use crate::table::key::{Kind, fixed, split};
@@ -134,6 +134,11 @@ impl Registry {
     /// Which vectors are in use, and which are to come.
     pub(crate) fn models(&self) -> Models {
         self.models.read().clone()
+    }
+
+    /// The place of the vectors in use.
+    pub(crate) fn vector_place(&self) -> VectorPlace {
+        self.models.read().place
     }
 
     pub(crate) fn put_models(&self, models: Models) {

@@ -60,6 +60,8 @@ pub struct NextModel {
     pub started_at: Timestamp,
     /// Whether new texts are rejected for the moment, so that the last vectors can be computed.
     pub is_switching: bool,
+    /// Whether the switch does not wait for members that have not loaded it.
+    pub forced: bool,
     /// The nodes that have loaded it.
     #[serde(deserialize_with = "bounded::<READY_MAX, _, _>")]
     pub ready: Vec<u64>,

@@ -24,41 +24,7 @@ macro_rules! keys {
             $($(#[$doc])* $kind = $byte,)*
         }
 
-        impl Key {
-    /// The key of a vector.
-    pub fn vector(place: VectorPlace, tenant: TenantId, id: MemoryId) -> Self {
-        match place {
-            VectorPlace::First => Self::Vector(tenant, id),
-            VectorPlace::Second => Self::SecondVector(tenant, id),
-        }
-    }
-
-    /// The key of an event.
-    pub fn event(tenant: TenantId, part: JournalPart, cursor: Cursor) -> Self {
-        match part {
-            JournalPart::Triggers => Self::TriggerEvent(tenant, cursor),
-            JournalPart::Others => Self::Event(tenant, cursor),
-        }
-    }
-}
-
-impl Kind {
-    /// The kind of the vectors in a place.
-    pub fn of_vectors(place: VectorPlace) -> Self {
-        match place {
-            VectorPlace::First => Self::Vector,
-            VectorPlace::Second => Self::SecondVector,
-        }
-    }
-
-    /// The kind of the rows of a part of the journal.
-    pub fn of_events(part: JournalPart) -> Self {
-        match part {
-            JournalPart::Triggers => Self::TriggerEvent,
-            JournalPart::Others => Self::Event,
-        }
-    }
-
+        impl Kind {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$kind),*];
         }
@@ -156,7 +122,41 @@ keys! {
     0x55 DeadLetter(tenant: TenantId, at: Timestamp, id: DeliveryId),
 }
 
+impl Key {
+    /// The key of a vector.
+    pub fn vector(place: VectorPlace, tenant: TenantId, id: MemoryId) -> Self {
+        match place {
+            VectorPlace::First => Self::Vector(tenant, id),
+            VectorPlace::Second => Self::SecondVector(tenant, id),
+        }
+    }
+
+    /// The key of an event.
+    pub fn event(tenant: TenantId, part: JournalPart, cursor: Cursor) -> Self {
+        match part {
+            JournalPart::Triggers => Self::TriggerEvent(tenant, cursor),
+            JournalPart::Others => Self::Event(tenant, cursor),
+        }
+    }
+}
+
 impl Kind {
+    /// The kind of the vectors in a place.
+    pub fn of_vectors(place: VectorPlace) -> Self {
+        match place {
+            VectorPlace::First => Self::Vector,
+            VectorPlace::Second => Self::SecondVector,
+        }
+    }
+
+    /// The kind of the rows of a part of the journal.
+    pub fn of_events(part: JournalPart) -> Self {
+        match part {
+            JournalPart::Triggers => Self::TriggerEvent,
+            JournalPart::Others => Self::Event,
+        }
+    }
+
     /// The kinds whose keys belong to a tenant.
     pub fn of_tenants() -> impl Iterator<Item = Self> {
         let is_of_cluster = |kind: &Self| {

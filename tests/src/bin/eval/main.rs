@@ -9,7 +9,7 @@ mod notes;
 
 use std::collections::BTreeMap;
 
-use api::{EmbedScope, Embedder};
+use api::EmbedScope;
 use clap::Parser;
 use futures::executor::block_on;
 use node::embed::{Pool, Session};

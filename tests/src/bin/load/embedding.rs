@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use api::{EmbedScope, Embedder};
+use api::EmbedScope;
 use node::embed::{Pool, Session};
 use storage::model::id::TenantId;
 use tests::installed_model;
