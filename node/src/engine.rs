@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use raft::{Handle, LogCompaction, PeerTls, Serve, Settings, StartError};
 use storage::model::cluster::Model;
-use storage::{Flusher, Options, Reader, View};
+use storage::{Flusher, Options, Reader};
 
 use crate::config::Config;
 use crate::disk::Disk;
-use crate::embed::Embedders;
 use crate::error::{cannot, storage_error, text};
 use crate::identity;
 
@@ -69,20 +68,6 @@ pub(crate) fn open(
         Err(error) => return Err(text(error)),
     };
     Ok(Engine { reader, flusher, raft, disk })
-}
-
-/// Compares the model of the cluster with the configured one. A node outside a cluster has
-/// nothing to compare.
-pub(crate) fn check_model(reader: &Reader, embedder: &Embedders) -> Result<(), String> {
-    let cluster = reader.cluster().map_err(|error| format!("{error}. {}", error.advice()))?;
-    let Some(cluster) = cluster else { return Ok(()) };
-    let (stored, configured) = (&cluster.model, embedder.model());
-    // The state may be of the time before the switch, which the log has.
-    let next = reader.models().map_err(text)?.next;
-    if stored.id == configured.id || next.is_some_and(|next| next.model.id == configured.id) {
-        return Ok(());
-    }
-    Err(model_mismatch(stored, &configured))
 }
 
 /// Why a node with the model `configured` cannot be part of a cluster with the model `stored`.

@@ -268,6 +268,9 @@ const METRICS: &[Metric<u64>] = &[
     ("model_changing", "1 while the embedding model is changed, else 0.", |s| {
         s.node.reader.is_model_changing().into()
     }),
+    ("model_refused", "1 if this node cannot load the next embedding model, else 0.", |s| {
+        s.node.embedder.refused.load(Relaxed).into()
+    }),
     ("model_embedded_total", "Memories embedded by a next model at this node.", |s| {
         s.node.embedder.changed.load(Relaxed)
     }),

@@ -6,7 +6,12 @@
 //! that clients store meanwhile are found by the next pass. When a pass is short, and all members have
 //! the model, new texts are rejected (503) for a moment. A pass that then finds none proves that all
 //! memories have a vector, so the switch follows. Another leader continues with a pass of its own.
+//!
+//! # Start
+//! The state of a node that was killed may be of the time before a switch, which the log has. A node
+//! whose configured model is another one therefore stops only once its state was the newest.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +26,7 @@ use storage::model::vector::{ModelId, Vector};
 use storage::{Action, Command, Reader, View};
 use tokio::time::Instant;
 
+use crate::config::Config;
 use crate::embed::{Embedders, Pool};
 use crate::engine::{Engine, model_mismatch};
 use crate::error::text;
@@ -40,14 +46,17 @@ pub(crate) struct ModelChanges {
     reader: Reader,
     embedders: Arc<Embedders>,
     node: u64,
+    /// Most memories per second that this node embeds as the leader.
+    rate: Option<NonZeroU32>,
     /// The model that this node could not load. That is logged once.
     refused: Option<ModelId>,
 }
 
 impl ModelChanges {
-    pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, node: u64) -> Self {
+    pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, config: &Config) -> Self {
         let (raft, reader) = (engine.raft.clone(), engine.reader.clone());
-        Self { raft, reader, embedders, node, refused: None }
+        let (node, rate) = (config.node.id, config.embedder.change_per_second);
+        Self { raft, reader, embedders, node, rate, refused: None }
     }
 
     /// Runs until a fault of the node.
@@ -62,16 +71,18 @@ impl ModelChanges {
     }
 
     async fn step(&mut self) -> Result<(), String> {
+        // Before the state is read.
+        let was_newest = self.raft.staleness().is_some();
         let Some(cluster) = self.reader.cluster().map_err(text)? else { return Ok(()) };
         let (next, current) = (self.reader.models().map_err(text)?.next, self.embedders.model());
         if cluster.model.id != current.id {
             // The configured model may be the next one: the switch is in the log.
             let is_next = next.is_some_and(|next| next.model.id == current.id);
-            return if is_next { Ok(()) } else { self.switch_to(&cluster.model) };
+            return if is_next { Ok(()) } else { self.switch_to(&cluster.model, was_newest) };
         }
         let Some(next) = next else {
             self.embedders.unload();
-            self.refused = None;
+            self.refuse(None);
             return Ok(());
         };
         if self.embedders.next(next.model.id).is_none() && self.refused != Some(next.model.id) {
@@ -90,12 +101,15 @@ impl ModelChanges {
         }
     }
 
-    fn switch_to(&self, model: &Model) -> Result<(), String> {
-        if self.embedders.switch_to(model) {
+    fn switch_to(&self, model: &Model, was_newest: bool) -> Result<(), String> {
+        let has_switched = self.embedders.switch_to(model);
+        if has_switched {
             tracing::info!(
                 model = model.name,
                 "the embedding model has changed: set embedder.model to its folder"
             );
+        }
+        if has_switched || !was_newest {
             return Ok(());
         }
         Err(model_mismatch(model, &self.embedders.model()))
@@ -109,9 +123,14 @@ impl ModelChanges {
             Ok(()) => tracing::info!(model = next.model.name, "the next model is loaded"),
             Err(error) => {
                 tracing::error!(error, "the next model is not loaded: it is not used before it is");
-                self.refused = Some(next.model.id);
+                self.refuse(Some(next.model.id));
             }
         }
+    }
+
+    fn refuse(&mut self, model: Option<ModelId>) {
+        self.refused = model;
+        self.embedders.counters.refused.store(model.is_some(), Ordering::Relaxed);
     }
 
     /// Reports that this node has the model, and as the leader embeds memories by it.
@@ -123,7 +142,9 @@ impl ModelChanges {
             return Ok(());
         }
         let started = Instant::now();
-        let found = self.embed_all(pool).await?;
+        // Clients wait for the last pass.
+        let rate = self.rate.filter(|_| !next.is_switching);
+        let found = self.embed_all(pool, rate).await?;
         let is_near = found.is_some() && started.elapsed() < LAST_PASS_MAX;
         let is_done = match (found, next.is_switching) {
             (Some(0), true) => self.submit(Action::SwitchModel(next.model.clone())).await,
@@ -139,13 +160,19 @@ impl ModelChanges {
 
     /// One pass. Returns how many memories lacked a vector; `None` if this node no longer leads, or the
     /// change was cancelled.
-    async fn embed_all(&self, pool: &Pool) -> Result<Option<usize>, String> {
+    async fn embed_all(
+        &self,
+        pool: &Pool,
+        rate: Option<NonZeroU32>,
+    ) -> Result<Option<usize>, String> {
         let (mut after, mut found) = (None, 0);
         loop {
+            let started = Instant::now();
             let reader = self.reader.clone();
             let page = tokio::task::spawn_blocking(move || reader.unembedded(after, PAGE)).await;
             let page = page.map_err(text)?.map_err(text)?;
-            found += page.memories.len();
+            let count = page.memories.len();
+            found += count;
             if !page.memories.is_empty() {
                 let embed = page.memories.into_iter().map(|found| embedded(pool, found));
                 // The embedder has logged an error. A later pass tries again.
@@ -154,6 +181,10 @@ impl ModelChanges {
                 if !self.submit(Action::RecordVectors(embedded)).await {
                     return Ok(None);
                 }
+            }
+            if let Some(rate) = rate {
+                let time = Duration::from_secs_f64(count as f64 / f64::from(rate.get()));
+                tokio::time::sleep_until(started + time).await;
             }
             after = page.next;
             if after.is_none() {

@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
 use crate::disk::disk_task;
 use crate::embed::Embedders;
-use crate::engine::{self, Engine, check_model};
+use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
 use crate::labelled_metrics::LabelledMetrics;
 use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
@@ -66,7 +66,6 @@ pub(crate) async fn serve(
         engine::open(&config, &credentials.peer_client, serve_peers, boot, &starting.indexed)
     })?;
     let Engine { raft, reader, .. } = &engine;
-    check_model(reader, &embedder)?;
 
     let webhooks = Arc::new(Webhooks::new(&config.webhooks)?);
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
@@ -95,10 +94,8 @@ pub(crate) async fn serve(
 
     if bootstrap && raft.status().quarantine.is_none() {
         bootstrap_cluster(&config, raft, reader, &embedder).await?;
-        // Once more: a replayed state names its model only after the replay.
-        check_model(reader, &embedder)?;
     }
-    tokio::spawn(ModelChanges::new(&engine, embedder, config.node.id).run());
+    tokio::spawn(ModelChanges::new(&engine, embedder, &config).run());
     tokio::spawn(sender.webhook_task());
     let tasks = BackgroundTasks::start(&app, raft, reader, config.node.id, boot);
 

@@ -2,6 +2,7 @@
 //! all memories are found by the next model.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -115,6 +116,41 @@ async fn nodes_without_the_model_postpone_the_switch() {
     assert!(!succeeded && text.contains("no change of the model"), "{text}");
 }
 
+#[tokio::test]
+async fn embedding_keeps_to_its_rate() {
+    let node = options().env("HEARTH__EMBEDDER__CHANGE_PER_SECOND", "20").start();
+    node.store_each((0..60).map(|n| labelled(format!("apple{n} pear")))).await;
+    let started = Instant::now();
+    let (succeeded, text) = hearth(&node, &["set", &model_folder(&node, 64)]).await;
+    assert!(succeeded, "{text}");
+    has_switched(&node, 64).await;
+    assert!(started.elapsed() >= Duration::from_secs(3), "{:?}", started.elapsed());
+}
+
+/// The state on the disk is of the time before the switch, which only the log has.
+#[tokio::test]
+async fn killed_nodes_start_with_the_next_model() {
+    let node = options().start();
+    let label = "apple pear plum";
+    node.store(&labelled(label)).await;
+    node.shut_down();
+    node.restart().await;
+    let folder = model_folder(&node, 64);
+    let (succeeded, text) = hearth(&node, &["set", &folder]).await;
+    assert!(succeeded, "{text}");
+    has_switched(&node, 64).await;
+    node.kill();
+    let third = model_folder(&node, 65);
+    let log = node.failed_start(&[("HEARTH__EMBEDDER__MODEL", &third)]);
+    assert!(log.contains("(40000000696e6731), but"), "{log}");
+    node.restart_with(&[("HEARTH__EMBEDDER__MODEL", &folder)]).await;
+    let found = async || {
+        let search = json!({"query": label, "limit": 1});
+        node.send(Method::POST, "/agent/search", &search).await.body
+    };
+    eventually("the memory is found", found, |found| found[0]["label"] == label).await;
+}
+
 async fn assert_found_at(node: &Node, label: &str) {
     let found = node.post("/agent/search", &json!({"query": label, "limit": 1})).await;
     assert_eq!(found[0]["label"], *label);
@@ -140,6 +176,8 @@ async fn forced_switch_stops_nodes_without_the_model() {
     let logged = async || std::fs::read_to_string(first.data().join("served.log")).unwrap();
     let refuses = |log: &String| log.contains("the next model is not loaded");
     eventually("the third one cannot load it", logged, refuses).await;
+    assert_eq!(first.metric("hearth_model_refused").await, 1.0);
+    assert_eq!(second.metric("hearth_model_refused").await, 0.0);
     assert_eq!(model(second).await["next"]["is_switching"], false);
     let (succeeded, text) = hearth(&cluster, &["switch", "--force"]).await;
     assert!(succeeded, "{text}");

@@ -3,20 +3,29 @@
 use std::sync::Arc;
 
 use storage::model::cluster::Cluster;
-use storage::model::models::Models;
+use storage::model::models::{Models, check_level};
 use storage::{Action, View};
 
 use crate::service::Service;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 
+fn rejected(why: String) -> ApiError {
+    ApiError::new(ErrorKind::Conflict, "rejected", why)
+}
+
 impl Service {
     /// Begins to change the model to that in a folder, which is the same on every node.
     pub(crate) async fn set_model(&self, folder: String) -> ApiResult<()> {
+        // A leader of an earlier version would not know the command. 0: there is no cluster yet.
+        let level = self.reader.feature_level();
+        if level > 0 {
+            check_level(level).map_err(rejected)?;
+        }
         let (embedder, path) = (Arc::clone(&self.embedder), folder.clone());
         // It reads the whole files of the model.
         let read = tokio::task::spawn_blocking(move || embedder.model_in(&path)).await;
         let model = read.map_err(|_| ApiError::internal())?;
-        let model = model.map_err(|why| ApiError::new(ErrorKind::Conflict, "rejected", why))?;
+        let model = model.map_err(rejected)?;
         self.submit_for_operator(Action::StartModelChange(model, folder)).await.map(drop)
     }
 

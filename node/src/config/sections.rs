@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -172,6 +173,8 @@ pub struct Embedder {
     /// Threads of the embedder. Each has a session of about 215 MB.
     #[serde(default = "default_threads")]
     pub threads: usize,
+    /// Memories per second that a change of the model embeds at most. If absent, as many as it can.
+    pub change_per_second: Option<NonZeroU32>,
 }
 
 pub(super) fn default_threads() -> usize {

@@ -3,7 +3,7 @@
 //! direction. The service bounds the texts in the queue by its permits.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
@@ -73,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) micros: AtomicU64,
     /// Memories embedded by a next model.
     pub(crate) changed: AtomicU64,
+    /// Whether the next model could not be loaded.
+    pub(crate) refused: AtomicBool,
 }
 
 impl Default for Counters {
@@ -80,9 +82,9 @@ impl Default for Counters {
         let help = "Seconds to embed a part of a text, with its wait for a thread.";
         let options = HistogramOpts::new("hearth_embedding_seconds", help);
         let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
-        let (waiting, texts, cached, micros, changed) = Default::default();
+        let (waiting, texts, cached, micros, changed, refused) = Default::default();
         let seconds = seconds.expect("name and buckets are valid");
-        Self { waiting, seconds, texts, cached, micros, changed }
+        Self { waiting, seconds, texts, cached, micros, changed, refused }
     }
 }
 

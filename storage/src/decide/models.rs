@@ -7,7 +7,7 @@ use crate::decide::draft::Draft;
 use crate::model::cluster::{Cluster, Model};
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::models::{
-    EmbeddedMemory, FOLDER_BYTES_MAX, MODEL_CHANGE_LEVEL, Models, NextModel, VectorPlace,
+    EmbeddedMemory, FOLDER_BYTES_MAX, Models, NextModel, VectorPlace, check_level,
 };
 use crate::model::vector::Vector;
 use crate::reply::{Rejection, Reply};
@@ -34,13 +34,7 @@ fn under_way(draft: &Draft) -> Decided<(VectorPlace, NextModel)> {
 
 pub(super) fn start(draft: &mut Draft, model: &Model, folder: &str) -> Decided<Reply> {
     let (cluster, models) = (cluster(draft)?, draft.models()?);
-    let level = cluster.release.level;
-    if level < MODEL_CHANGE_LEVEL {
-        return wrong(format!(
-            "the feature level of the cluster is {level}, and a change of the model needs \
-             {MODEL_CHANGE_LEVEL}: upgrade all nodes first"
-        ));
-    }
+    check_level(cluster.release.level).map_err(Rejection::WrongState)?;
     if models.next.is_some() {
         return wrong("a change of the model is under way: cancel it first");
     }

@@ -11,7 +11,21 @@ use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::vector::Vector;
 
 /// Feature level from which the model can be changed.
-pub const MODEL_CHANGE_LEVEL: u16 = 2;
+const MODEL_CHANGE_LEVEL: u16 = 2;
+/// Checks that a cluster of a feature level can change the model.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn check_level(level: u16) -> Result<(), String> {
+    if level >= MODEL_CHANGE_LEVEL {
+        return Ok(());
+    }
+    Err(format!(
+        "the feature level of the cluster is {level}, and a change of the model needs \
+         {MODEL_CHANGE_LEVEL}: upgrade all nodes first"
+    ))
+}
+
 /// Most bytes of the path of a model's folder.
 pub const FOLDER_BYTES_MAX: usize = 4_096;
 /// Most vectors of one command.
