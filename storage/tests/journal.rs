@@ -104,11 +104,12 @@ fn following_reader_misses_no_event() {
         while events.last().is_none_or(|(cursor, _): &(Cursor, bool)| {
             cursor.index < reader.position().index || events.len() < 2 * ENTRIES
         }) {
+            let position = reader.position().index;
             let after = reader.journal_after(TENANT, reached, 1_000, |_| Ok(true)).unwrap();
             events.extend(after.events.iter().map(|event| (event.0, is_firing(event))));
             reached = after.reached;
             // With a missed event, the number would never be reached.
-            if reader.position().index > ENTRIES as u64 && after.events.is_empty() {
+            if position > ENTRIES as u64 && after.events.is_empty() {
                 break;
             }
         }
