@@ -22,7 +22,7 @@ use crate::index::tenant::TenantIndex;
 use crate::model::cluster::Position;
 use crate::model::id::{MemoryId, TenantId};
 use crate::model::journal::Cursor;
-use crate::model::memory::Memory;
+use crate::model::memory::{Memory, MemoryState};
 use crate::model::models::VectorPlace;
 use crate::reader::Reader;
 use crate::table::key::{Key, Kind, prefix};
@@ -274,23 +274,15 @@ fn index_changes<'a>(
     event_bytes: &[u64],
 ) -> Result<BTreeMap<TenantId, Vec<IndexChange<'a>>>> {
     let (place, mut event_bytes) = (engine.registry.vector_place(), event_bytes.iter());
-    // Memories after the changes so far: one batch may create, change and delete the same memory.
-    let mut memories: HashMap<(TenantId, MemoryId), Option<&Memory>> = HashMap::new();
-    let mut replace = |tenant, id, memory| match memories.insert((tenant, id), memory) {
-        Some(before) => Ok(before.map(Cow::Borrowed)),
-        None => Ok(stored_memory(engine, tenant, id)?.map(Cow::Owned)),
-    };
+    let mut memories = Memories { engine, changed: HashMap::new() };
     let mut shown: BTreeMap<TenantId, Vec<IndexChange<'_>>> = BTreeMap::new();
     for change in changes {
         let (tenant, change) = match change {
-            Change::MemoryPut(tenant, id, memory) => {
-                let before: Option<Cow<'_, Memory>> = replace(*tenant, *id, Some(memory))?;
-                let (before, terms) = match before {
-                    None => (Terms::default(), Terms::of(memory)),
-                    Some(before) if before.texts().eq(memory.texts()) => Default::default(),
-                    Some(before) => (Terms::of_text(&before), Terms::of_text(memory)),
-                };
-                (tenant, IndexChange::Memory { id: *id, memory, before, terms })
+            Change::MemoryPut(tenant, id, memory) => (tenant, memories.put(*tenant, *id, memory)?),
+            Change::MemoryStatePut(tenant, id, state) => {
+                // `decide` puts the state of memories that exist.
+                let Some(change) = memories.put_state(*tenant, *id, state)? else { continue };
+                (tenant, change)
             }
             Change::AnchorPut(tenant, id, anchor) => (tenant, IndexChange::Anchor(*id, *anchor)),
             Change::VectorPut(tenant, id, vector) if place == VectorPlace::First => {
@@ -299,10 +291,7 @@ fn index_changes<'a>(
             Change::SecondVectorPut(tenant, id, vector) if place == VectorPlace::Second => {
                 (tenant, IndexChange::vector(*id, vector)?)
             }
-            Change::MemoryRemoved(tenant, id) => {
-                let before = replace(*tenant, *id, None)?.map(|before| Terms::of(&before));
-                (tenant, IndexChange::Removed { id: *id, before: before.unwrap_or_default() })
-            }
+            Change::MemoryRemoved(tenant, id) => (tenant, memories.remove(*tenant, *id)?),
             Change::ReceiptPut(tenant, owner, _, receipt) => {
                 (tenant, IndexChange::ReceiptPut(*owner, receipt.retention, receipt.at))
             }
@@ -335,13 +324,67 @@ fn index_changes<'a>(
     Ok(shown)
 }
 
-/// The memory before this entry. A new one is not looked up: the index has all memories.
-fn stored_memory(engine: &Engine, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
-    let is_new = |index: Arc<TenantIndex>| !index.read().has(id);
-    if engine.registry.tenant(tenant).is_none_or(is_new) {
-        return Ok(None);
+/// Memories after the changes so far: one batch may create, change and delete the same memory.
+struct Memories<'a, 'e> {
+    engine: &'e Engine,
+    changed: HashMap<(TenantId, MemoryId), Option<Cow<'a, Memory>>>,
+}
+
+impl<'a> Memories<'a, '_> {
+    fn put(
+        &mut self,
+        tenant: TenantId,
+        id: MemoryId,
+        memory: &'a Memory,
+    ) -> Result<IndexChange<'a>> {
+        let (before, terms) = match self.replace(tenant, id, Some(Cow::Borrowed(memory)))? {
+            None => (Terms::default(), Terms::of(memory)),
+            Some(before) if before.texts().eq(memory.texts()) => Default::default(),
+            Some(before) => (Terms::of_text(&before), Terms::of_text(memory)),
+        };
+        Ok(IndexChange::Memory { id, memory: Cow::Borrowed(memory), before, terms })
     }
-    engine.state.memory(tenant, id)
+
+    /// Puts the state of a memory, if it exists.
+    fn put_state(
+        &mut self,
+        tenant: TenantId,
+        id: MemoryId,
+        state: &MemoryState,
+    ) -> Result<Option<IndexChange<'a>>> {
+        let Some(before) = self.replace(tenant, id, None)? else { return Ok(None) };
+        let memory = Cow::Owned(before.into_owned().with(state));
+        self.replace(tenant, id, Some(Cow::clone(&memory)))?;
+        let (before, terms) = Default::default();
+        Ok(Some(IndexChange::Memory { id, memory, before, terms }))
+    }
+
+    fn remove(&mut self, tenant: TenantId, id: MemoryId) -> Result<IndexChange<'a>> {
+        let before = self.replace(tenant, id, None)?.map(|before| Terms::of(&before));
+        Ok(IndexChange::Removed { id, before: before.unwrap_or_default() })
+    }
+
+    /// Replaces a memory, and returns the one before.
+    fn replace(
+        &mut self,
+        tenant: TenantId,
+        id: MemoryId,
+        memory: Option<Cow<'a, Memory>>,
+    ) -> Result<Option<Cow<'a, Memory>>> {
+        match self.changed.insert((tenant, id), memory) {
+            Some(before) => Ok(before),
+            None => Ok(self.stored(tenant, id)?.map(Cow::Owned)),
+        }
+    }
+
+    /// The memory before this entry. A new one is not looked up: the index has all memories.
+    fn stored(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
+        let is_new = |index: Arc<TenantIndex>| !index.read().has(id);
+        if self.engine.registry.tenant(tenant).is_none_or(is_new) {
+            return Ok(None);
+        }
+        self.engine.state.memory(tenant, id)
+    }
 }
 
 /// Makes changes visible to readers: all changes of one tenant under one lock, and tenants and

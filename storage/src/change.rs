@@ -17,7 +17,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::{Cursor, Event, JournalPart};
 use crate::model::limits::Tenancy;
-use crate::model::memory::Memory;
+use crate::model::memory::{Memory, MemoryState};
 use crate::model::models::{Models, VectorPlace};
 use crate::model::receipt::{Receipt, ReceiptKey, Retention};
 use crate::model::tenant::Tenant;
@@ -41,7 +41,7 @@ pub enum Change {
     AnchorPut(TenantId, MemoryId, Anchor),
     /// The vector of a memory.
     VectorPut(TenantId, MemoryId, Vector),
-    /// Removes a memory with its anchor and its vector.
+    /// Removes a memory with its state, its anchor and its vectors.
     MemoryRemoved(TenantId, MemoryId),
     /// The receipt of a write of an API key with an idempotency key.
     ReceiptPut(TenantId, KeyId, ReceiptKey, Receipt),
@@ -105,6 +105,8 @@ pub enum Change {
     VectorRemoved(VectorPlace, TenantId, MemoryId),
     /// Removes all vectors from a place. The rows of all tenants are one range.
     VectorsRemoved(VectorPlace),
+    /// The state of a memory whose text stays.
+    MemoryStatePut(TenantId, MemoryId, MemoryState),
 }
 
 /// The content of one log entry: changes, and the state on which they were decided.
@@ -182,10 +184,9 @@ impl Change {
                 ends(*tenant, *source, *target, *relation).map(RowWrite::Delete).into()
             }
             Self::TriggerPut(tenant, id, row) => put(Key::Trigger(*tenant, *id), row),
-            Self::TriggerRemoved(tenant, id) => vec![
-                RowWrite::Delete(Key::Trigger(*tenant, *id)),
-                RowWrite::Delete(Key::Firings(*tenant, *id)),
-            ],
+            Self::TriggerRemoved(tenant, id) => {
+                [Key::Trigger, Key::Firings].map(|key| RowWrite::Delete(key(*tenant, *id))).into()
+            }
             Self::FiringsPut(tenant, id, row) => put(Key::Firings(*tenant, *id), row),
             Self::OutboxPut(tenant, row) => put(Key::Outbox(*tenant), row),
             Self::DeliveryPut(tenant, id, row, before) => {
@@ -212,14 +213,15 @@ impl Change {
                 vec![RowWrite::Delete(Key::vector(*place, *tenant, *id))]
             }
             Self::VectorsRemoved(place) => vec![all_vectors_removed(*place)],
+            Self::MemoryStatePut(tenant, id, row) => put(Key::MemoryState(*tenant, *id), row),
         }
     }
 }
 
 /// The keys of the rows of a memory.
-pub(crate) fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 4] {
-    let (vector, second) = (Key::Vector(tenant, id), Key::SecondVector(tenant, id));
-    [Key::Memory(tenant, id), Key::Anchor(tenant, id), vector, second]
+pub(crate) fn memory_keys(tenant: TenantId, id: MemoryId) -> [Key; 5] {
+    [Key::Memory, Key::MemoryState, Key::Anchor, Key::Vector, Key::SecondVector]
+        .map(|key| key(tenant, id))
 }
 
 fn all_vectors_removed(place: VectorPlace) -> RowWrite {

@@ -35,6 +35,7 @@ records! {
     model::limits::Tenancy: 1, "tenancy";
     model::models::Models: 1, "models";
     model::memory::Memory: 1, "memory";
+    model::memory::MemoryState: 1, "state of a memory";
     model::receipt::Receipt: 1, "receipt";
     model::tenant::Tenant: 2, "tenant";
     model::api_key::ApiKey: 3, "API key";

@@ -99,8 +99,15 @@ fn memory_bytes_are_fixed() {
         },
         folded_from: vec![OTHER],
     };
+    let state = Memory { archived_at: Some(Timestamp(400)), ..memory.clone() }.state();
     let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01o";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
+    let bytes = "01020100010000003ffb580201fb20030001o";
+    assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
+}
+
+#[test]
+fn parts_of_memories_have_fixed_bytes() {
     let anchor = Anchor {
         stability: 2.0,
         last_recall: Some(Timestamp(2)),
@@ -133,12 +140,9 @@ fn memory_bytes_are_fixed() {
     assert_row(event.clone(), bytes, |row| Change::EventAppended(TENANT, row), "0901");
     let replace = |row| Change::EventReplaced(TENANT, Cursor::new(22, 1), row);
     assert_row(event, bytes, replace, "1a01001601");
-    let receipt = Receipt {
-        at: Timestamp(6),
-        retention: Retention::Day,
-        body_hash: [8; 32],
-        effect: WriteEffect::Memories(vec![MEMORY]),
-    };
+    let (at, retention) = (Timestamp(6), Retention::Day);
+    let receipt =
+        Receipt { at, retention, body_hash: [8; 32], effect: WriteEffect::Memories(vec![MEMORY]) };
     let (bytes, prefix) = (format!("010c01{}0001m", "08".repeat(32)), "05".repeat(32));
     let put = |row| Change::ReceiptPut(TENANT, KEY, [5; 32], row);
     assert_row(receipt.clone(), &bytes, put, &format!("0701k{prefix}"));
@@ -149,15 +153,14 @@ fn memory_bytes_are_fixed() {
 #[test]
 fn cluster_and_tenant_bytes_are_fixed() {
     let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
-    let release = Release { level: 3, version: (4, 5, 6) };
-    let members = vec![Member::new(1, [2; 16])];
+    let (members, release) =
+        (vec![Member::new(1, [2; 16])], Release { level: 3, version: (4, 5, 6) });
     let cluster = Cluster { id: [1; 16], members, model, restored: None, release };
     let (id, incarnation, model) = ("01".repeat(16), "02".repeat(16), "07".repeat(8));
     let bytes = format!("03{id}0101{incarnation}00{model}016dfb80010003040506");
-    assert_row(cluster, &bytes, Change::ClusterPut, "00");
-    let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 384 };
+    assert_row(cluster.clone(), &bytes, Change::ClusterPut, "00");
     let next = NextModel {
-        model,
+        model: cluster.model,
         folder: "f".into(),
         started_at: Timestamp(2),
         is_switching: true,
@@ -220,14 +223,13 @@ fn audit_bytes_are_fixed() {
         before: [("b".into(), "c".into())].into(),
         after: Default::default(),
     };
-    let (previous, hash) = ([8; 32], [9; 32]);
-    let entry = AuditEntry { number: 3, act, previous, hash };
+    let entry = AuditEntry { number: 3, act, previous: [8; 32], hash: [9; 32] };
     let ends =
         AuditEnds { first: 2, first_at: Timestamp(4), anchor: [7; 32], last: 3, head: [9; 32] };
     let [seven, eight, nine] = ["07", "08", "09"].map(|byte| byte.repeat(32));
     let act = "0a 00k0161 02 0100c0000207 05 0178 010162 0163 00".replace(' ', "");
-    let entry_bytes = format!("03{act}{eight}{nine}");
-    let ends_bytes = format!("0208{seven}03{nine}");
+    let (entry_bytes, ends_bytes) =
+        (format!("03{act}{eight}{nine}"), format!("0208{seven}03{nine}"));
     assert_bytes(&entry, &format!("01{entry_bytes}"));
     assert_bytes(&ends, &format!("01{ends_bytes}"));
     let append = Change::AuditAppended(TENANT, AuditChain::Data, entry, ends.clone());
@@ -236,9 +238,8 @@ fn audit_bytes_are_fixed() {
     assert_change(trim, &format!("1f0100{ends_bytes}"));
     let kind =
         KeyUse { network: "192.0.2.7".parse().unwrap(), client: "c".into(), role: Role::Reader };
-    let uses = KeyUses(vec![(kind, Timestamp(4))]);
     let put = |row| Change::KeyUsesPut(TENANT, KEY, row);
-    assert_row(uses, "010100c0000207016300 08".replace(' ', "").as_str(), put, "2001k");
+    assert_row(KeyUses(vec![(kind, Timestamp(4))]), "010100c000020701630008", put, "2001k");
     assert_row(Timestamp(4), "0108", |at| Change::KeyUsedPut(TENANT, KEY, at), "2101k");
     for (position, action) in (0_u8..).zip(AuditAction::ALL) {
         assert_bytes(&Single(action), &format!("01{position:02x}"));

@@ -12,6 +12,7 @@ mod graph;
 mod hot;
 mod hygiene;
 mod journal;
+mod memory_state;
 mod model;
 mod models;
 mod months;

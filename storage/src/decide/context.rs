@@ -13,7 +13,7 @@ use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
-use crate::model::memory::{Memory, MemoryRecord, MemoryType};
+use crate::model::memory::{MEMORY_STATE_LEVEL, Memory, MemoryRecord, MemoryType};
 use crate::model::tenant::{Role, TenantState};
 use crate::model::thermo::Thermo;
 use crate::model::tick::Tick;
@@ -176,13 +176,31 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Stores a memory that exists. Its text is written only if it differs, or if this batch writes it anyway.
+    pub(super) fn put_memory(&mut self, id: MemoryId, memory: Memory) -> Result<()> {
+        let (tenant, state) = (self.tenant, memory.state());
+        let (text_key, state_key) = (Key::Memory(tenant, id), Key::MemoryState(tenant, id));
+        let is_put = self.draft.rows.contains_key(&text_key.bytes());
+        let level = self.draft.cluster()?.map_or(0, |cluster| cluster.release.level);
+        let keeps_text = !is_put && level >= MEMORY_STATE_LEVEL && {
+            let stored: Option<Memory> = self.draft.record(&text_key)?;
+            stored.is_some_and(|stored| stored.with(&state) == memory)
+        };
+        if !keeps_text {
+            self.push(Change::MemoryPut(tenant, id, memory));
+        }
+        if keeps_text || self.draft.bytes(&state_key)?.is_some() {
+            self.push(Change::MemoryStatePut(tenant, id, state));
+        }
+        Ok(())
+    }
+
     /// Moves a memory to the cold tier, where it keeps its heat.
     pub(super) fn move_to_cold_tier(&mut self, present: &MemoryRecord) -> Result<()> {
         let memory = Memory { archived_at: Some(self.now()), ..present.memory.clone() };
         self.anchor(present, Anchor { heat: present.heat as f32, ..present.anchor })?;
         self.append(present.id, &memory, EventKind::Archived);
-        self.push(Change::MemoryPut(self.tenant, present.id, memory));
-        Ok(())
+        self.put_memory(present.id, memory)
     }
 
     /// Moves an archived memory to the hot tier, with at least the heat `heat_min`.
@@ -196,8 +214,7 @@ impl Context<'_> {
         let heat = archived.heat.max(heat_min) as f32;
         self.anchor(archived, Anchor { heat, ..archived.anchor })?;
         self.append(archived.id, &memory, EventKind::Restored);
-        self.push(Change::MemoryPut(self.tenant, archived.id, memory));
-        Ok(())
+        self.put_memory(archived.id, memory)
     }
 
     /// Records the crossing of `cold_threshold` that a tick finds of a memory in the journal, and

@@ -126,8 +126,7 @@ fn record_superseded(context: &mut Context<'_>, id: MemoryId) -> Result<()> {
         context.anchor(&present, Anchor { heat, ..present.anchor })?;
     }
     let memory = Memory { superseded_by, updated_at: context.now(), ..present.memory };
-    context.push(Change::MemoryPut(context.tenant, id, memory));
-    Ok(())
+    context.put_memory(id, memory)
 }
 
 /// Removes the edges by which a memory supersedes others or is superseded: it leaves its namespace.

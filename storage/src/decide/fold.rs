@@ -1,7 +1,6 @@
 //! Folding: one memory replaces several. They stay in the cold tier, superseded by it, so that it can
 //! be undone: see `unfold`.
 
-use crate::change::Change;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::edge;
 use crate::model::edge::{EDGES_MAX, Edge, SUPERSEDES};
@@ -52,7 +51,7 @@ pub(super) fn fold(
     context.anchor(into, anchor)?;
     if is_locked {
         let memory = Memory { is_locked, ..into.memory.clone() };
-        context.push(Change::MemoryPut(context.tenant, into.id, memory));
+        context.put_memory(into.id, memory)?;
     }
     context.existing(into.id)
 }

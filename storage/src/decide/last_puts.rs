@@ -3,25 +3,29 @@
 
 use std::collections::BTreeMap;
 
-use crate::change::Change;
+use crate::change::{Change, memory_keys};
 use crate::table::key::{Key, Kind};
 
 /// The kinds of rows of which a batch keeps the last put only.
-pub(super) const LAST_PUT_KINDS: [Kind; 3] = [Kind::Memory, Kind::Anchor, Kind::Firings];
+pub(super) const LAST_PUT_KINDS: [Kind; 4] =
+    [Kind::Memory, Kind::MemoryState, Kind::Anchor, Kind::Firings];
 
-/// Keeps one put of each memory, anchor and count of firings: in the place of the first, with the
-/// content of the last. A put after a removal is another one.
+/// Keeps one put of each row of these kinds: in the place of the first, with the content of the last.
+/// A put after a removal is another one. After the put of a memory, all later changes of that memory
+/// put it again (`Context::put_memory`), so its state is never replaced by an older one.
 pub(super) fn last_puts(changes: Vec<Change>) -> Vec<Change> {
     let mut positions = BTreeMap::new();
     let mut kept = Vec::with_capacity(changes.len());
     for change in changes {
         let key = match &change {
             Change::MemoryPut(tenant, id, _) => Some(Key::Memory(*tenant, *id)),
+            Change::MemoryStatePut(tenant, id, _) => Some(Key::MemoryState(*tenant, *id)),
             Change::AnchorPut(tenant, id, _) => Some(Key::Anchor(*tenant, *id)),
             Change::FiringsPut(tenant, id, _) => Some(Key::Firings(*tenant, *id)),
             Change::MemoryRemoved(tenant, id) => {
-                positions.remove(&Key::Memory(*tenant, *id).bytes());
-                positions.remove(&Key::Anchor(*tenant, *id).bytes());
+                for key in memory_keys(*tenant, *id) {
+                    positions.remove(&key.bytes());
+                }
                 None
             }
             Change::TriggerRemoved(tenant, id) => {

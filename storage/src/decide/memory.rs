@@ -152,7 +152,7 @@ pub(super) fn commit_update(
     }
     context.append(id, &memory, EventKind::Updated(update.fields));
     let leaves_namespace = memory.namespace != present.memory.namespace;
-    context.push(Change::MemoryPut(context.tenant, id, memory));
+    context.put_memory(id, memory)?;
     if leaves_namespace {
         edge::end_supersessions(context, id)?;
     }

@@ -225,7 +225,7 @@ pub(super) fn give_feedback(
         ..present.memory.clone()
     };
     context.append(id, &memory, EventKind::Feedback(signal));
-    context.push(Change::MemoryPut(context.tenant, id, memory));
+    context.put_memory(id, memory)?;
     count_signal(context, &present.memory, signal)?;
     let after = context.present(id)?;
     Ok(Reply::Feedback(FeedbackReply {

@@ -1,6 +1,7 @@
 //! The index data of one tenant, guarded by the lock of [`crate::index::tenant`]: slots,
 //! chunks, inverted indexes, graph coverage, namespaces and counts.
 
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 
@@ -79,11 +80,12 @@ pub(crate) struct IndexData {
 }
 
 /// A change of the index. Tokenizing and conversions are done before, outside the lock.
+#[expect(clippy::large_enum_variant, reason = "a list has those of one entry")]
 pub(crate) enum IndexChange<'a> {
     Tenant(Tenant),
     Memory {
         id: MemoryId,
-        memory: &'a Memory,
+        memory: Cow<'a, Memory>,
         /// Terms that it loses, and terms that it gets.
         before: Terms,
         terms: Terms,
@@ -256,7 +258,7 @@ impl IndexData {
         match change {
             IndexChange::Tenant(tenant) => self.set_tenant(tenant),
             IndexChange::Memory { id, memory, before, terms } => {
-                self.put_memory(id, memory, &before, &terms);
+                self.put_memory(id, &memory, &before, &terms);
             }
             IndexChange::Anchor(id, anchor) => {
                 if let Some(slot) = self.slot(id) {

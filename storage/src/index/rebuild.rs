@@ -1,6 +1,7 @@
 //! Rebuilds the index of a tenant from its rows when a state is opened. Threads decode and tokenize
 //! blocks of memories, and this one indexes them in the order of their ids.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -27,8 +28,8 @@ const BLOCK_MEMORIES: usize = 1_000;
 /// Threads that decode at most. Blocks are bounded by their number.
 const THREADS_MAX: usize = 8;
 
-/// The rows of a memory: its id, then memory, anchor and vector.
-type Rows = (MemoryId, [Box<[u8]>; 3]);
+/// The rows of a memory: its id, then memory, anchor and vector, and its state if it has that row.
+type Rows = (MemoryId, [Box<[u8]>; 3], Option<Box<[u8]>>);
 
 /// A memory as it is indexed.
 struct Decoded {
@@ -69,7 +70,7 @@ pub(super) fn rebuild(
     rebuild_counts(state, tenant, index)
 }
 
-/// The rows of all memories. They are three key ranges in the same order of ids.
+/// The rows of all memories. They are four key ranges in the same order of ids.
 fn memory_rows(
     state: &State,
     tenant: TenantId,
@@ -77,15 +78,24 @@ fn memory_rows(
 ) -> impl Iterator<Item = Result<Rows>> {
     let range = |kind| rows_of(state, kind, tenant);
     let (mut anchors, mut vectors) = (range(Kind::Anchor), range(Kind::of_vectors(place)));
+    let mut states = range(Kind::MemoryState).peekable();
     range(Kind::Memory).map(move |row| {
         let (key, memory) = row?;
         let id = MemoryId(fixed(split(&key)?.1)?);
-        Ok((id, [memory, same_id(id, anchors.next())?, same_id(id, vectors.next())?]))
+        // Keys of both kinds differ in their first byte only.
+        let is_later = |row: &Result<Row>| matches!(row, Ok((it, _)) if it[1..] > key[1..]);
+        let state = states.next_if(|row| !is_later(row));
+        let state = state.map(|row| same_id(id, Some(row))).transpose()?;
+        let rows = [memory, same_id(id, anchors.next())?, same_id(id, vectors.next())?];
+        Ok((id, rows, state))
     })
 }
 
-fn decode((id, [memory, anchor, vector]): Rows) -> Result<Decoded> {
-    let memory: Memory = codec::decode(&memory)?;
+fn decode((id, [memory, anchor, vector], state): Rows) -> Result<Decoded> {
+    let mut memory: Memory = codec::decode(&memory)?;
+    if let Some(state) = state {
+        memory = memory.with(&codec::decode(&state)?);
+    }
     let vector: Vector = codec::decode(&vector)?;
     Ok(Decoded {
         id,
@@ -97,11 +107,9 @@ fn decode((id, [memory, anchor, vector]): Rows) -> Result<Decoded> {
 }
 
 fn index_memories(decoded: Vec<Decoded>, index: &TenantIndex) {
-    let parts =
-        |Decoded { id, memory, terms, anchor, vector }| (memory, (id, terms, anchor, vector));
-    let (memories, others): (Vec<_>, Vec<_>) = decoded.into_iter().map(parts).unzip();
-    index.apply(memories.iter().zip(others).flat_map(|(memory, (id, terms, anchor, vector))| {
-        let memory = IndexChange::Memory { id, memory, before: Terms::default(), terms };
+    index.apply(decoded.into_iter().flat_map(|Decoded { id, memory, terms, anchor, vector }| {
+        let (memory, before) = (Cow::Owned(memory), Terms::default());
+        let memory = IndexChange::Memory { id, memory, before, terms };
         [memory, IndexChange::Anchor(id, anchor), vector]
     }));
 }

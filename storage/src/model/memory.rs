@@ -1,5 +1,6 @@
-//! The text row of a memory: content, type, namespace and flags. Heat and vector are in
-//! rows of their own, so a change of heat never rewrites the text.
+//! A memory: content, type, namespace and flags. Heat and vector are in rows of their own, so a
+//! change of heat never rewrites the text. What changes without the text goes to a row of its own
+//! too, once it changes.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +78,7 @@ pub enum Tier {
     Cold,
 }
 
-/// The text row of a memory.
+/// A memory as its text row has it, or with its present state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
     /// Content, 1 to [`LABEL_BYTES_MAX`] bytes. Markdown is allowed.
@@ -116,7 +117,57 @@ pub struct Memory {
     pub folded_from: Vec<MemoryId>,
 }
 
+/// Feature level from which the state of a memory is stored apart from its text.
+pub const MEMORY_STATE_LEVEL: u16 = 2;
+
+/// What changes of a memory while its text stays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields of `Memory`")]
+pub struct MemoryState {
+    pub decay_class: DecayClass,
+    pub is_pinned: bool,
+    pub is_locked: bool,
+    pub is_flagged: bool,
+    pub min_heat: f32,
+    pub updated_at: Timestamp,
+    pub archived_at: Option<Timestamp>,
+    pub superseded_by: Option<MemoryId>,
+    pub echo_of: Option<MemoryId>,
+}
+
 impl Memory {
+    /// Its state.
+    pub fn state(&self) -> MemoryState {
+        MemoryState {
+            decay_class: self.decay_class,
+            is_pinned: self.is_pinned,
+            is_locked: self.is_locked,
+            is_flagged: self.is_flagged,
+            min_heat: self.min_heat,
+            updated_at: self.updated_at,
+            archived_at: self.archived_at,
+            superseded_by: self.superseded_by,
+            echo_of: self.echo_of,
+        }
+    }
+
+    /// The memory in another state.
+    #[must_use]
+    pub fn with(self, state: &MemoryState) -> Self {
+        Self {
+            decay_class: state.decay_class,
+            is_pinned: state.is_pinned,
+            is_locked: state.is_locked,
+            is_flagged: state.is_flagged,
+            min_heat: state.min_heat,
+            updated_at: state.updated_at,
+            archived_at: state.archived_at,
+            superseded_by: state.superseded_by,
+            echo_of: state.echo_of,
+            ..self
+        }
+    }
+
     /// Tier of the memory.
     pub fn tier(&self) -> Tier {
         if self.archived_at.is_some() { Tier::Cold } else { Tier::Hot }

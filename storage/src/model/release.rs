@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// | level | adds |
 /// |---|---|
 /// | 1 | the first one |
-/// | 2 | changes of the embedding model |
+/// | 2 | changes of the embedding model; the state of a memory apart from its text |
 pub const LEVEL: u16 = 2;
 
 /// A version of Hearth and its feature level. Releases are ordered by their levels first.

@@ -16,7 +16,7 @@ use crate::model::edge::{EDGES_MAX, Edge};
 use crate::model::heat::Anchor;
 use crate::model::id::{KeyId, MemoryId, TenantId, Timestamp, TriggerId};
 use crate::model::limits::Tenancy;
-use crate::model::memory::{Memory, MemoryRecord};
+use crate::model::memory::{Memory, MemoryRecord, MemoryState};
 use crate::model::models::Models;
 use crate::model::receipt::{Receipt, ReceiptKey};
 use crate::model::tenant::Tenant;
@@ -69,9 +69,16 @@ pub trait View {
         self.record(&Key::Tenant(tenant))
     }
 
-    /// The text row of a memory.
+    /// A memory.
     fn memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<Memory>> {
-        self.record(&Key::Memory(tenant, id))
+        let Some(memory) = self.record::<Memory>(&Key::Memory(tenant, id))? else {
+            return Ok(None);
+        };
+        let state: Option<MemoryState> = self.record(&Key::MemoryState(tenant, id))?;
+        Ok(Some(match state {
+            Some(state) => memory.with(&state),
+            None => memory,
+        }))
     }
 
     /// The anchor of a memory.

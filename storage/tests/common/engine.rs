@@ -144,6 +144,15 @@ pub fn bootstrap(dimension: usize) -> Command {
     Command::background(Action::Bootstrap { cluster, tenant, key_id, key })
 }
 
+/// [`bootstrap`], at an earlier feature level.
+pub fn bootstrap_at_level(level: u16) -> Command {
+    let mut command = bootstrap(DIMENSION);
+    if let Action::Bootstrap { cluster, .. } = &mut command.action {
+        cluster.release.level = level;
+    }
+    command
+}
+
 /// Creates a tenant with an admin key.
 pub fn create_tenant(name: &str, tier: &str, key_id: KeyId) -> Command {
     let tenant = NewTenant { name: name.into(), tier: tier.into(), limits: OwnLimits::new() };

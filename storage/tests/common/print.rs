@@ -179,10 +179,7 @@ pub fn change_text(change: &Change) -> String {
         Change::TenancyPut(row) => format!("last tenant {}, tiers {}", row.last.0, tiers(row)),
         Change::ApiKeyPut(tenant, _, key) => format!("key {} of tenant {}", key.name, tenant.0),
         Change::AuditAppended(..) | Change::AuditTrimmed(..) => audit_text(change),
-        Change::MemoryPut(_, id, memory) => {
-            let (label, at) = (&memory.label, time(memory.updated_at));
-            format!("memory {} label {label:?} updated {at}", name(*id))
-        }
+        Change::MemoryPut(..) | Change::MemoryStatePut(..) => memory_change_text(change),
         Change::AnchorPut(_, id, anchor) => {
             format!("heat of {} is {} as of {}", name(*id), anchor.heat, time(anchor.at))
         }
@@ -234,6 +231,31 @@ pub fn change_text(change: &Change) -> String {
         }
         other => trigger_change_text(other),
     }
+}
+
+fn memory_change_text(change: &Change) -> String {
+    match change {
+        Change::MemoryPut(_, id, memory) => {
+            let (label, at) = (&memory.label, time(memory.updated_at));
+            format!("memory {} label {label:?} updated {at}", name(*id))
+        }
+        Change::MemoryStatePut(_, id, state) => {
+            format!("state of {}{} updated {}", name(*id), flags(state), time(state.updated_at))
+        }
+        other => variant(other),
+    }
+}
+
+fn flags(state: &MemoryState) -> String {
+    let flags = [
+        (state.is_pinned, " pinned"),
+        (state.is_locked, " locked"),
+        (state.is_flagged, " flagged"),
+        (state.archived_at.is_some(), " archived"),
+        (state.superseded_by.is_some(), " superseded"),
+        (state.echo_of.is_some(), " echo"),
+    ];
+    flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)).collect()
 }
 
 fn event_details(kind: &EventKind) -> String {
