@@ -16,6 +16,7 @@ demo: build
 	@$(BIN) demo
 
 test: setup lint clients kept
+	@[ "$$(id -u)" = 0 ] || echo 'test: without root, full disks are not tested'
 	@echo 'test: building and running every test'
 	@cargo test --quiet --workspace --features tests/failpoints
 

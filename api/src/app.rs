@@ -165,6 +165,11 @@ impl App {
         self.service.overdue()
     }
 
+    /// Whether this node leads, or had contact with a leader within the default staleness bound.
+    pub fn is_in_contact(&self) -> bool {
+        self.service.is_in_contact()
+    }
+
     /// Records the resident memory of the process and its limit, in bytes.
     pub fn set_memory(&self, resident: u64, limit: u64) {
         self.service.set_memory(resident, limit);

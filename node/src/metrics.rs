@@ -133,14 +133,22 @@ const SECONDS: &[Metric<f64>] = &[
     ("cluster_clock_offset_seconds", "Cluster time minus the wall clock of this machine.", |s| {
         s.node.raft.clock_offset_micros().map_or(f64::NAN, |micros| micros as f64 / 1e6)
     }),
+    ("log_sync_pending_seconds", "Seconds since the start of a sync that has not ended.", |s| {
+        s.node.raft.timings().map_or(0.0, |timings| timings.pending_seconds()[0])
+    }),
+    (
+        "apply_pending_seconds",
+        "Seconds since the start of an application that has not ended.",
+        |s| s.node.raft.timings().map_or(0.0, |timings| timings.pending_seconds()[1]),
+    ),
     ("embedder_seconds_total", "Seconds spent embedding, over all threads.", |s| {
         s.node.embedder.micros.load(Relaxed) as f64 / 1e6
     }),
 ];
 
 const METRICS: &[Metric<u64>] = &[
-    ("has_leader", "1 if this node is or follows a leader, else 0.", |s| {
-        u64::from(s.status.leader.is_some())
+    ("has_leader", "1 if this node leads or had contact with a leader within 10 s, else 0.", |s| {
+        s.node.app.is_in_contact().into()
     }),
     ("is_leader", "1 if this node is the leader, else 0.", |s| {
         u64::from(s.status.role == "leader")
@@ -270,6 +278,9 @@ const METRICS: &[Metric<u64>] = &[
     }),
     ("model_refused", "1 if this node cannot load the next embedding model, else 0.", |s| {
         s.node.embedder.refused.load(Relaxed).into()
+    }),
+    ("model_outdated", "1 if the model in use is not the configured one, else 0.", |s| {
+        s.node.embedder.outdated.load(Relaxed).into()
     }),
     ("model_embedded_total", "Memories embedded by a next model at this node.", |s| {
         s.node.embedder.changed.load(Relaxed)

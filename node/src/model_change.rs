@@ -3,7 +3,7 @@
 //!
 //! # Algorithm
 //! The leader passes over all memories, and embeds those that lack a vector of the next model. Memories
-//! that clients store meanwhile are found by the next pass. When a pass is short, and all members have
+//! that clients store meanwhile are found by the next pass. When a pass finds few, and all members have
 //! the model, new texts are rejected (503) for a moment. A pass that then finds none proves that all
 //! memories have a vector, so the switch follows. Another leader continues with a pass of its own.
 //!
@@ -36,9 +36,9 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Memories that are embedded together.
 const PAGE: usize = 64;
-/// Time of a pass after which the switch begins. Another such pass follows, while new texts are
-/// rejected.
-const LAST_PASS_MAX: Duration = Duration::from_secs(3);
+/// Memories that a pass finds at most when the switch begins. While new texts are rejected, another
+/// pass embeds those that were stored meanwhile.
+const NEAR_MAX: usize = 256;
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct ModelChanges {
@@ -50,13 +50,15 @@ pub(crate) struct ModelChanges {
     rate: Option<NonZeroU32>,
     /// The model that this node could not load. That is logged once.
     refused: Option<ModelId>,
+    /// Whether this node has transferred the leadership for it.
+    has_yielded: bool,
 }
 
 impl ModelChanges {
     pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, config: &Config) -> Self {
         let (raft, reader) = (engine.raft.clone(), engine.reader.clone());
         let (node, rate) = (config.node.id, config.embedder.change_per_second);
-        Self { raft, reader, embedders, node, rate, refused: None }
+        Self { raft, reader, embedders, node, rate, refused: None, has_yielded: false }
     }
 
     /// Runs until a fault of the node.
@@ -88,17 +90,18 @@ impl ModelChanges {
         if self.embedders.next(next.model.id).is_none() && self.refused != Some(next.model.id) {
             self.load(&next).await;
         }
-        match self.embedders.next(next.model.id) {
-            Some(pool) => self.advance(&next, &pool).await,
-            None if next.is_switching && self.raft.is_leader() => {
-                tracing::error!(
-                    "the change of the model is cancelled: the leader has no such model"
-                );
-                self.submit(Action::CancelModelChange).await;
-                Ok(())
-            }
-            None => Ok(()),
+        if let Some(pool) = self.embedders.next(next.model.id) {
+            return self.advance(&next, &pool).await;
         }
+        if next.ready.contains(&self.node) {
+            self.submit(Action::PostponeModelSwitch(Some(self.node))).await;
+        }
+        // Once: the next leader may lack the model too.
+        if self.raft.is_leader() && !std::mem::replace(&mut self.has_yielded, true) {
+            tracing::error!("the leader has not the next model: another node should lead");
+            self.raft.transfer_leadership(Instant::now() + SUBMIT_TIMEOUT).await;
+        }
+        Ok(())
     }
 
     fn switch_to(&self, model: &Model, was_newest: bool) -> Result<(), String> {
@@ -129,7 +132,7 @@ impl ModelChanges {
     }
 
     fn refuse(&mut self, model: Option<ModelId>) {
-        self.refused = model;
+        (self.refused, self.has_yielded) = (model, false);
         self.embedders.counters.refused.store(model.is_some(), Ordering::Relaxed);
     }
 
@@ -141,16 +144,17 @@ impl ModelChanges {
         if !self.raft.is_leader() {
             return Ok(());
         }
-        let started = Instant::now();
         // Clients wait for the last pass.
         let rate = self.rate.filter(|_| !next.is_switching);
         let found = self.embed_all(pool, rate).await?;
-        let is_near = found.is_some() && started.elapsed() < LAST_PASS_MAX;
         let is_done = match (found, next.is_switching) {
             (Some(0), true) => self.submit(Action::SwitchModel(next.model.clone())).await,
-            (_, false) if is_near => self.submit(Action::BeginModelSwitch).await,
+            (Some(..=NEAR_MAX), false) => self.submit(Action::BeginModelSwitch).await,
             // Another pass.
-            (found, _) => found.is_some(),
+            (Some(_), _) => true,
+            // Clients do not wait until an error ends.
+            (None, true) => !self.submit(Action::PostponeModelSwitch(None)).await,
+            (None, false) => false,
         };
         if !is_done {
             tokio::time::sleep(RETRY_INTERVAL).await;

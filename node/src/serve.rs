@@ -13,7 +13,7 @@ use raft::Timings;
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
-use crate::backup::{Backups, backup_task};
+use crate::backup::{Backups, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
     let sender = Sender::new(raft, reader, Arc::clone(&webhooks));
     let registry = Registry::new();
     let app = new_app(&config, &engine, &embedder, Arc::clone(&webhooks), &registry);
-    start_tasks(&config, &engine, &webhooks, &app);
+    start_tasks(&config, &engine, &webhooks, &app, &registry)?;
     app.set_operator_key(credentials.operator_key);
     let metrics = NodeMetrics::new(&app, &engine, &embedder, &sender, &shared);
     let expiries = expiry_metric(credentials.expiries);
@@ -134,14 +134,26 @@ fn new_app(
 }
 
 /// Starts the tasks that watch memory and disk, and that of scheduled backups.
-fn start_tasks(config: &Config, engine: &Engine, webhooks: &Webhooks, app: &App) {
+fn start_tasks(
+    config: &Config,
+    engine: &Engine,
+    webhooks: &Webhooks,
+    app: &App,
+    registry: &Registry,
+) -> Result<(), String> {
     let (raft, flusher) = (engine.raft.clone(), engine.flusher.clone());
     tokio::spawn(memory_task(app.clone(), config.memory.max_bytes));
     tokio::spawn(disk_task(engine.disk.clone(), raft.clone()));
     let cluster_key = webhooks.key_fingerprint();
     let backups = Backups::new(raft.clone(), flusher, config.node.id, cluster_key);
-    tokio::spawn(backup_task(config.backup.clone(), backups.clone(), raft));
-    app.set_backups(Arc::new(backups));
+    app.set_backups(Arc::new(backups.clone()));
+    let (node, config) = (config.node.id, config.backup.clone());
+    let Some(url) = config.url.clone() else { return Ok(()) };
+    let mut collectors = backups.metrics.collectors(config.interval_hours).into_iter();
+    collectors.try_for_each(|collector| registry.register(collector)).map_err(text)?;
+    let reader = engine.reader.clone();
+    tokio::spawn(Schedule { url, config, backups, raft, reader, node }.run());
+    Ok(())
 }
 
 /// Stops the parts of a node. After a fault, it waits for none of them.

@@ -253,8 +253,10 @@ impl Shared {
             self.totals.lock().memory_full += 1;
             return Err(SubmitError::MemoryFull);
         }
-        let adds_data = command.actor.is_some() && command.action.adds_data();
-        if adds_data && self.some_disk_full.load(Ordering::Relaxed) && !self.has_disk_space() {
+        if command.action.adds_data()
+            && self.some_disk_full.load(Ordering::Relaxed)
+            && !self.has_disk_space()
+        {
             self.totals.lock().disk_full += 1;
             return Err(SubmitError::DiskFull);
         }

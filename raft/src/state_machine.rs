@@ -28,7 +28,6 @@ use futures::stream::TryReadyChunksError;
 use futures::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
-use prometheus::Histogram;
 use storage::model::cluster::Position;
 use storage::{ApplyOutcome, EntryBody, Flusher, Reader, Writer, codec};
 use tokio::sync::watch;
@@ -36,7 +35,7 @@ use tokio::sync::watch;
 use crate::fault::Fault;
 use crate::log::record::{LogIdRecord, StoredMembershipRecord};
 use crate::log::writer::LogWriter;
-use crate::timings::Timings;
+use crate::timings::{Steps, Timings};
 use crate::types::{Entry, LogId, SnapshotMeta, StoredMembership, TypeConfig};
 use crate::writer_thread::WriterThread;
 
@@ -54,7 +53,7 @@ pub(crate) struct StateMachine {
     /// Index of the last applied entry.
     pub(crate) applied: Arc<watch::Sender<u64>>,
     fault: Fault,
-    apply_seconds: Histogram,
+    passes: Steps,
 }
 
 impl StateMachine {
@@ -69,8 +68,8 @@ impl StateMachine {
         let (reader, flusher) = (writer.reader().clone(), writer.flusher());
         let applied = Arc::new(watch::Sender::new(reader.position().index));
         let writer = WriterThread::start(writer)?;
-        let apply_seconds = timings.apply.clone();
-        Ok(Self { writer, reader, flusher, log, snapshots, applied, fault, apply_seconds })
+        let passes = timings.apply.clone();
+        Ok(Self { writer, reader, flusher, log, snapshots, applied, fault, passes })
     }
 }
 
@@ -107,9 +106,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             if let (Some(log), Some((last, _))) = (&self.log, pass.last()) {
                 log.synced_to(last.log_id.index()).await?;
             }
-            let (applied, apply_seconds) = (Arc::clone(&self.applied), self.apply_seconds.clone());
+            let (applied, steps) = (Arc::clone(&self.applied), self.passes.clone());
             let apply_all = move |writer: &mut Writer| {
-                let _timer = apply_seconds.start_timer();
+                let _step = steps.start();
                 pass.into_iter().try_for_each(|(entry, responder)| {
                     let index = entry.log_id.index();
                     let outcome = apply(writer, entry)?;

@@ -1,8 +1,10 @@
 //! Prometheus metrics of the steps of a write: its sync, its commit, its application, and the calls
 //! to other nodes. They show which disk or which connection is slow. Snapshots are counted here too.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
 
@@ -14,12 +16,46 @@ const BUCKETS: [f64; 15] = [
     1.0, 5.0,
 ];
 
+/// Durations of steps that one thread takes, one after the other, and the start of the present one.
+#[derive(Clone)]
+pub(crate) struct Steps {
+    seconds: Histogram,
+    started_at: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A step that is under way; dropped at its end.
+pub(crate) struct Step<'a>(&'a Steps);
+
+impl Steps {
+    fn new(seconds: Histogram) -> Self {
+        Self { seconds, started_at: Arc::default() }
+    }
+
+    pub(crate) fn start(&self) -> Step<'_> {
+        *self.started_at.lock() = Some(Instant::now());
+        Step(self)
+    }
+
+    /// Seconds since the start of the step that is under way; 0 without one.
+    fn pending_seconds(&self) -> f64 {
+        self.started_at.lock().map_or(0.0, |started_at| started_at.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        if let Some(started_at) = self.0.started_at.lock().take() {
+            self.0.seconds.observe(started_at.elapsed().as_secs_f64());
+        }
+    }
+}
+
 /// The metrics; cheap to clone. The node registers them.
 #[derive(Clone)]
 pub struct Timings {
-    pub(crate) log_sync: Histogram,
+    pub(crate) log_sync: Steps,
     pub(crate) commit: Histogram,
-    pub(crate) apply: Histogram,
+    pub(crate) apply: Steps,
     pub(crate) calls: HistogramVec,
     pub(crate) failed_calls: IntCounterVec,
     pub(crate) sent_bytes: IntCounterVec,
@@ -47,12 +83,12 @@ impl Default for Timings {
             &["peer", "channel"],
         );
         Self {
-            log_sync: histogram("log_sync_seconds", "Durations of syncs of the log."),
+            log_sync: Steps::new(histogram("log_sync_seconds", "Durations of syncs of the log.")),
             commit: histogram(
                 "commit_seconds",
                 "Time from the proposal of a batch until the leader has applied it.",
             ),
-            apply: histogram("apply_seconds", "Time to apply the entries of one pass."),
+            apply: Steps::new(histogram("apply_seconds", "Time to apply the entries of one pass.")),
             calls: calls.expect("name, labels and buckets are valid"),
             failed_calls: counter(
                 "peer_calls_failed_total",
@@ -90,12 +126,18 @@ impl Timings {
         }
     }
 
+    /// Seconds since the start of a sync of the log that has not ended, and of the application of
+    /// entries. A disk that hangs shows here only: histograms have what has ended.
+    pub fn pending_seconds(&self) -> [f64; 2] {
+        [self.log_sync.pending_seconds(), self.apply.pending_seconds()]
+    }
+
     /// All metrics, to register them.
     pub fn collectors(&self) -> [Box<dyn Collector>; 8] {
         [
-            Box::new(self.log_sync.clone()),
+            Box::new(self.log_sync.seconds.clone()),
             Box::new(self.commit.clone()),
-            Box::new(self.apply.clone()),
+            Box::new(self.apply.seconds.clone()),
             Box::new(self.calls.clone()),
             Box::new(self.failed_calls.clone()),
             Box::new(self.sent_bytes.clone()),

@@ -228,6 +228,8 @@ pub enum Action {
     BeginModelSwitch,
     /// Switch to the next model, which this is.
     SwitchModel(Model),
+    /// Accept new texts again: not all memories can be embedded now, or a node cannot load the model.
+    PostponeModelSwitch(Option<u64>),
 }
 
 /// A tenant to create.
@@ -345,7 +347,7 @@ impl BulkFilter {
 }
 
 impl Action {
-    /// Whether it stores more data of clients, which a full disk rejects.
+    /// Whether it stores more data, which a full disk rejects.
     pub fn adds_data(&self) -> bool {
         matches!(
             self,
@@ -360,6 +362,8 @@ impl Action {
                 | Self::CreateTrigger(..)
                 | Self::UpdateTrigger(..)
                 | Self::CreateTenant { .. }
+                | Self::RecordActivity(_)
+                | Self::RecordVectors(_)
         )
     }
 
@@ -394,6 +398,7 @@ impl Command {
             | Action::RecordVectors(_)
             | Action::BeginModelSwitch
             | Action::SwitchModel(_)
+            | Action::PostponeModelSwitch(_)
             | Action::AdvanceTick
             | Action::RecordAttempts(_)
             | Action::RecordReport(_) => Priority::Background,

@@ -119,6 +119,12 @@ fn switch_leaves_no_memory_without_a_vector() {
         MemoryPatch { label: Some((text.clone(), vector(&text))), ..MemoryPatch::default() };
     pair.run(&[command(Action::UpdateMemory(memory_id(3_u16), patch))]);
     pair.run(&[command(Action::DeleteMemory(memory_id(4_u16)))]);
+    let unready = pair.leader.reader.models().unwrap();
+    pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);
+    assert!(pair.leader.reader.models().unwrap().next.unwrap().is_switching);
+    // The node cannot load it after all.
+    pair.run(&[background(Action::PostponeModelSwitch(Some(1)))]);
+    assert_eq!(pair.leader.reader.models().unwrap(), unready);
     let absent = &pair.submit(&[background(Action::BeginModelSwitch)])[0];
     assert_eq!(absent, &Err(Rejection::WrongState("nodes without the model: 1".into())));
     pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);

@@ -108,7 +108,9 @@ impl Drop for Prometheus {
 
 #[tokio::test]
 async fn prometheus_finds_every_metric_of_the_alerts() {
-    let cluster = options().nodes(3).start();
+    let place = tempfile::tempdir().unwrap();
+    let options = options().nodes(3).env("HEARTH__BACKUP__URL", place.path().to_str().unwrap());
+    let cluster = options.start();
     cluster.create(&labelled("a memory")).await;
     let prometheus = Prometheus::start(&cluster);
     let up = async || prometheus.count(&cluster, "up == 1").await;
@@ -125,6 +127,16 @@ async fn prometheus_finds_every_metric_of_the_alerts() {
         rules.filter(|rule| rule["health"] == "ok").count()
     };
     eventually("every rule is evaluated", evaluated, |rules| *rules == names().len()).await;
+    // Without a majority, a node that is left has no contact with a leader.
+    cluster.at(1).kill();
+    cluster.at(2).kill();
+    let firing = async |alert: &str| {
+        let query = format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}");
+        prometheus.count(&cluster, &query).await
+    };
+    for alert in ["HearthNoLeader", "HearthQuorumLost"] {
+        eventually(alert, async || firing(alert).await, |alerts| *alerts > 0).await;
+    }
 }
 
 #[tokio::test]

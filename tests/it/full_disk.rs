@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::model_change::{has_switched, model_folder};
 use super::*;
 
 const DISK_BYTES: u64 = 256 << 20;
@@ -55,6 +56,13 @@ async fn full_disks_reject_new_data_and_nothing_else() {
         assert_eq!(node.metric("hearth_disk_full").await, 1.0);
         node.ready().await;
     }
+    // New tenants, and the vectors of another model, are data too.
+    let tenant = ["tenant", "create", "one more", "--ops", cluster.ops()];
+    let (succeeded, text) = cluster.run(&tenant).await;
+    assert!(!succeeded && text.contains("disk"), "{text}");
+    let folder = model_folder(&cluster, 64);
+    let (succeeded, text) = cluster.run(&["model", "--ops", cluster.ops(), "set", &folder]).await;
+    assert!(succeeded, "{text}");
     let rejected = async || {
         let mut sum = 0.0;
         for node in cluster.nodes() {
@@ -73,6 +81,7 @@ async fn full_disks_reject_new_data_and_nothing_else() {
     for node in cluster.nodes() {
         create(node).await.ok();
     }
+    has_switched(&cluster, 64).await;
     assert_equal_states(&cluster).await;
 }
 

@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod audit;
+mod backup_schedule;
 mod backups;
 mod backups_s3;
 mod bad_fields;

@@ -9,7 +9,7 @@ use super::*;
 const WRITERS: usize = 4;
 
 /// A folder with a model of the hashing embedder.
-fn model_folder(cluster: &Cluster, dimension: usize) -> String {
+pub(super) fn model_folder(cluster: &Cluster, dimension: usize) -> String {
     let folder = cluster.folder().join(format!("model-{dimension}"));
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("dimension"), dimension.to_string()).unwrap();
@@ -20,7 +20,7 @@ async fn model(node: &Node) -> Value {
     node.ops_request(Method::GET, "/cluster/model").send().await.ok()
 }
 
-async fn has_switched(node: &Node, dimension: usize) {
+pub(super) async fn has_switched(node: &Node, dimension: usize) {
     let status = async || model(node).await;
     eventually("the cluster has switched", status, |status| {
         status["model"]["dimension"] == dimension && status["next"].is_null()

@@ -48,7 +48,8 @@ async fn backup_create(
     let (source, request_id) = (source.map(tracing::field::display), request_id());
     tracing::info!(url, source, request_id, "an operator started a backup");
     let (node, fields) = (format!("node {}", app.node), vec![("url".to_owned(), url)]);
-    record_act(&service, AuditAction::BackupCreate, node, fields).await?;
+    // Without a quorum, this copy may be all that is left: it goes on. A failure is logged.
+    let _ = record_act(&service, AuditAction::BackupCreate, node, fields).await;
     Ok((StatusCode::ACCEPTED, Json(app.backups()?.status())))
 }
 

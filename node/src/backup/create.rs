@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use storage::Flusher;
 
 use crate::backup::manifest::{FileOf, Manifest};
+use crate::backup::metrics::BackupMetrics;
 use crate::backup::store::Store;
 use crate::error::text;
 
@@ -23,6 +24,7 @@ pub(crate) struct Backups {
     /// Fingerprint of the cluster key.
     cluster_key: Option<String>,
     status: Arc<Mutex<BackupStatus>>,
+    pub(crate) metrics: BackupMetrics,
 }
 
 impl Backups {
@@ -32,7 +34,8 @@ impl Backups {
         node: u64,
         cluster_key: Option<String>,
     ) -> Self {
-        Self { raft, flusher, node, cluster_key, status: Arc::default() }
+        let (status, metrics) = Default::default();
+        Self { raft, flusher, node, cluster_key, status, metrics }
     }
 
     /// Creates a backup at `url`. An error if another one is under way.
@@ -88,6 +91,21 @@ impl Backups {
         fail::fail_point!("backup-copied", |_| std::process::abort());
         let manifest = Manifest::new(&state, self.node, self.cluster_key.clone(), files);
         self.progress(|progress| progress.total_bytes = manifest.bytes());
+        self.upload_missing(&store, folder.path(), &manifest).await?;
+        fail::fail_point!("backup-uploaded", |_| std::process::abort());
+        // Once more: old backups may have been removed meanwhile, with files that this one found.
+        self.progress(|progress| progress.done_bytes = 0);
+        self.upload_missing(&store, folder.path(), &manifest).await?;
+        store.put_manifest(&manifest).await?;
+        Ok(manifest)
+    }
+
+    async fn upload_missing(
+        &self,
+        store: &Store,
+        folder: &Path,
+        manifest: &Manifest,
+    ) -> Result<(), String> {
         for FileOf { name, sha256, bytes } in &manifest.files {
             fail::fail_point!("backup-file", |_| std::process::abort());
             if store.has_file(sha256, *bytes).await? {
@@ -100,11 +118,9 @@ impl Backups {
                     progress.uploaded_bytes += part;
                 });
             };
-            store.upload(&folder.path().join(name), sha256, sent).await?;
+            store.upload(&folder.join(name), sha256, sent).await?;
         }
-        fail::fail_point!("backup-uploaded", |_| std::process::abort());
-        store.put_manifest(&manifest).await?;
-        Ok(manifest)
+        Ok(())
     }
 
     fn progress(&self, change: impl Fn(&mut BackupProgress)) {

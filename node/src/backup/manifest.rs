@@ -17,6 +17,9 @@ pub(crate) struct Manifest {
     pub(crate) created_at: Timestamp,
     /// Version of Hearth that created it.
     pub(crate) version: String,
+    /// Feature level of the cluster; 0 in backups that do not name it.
+    #[serde(default)]
+    pub(crate) level: u16,
     /// Id of the cluster.
     pub(crate) cluster: String,
     /// The node that created it.
@@ -69,6 +72,7 @@ impl Manifest {
             id: format!("{}-{}", created_at.strftime("%Y%m%dT%H%M%S.%3fZ"), hex::encode(random)),
             created_at,
             version: env!("CARGO_PKG_VERSION").into(),
+            level: state.cluster.release.level,
             cluster: hex::encode(state.cluster.id),
             node,
             index: state.position.index,

@@ -10,12 +10,13 @@
 
 mod create;
 mod manifest;
+mod metrics;
 mod restore;
 mod schedule;
 mod store;
 
 pub(crate) use create::Backups;
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::{FileOf, Manifest};
 pub(crate) use restore::{Restoration, restore};
-pub(crate) use schedule::backup_task;
+pub(crate) use schedule::Schedule;
 pub(crate) use store::Store;

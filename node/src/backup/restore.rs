@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use api::random_bytes;
 use raft::RestoredNode;
 use storage::file::is_plain_name;
+use storage::model::release::LEVEL;
 
 use crate::backup::manifest::{FileOf, Manifest};
 use crate::backup::store::Store;
@@ -30,6 +31,13 @@ impl Restoration {
     fn check(&self, manifest: &Manifest) -> Result<(), String> {
         if !is_empty(&self.data).map_err(cannot("read the data folder"))? {
             return Err(format!("{} is not empty: use an empty folder", self.data.display()));
+        }
+        if manifest.level > LEVEL {
+            return Err(format!(
+                "the backup needs version {} or later: this is {}",
+                manifest.version,
+                env!("CARGO_PKG_VERSION")
+            ));
         }
         if manifest.model.id != self.model {
             return Err(format!(
@@ -76,7 +84,9 @@ pub(crate) async fn restore(
             return Err(format!("the manifest has the file name {name:?}"));
         }
         fail::fail_point!("restore-file", |_| std::process::abort());
-        store.download(sha256, Some(&begun.source.join(name)), &received).await?;
+        if !store.download(sha256, Some(&begun.source.join(name)), &received).await? {
+            return Err(format!("the file {sha256} is damaged"));
+        }
     }
     let node = RestoredNode {
         cluster: random_bytes(),

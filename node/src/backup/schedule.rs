@@ -1,69 +1,88 @@
-//! Scheduled backups: every node looks at the newest backup in the store. A follower that has caught
-//! up creates the next one. A leader waits longer, so that it creates one only without followers.
+//! Scheduled backups: every node looks at the newest backup in the place. When the next one is due,
+//! the nodes take turns, the leader last: a node that has caught up creates it in its turn.
 
 use std::time::{Duration, Instant};
 
 use api::random_bytes;
 use jiff::Timestamp;
 use raft::Handle;
+use storage::{Reader, View};
 
 use crate::backup::create::Backups;
 use crate::backup::store::Store;
 use crate::config::Backup;
 
-/// Interval at which the store is looked at.
+/// Interval at which the place is looked at, and most further milliseconds: not all at once.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Random further pause of each node, so that not all begin at once.
-const JITTER_SECONDS: u16 = 60;
-/// Time after which a leader creates a backup that is due.
-const LEADER_DELAY: Duration = Duration::from_secs(900);
+const JITTER_MILLIS: u16 = 60_000;
+/// Time of a node to create a backup that is due, before the next one does. A backup under way is
+/// not visible to the others.
+const TURN: Duration = Duration::from_secs(1_800);
 /// Staleness up to which a node has caught up.
 const STALENESS_MAX: Duration = Duration::from_secs(10);
 
-/// Creates the configured backups, and removes the oldest ones.
-pub(crate) async fn backup_task(config: Backup, backups: Backups, raft: Handle) {
-    let Some(url) = config.url else { return };
-    let interval = Duration::from_secs(3_600 * u64::from(config.interval_hours));
-    let mut due_at = None;
-    loop {
-        let jitter = u16::from_be_bytes(random_bytes()) % JITTER_SECONDS;
-        tokio::time::sleep(INTERVAL + Duration::from_secs(jitter.into())).await;
-        let is_due = match is_due(&url, interval).await {
-            Ok(is_due) => is_due,
-            Err(error) => {
-                tracing::error!(url, error, "cannot read the backups");
-                continue;
-            }
-        };
-        let due_at: &mut Option<Instant> = &mut due_at;
-        if !is_due {
-            *due_at = None;
-            continue;
-        }
-        let waited = due_at.get_or_insert_with(Instant::now).elapsed();
-        let is_fresh = raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
-        if is_fresh && (!raft.is_leader() || waited >= LEADER_DELAY) {
-            // It logs a failure.
-            let created = backups.create(&url).await;
-            if created.is_ok()
-                && let Err(error) = prune(&url, config.keep).await
-            {
-                tracing::error!(url, error, "old backups not removed");
+/// Creates the configured backups of this cluster, and removes its oldest ones.
+pub(crate) struct Schedule {
+    pub(crate) url: String,
+    pub(crate) config: Backup,
+    pub(crate) backups: Backups,
+    pub(crate) raft: Handle,
+    pub(crate) reader: Reader,
+    pub(crate) node: u64,
+}
+
+impl Schedule {
+    /// Runs until the node ends.
+    pub(crate) async fn run(self) {
+        let mut due_since = None;
+        loop {
+            tokio::time::sleep(pause()).await;
+            match self.step(&mut due_since).await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.backups.metrics.failures.inc();
+                    tracing::error!(url = self.url, error, "scheduled backup failed");
+                }
             }
         }
     }
+
+    async fn step(&self, due_since: &mut Option<Instant>) -> Result<(), String> {
+        let Some(cluster) = self.reader.cluster().ok().flatten() else { return Ok(()) };
+        if !self.is_due(&hex::encode(cluster.id)).await? {
+            *due_since = None;
+            return Ok(());
+        }
+        let nodes = cluster.members.iter().filter(|it| !it.removed).map(|it| it.node);
+        let leader = self.raft.status().leader;
+        let before = match leader == Some(self.node) {
+            true => nodes.filter(|node| *node != self.node).count(),
+            false => nodes.filter(|node| *node < self.node && Some(*node) != leader).count(),
+        };
+        let waited = due_since.get_or_insert_with(Instant::now).elapsed();
+        let is_fresh = self.raft.staleness().is_some_and(|staleness| staleness <= STALENESS_MAX);
+        if is_fresh && waited >= TURN * before as u32 {
+            self.backups.create(&self.url).await?;
+            Store::open(&self.url)?.prune(self.config.keep).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the newest backup of the cluster is older than the interval, or there is none. One of
+    /// the future has the time of a wrong clock.
+    async fn is_due(&self, cluster: &str) -> Result<bool, String> {
+        let (now, all) = (Timestamp::now(), Store::open(&self.url)?.manifests().await?);
+        let own = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
+        let times = own.filter(|it| it.cluster == cluster).map(|it| it.created_at);
+        let newest = times.filter(|created_at| *created_at <= now).max();
+        self.backups.metrics.newest.set(newest.map_or(0, Timestamp::as_second));
+        let interval = Duration::from_secs(3_600 * u64::from(self.config.interval_hours));
+        Ok(newest.is_none_or(|newest| now.duration_since(newest).unsigned_abs() >= interval))
+    }
 }
 
-/// Whether the newest backup is older than the interval, or there is none.
-async fn is_due(url: &str, interval: Duration) -> Result<bool, String> {
-    let all = Store::open(url)?.manifests().await?;
-    let newest = all.into_iter().filter_map(|(_, manifest)| manifest.ok()).next_back();
-    Ok(newest.is_none_or(|newest| {
-        let age = Timestamp::now().duration_since(newest.created_at);
-        age.is_positive() && age.unsigned_abs() >= interval
-    }))
-}
-
-async fn prune(url: &str, keep: usize) -> Result<(), String> {
-    Store::open(url)?.prune(keep).await.map(drop)
+fn pause() -> Duration {
+    fail::fail_point!("backup-pause", |_| Duration::from_millis(100));
+    let jitter = u16::from_be_bytes(random_bytes()) % JITTER_MILLIS;
+    INTERVAL + Duration::from_millis(jitter.into())
 }

@@ -1,7 +1,7 @@
 //! Where backups are: a folder, or a bucket of S3, Google Cloud Storage or Azure. The environment
 //! holds the credentials of a bucket, by the names that each provider documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,14 @@ impl Store {
         }
     }
 
+    /// Removes a file, so that the next backup uploads it again.
+    pub(crate) async fn remove_file(&self, sha256: &str) -> Result<(), String> {
+        match self.objects.delete(&self.file_path(sha256)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(text(error)),
+        }
+    }
+
     /// Uploads a file with this hash. `sent` is called with the bytes of each part.
     pub(crate) async fn upload(
         &self,
@@ -91,13 +99,13 @@ impl Store {
         }
     }
 
-    /// Downloads a file to `to`, or only reads it without a target. Its hash is checked.
+    /// Downloads a file to `to`, or only reads it without a target. Returns whether it has its hash.
     pub(crate) async fn download(
         &self,
         sha256: &str,
         to: Option<&FilePath>,
         received: impl Fn(u64),
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let found = self.objects.get(&self.file_path(sha256)).await.map_err(text)?;
         let mut parts = found.into_stream();
         let mut file = match to {
@@ -115,10 +123,7 @@ impl Store {
         if let Some(file) = &mut file {
             file.sync_all().await.map_err(text)?;
         }
-        match hex::encode(hash.finalize()) == sha256 {
-            true => Ok(()),
-            false => Err(format!("the file {sha256} is damaged")),
-        }
+        Ok(hex::encode(hash.finalize()) == sha256)
     }
 
     /// Writes a manifest: from here on the backup exists.
@@ -146,9 +151,18 @@ impl Store {
         Ok(manifests)
     }
 
-    /// The backup with this id, or the newest one.
+    /// The backup with this id, or the newest one. The place may have backups of other clusters too,
+    /// so the newest one is not searched among several clusters.
     pub(crate) async fn manifest(&self, id: Option<&str>) -> Result<Manifest, String> {
         let all = self.manifests().await?;
+        let clusters: BTreeSet<&str> =
+            all.iter().flat_map(|(_, manifest)| manifest).map(|it| it.cluster.as_str()).collect();
+        if id.is_none() && clusters.len() > 1 {
+            return Err(format!(
+                "there are backups of {} clusters: choose one by --id, see `hearth backup list`",
+                clusters.len()
+            ));
+        }
         let found = match id {
             Some(id) => all.into_iter().find(|(known, _)| known == id),
             None => all.into_iter().next_back(),
@@ -165,14 +179,21 @@ impl Store {
         Manifest::parse(&found.bytes().await.map_err(text)?)
     }
 
-    /// Removes all backups but the newest `keep`, and the files that no backup names any longer.
-    /// Returns how many of both. Removes nothing while a manifest cannot be read: it may name files.
+    /// Removes all backups of each cluster but the newest `keep`, and the files that no backup names
+    /// any longer. Returns how many of both. Removes nothing while a manifest cannot be read: it may
+    /// name files.
     pub(crate) async fn prune(&self, keep: usize) -> Result<(usize, usize), String> {
-        let mut kept = Vec::new();
+        let mut clusters: BTreeMap<String, Vec<Manifest>> = BTreeMap::new();
         for (id, manifest) in self.manifests().await? {
-            kept.push(manifest.map_err(|error| format!("backup {id}: {error}"))?);
+            let manifest = manifest.map_err(|error| format!("backup {id}: {error}"))?;
+            clusters.entry(manifest.cluster.clone()).or_default().push(manifest);
         }
-        let removed: Vec<_> = kept.drain(..kept.len().saturating_sub(keep.max(1))).collect();
+        let (mut kept, mut removed) = (Vec::new(), Vec::new());
+        for mut manifests in clusters.into_values() {
+            let excess = manifests.len().saturating_sub(keep.max(1));
+            removed.extend(manifests.drain(..excess));
+            kept.extend(manifests);
+        }
         for manifest in &removed {
             self.objects.delete(&self.manifest_path(&manifest.id)).await.map_err(text)?;
         }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::backup::{Manifest, Restoration, Store, restore};
+use crate::backup::{FileOf, Manifest, Restoration, Store, restore};
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::config::Config;
 use crate::embed::Embedders;
@@ -50,8 +50,11 @@ enum Command {
         /// Read all bytes, and check their hashes
         #[arg(long)]
         data: bool,
+        /// Remove damaged files from the place, so that the next backup uploads them again
+        #[arg(long, requires = "data")]
+        remove_damaged: bool,
     },
-    /// Remove all but the newest backups
+    /// Remove all but the newest backups of each cluster
     Prune {
         /// A folder or a URL, as this machine sees it
         place: String,
@@ -89,10 +92,10 @@ impl Backup {
         match self.command {
             Command::Create { place, access } => create(&access.open(environment)?, &place).await,
             Command::List { place, json } => list(&Store::open(&place)?, json).await,
-            Command::Check { place, id, data } => {
+            Command::Check { place, id, data, remove_damaged } => {
                 let store = Store::open(&place)?;
                 let manifest = store.manifest(id.as_deref()).await?;
-                check(&store, &manifest, data).await
+                check(&store, &manifest, data, remove_damaged).await
             }
             Command::Prune { place, keep } => {
                 let (backups, files) = Store::open(&place)?.prune(keep).await?;
@@ -169,25 +172,38 @@ async fn list(store: &Store, as_json: bool) -> Result<(), String> {
 
 /// Checks all files of a backup: their lengths, and with `data` their bytes.
 #[expect(clippy::print_stdout, reason = "the output of the command")]
-async fn check(store: &Store, manifest: &Manifest, data: bool) -> Result<(), String> {
+async fn check(
+    store: &Store,
+    manifest: &Manifest,
+    data: bool,
+    remove_damaged: bool,
+) -> Result<(), String> {
     let (bar, mut wrong) = (bar(manifest.bytes()), 0);
-    for file in &manifest.files {
-        let checked = match data {
-            true => store.download(&file.sha256, None, |bytes| bar.inc(bytes)).await,
-            false => match store.has_file(&file.sha256, file.bytes).await {
-                Ok(true) => Ok(()),
-                Ok(false) => Err("it is absent, or has another length".into()),
-                Err(error) => Err(error),
-            },
+    for FileOf { name, sha256, bytes } in &manifest.files {
+        let is_whole = match data {
+            true => store.download(sha256, None, |bytes| bar.inc(bytes)).await,
+            false => store.has_file(sha256, *bytes).await,
         };
-        if let Err(error) = checked {
-            wrong += 1;
-            bar.println(format!("{} ({}): {error}", file.name, file.sha256));
-        }
+        let fault = match is_whole {
+            Ok(true) => continue,
+            Ok(false) if remove_damaged => {
+                store.remove_file(sha256).await?;
+                "it was damaged, and is removed".to_owned()
+            }
+            Ok(false) => "it is absent or damaged".to_owned(),
+            Err(error) => error,
+        };
+        wrong += 1;
+        // Unlike `ProgressBar::println`, this also prints into a pipe.
+        bar.suspend(|| println!("{name} ({sha256}): {fault}"));
     }
     bar.finish_and_clear();
     if wrong > 0 {
-        return Err(format!("backup {}: {wrong} files are absent or damaged", manifest.id));
+        return Err(format!(
+            "backup {}: {wrong} files are absent or damaged, so it cannot be restored. The next backup \
+             uploads them again, once they are removed: --data --remove-damaged",
+            manifest.id
+        ));
     }
     println!("Backup {} is complete: {} files.", manifest.id, manifest.files.len());
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use api::{EmbedError, EmbedScope, Embedded, Embedder};
 use futures::FutureExt;
@@ -18,6 +19,8 @@ use crate::embed::pool::{Counters, Pool};
 pub(crate) struct Embedders {
     config: config::Embedder,
     pub(crate) counters: Arc<Counters>,
+    /// The model in the configured folder.
+    configured: ModelId,
     current: RwLock<Arc<Pool>>,
     next: RwLock<Option<Arc<Pool>>>,
 }
@@ -29,8 +32,10 @@ impl Embedders {
     /// When a file is missing or invalid. The text names the command that fetches it.
     pub(crate) fn start(config: &config::Embedder) -> Result<Self, String> {
         let counters = Arc::new(Counters::default());
-        let current = RwLock::new(Arc::new(open(config, &config.model, &counters)?));
-        Ok(Self { config: config.clone(), counters, current, next: RwLock::default() })
+        let pool = open(config, &config.model, &counters)?;
+        let configured = pool.model().id;
+        let (current, next) = (RwLock::new(Arc::new(pool)), RwLock::default());
+        Ok(Self { config: config.clone(), counters, configured, current, next })
     }
 
     fn current(&self) -> Arc<Pool> {
@@ -71,6 +76,7 @@ impl Embedders {
         let loaded = self.next(model.id);
         if let Some(pool) = loaded {
             *self.current.write() = pool;
+            self.counters.outdated.store(model.id != self.configured, Ordering::Relaxed);
             self.unload();
         }
         self.model().id == model.id

@@ -75,6 +75,8 @@ pub(crate) struct Counters {
     pub(crate) changed: AtomicU64,
     /// Whether the next model could not be loaded.
     pub(crate) refused: AtomicBool,
+    /// Whether the model in use is not the configured one.
+    pub(crate) outdated: AtomicBool,
 }
 
 impl Default for Counters {
@@ -82,9 +84,9 @@ impl Default for Counters {
         let help = "Seconds to embed a part of a text, with its wait for a thread.";
         let options = HistogramOpts::new("hearth_embedding_seconds", help);
         let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
-        let (waiting, texts, cached, micros, changed, refused) = Default::default();
+        let (waiting, texts, cached, micros, changed, refused, outdated) = Default::default();
         let seconds = seconds.expect("name and buckets are valid");
-        Self { waiting, seconds, texts, cached, micros, changed, refused }
+        Self { waiting, seconds, texts, cached, micros, changed, refused, outdated }
     }
 }
 

@@ -18,7 +18,8 @@
 //! # Start
 //! A process that has applied no recent stamp cannot measure a rate: the whole cluster may have
 //! been down for days. Its first stamp is the target if that is ahead by 30 days at most. Otherwise
-//! the clock continues from the last stamp, at the limited rate. An operator can move it to the
+//! the clock continues from the last stamp, at the limited rate. The first stamp of a cluster that is
+//! new, or restored from a backup, is the target in any case. An operator can move it to the
 //! target at once ([`ClusterClock::allow_jump`]). While the samples disagree, for a minute at most,
 //! it jumps to the start of their interval, and to the target when further samples decide.
 //!
@@ -120,8 +121,14 @@ enum Step {
 
 impl ClusterClock {
     /// Continues from `last`, the last stamp in the state. `applied` is the last stamp that this
-    /// process applied soon after a leader had made it.
-    pub(crate) fn new(last: Timestamp, applied: Option<AppliedStamp>, boottime: Duration) -> Self {
+    /// process applied soon after a leader had made it. `is_first`: the cluster, which is new or
+    /// restored, has made no stamp yet.
+    pub(crate) fn new(
+        last: Timestamp,
+        applied: Option<AppliedStamp>,
+        boottime: Duration,
+        is_first: bool,
+    ) -> Self {
         let step = match applied {
             // A jump that an operator requested of the last leader, and that this process has
             // applied only now. It is not an excess that the clock has to wait out.
@@ -129,8 +136,7 @@ impl ClusterClock {
                 Step::Rate(AppliedStamp { stamp: last, boottime })
             }
             Some(applied) => Step::Rate(applied),
-            // The first stamp of the cluster.
-            None if last == Timestamp::default() => Step::Start(Duration::MAX),
+            None if is_first => Step::Start(Duration::MAX),
             None => Step::Start(START_JUMP_MAX),
         };
         Self { last, step, opened_at: boottime }

@@ -47,7 +47,7 @@ impl Simulation {
             started_at: now - MINUTE * (at as u32 + 1),
         };
         let machines: Vec<Machine> = (0..machines).map(machine).collect();
-        let clock = ClusterClock::new(Timestamp::default(), None, MINUTE);
+        let clock = ClusterClock::new(Timestamp::default(), None, MINUTE, true);
         let mut this = Self {
             now,
             machines,
@@ -106,7 +106,8 @@ impl Simulation {
         self.leader = leader;
         let last_stamp = self.machines[leader].contact.last_stamp();
         let boottime = self.reading(leader).boottime;
-        self.clock = ClusterClock::new(self.last, last_stamp, boottime);
+        self.clock =
+            ClusterClock::new(self.last, last_stamp, boottime, self.last == Timestamp::default());
     }
 
     /// All machines are switched off for this time.
@@ -301,13 +302,23 @@ fn agreed(at: i64) -> Target {
     Target::new(Timestamp(at), &[Timestamp(at)], 1)
 }
 
+#[test]
+fn restored_cluster_continues_at_the_present() {
+    let (backup, now) = (Timestamp(DAY), Timestamp(400 * DAY));
+    let mut clock = ClusterClock::new(backup, None, MINUTE, true);
+    assert_eq!(clock.stamp(MINUTE, Some(agreed(now.0))), now);
+    // The next stamps are at the limited rate.
+    let stamp = clock.stamp(2 * MINUTE, Some(agreed(500 * DAY)));
+    assert_eq!(stamp, Timestamp(now.0 + 66 * SECOND));
+}
+
 /// A follower that was not informed of an operator's jump before it became the leader does not
 /// wait it out.
 #[test]
 fn unseen_jump_does_not_freeze_the_next_leader() {
     let boottime = Duration::from_secs(9);
     let applied = AppliedStamp { stamp: Timestamp(SECOND), boottime };
-    let mut clock = ClusterClock::new(Timestamp(YEARS), Some(applied), boottime);
+    let mut clock = ClusterClock::new(Timestamp(YEARS), Some(applied), boottime, false);
     let stamp = clock.stamp(boottime + MINUTE, Some(agreed(2 * YEARS)));
     assert_eq!(stamp, Timestamp(YEARS + 66 * SECOND));
 }
@@ -315,10 +326,10 @@ fn unseen_jump_does_not_freeze_the_next_leader() {
 #[test]
 fn without_samples_the_rate_is_one() {
     let start = AppliedStamp { stamp: Timestamp(SECOND), boottime: MINUTE };
-    let mut clock = ClusterClock::new(start.stamp, Some(start), MINUTE);
+    let mut clock = ClusterClock::new(start.stamp, Some(start), MINUTE, false);
     assert_eq!(clock.stamp(2 * MINUTE, None), Timestamp(61 * SECOND));
     // The first stamp of a process waits for samples before it jumps.
-    let mut clock = ClusterClock::new(start.stamp, None, MINUTE);
+    let mut clock = ClusterClock::new(start.stamp, None, MINUTE, false);
     assert_eq!(clock.stamp(2 * MINUTE, None), Timestamp(SECOND + 1));
     assert_eq!(clock.stamp(2 * MINUTE, Some(agreed(DAY))), Timestamp(DAY));
 }
@@ -333,7 +344,7 @@ proptest! {
     ) {
         let (mut boottime, mut last) = (MINUTE, Timestamp(YEARS));
         let applied = AppliedStamp { stamp: last, boottime };
-        let mut clock = ClusterClock::new(last, Some(applied), boottime);
+        let mut clock = ClusterClock::new(last, Some(applied), boottime, false);
         for (elapsed, distance) in rounds {
             boottime += Duration::from_micros(elapsed);
             let target = distance.map(|distance| agreed(last.0 + distance));

@@ -62,8 +62,8 @@ impl LogStore {
         // The last process may have written without a sync. Make that durable before the
         // writer starts with `found` as its mark.
         log.sync()?;
-        let sync_seconds = timings.log_sync.clone();
-        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), sync_seconds);
+        let syncs = timings.log_sync.clone();
+        let writer = LogWriter::start(Arc::clone(&log), path, found, fault.clone(), syncs);
         Ok(Self { log, recent: Arc::default(), writer, fault })
     }
 

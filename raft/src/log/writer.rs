@@ -31,12 +31,12 @@ use std::time::{Duration, Instant};
 
 use openraft::storage::IOFlushed;
 use parking_lot::Mutex;
-use prometheus::Histogram;
 use storage::{Log, LogField, LogWrite, codec};
 use tokio::sync::{oneshot, watch};
 
 use crate::fault::Fault;
 use crate::log::record::{HighWaterMark, LogIdRecord, VoteRecord};
+use crate::timings::Steps;
 use crate::types::TypeConfig;
 
 /// Capacity of the queue of writes. Raft waits for earlier entries to be durable, so it stays short.
@@ -80,7 +80,7 @@ impl LogWriter {
         path: PathBuf,
         mark: HighWaterMark,
         fault: Fault,
-        sync_seconds: Histogram,
+        syncs: Steps,
     ) -> Self {
         let (queue, receiver) = sync_channel(QUEUE_MAX);
         let (synced_sender, synced) = watch::channel(mark.last);
@@ -95,7 +95,7 @@ impl LogWriter {
             mark_checked_at: Instant::now(),
             synced: synced_sender,
             fault,
-            sync_seconds,
+            syncs,
         };
         std::thread::Builder::new()
             .name("log-writer".into())
@@ -152,7 +152,7 @@ struct Thread {
     mark_checked_at: Instant,
     synced: watch::Sender<Option<LogIdRecord>>,
     fault: Fault,
-    sync_seconds: Histogram,
+    syncs: Steps,
 }
 
 impl Thread {
@@ -214,9 +214,9 @@ impl Thread {
 
     /// Syncs the log, raises the mark in memory, and runs the callbacks.
     fn sync(&mut self, unsynced: Vec<(IOFlushed<TypeConfig>, MarkUpdate)>) -> storage::Result<()> {
-        let timer = self.sync_seconds.start_timer();
+        let step = self.syncs.start();
         let synced = self.log.sync();
-        timer.observe_duration();
+        drop(step);
         if let Err(error) = synced {
             self.fault.report_storage(&error);
             for (callback, _) in unsynced {

@@ -125,6 +125,7 @@ fn act(draft: &mut Draft, command: &Command) -> Decided<Reply> {
         (Action::ForceModelSwitch, _) => models::force_switch(draft),
         (Action::BeginModelSwitch, _) => models::begin_switch(draft),
         (Action::SwitchModel(model), _) => models::switch(draft, model),
+        (Action::PostponeModelSwitch(node), _) => models::postpone_switch(draft, *node),
         (Action::Verify, _) => Ok(cluster::mark_verification(draft)),
         (Action::CreateTenant { tenant, key_id, key }, _) => {
             tenants::create(draft, tenant, (*key_id, key))
@@ -199,6 +200,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
         | Action::ForceModelSwitch
         | Action::BeginModelSwitch
         | Action::SwitchModel(_)
+        | Action::PostponeModelSwitch(_)
         | Action::CreateTenant { .. }
         | Action::UpdateTenant(..)
         | Action::DeleteTenant(..)

@@ -114,6 +114,17 @@ pub(super) fn begin_switch(draft: &mut Draft) -> Decided<Reply> {
     Ok(Reply::Done)
 }
 
+/// Accepts new texts again. A node that cannot load the model is no longer ready.
+pub(super) fn postpone_switch(draft: &mut Draft, unready: Option<u64>) -> Decided<Reply> {
+    let (place, before) = under_way(draft)?;
+    let mut next = NextModel { is_switching: false, ..before.clone() };
+    next.ready.retain(|node| Some(*node) != unready);
+    if next != before {
+        draft.push(Change::ModelsPut(Models { place, next: Some(next) }));
+    }
+    Ok(Reply::Done)
+}
+
 /// Switches to the next model. Its submitter has found since [`begin_switch`] that all memories have
 /// its vectors.
 pub(super) fn switch(draft: &mut Draft, model: &Model) -> Decided<Reply> {

@@ -37,8 +37,9 @@ pub struct Cluster {
 /// How a cluster was restored from a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
-    /// Restorations of this state, one after the other.
-    pub count: u32,
+    /// Random number of this restoration, 1 to 2^24 − 1. That of another one, also of the same
+    /// backup, differs.
+    pub number: u32,
     /// Cluster clock of the backup. The tick that covers the time since then fires no trigger.
     pub clock: Timestamp,
     /// Whether deliveries wait until an operator releases them.
@@ -47,13 +48,18 @@ pub struct Restored {
 
 /// Deliveries of a trigger between two restorations; more than it ever has.
 const DELIVERIES_PER_RESTORATION: u64 = 1 << 40;
+/// Largest number of a restoration.
+const RESTORATIONS_MAX: u32 = (1 << 24) - 1;
 
 impl Cluster {
     /// The cluster that a backup of this one becomes: with another id, and one member.
     #[must_use]
     pub fn restored(self, id: Incarnation, member: Member, clock: Timestamp, held: bool) -> Self {
-        let count = self.restored.map_or(0, |before| before.count) + 1;
-        let restored = Some(Restored { count, clock, webhooks_held: held });
+        // The id is random.
+        let random = u32::from_be_bytes([0, id[0], id[1], id[2]]).max(1);
+        let is_other = self.restored.is_none_or(|before| before.number != random);
+        let number = if is_other { random } else { random % RESTORATIONS_MAX + 1 };
+        let restored = Some(Restored { number, clock, webhooks_held: held });
         Self { id, members: vec![member], restored, ..self }
     }
 
@@ -75,10 +81,10 @@ impl Cluster {
     }
 
     /// Number of the delivery of a trigger's n-th firing. Firings after the backup got numbers too,
-    /// and their receivers know them, so a restored cluster continues far above.
+    /// and their receivers know them, so each restoration has numbers of its own.
     pub fn delivery_number(&self, firing: u64) -> u64 {
-        let restorations = self.restored.map_or(0, |restored| u64::from(restored.count));
-        restorations * DELIVERIES_PER_RESTORATION + firing
+        let restoration = self.restored.map_or(0, |restored| u64::from(restored.number));
+        restoration * DELIVERIES_PER_RESTORATION + firing
     }
 }
 
@@ -137,4 +143,30 @@ pub struct Position {
     pub batch: BatchId,
     /// The cluster clock: the stamp of that batch.
     pub clock: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn restorations_of_one_backup_number_deliveries_apart() {
+        let model = Model { id: ModelId([7; 8]), name: "m".into(), dimension: 2 };
+        let release = Release::default();
+        let members = vec![Member::new(1, [2; 16])];
+        let backup = Cluster { id: [1; 16], members, model, restored: None, release };
+        let restored = |from: &Cluster, id| {
+            from.clone().restored(id, Member::new(1, [3; 16]), Timestamp(5), true)
+        };
+        let (first, second) = (restored(&backup, [4; 16]), restored(&backup, [5; 16]));
+        // The worst case: an id that begins like the one before, and one that begins with zeros.
+        let (third, fourth) = (restored(&first, [4; 16]), restored(&backup, [0; 16]));
+        let all = [&backup, &first, &second, &third, &fourth];
+        let numbers: BTreeSet<_> = all.iter().map(|cluster| cluster.delivery_number(9)).collect();
+        assert_eq!(numbers.len(), all.len(), "{numbers:?}");
+        let largest = restored(&restored(&backup, [0xff; 16]), [0xff; 16]);
+        assert_eq!(largest.restored.unwrap().number, 1, "the next one of the largest");
+    }
 }
