@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sha2::{Digest, Sha256};
+
 use super::*;
 
 const WRITERS: usize = 4;
@@ -193,35 +195,51 @@ async fn forced_switch_stops_nodes_without_the_model() {
     assert_equal_states(&cluster).await;
 }
 
-/// The same weights, which read fewer tokens: another model.
+/// Bytes of the last layer's weights that another model lacks, and how far they are from the end.
+const CHANGED_BYTES: usize = 1 << 20;
+const CHANGED_AT: usize = 2 << 20;
+
+/// A folder with a model that has other vectors: the installed one, with weights of its last layer
+/// set to 0.
+fn changed_model(cluster: &Cluster) -> String {
+    let (installed, folder) =
+        (cache().join(::node::embed::CACHED_MODEL), cluster.folder().join("next-model"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(installed.join("tokenizer.json"), folder.join("tokenizer.json")).unwrap();
+    let mut model = std::fs::read(installed.join("model.onnx")).unwrap();
+    let at = model.len() - CHANGED_AT;
+    model[at..at + CHANGED_BYTES].fill(0);
+    std::fs::write(folder.join("model.onnx"), &model).unwrap();
+    let manifest = std::fs::read_to_string(installed.join("manifest.json")).unwrap();
+    let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
+    manifest["files"]["model.onnx"] = json!(hex::encode(Sha256::digest(&model)));
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    folder.to_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn installed_model_changes_to_another() {
     let cluster = options().real_embedder().start();
     let labels = ["The user drinks tea in the morning.", "The build runs on two machines."];
     cluster.store_each(labels.iter().map(labelled)).await;
     let before = model(&cluster).await["model"].clone();
-    let (installed, folder) =
-        (cache().join(::node::embed::CACHED_MODEL), cluster.folder().join("next-model"));
-    std::fs::create_dir(&folder).unwrap();
-    for file in ["model.onnx", "tokenizer.json"] {
-        std::os::unix::fs::symlink(installed.join(file), folder.join(file)).unwrap();
-    }
-    let manifest = std::fs::read_to_string(installed.join("manifest.json")).unwrap();
-    let mut manifest: Value = serde_json::from_str(&manifest).unwrap();
-    manifest["max_tokens"] = json!(64);
-    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    let folder = changed_model(&cluster);
+    let search = json!({"query": "what does the user drink?", "limit": 1, "explain": true});
+    let found_before = cluster.post("/agent/search", &search).await;
     let (succeeded, text) = hearth(&cluster, &["set", "/nowhere"]).await;
     assert!(!succeeded && text.contains("/nowhere/manifest.json"), "{text}");
-    let (succeeded, text) = hearth(&cluster, &["set", folder.to_str().unwrap()]).await;
+    let (succeeded, text) = hearth(&cluster, &["set", &folder]).await;
     assert!(succeeded, "{text}");
     let status = async || model(&cluster).await;
     eventually("the cluster has switched", status, |status| {
         status["next"].is_null() && status["model"]["id"] != before["id"]
     })
     .await;
-    let search = json!({"query": "what does the user drink?", "limit": 1});
     let found = async || cluster.send(Method::POST, "/agent/search", &search).await.body;
     let finds = |found: &Value| found[0]["label"] == labels[0];
-    eventually("the memory is found", found, finds).await;
+    let found = eventually("the memory is found", found, finds).await;
+    let similarity = |found: &Value| found[0]["explain"]["similarity"].as_f64().unwrap();
+    let (before, after) = (similarity(&found_before), similarity(&found));
+    assert!((before - after).abs() > 0.01, "vectors of the next model: {before} and {after}");
     assert!(cluster.metric("hearth_model_embedded_total").await >= 2.0);
 }

@@ -49,6 +49,22 @@ async fn slow_disk_of_a_leader_delays_writes_only() {
 }
 
 #[tokio::test]
+async fn unfinished_sync_is_in_the_metrics() {
+    let node = options().start();
+    node.kill();
+    node.restart_with(&[("FAILPOINTS", "log-sync=50*off->1*sleep(3000)->off")]).await;
+    let writers = async {
+        for number in 0..60 {
+            node.create(&labelled(number)).await;
+        }
+    };
+    let pending = async || node.metric("hearth_log_sync_pending_seconds").await;
+    let seen = eventually("it is seen while it lasts", pending, |seconds| *seconds > 1.0);
+    tokio::join!(writers, seen);
+    assert!(pending().await < 1.0);
+}
+
+#[tokio::test]
 async fn slow_disk_of_a_follower_delays_nothing() {
     stall(false, |longest| assert!(longest < STALL / 2, "a write waited: {longest:?}")).await;
 }
