@@ -72,8 +72,9 @@ bench: setup
 	    --texts "$(CACHE)/glosses/glosses.txt"
 	@echo; echo "100,000 definitions:"; $(BENCH_LOAD) --memories 100000 --graph \
 	    --nice --texts "$(CACHE)/glosses/glosses.txt" --operations hot-context,search --clients 1,4
-	@echo; echo "Start-up and backups:"; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 \
-	    --backup --restart
+	@echo; echo "Start-up, backups and another model:"; $(BENCH_LOAD) --memories 100000 \
+	    --operations get --clients 4 --backup --model-change
+	@echo; $(BENCH_LOAD) --memories 100000 --operations get --clients 4 --restart
 
 # A million memories, and searches beside Chroma: some 40 minutes. Let nothing else run.
 bench-large: setup

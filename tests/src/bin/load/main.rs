@@ -68,6 +68,10 @@ struct Args {
     /// Also measure a backup, another one after 1,000 more memories, and a restoration.
     #[arg(long)]
     backup: bool,
+    /// Also change the embedding model beside creates, and measure how long creates wait. Needs the
+    /// hashing embedder.
+    #[arg(long)]
+    model_change: bool,
     /// Kill the leader this many times, and measure the time to the next write.
     #[arg(long, default_value_t = 0)]
     failovers: usize,
@@ -152,6 +156,9 @@ async fn run(args: &Args, work: &Arc<Work>) {
     assert_eq!(open, args.streams as f64, "a stream ended during the measurement");
     if args.backup {
         scenarios::backup(work).await;
+    }
+    if args.model_change {
+        scenarios::model_change(work).await;
     }
     if args.restart {
         scenarios::restart(cluster, args.memories).await;

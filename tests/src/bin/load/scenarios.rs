@@ -1,7 +1,7 @@
 //! What runs beside or instead of a measurement: graphs, event streams, steady load, failovers,
 //! restarts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -113,6 +113,64 @@ pub async fn restart(cluster: &Cluster, memories: u64) {
             cluster.shut_down();
         }
     }
+}
+
+/// The embedding model changes while clients create memories. Measures the time of the change, and the
+/// longest time in which no create was acknowledged.
+pub async fn model_change(work: &Work) {
+    const DIMENSION: u64 = 512;
+    let cluster = &work.cluster;
+    let folder = cluster.folder().join("next-model");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("dimension"), DIMENSION.to_string()).expect("a file");
+    let folder = folder.to_str().expect("a path in UTF-8");
+    // The last acknowledged create, and the longest time between two.
+    let times = Arc::new(Mutex::new((Instant::now(), Duration::ZERO)));
+    let write = |writer: usize| {
+        let (cluster, times) = (Arc::clone(cluster), Arc::clone(&times));
+        async move {
+            for number in 0.. {
+                let create = cluster.request(Method::POST, "/agent/nodes");
+                let body = json!({"label": format!("beside the change {writer} {number}")});
+                if create.json(&body).try_send().await.is_ok_and(|it| it.status.is_success()) {
+                    let (last, longest) = &mut *locked(&times);
+                    *longest = last.elapsed().max(*longest);
+                    *last = Instant::now();
+                } else {
+                    tokio::time::sleep(WRITER_PAUSE).await;
+                }
+            }
+        }
+    };
+    let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write(writer))).collect();
+    let started = Instant::now();
+    let (succeeded, text) =
+        cluster.run(&["model", "--ops", cluster.ops(), "set", folder]).await;
+    assert!(succeeded, "{text}");
+    loop {
+        let status = cluster.ops_request(Method::GET, "/cluster/model").send().await.ok();
+        if status["next"].is_null() && status["model"]["dimension"] == DIMENSION {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    // Until creates go on.
+    let before = Instant::now();
+    while locked(&times).0 < before {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    writers.iter().for_each(tokio::task::JoinHandle::abort);
+    let longest = locked(&times).1.as_secs_f64();
+    println!(
+        "\nChange of the model of {} memories beside 4 clients: {seconds:.1} s; longest time without a \
+         create: {longest:.2} s",
+        work.memories
+    );
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A backup of all memories, one after 1,000 more, and a restoration.
