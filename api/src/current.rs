@@ -44,6 +44,19 @@ pub(crate) async fn handle<T>(id: String, handler: impl Future<Output = T>) -> (
     (CURRENT.scope(Arc::clone(&current), handler).await, current)
 }
 
+/// The present request; `None` outside of one.
+pub(crate) fn present() -> Option<Arc<Current>> {
+    CURRENT.try_with(Arc::clone).ok()
+}
+
+/// Runs work of a request on another task.
+pub(crate) async fn within<T>(current: Option<Arc<Current>>, work: impl Future<Output = T>) -> T {
+    match current {
+        Some(current) => CURRENT.scope(current, work).await,
+        None => work.await,
+    }
+}
+
 /// Id of the present request; empty outside of one.
 pub(crate) fn request_id() -> String {
     CURRENT.try_with(|current| current.id.clone()).unwrap_or_default()

@@ -17,6 +17,7 @@ mod fair;
 pub mod fuzz;
 mod host;
 mod limits;
+mod mcp;
 mod memory;
 mod metrics;
 mod middleware;

@@ -7,6 +7,16 @@ use std::time::Duration;
 pub const BODY_BYTES_MAX: usize = 2 << 20;
 /// Largest body that contains JSON of any form, in bytes.
 pub(crate) const FREE_FORM_BYTES_MAX: usize = 64 << 10;
+/// Largest request of MCP. Its parser takes several times as much; the longest label fits.
+pub(crate) const MCP_BYTES_MAX: usize = 256 << 10;
+/// Memories that tools of MCP return by default: of a search, and of a page.
+pub(crate) const TOOL_RESULTS_DEFAULT: usize = 10;
+pub(crate) const TOOL_PAGE_DEFAULT: usize = 20;
+/// Tokens of the context that a tool assembles: by default, and at most.
+pub(crate) const CONTEXT_TOKENS_DEFAULT: usize = 2_000;
+pub(crate) const CONTEXT_TOKENS_MAX: usize = 32_000;
+/// Time limit of a request of MCP.
+pub(crate) const MCP_DEADLINE: Duration = Duration::from_secs(30);
 /// Most authenticated requests served at once; further ones get 503 immediately. Of this and of the
 /// other budgets a tenant has half and a key a quarter; more than that gets 429.
 pub const REQUESTS_MAX: usize = 2_048;

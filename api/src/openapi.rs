@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, RefOr, Response, ResponseBuilder};
-use utoipa::{IntoResponses, OpenApi};
+use utoipa::{IntoResponses, OpenApi, ToSchema};
 
 use crate::responses::Error;
 
@@ -110,6 +110,37 @@ pub(crate) fn complete(operations: Document, aliases: &[(&str, &str)]) -> Value 
         schemas.retain(|name, _| !VALUES.iter().any(|start| name.starts_with(start)));
     }
     document
+}
+
+/// The schema of a type by itself, with all that it refers to in place.
+pub(crate) fn standalone<T: ToSchema>() -> Map<String, Value> {
+    let mut named = Vec::new();
+    T::schemas(&mut named);
+    let value = |schema: &_| serde_json::to_value(schema).expect("a schema has text for names");
+    let named: Map<_, _> = named.iter().map(|(name, it)| (name.clone(), value(it))).collect();
+    let mut schema = value(&T::schema());
+    let named = Value::Object(named);
+    inline(&mut schema, &named);
+    simplify(&mut schema, &named);
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// Puts the named schemas in place of the references to them.
+fn inline(value: &mut Value, named: &Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| inline(item, named)),
+        Value::Object(fields) => {
+            let name = fields.get("$ref").and_then(Value::as_str);
+            let name = name.and_then(|it| it.strip_prefix("#/components/schemas/"));
+            let found = name.and_then(|name| named[name].as_object().cloned());
+            if let Some(schema) = found {
+                fields.remove("$ref");
+                add(fields, schema);
+            }
+            fields.values_mut().for_each(|field| inline(field, named));
+        }
+        _ => {}
+    }
 }
 
 /// The response of every operation to a long path or long headers.

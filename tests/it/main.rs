@@ -40,6 +40,7 @@ mod isolation;
 mod journal_limits;
 mod keys;
 mod leader_watch;
+mod mcp;
 mod membership;
 mod memories;
 mod model_change;

@@ -120,13 +120,14 @@ fn documented_paths_exist() {
 #[test]
 fn libraries_stay_in_their_crates() {
     // (library, crates that may depend on it)
-    let rules: [(&str, &[&str]); 10] = [
+    let rules: [(&str, &[&str]); 11] = [
         ("rocksdb", &["storage"]),
         ("roaring", &["storage"]),
         ("bincode", &["storage"]),
         ("openraft", &["raft"]),
         ("axum", &["raft", "api", "node"]),
         ("ort", &["node"]),
+        ("rmcp", &["api"]),
         ("tokenizers", &["node"]),
         ("clap", &["node", "tests"]),
         ("raft", &["api", "node", "tests"]),
@@ -200,7 +201,15 @@ fn decide_and_apply_are_separate() {
 
 #[test]
 fn service_knows_no_interface() {
-    let interfaces = ["axum", "utoipa", "crate::requests", "crate::responses", "crate::routes"];
+    let interfaces = [
+        "axum",
+        "utoipa",
+        "rmcp",
+        "crate::mcp",
+        "crate::requests",
+        "crate::responses",
+        "crate::routes",
+    ];
     let service = files(&["api/src/service"], "rs").into_iter();
     assert_absent("the service must not depend on its adapters", service, &interfaces);
 }

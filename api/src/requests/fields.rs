@@ -24,11 +24,12 @@ use storage::{BULK_MAX, TierFilter};
 
 use crate::cursors::{EventId, PageCursor};
 use crate::limits::{
-    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, CANDIDATES_DEFAULT, COOLDOWN_SECONDS_MAX,
-    EVENT_KINDS_BYTES_MAX, EXAMPLES_DEFAULT, EXAMPLES_MAX, GRAPH_DEFAULT, GRAPH_MAX,
-    HISTORY_DEFAULT, HISTORY_MAX, HOT_CONTEXT_DEFAULT, HOT_NODES_DEFAULT,
-    IDEMPOTENCY_KEY_BYTES_MAX, KEYS_PAGE_MAX, LIST_WORDS_BYTES_MAX, NEIGHBOUR_DEPTH_MAX,
-    NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT, SECRET_BYTES_MAX, TRIGGERS_PAGE,
+    ACTIVITY_BYTES_MAX, ACTIVITY_DEFAULT, CANDIDATES_DEFAULT, CONTEXT_TOKENS_DEFAULT,
+    CONTEXT_TOKENS_MAX, COOLDOWN_SECONDS_MAX, EVENT_KINDS_BYTES_MAX, EXAMPLES_DEFAULT,
+    EXAMPLES_MAX, GRAPH_DEFAULT, GRAPH_MAX, HISTORY_DEFAULT, HISTORY_MAX, HOT_CONTEXT_DEFAULT,
+    HOT_NODES_DEFAULT, IDEMPOTENCY_KEY_BYTES_MAX, KEYS_PAGE_MAX, LIST_WORDS_BYTES_MAX,
+    NEIGHBOUR_DEPTH_MAX, NEIGHBOURS_DEFAULT, PAGE_MAX, QUERY_BYTES_MAX, SEARCH_DEFAULT,
+    SECRET_BYTES_MAX, TOOL_PAGE_DEFAULT, TOOL_RESULTS_DEFAULT, TRIGGERS_PAGE,
 };
 use crate::requests::numbers::{Clamped, Count, Whole};
 use crate::requests::times::{TimeSpan, Zone};
@@ -62,6 +63,11 @@ pub(crate) type Limit = Clamped<1, { PAGE_MAX as u64 }>;
 pub(crate) type SearchLimit = Count<{ PAGE_MAX as u64 }, { SEARCH_DEFAULT as u64 }>;
 pub(crate) type HotContextLimit = Count<{ PAGE_MAX as u64 }, { HOT_CONTEXT_DEFAULT as u64 }>;
 pub(crate) type HotNodesLimit = Count<{ PAGE_MAX as u64 }, { HOT_NODES_DEFAULT as u64 }>;
+pub(crate) type ToolLimit = Count<{ PAGE_MAX as u64 }, { TOOL_RESULTS_DEFAULT as u64 }>;
+pub(crate) type ToolPageSize = Count<{ PAGE_MAX as u64 }, { TOOL_PAGE_DEFAULT as u64 }>;
+/// Tokens of a context; some four characters are one.
+pub(crate) type TokenBudget =
+    Count<{ CONTEXT_TOKENS_MAX as u64 }, { CONTEXT_TOKENS_DEFAULT as u64 }>;
 pub(crate) type ActivityLimit = Count<{ PAGE_MAX as u64 }, { ACTIVITY_DEFAULT as u64 }>;
 pub(crate) type KeyLimit = Count<{ KEYS_PAGE_MAX as u64 }, { KEYS_PAGE_MAX as u64 }>;
 pub(crate) type NeighboursLimit = Count<{ PAGE_MAX as u64 }, { NEIGHBOURS_DEFAULT as u64 }>;

@@ -86,6 +86,12 @@ pub(crate) struct RequestOrigin {
 }
 
 impl RequestOrigin {
+    /// The origin of the memories that `caller` creates by a tool.
+    pub(crate) fn of_tool(&self, caller: &Caller, tool: &str) -> Origin {
+        let origin = Self { tool: None, client: self.client.clone() }.of(caller);
+        Origin { tool: Some(tool.to_owned()), ..origin }
+    }
+
     /// The origin of the memories that `caller` creates.
     pub(crate) fn of(self, caller: &Caller) -> Origin {
         let agent = Some(caller.name.clone()).filter(|name| !name.is_empty());

@@ -22,40 +22,40 @@ use crate::service::error::{ApiError, ApiResult};
 use crate::words::Word;
 
 /// A new memory.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct NewMemory {
     /// Its text, at most 64 KiB.
     #[schema(value_type = FullLabel, required)]
-    label: Option<Label>,
+    pub(crate) label: Option<Label>,
     /// Alias of `label`, and first of them: the full text where clients send both.
     #[schema(ignore)]
-    pointer_summary: Option<Label>,
+    pub(crate) pointer_summary: Option<Label>,
     /// Alias of `label`, last of them.
     #[schema(ignore)]
-    content: Option<Label>,
+    pub(crate) content: Option<Label>,
     #[schema(default = "episodic")]
-    memory_type: Option<MemoryTypeWord>,
+    pub(crate) memory_type: Option<MemoryTypeWord>,
     #[schema(schema_with = single_namespace)]
-    namespace: Option<Namespace>,
-    is_pinned: Option<bool>,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) is_pinned: Option<bool>,
     #[schema(default = "normal")]
-    decay_class: Option<DecayClassWord>,
+    pub(crate) decay_class: Option<DecayClassWord>,
     /// Heat that it never cools below.
     #[schema(default = 0)]
-    min_heat: Option<Heat>,
+    pub(crate) min_heat: Option<Heat>,
     #[schema(default = 1)]
-    initial_heat: Option<Heat>,
+    pub(crate) initial_heat: Option<Heat>,
     /// Alias of `initial_heat`, which comes first.
     #[schema(ignore)]
-    heat: Option<Heat>,
+    pub(crate) heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
-    key_points: Option<KeyPoints>,
+    pub(crate) key_points: Option<KeyPoints>,
     /// The memory that it replaces, of the same namespace.
     #[serde(default, deserialize_with = "id_or_empty")]
-    supersedes: Option<MemoryIdText>,
+    pub(crate) supersedes: Option<MemoryIdText>,
     /// What happens if the namespace has a memory of this type with the same text; the tenant's
     /// setting by default.
-    on_duplicate: Option<OnDuplicateWord>,
+    pub(crate) on_duplicate: Option<OnDuplicateWord>,
 }
 
 /// An id. An empty text is none.
@@ -101,32 +101,32 @@ impl NewMemory {
 }
 
 /// Changes to a memory; absent fields stay.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct MemoryChanges {
     #[schema(value_type = Option<FullLabel>)]
-    label: Option<Label>,
+    pub(crate) label: Option<Label>,
     /// Alias of `label`, and first of them.
     #[schema(ignore)]
-    pointer_summary: Option<Label>,
+    pub(crate) pointer_summary: Option<Label>,
     /// Alias of `label`, last of them.
     #[schema(ignore)]
-    content: Option<Label>,
-    memory_type: Option<MemoryTypeWord>,
+    pub(crate) content: Option<Label>,
+    pub(crate) memory_type: Option<MemoryTypeWord>,
     /// Moves the memory.
     #[schema(schema_with = single_namespace)]
-    namespace: Option<Namespace>,
-    is_pinned: Option<bool>,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) is_pinned: Option<bool>,
     /// A locked memory can be changed, but not deleted.
-    is_locked: Option<bool>,
+    pub(crate) is_locked: Option<bool>,
     /// Feedback `wrong` sets it; a reviewer clears it.
-    flagged_for_review: Option<bool>,
-    decay_class: Option<DecayClassWord>,
-    min_heat: Option<Heat>,
+    pub(crate) flagged_for_review: Option<bool>,
+    pub(crate) decay_class: Option<DecayClassWord>,
+    pub(crate) min_heat: Option<Heat>,
     /// Sets the heat as of now.
-    current_heat: Option<Heat>,
+    pub(crate) current_heat: Option<Heat>,
     /// Alias of `current_heat`, which comes first.
     #[schema(ignore)]
-    heat: Option<Heat>,
+    pub(crate) heat: Option<Heat>,
 }
 
 impl MemoryChanges {

@@ -19,6 +19,23 @@ value!([] Heat, object(Type::Number).minimum(Some(0.0)).maximum(Some(1.0)).build
     }
 );
 
+/// A heat, 0 to 100, as tools of MCP have it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Percent(pub(crate) f64);
+
+value!([] Percent, object(Type::Number).minimum(Some(0.0)).maximum(Some(100.0)).build(),
+    from Numeric: |heat| match heat.as_f64() {
+        percent if (0.0..=100.0).contains(&percent) => Ok(Self(percent)),
+        _ => Err("must be a number from 0 to 100".to_owned()),
+    }
+);
+
+impl From<Percent> for Heat {
+    fn from(percent: Percent) -> Self {
+        Self(percent.0 / 100.0)
+    }
+}
+
 /// The score of a search result: any number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score(pub(crate) f64);

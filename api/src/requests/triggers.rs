@@ -23,27 +23,27 @@ use crate::words::HistoryKind;
 /// A new trigger. All filters that are set must match; heat bounds are strict.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct NewTrigger {
-    event: EventWord,
+    pub(crate) event: EventWord,
     pub(crate) action: ActionWord,
     #[schema(value_type = Option<ActionConfig>)]
-    action_config: Option<JsonObject<ActionConfig>>,
+    pub(crate) action_config: Option<JsonObject<ActionConfig>>,
     /// Event and action, if absent or empty.
-    name: Option<TriggerName>,
-    description: Option<Description>,
+    pub(crate) name: Option<TriggerName>,
+    pub(crate) description: Option<Description>,
     /// The trigger fires for memories of this namespace only.
-    namespace: Option<Namespace>,
-    filter_memory_type: Option<MemoryTypeOrEmpty>,
-    filter_namespace: Option<Namespace>,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) filter_memory_type: Option<MemoryTypeOrEmpty>,
+    pub(crate) filter_namespace: Option<Namespace>,
     /// Substring of the label; case does not matter.
-    filter_label_pattern: Option<LabelPattern>,
-    filter_heat_below: Option<Heat>,
-    filter_heat_above: Option<Heat>,
-    max_fires: Option<MaxFires>,
+    pub(crate) filter_label_pattern: Option<LabelPattern>,
+    pub(crate) filter_heat_below: Option<Heat>,
+    pub(crate) filter_heat_above: Option<Heat>,
+    pub(crate) max_fires: Option<MaxFires>,
     /// At most a year.
     #[schema(default = 0)]
-    cooldown_seconds: Option<Cooldown>,
+    pub(crate) cooldown_seconds: Option<Cooldown>,
     #[schema(default = true)]
-    enabled: Option<bool>,
+    pub(crate) enabled: Option<bool>,
 }
 
 /// Changes to a trigger. `null` clears a filter or a limit; event and action cannot change.
@@ -92,6 +92,26 @@ pub(crate) struct TriggerChanges {
 }
 
 impl NewTrigger {
+    /// One with the defaults.
+    pub(crate) fn of(event: EventWord, action: ActionWord) -> Self {
+        Self {
+            event,
+            action,
+            action_config: None,
+            name: None,
+            description: None,
+            namespace: None,
+            filter_memory_type: None,
+            filter_namespace: None,
+            filter_label_pattern: None,
+            filter_heat_below: None,
+            filter_heat_above: None,
+            max_fires: None,
+            cooldown_seconds: None,
+            enabled: None,
+        }
+    }
+
     /// The settings of its action.
     pub(crate) fn action_settings(&self) -> ApiResult<ActionSettings> {
         self.action_config.as_ref().map_or_else(|| Ok(ActionSettings::default()), settings)

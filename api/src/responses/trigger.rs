@@ -26,20 +26,24 @@ pub(crate) struct WithNotifications<T: ToSchema> {
 }
 
 impl<T: ToSchema> WithNotifications<T> {
-    pub(crate) fn new(body: T, notifications: &[Notification]) -> Self {
-        let mut room = NOTIFICATIONS_BYTES_MAX;
-        let fits = |notification: &&Notification| {
-            let bytes = notification.trigger_name.len() + notification.message.len();
-            room.checked_sub(bytes).map(|rest| room = rest).is_some()
-        };
-        let first = notifications.iter().take(NOTIFICATIONS_MAX).take_while(fits);
-        Self { body, trigger_notifications: first.map(Into::into).collect() }
+    pub(crate) fn new(body: T, fired: &[Notification]) -> Self {
+        Self { body, trigger_notifications: notifications(fired) }
     }
+}
+
+/// The first notifications, as far as a response has room.
+pub(crate) fn notifications(fired: &[Notification]) -> Vec<NotificationView> {
+    let mut room = NOTIFICATIONS_BYTES_MAX;
+    let fits = |notification: &&Notification| {
+        let bytes = notification.trigger_name.len() + notification.message.len();
+        room.checked_sub(bytes).map(|rest| room = rest).is_some()
+    };
+    fired.iter().take(NOTIFICATIONS_MAX).take_while(fits).map(Into::into).collect()
 }
 
 /// The notification of a trigger.
 #[derive(Serialize, ToSchema)]
-struct NotificationView {
+pub(crate) struct NotificationView {
     trigger_id: TriggerIdText,
     trigger_name: String,
     event: EventWord,

@@ -48,6 +48,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::app::App;
 use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
+use crate::mcp;
 use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
@@ -71,7 +72,8 @@ pub fn public(app: &App) -> Router {
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
-    let routes = routes.merge(aliases).merge(page).route("/api/v1/openapi.json", document);
+    let routes = routes.merge(aliases).merge(page).merge(mcp::routes());
+    let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted.
     finish(routes.layer(from_fn_with_state(app.clone(), counted)).merge(open), app)
 }

@@ -41,7 +41,7 @@ allow = ""
 timeout_ms = 15000
 retry_seconds = "5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400"
 [log]
-filter = "info,openraft=error,ort=warn"
+filter = "info,openraft=error,ort=warn,rmcp=error"
 format = "text"
 "#;
 

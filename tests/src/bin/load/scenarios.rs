@@ -144,8 +144,7 @@ pub async fn model_change(work: &Work) {
     };
     let writers: Vec<_> = (0..4).map(|writer| tokio::spawn(write(writer))).collect();
     let started = Instant::now();
-    let (succeeded, text) =
-        cluster.run(&["model", "--ops", cluster.ops(), "set", folder]).await;
+    let (succeeded, text) = cluster.run(&["model", "--ops", cluster.ops(), "set", folder]).await;
     assert!(succeeded, "{text}");
     loop {
         let status = cluster.ops_request(Method::GET, "/cluster/model").send().await.ok();

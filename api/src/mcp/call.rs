@@ -1,0 +1,30 @@
+//! A call of a tool: who calls, and what the headers of the request say.
+
+use std::sync::Arc;
+
+use storage::Filter;
+
+use crate::requests::fields::Namespace;
+use crate::requests::headers::{NamespaceHeader, RequestOrigin};
+use crate::service::Session;
+use crate::service::error::ApiResult;
+
+/// A call of a tool: who calls, and what the headers of the request say.
+#[derive(Clone)]
+pub(super) struct Call {
+    pub(super) session: Session,
+    pub(super) home: NamespaceHeader,
+    pub(super) origin: Arc<RequestOrigin>,
+}
+
+impl Call {
+    /// The memories that a read may return.
+    pub(super) fn filter(&self, namespace: Option<Namespace>) -> ApiResult<Filter> {
+        self.home.filter(&self.session, namespace)
+    }
+
+    /// Where memories are stored by default.
+    pub(super) fn home(&self) -> Option<String> {
+        self.home.namespace().or(self.session.caller.namespace.clone())
+    }
+}

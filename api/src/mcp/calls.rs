@@ -1,0 +1,206 @@
+//! What the tools do: each reads its arguments, calls the service, and builds its result.
+
+use std::sync::Arc;
+
+use storage::model::id::MemoryId;
+use storage::model::memory::NAMESPACE_DEFAULT;
+use storage::model::score::rounded;
+use storage::{HotRequest, ListRequest, SearchRequest, TierFilter, Touched};
+
+use crate::app::VERSION;
+use crate::current::set_created;
+use crate::mcp::arguments::*;
+use crate::mcp::call::Call;
+use crate::mcp::context;
+use crate::mcp::results::*;
+use crate::prelude::*;
+use crate::requests::memories::{MemoryChanges, NewMemory};
+use crate::requests::numbers::Heat;
+use crate::requests::triggers;
+use crate::requests::values::Text;
+use crate::responses::trigger::{TriggerView, notifications};
+use crate::responses::type_counts;
+use crate::service::writes::{TouchedMemories, WriteResult};
+
+/// Most triggers of a list.
+const TRIGGERS_MAX: usize = 100;
+
+pub(super) async fn remember(call: Call, new: Remember) -> ApiResult<Changed> {
+    let new = NewMemory {
+        label: Some(Text(new.content.0)),
+        memory_type: new.memory_type.or(Some(OneOf(MemoryType::Semantic))),
+        initial_heat: new.heat.map(Heat::from),
+        namespace: new.namespace,
+        key_points: new.key_points,
+        supersedes: new.supersedes,
+        ..NewMemory::default()
+    };
+    let origin = call.origin.of_tool(&call.session.caller, "sulcus_remember");
+    let new = new.into_memory(call.home().as_deref(), origin)?;
+    let done = call.session.create_memories(None, vec![new]).await?;
+    set_created(done.value.iter().filter(|memory| memory.is_new).count());
+    let created = done.value.into_iter().next().ok_or_else(ApiError::internal)?;
+    let is_duplicate = created.is_duplicate;
+    Ok(Changed { is_duplicate, ..changed((created.id, created.touched), &done.notifications) })
+}
+
+fn changed(
+    (id, touched): (MemoryId, Touched),
+    fired: &[storage::model::trigger::Notification],
+) -> Changed {
+    let memory = match touched {
+        Touched::Memory(record) => Some(MemoryView::new(&record, None)),
+        Touched::Deleted | Touched::TooLong => None,
+    };
+    Changed { memory_id: Id(id), memory, is_duplicate: false, notifications: notifications(fired) }
+}
+
+fn first_changed(done: WriteResult<TouchedMemories>) -> ApiResult<Changed> {
+    let first = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
+    Ok(changed(first, &done.notifications))
+}
+
+pub(super) async fn search(call: Call, search: SearchFor) -> ApiResult<Memories> {
+    let archived = search.include_archived.unwrap_or(false);
+    let request = SearchRequest {
+        query: search.query.0,
+        filter: Filter {
+            memory_type: search.memory_type.map(|it| it.0),
+            tier: if archived { TierFilter::All } else { TierFilter::Hot },
+            ..call.filter(search.namespace)?
+        },
+        home_namespace: call.home(),
+        limit: search.limit.get(),
+        ..SearchRequest::default()
+    };
+    let found = call.session.search(request).await?;
+    let memories = found.hits.iter().map(|hit| MemoryView::new(&hit.record, Some(hit.score)));
+    Ok(Memories { memories: memories.collect() })
+}
+
+pub(super) async fn list(call: Call, list: ListPage) -> ApiResult<MemoriesPage> {
+    let (page, limit, offset) = list.paging();
+    let filter = Filter {
+        memory_type: list.memory_type.map(|it| it.0),
+        pinned: list.pinned,
+        tier: TierFilter::All,
+        ..call.filter(list.namespace)?
+    };
+    let request = ListRequest { filter, offset, limit, ..ListRequest::default() };
+    let found = call.session.list(request).await?;
+    let memories = found.memories.iter().map(|record| MemoryView::new(record, None)).collect();
+    Ok(MemoriesPage { memories, total: found.total, page })
+}
+
+pub(super) async fn update(call: Call, update: Update) -> ApiResult<Changed> {
+    let changes = MemoryChanges {
+        label: update.label,
+        memory_type: update.memory_type,
+        is_pinned: update.is_pinned,
+        current_heat: update.heat.map(Heat::from),
+        ..MemoryChanges::default()
+    };
+    let patch = changes.into_patch()?;
+    first_changed(call.session.update_memory(None, update.memory_id.0, patch).await?)
+}
+
+async fn set_pinned(call: Call, id: MemoryId, is_pinned: bool) -> ApiResult<Changed> {
+    let changes = MemoryChanges { is_pinned: Some(is_pinned), ..MemoryChanges::default() };
+    first_changed(call.session.update_memory(None, id, changes.into_patch()?).await?)
+}
+
+pub(super) async fn pin(call: Call, memory: OneMemory) -> ApiResult<Changed> {
+    set_pinned(call, memory.memory_id.0, true).await
+}
+
+pub(super) async fn unpin(call: Call, memory: OneMemory) -> ApiResult<Changed> {
+    set_pinned(call, memory.memory_id.0, false).await
+}
+
+pub(super) async fn forget(call: Call, memory: OneMemory) -> ApiResult<Forgotten> {
+    call.session.delete_memory(None, memory.memory_id.0).await?;
+    Ok(Forgotten { memory_id: memory.memory_id, deleted: true })
+}
+
+pub(super) async fn relate(call: Call, relate: Relate) -> ApiResult<Related> {
+    let (source, target) = (relate.source_id.0, relate.target_id.0);
+    if source == target {
+        return Err(ApiError::invalid("target_id", "must differ from source_id"));
+    }
+    let edge = storage::EdgeRef { source, target, relation: relate.relation.0 };
+    let (edge, is_new) = call.session.create_edge(edge).await?.value;
+    let (source_id, target_id) = (Id(edge.source), Id(edge.target));
+    Ok(Related { source_id, target_id, relation: edge.relation, is_new })
+}
+
+pub(super) async fn load_context(call: Call, load: LoadContext) -> ApiResult<LoadedContext> {
+    context::load(&call, load).await
+}
+
+pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories> {
+    let filter = call.filter(hottest.namespace)?;
+    let request = HotRequest { filter, limit: hottest.limit.get(), ..HotRequest::default() };
+    let found = call.session.hottest(request).await?;
+    let memories = found.iter().map(|record| MemoryView::new(record, None)).collect();
+    Ok(Memories { memories })
+}
+
+pub(super) async fn feedback(call: Call, feedback: Feedback) -> ApiResult<FeedbackGiven> {
+    let (id, signal) = (feedback.memory_id.0, feedback.signal.0);
+    let effect = call.session.give_feedback(id, signal).await?.value;
+    let percent = |heat: f64| rounded(heat * 100.0);
+    let (before, after) = (percent(effect.heat_before), percent(effect.heat_after));
+    Ok(FeedbackGiven { memory_id: feedback.memory_id, heat_before: before, heat_after: after })
+}
+
+pub(super) async fn status(call: Call, _: Nothing) -> ApiResult<StatusView> {
+    let (caller, access) = (&call.session.caller, call.session.caller.access.clone());
+    let filter = Filter { access, tier: TierFilter::All, ..Filter::default() };
+    let found = call.session.overviews(vec![filter]).await?;
+    let [all] = &found[..] else { return Err(ApiError::internal()) };
+    Ok(StatusView {
+        memories: all.hot + all.cold,
+        archived: all.cold,
+        average_heat: rounded(all.average_heat * 100.0),
+        memory_types: type_counts(all),
+        agent: caller.name.clone(),
+        role: OneOf(caller.role),
+        namespace: call.home().unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned()),
+        version: VERSION,
+    })
+}
+
+pub(super) async fn triggers(call: Call, _: Nothing) -> ApiResult<Triggers> {
+    let page = call.session.triggers(None, None, TRIGGERS_MAX).await?;
+    let view = |(compiled, firings): &(Arc<storage::CompiledTrigger>, _)| {
+        TriggerView::new(&call.session.caller, compiled.id, &compiled.trigger, firings)
+    };
+    Ok(Triggers { triggers: page.items.iter().map(view).collect(), has_more: page.next.is_some() })
+}
+
+pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<TriggerCreated> {
+    let new = triggers::NewTrigger {
+        action_config: new.action_config,
+        name: new.name,
+        filter_memory_type: new.filter_memory_type,
+        filter_namespace: new.filter_namespace,
+        filter_label_pattern: new.filter_label_pattern,
+        filter_heat_below: new.filter_heat_below.map(Heat::from),
+        filter_heat_above: new.filter_heat_above.map(Heat::from),
+        max_fires: new.max_fires,
+        cooldown_seconds: new.cooldown_seconds,
+        ..triggers::NewTrigger::of(new.event, new.action)
+    };
+    let (kind, settings) = (new.action.0, new.action_settings()?);
+    let build = |action| new.into_trigger(action);
+    let (id, created) = call.session.create_trigger(None, kind, settings, build).await?.value;
+    // Without an idempotency key, this is no repetition: the trigger exists.
+    let (trigger, firings) = created.ok_or_else(ApiError::internal)?;
+    let trigger = TriggerView::new(&call.session.caller, id, &trigger, &firings);
+    Ok(TriggerCreated { trigger })
+}
+
+pub(super) async fn delete_trigger(call: Call, one: OneTrigger) -> ApiResult<TriggerDeleted> {
+    call.session.delete_trigger(one.trigger_id.0).await?;
+    Ok(TriggerDeleted { trigger_id: one.trigger_id, deleted: true })
+}

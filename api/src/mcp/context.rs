@@ -1,0 +1,91 @@
+//! The context of an agent's turn, within a budget: what matches the query first, then pinned and hot
+//! memories. Each memory occurs once, with its id.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use storage::model::memory::MemoryRecord;
+use storage::model::score::rounded;
+use storage::{HotRequest, SearchRequest};
+
+use crate::mcp::arguments::LoadContext;
+use crate::mcp::call::Call;
+use crate::mcp::results::LoadedContext;
+use crate::requests::values::Id;
+use crate::service::error::ApiResult;
+
+const CHARS_PER_TOKEN: usize = 4;
+/// Most memories that match a query.
+const RELEVANT_MAX: usize = 20;
+/// Most hot memories.
+const HOT_MAX: usize = 100;
+
+/// A context that is being written.
+struct Context {
+    text: String,
+    /// Characters that are left.
+    room: usize,
+    ids: Vec<storage::model::id::MemoryId>,
+    seen: BTreeSet<storage::model::id::MemoryId>,
+}
+
+pub(super) async fn load(call: &Call, load: LoadContext) -> ApiResult<LoadedContext> {
+    let room = load.token_budget.get() * CHARS_PER_TOKEN;
+    let (text, ids, seen) = Default::default();
+    let mut context = Context { text, room, ids, seen };
+    let filter = call.filter(load.namespace)?;
+    let query = load.query.map(|query| query.0).filter(|query| !query.trim().is_empty());
+    if let Some(query) = query {
+        let request = SearchRequest {
+            query,
+            filter: filter.clone(),
+            limit: RELEVANT_MAX,
+            ..SearchRequest::default()
+        };
+        let found = call.session.search(request).await?;
+        context.add("## Relevant", found.hits.iter().map(|hit| &hit.record));
+    }
+    let request =
+        HotRequest { filter, limit: HOT_MAX, budget_chars: Some(room), ..HotRequest::default() };
+    let hot = call.session.hot_context(request).await?;
+    context.add("## Present", hot.iter());
+    if context.ids.is_empty() {
+        context.text.push_str("There are no memories yet.\n");
+    }
+    Ok(LoadedContext {
+        estimated_tokens: context.text.chars().count().div_ceil(CHARS_PER_TOKEN),
+        context: context.text,
+        memory_ids: context.ids.into_iter().map(Id).collect(),
+    })
+}
+
+impl Context {
+    /// Adds memories under a title, as far as there is room. The first memory of all is added in any
+    /// case.
+    fn add<'a>(&mut self, title: &str, records: impl Iterator<Item = &'a MemoryRecord>) {
+        let mut title = Some(title);
+        for record in records.filter(|record| record.memory.superseded_by.is_none()) {
+            let mut line = String::new();
+            // Writing into a text cannot fail.
+            let _ = writeln!(
+                line,
+                "- {} ({}, heat {:.0}, id {})",
+                record.memory.label.trim(),
+                record.memory.memory_type.name(),
+                rounded(record.heat * 100.0),
+                record.id,
+            );
+            let head = title.map_or(String::new(), |title| format!("{title}\n"));
+            let needed = line.chars().count() + head.chars().count();
+            let fits = needed <= self.room || self.ids.is_empty();
+            if !fits || !self.seen.insert(record.id) {
+                continue;
+            }
+            title = None;
+            self.text.push_str(&head);
+            self.text.push_str(&line);
+            self.room = self.room.saturating_sub(needed);
+            self.ids.push(record.id);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The endpoint `/mcp` of the Model Context Protocol: Streamable HTTP without sessions, so any node
+//! responds to any request. Tools, resources and prompts are adapters over the service. The key of the
+//! request decides which tools there are, and what they see.
+
+mod arguments;
+mod call;
+mod calls;
+mod context;
+mod resources;
+mod results;
+mod server;
+mod tools;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use crate::app::App;
+use crate::auth::ReaderRead;
+use crate::current::{self, has_written};
+use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
+use crate::requests::JsonBody;
+use crate::requests::headers::{NamespaceHeader, RequestOrigin};
+use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use call::Call;
+use server::Server;
+
+/// Other methods than POST are 405 before the key is read: clients take a 401 for a wrong key.
+pub(crate) fn routes() -> Router<App> {
+    Router::new().route("/mcp", post(serve)).layer(DefaultBodyLimit::max(MCP_BYTES_MAX))
+}
+
+async fn serve(
+    State(app): State<App>,
+    ReaderRead(session, _): ReaderRead,
+    home: NamespaceHeader,
+    origin: RequestOrigin,
+    request: Request,
+) -> ApiResult<Response> {
+    let (parts, body) = request.into_parts();
+    let whole = Request::from_parts(parts.clone(), body);
+    let JsonBody(bytes) = JsonBody::from_request(whole, &app).await?;
+    if let Some(rejection) = malformed(&bytes) {
+        return Ok(rejection);
+    }
+    let mut request = Request::from_parts(parts, Body::from(bytes));
+    // One that only accepts JSON gets JSON, which is all that this endpoint sends.
+    let accepted = HeaderValue::from_static("application/json, text/event-stream");
+    request.headers_mut().insert(ACCEPT, accepted);
+    request.headers_mut().remove(AUTHORIZATION);
+    let call = Call { session, home, origin: Arc::new(origin) };
+    let server = Server::new(call, current::present());
+    let service = StreamableHttpService::new(
+        move || Ok::<_, std::io::Error>(server.clone()),
+        Arc::new(NeverSessionManager::default()),
+        config(),
+    );
+    match tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await {
+        Ok(response) => Ok(response.map(Body::new)),
+        Err(_) if has_written() => {
+            let message = "the write may or may not have happened: check before you repeat it";
+            Err(ApiError::new(ErrorKind::Unknown, "outcome_unknown", message))
+        }
+        Err(_) => Err(ApiError::unavailable("busy", "the request took too long")),
+    }
+}
+
+/// Browsers send no key by themselves, so a page of another site can use none: hosts are not checked
+/// here. Requests of web pages are rejected.
+fn config() -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_sse_keep_alive(None)
+        .with_sse_retry(None)
+        .with_max_request_body_bytes(MCP_BYTES_MAX)
+        .disable_allowed_hosts()
+        .enforce_origin_validation()
+}
+
+/// The response to what is no single JSON-RPC message. Batches ended with the revision 2025-06-18.
+fn malformed(bytes: &Bytes) -> Option<Response> {
+    let (code, message) = match serde_json::from_slice::<IgnoredAny>(bytes) {
+        Err(_) => (-32_700, "the body is not valid JSON"),
+        Ok(_) if bytes.trim_ascii().starts_with(b"[") => (-32_600, "batches are not supported"),
+        Ok(_) => return None,
+    };
+    let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
+    let headers = [(CONTENT_TYPE, "application/json")];
+    Some((StatusCode::BAD_REQUEST, headers, error.to_string()).into_response())
+}

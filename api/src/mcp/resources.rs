@@ -1,0 +1,90 @@
+//! Resources and prompts: a memory by its id, the present context, and what an agent should do with both.
+
+use std::str::FromStr;
+
+use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
+use storage::model::id::MemoryId;
+
+use crate::mcp::arguments::LoadContext;
+use crate::mcp::call::Call;
+use crate::mcp::context;
+use crate::mcp::results::MemoryView;
+use crate::service::error::{ApiError, ApiResult};
+
+const CONTEXT: &str = "hearth://context";
+const MEMORY: &str = "hearth://memories/";
+const LOAD_CONTEXT: &str = "load_context";
+const RECORD_LEARNT: &str = "record_learnt";
+
+pub(super) fn resources() -> Vec<Resource> {
+    let context = Resource::new(CONTEXT, "context")
+        .with_title("Present context")
+        .with_description("Pinned and hot memories, as Markdown.")
+        .with_mime_type("text/markdown");
+    vec![context]
+}
+
+pub(super) fn templates() -> Vec<ResourceTemplate> {
+    let memory = ResourceTemplate::new(format!("{MEMORY}{{id}}"), "memory")
+        .with_title("Memory")
+        .with_description("A memory by its id, as JSON.")
+        .with_mime_type("application/json");
+    vec![memory]
+}
+
+/// The text of a resource; `None` if there is none at this address.
+pub(super) async fn read(call: &Call, uri: &str) -> ApiResult<Option<String>> {
+    if uri == CONTEXT {
+        return Ok(Some(context::load(call, LoadContext::default()).await?.context));
+    }
+    let id = uri.strip_prefix(MEMORY).and_then(|id| MemoryId::from_str(id).ok());
+    let Some(id) = id else { return Ok(None) };
+    let record = match call.session.memory(id).await {
+        Err(error) if error.code == "not_found" => return Ok(None),
+        found => found?,
+    };
+    let text = serde_json::to_string(&MemoryView::new(&record, None));
+    text.map(Some).map_err(|_| ApiError::internal())
+}
+
+pub(super) fn prompts() -> Vec<Prompt> {
+    let topic = PromptArgument::new("topic")
+        .with_description("What the conversation is about.")
+        .with_required(false);
+    let summary = PromptArgument::new("summary")
+        .with_description("What happened, if it is not in the conversation.")
+        .with_required(false);
+    vec![
+        Prompt::new(LOAD_CONTEXT, Some("Load what is known before you begin."), Some(vec![topic])),
+        Prompt::new(
+            RECORD_LEARNT,
+            Some("Store what was learnt in this conversation."),
+            Some(vec![summary]),
+        ),
+    ]
+}
+
+/// The text of a prompt; `None` if there is none of this name.
+pub(super) fn prompt(name: &str, argument: impl Fn(&str) -> Option<String>) -> Option<String> {
+    match name {
+        LOAD_CONTEXT => {
+            let about = argument("topic").map(|topic| format!(" with the query {topic:?}"));
+            Some(format!(
+                "Call sulcus_context{} and read the memories. Use them without repeating them. If a \
+                 memory turns out to be outdated or wrong, report it with sulcus_feedback.",
+                about.unwrap_or_default()
+            ))
+        }
+        RECORD_LEARNT => {
+            let of = argument("summary").map(|text| format!("\n\nWhat happened: {text}"));
+            Some(format!(
+                "Look back at this conversation. Store each fact, preference, decision and procedure that \
+                 will matter later with sulcus_remember: one statement per memory, clear without this \
+                 conversation. Search first with sulcus_search. If a memory no longer holds, pass its id \
+                 as `supersedes`. Store no secrets and nothing that is only of this moment.{}",
+                of.unwrap_or_default()
+            ))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,257 @@
+//! Agents use the service through the Model Context Protocol: on every node, without sessions, by their
+//! API keys, in all revisions of the protocol.
+
+use super::*;
+
+/// Revisions with `initialize`.
+const LEGACY: [&str; 3] = ["2025-03-26", "2025-06-18", "2025-11-25"];
+const MODERN: &str = "2026-07-28";
+
+/// A request of a revision that has `initialize`, with the key of `key`, or the admin key.
+async fn call_as(node: &Node, key: Option<&Value>, method: &str, params: Value) -> Response {
+    let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+    let request = node.client.post(format!("{}/mcp", node.url()));
+    let key = key.map_or(node.key.as_str(), |key| string(&key["key"]));
+    Request(request.bearer_auth(key)).json(&body).send().await
+}
+
+async fn call(node: &Node, method: &str, params: Value) -> Value {
+    let response = call_as(node, None, method, params).await;
+    assert_eq!((response.status, &response.body["id"]), (StatusCode::OK, &json!(7)), "{method}");
+    assert!(response.body["error"].is_null(), "{method}: {}", response.body);
+    response.body["result"].clone()
+}
+
+/// The result of a tool, which must succeed.
+async fn tool(node: &Node, name: &str, arguments: Value) -> Value {
+    let result = call(node, "tools/call", json!({"name": name, "arguments": arguments})).await;
+    assert_ne!(result["isError"], true, "{name}: {result}");
+    result["structuredContent"].clone()
+}
+
+/// The text of a tool that fails.
+async fn tool_error(node: &Node, key: Option<&Value>, name: &str, arguments: Value) -> String {
+    let params = json!({"name": name, "arguments": arguments});
+    let response = call_as(node, key, "tools/call", params).await;
+    let result = &response.body["result"];
+    assert_eq!(result["isError"], true, "{}", response.body);
+    string(&result["content"][0]["text"]).to_owned()
+}
+
+async fn tool_names(node: &Node, key: Option<&Value>) -> Vec<String> {
+    let response = call_as(node, key, "tools/list", json!({})).await;
+    let tools = array(&response.body["result"]["tools"]);
+    tools.iter().map(|tool| string(&tool["name"]).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn tools_of_agents_store_find_and_change() {
+    let cluster = options().nodes(3).start();
+    let (first, second) = (cluster.at(0), cluster.at(1));
+    let remember = json!({"content": "The user drinks tea", "memory_type": "preference", "heat": 80,
+        "key_points": ["tea"]});
+    let stored = tool(first, "sulcus_remember", remember).await;
+    let (id, memory) = (string(&stored["memory_id"]), &stored["memory"]);
+    assert_fields(memory, json!({"label": "The user drinks tea", "memory_type": "preference"}));
+    assert!((float(&memory["heat"]) - 80.0).abs() < 1.0, "{memory}");
+    let origin = first.get(&format!("/agent/nodes/{id}")).await["origin"].clone();
+    assert_eq!(origin["tool"], "sulcus_remember");
+    let replacing = json!({"content": "The user drinks coffee", "supersedes": id});
+    let newer = tool(first, "sulcus_remember", replacing).await["memory_id"].clone();
+    converged(&cluster).await;
+
+    // Any node, without a session.
+    let found = tool(second, "sulcus_search", json!({"query": "user drinks"})).await;
+    assert_eq!(found["memories"][0]["id"], newer);
+    assert!(found["memories"][0]["score"].is_number());
+    let listed = tool(second, "sulcus_list", json!({"page_size": 1})).await;
+    assert_eq!((&listed["total"], array(&listed["memories"]).len()), (&json!(2), 1));
+    let hot = tool(second, "sulcus_hot_nodes", json!({"limit": 1})).await;
+    assert_eq!(hot["memories"][0]["id"], newer);
+
+    let changed = tool(first, "sulcus_update", json!({"memory_id": newer, "heat": 50})).await;
+    assert!((float(&changed["memory"]["heat"]) - 50.0).abs() < 1.0, "{changed}");
+    let pinned = tool(first, "sulcus_pin", json!({"memory_id": newer})).await;
+    assert_eq!(pinned["memory"]["is_pinned"], true);
+    let unpinned = tool(first, "sulcus_unpin", json!({"memory_id": newer})).await;
+    assert_eq!(unpinned["memory"]["is_pinned"], false);
+    let relate = json!({"source_id": id, "target_id": newer, "relation": "contradicts"});
+    assert_eq!(tool(first, "sulcus_relate", relate).await["is_new"], true);
+    let feedback = json!({"memory_id": newer, "signal": "relevant"});
+    let given = tool(first, "sulcus_feedback", feedback).await;
+    assert!(float(&given["heat_after"]) > float(&given["heat_before"]), "{given}");
+    let forgotten = tool(first, "sulcus_forget", json!({"memory_id": id})).await;
+    assert_eq!(forgotten["deleted"], true);
+    let status = tool(first, "sulcus_status", json!({})).await;
+    assert_fields(&status, json!({"memories": 1, "role": "admin", "namespace": "default"}));
+
+    let trigger = json!({"event": "on_store", "action": "notify", "name": "tea",
+        "filter_label_pattern": "tea", "action_config": {"message": "stored: {label}"}});
+    let trigger = tool(first, "sulcus_trigger_create", trigger).await["trigger"].clone();
+    let fired = tool(first, "sulcus_remember", json!({"content": "tea is served"})).await;
+    assert_eq!(fired["notifications"][0]["message"], "stored: tea is served");
+    let triggers = tool(first, "sulcus_trigger_list", json!({})).await;
+    assert_eq!(triggers["triggers"][0]["id"], trigger["id"]);
+    tool(first, "sulcus_trigger_delete", json!({"trigger_id": trigger["id"]})).await;
+}
+
+#[tokio::test]
+async fn context_fits_its_budget_without_repetition() {
+    let node = options().start();
+    let long = "word ".repeat(200);
+    for number in 0..30 {
+        node.create(&labelled(format!("memory {number} {long}"))).await;
+    }
+    let pinned = json!({"label": "Always write in English.", "is_pinned": true});
+    let pinned = node.store(&pinned).await;
+    let load = json!({"query": "memory 7 word", "token_budget": 1500});
+    let params = json!({"name": "sulcus_context", "arguments": load});
+    let result = call(&node, "tools/call", params).await;
+    let context = &result["structuredContent"];
+    let text = string(&context["context"]);
+    assert_eq!(result["content"][0]["text"], text, "agents read Markdown");
+    assert!(context["estimated_tokens"].as_u64().unwrap() <= 1_500, "{context}");
+    let ids: Vec<_> = array(&context["memory_ids"]).iter().map(string).collect();
+    let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+    assert!(ids.len() > 3 && distinct.len() == ids.len(), "{ids:?}");
+    assert!(ids.iter().all(|id| text.contains(*id)));
+    let resource = call(&node, "resources/read", json!({"uri": "hearth://context"})).await;
+    assert!(string(&resource["contents"][0]["text"]).contains(&pinned), "{resource}");
+    let uri = format!("hearth://memories/{pinned}");
+    let resource = call(&node, "resources/read", json!({"uri": uri})).await;
+    let memory: Value = serde_json::from_str(string(&resource["contents"][0]["text"])).unwrap();
+    assert_eq!(memory["label"], "Always write in English.");
+    let none = json!({"uri": "hearth://memories/00000000-0000-0000-0000-000000000000"});
+    let none = call_as(&node, None, "resources/read", none).await;
+    assert_eq!(none.body["error"]["code"], -32_002);
+}
+
+#[tokio::test]
+async fn keys_decide_which_tools_there_are() {
+    let node = options().start();
+    let key = async |body: Value| node.post("/keys", &body).await;
+    let reader = key(json!({"name": "r", "role": "reader"})).await;
+    let bound = key(json!({"name": "b", "role": "agent", "namespaces": ["team"]})).await;
+    let all = tool_names(&node, None).await;
+    assert_eq!(all.len(), 15, "{all:?}");
+    assert_eq!(tool_names(&node, Some(&bound)).await, all);
+    let read = tool_names(&node, Some(&reader)).await;
+    assert_eq!(read.len(), 6, "{read:?}");
+    let hidden = json!({"name": "sulcus_remember", "arguments": {"content": "x"}});
+    let hidden = call_as(&node, Some(&reader), "tools/call", hidden).await;
+    assert_eq!(hidden.body["error"]["code"], -32_602, "{}", hidden.body);
+    let secret = node.store(&labelled("secret of another team")).await;
+    let params = json!({"name": "sulcus_search", "arguments": {"query": "secret of another team"}});
+    let found = call_as(&node, Some(&bound), "tools/call", params).await;
+    assert_eq!(found.body["result"]["structuredContent"]["memories"], json!([]));
+    let forget = json!({"memory_id": secret});
+    let text = tool_error(&node, Some(&bound), "sulcus_forget", forget).await;
+    assert!(text.starts_with("not_found"), "{text}");
+    let list = call(&node, "tools/list", json!({})).await;
+    for tool in array(&list["tools"]) {
+        let (input, output) = (&tool["inputSchema"], &tool["outputSchema"]);
+        assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")));
+        assert!(!tool.to_string().contains("$ref"), "{tool}");
+        let reads = read.contains(&string(&tool["name"]).to_owned());
+        assert_eq!(tool["annotations"]["readOnlyHint"], reads, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_calls_explain_themselves() {
+    let node = options().start();
+    for (name, arguments, expected) in [
+        ("sulcus_search", json!({}), "invalid_field: query is required"),
+        ("sulcus_remember", json!({"content": " "}), "invalid_field: content must not be empty"),
+        (
+            "sulcus_remember",
+            json!({"content": "x", "heat": 101}),
+            "invalid_field: heat must be a number from 0 to 100",
+        ),
+        ("sulcus_forget", json!({"memory_id": "7"}), "invalid_field: memory_id must be"),
+    ] {
+        let text = tool_error(&node, None, name, arguments).await;
+        assert!(text.starts_with(expected), "{text}");
+    }
+    let unknown = call_as(&node, None, "nonsense/method", json!({})).await;
+    assert_eq!(unknown.body["error"]["code"], -32_601, "{}", unknown.body);
+    let malformed = call_as(&node, None, "tools/call", json!({"name": 7})).await;
+    assert_eq!(malformed.body["error"]["code"], -32_602, "{}", malformed.body);
+    let url = format!("{}/mcp", node.url());
+    for method in [Method::GET, Method::DELETE] {
+        // Also without a key.
+        let rejected = node.client.request(method, &url).send().await.unwrap();
+        assert_eq!(rejected.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(rejected.headers()["allow"], "POST");
+    }
+    let post = |body: &'static str| {
+        let request = node.client.post(&url).bearer_auth(&node.key);
+        Request(request.header("content-type", "application/json").body(body)).send()
+    };
+    for (body, code) in [("[]", -32_600), ("{", -32_700)] {
+        let rejected = post(body).await;
+        assert_eq!(rejected.status, StatusCode::BAD_REQUEST);
+        assert_eq!(rejected.body["error"]["code"], code);
+    }
+    let without_key = node.client.post(&url).json(&json!({})).send().await.unwrap();
+    assert_eq!(without_key.status(), StatusCode::UNAUTHORIZED);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let page =
+        node.client.post(&url).bearer_auth(&node.key).header("origin", "https://evil.example");
+    assert_eq!(page.json(&ping).send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let large = "x".repeat(300 << 10);
+    let params = json!({"name": "sulcus_search", "arguments": {"query": large}});
+    let large = call_as(&node, None, "tools/call", params).await;
+    assert_eq!(large.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn every_revision_of_the_protocol_is_spoken() {
+    let node = options().start();
+    for version in LEGACY {
+        let params = json!({"protocolVersion": version, "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"}});
+        let result = call(&node, "initialize", params).await;
+        assert_eq!(result["protocolVersion"], version);
+        assert_eq!(result["serverInfo"]["name"], "hearth");
+        assert!(string(&result["instructions"]).contains("sulcus_context"));
+    }
+    let modern = async |method: &str, name: Option<&str>, params: Value| {
+        let mut params = params;
+        params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        let mut request = node.client.post(format!("{}/mcp", node.url())).bearer_auth(&node.key);
+        request = request.header("mcp-protocol-version", MODERN).header("mcp-method", method);
+        if let Some(name) = name {
+            request = request.header("mcp-name", name);
+        }
+        Request(request).json(&body).send().await
+    };
+    let discovered = modern("server/discover", None, json!({})).await;
+    let versions = array(&discovered.body["result"]["supportedVersions"]).clone();
+    assert!(versions.contains(&json!(MODERN)), "{}", discovered.body);
+    let list = modern("tools/list", None, json!({})).await;
+    assert_fields(&list.body["result"], json!({"resultType": "complete", "cacheScope": "private"}));
+    let remember = json!({"name": "sulcus_remember", "arguments": {"content": "modern"}});
+    let stored = modern("tools/call", Some("sulcus_remember"), remember.clone()).await;
+    assert_eq!(stored.body["result"]["structuredContent"]["memory"]["label"], "modern");
+    let other = modern("tools/call", Some("sulcus_search"), remember).await;
+    assert_eq!(other.status, StatusCode::BAD_REQUEST, "the header agrees with the body");
+}
+
+#[tokio::test]
+async fn another_node_goes_on_without_the_leader() {
+    let cluster = options().nodes(3).start();
+    let [leader, other] = cluster.leader_first().await;
+    let content = json!({"content": "kept by the cluster"});
+    let id = tool(leader, "sulcus_remember", content).await["memory_id"].clone();
+    converged(&cluster).await;
+    leader.kill();
+    let params = json!({"name": "sulcus_remember", "arguments": {"content": "after the leader"}});
+    let stored = async || call_as(other, None, "tools/call", params.clone()).await.body;
+    eventually("a tool writes again", stored, |body| body["result"]["isError"] == false).await;
+    let found = tool(other, "sulcus_search", json!({"query": "kept by the cluster"})).await;
+    assert_eq!(found["memories"][0]["id"], id);
+}
