@@ -3,9 +3,10 @@
 //!
 //! # Algorithm
 //! The leader passes over all memories, and embeds those that lack a vector of the next model. Memories
-//! that clients store meanwhile are found by the next pass. When a pass finds few, and all members have
-//! the model, new texts are rejected (503) for a moment. A pass that then finds none proves that all
-//! memories have a vector, so the switch follows. Another leader continues with a pass of its own.
+//! that clients store meanwhile are found by the next pass. When a pass finds few, or not clearly fewer
+//! than the one before, further ones would gain nothing. If all members have the model, new texts are
+//! then rejected (503) for a moment. A pass that finds none proves that all memories have a vector, so
+//! the switch follows. Another leader continues with a pass of its own.
 //!
 //! # Start
 //! The state of a node that was killed may be of the time before a switch, which the log has. A node
@@ -36,8 +37,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Memories that are embedded together.
 const PAGE: usize = 64;
-/// Memories that a pass finds at most when the switch begins. While new texts are rejected, another
-/// pass embeds those that were stored meanwhile.
+/// Memories of a pass that are few. While new texts are rejected, another pass embeds those that were
+/// stored meanwhile.
 const NEAR_MAX: usize = 256;
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -52,13 +53,24 @@ pub(crate) struct ModelChanges {
     refused: Option<ModelId>,
     /// Whether this node has transferred the leadership for it.
     has_yielded: bool,
+    /// What the last pass found.
+    last_found: Option<usize>,
 }
 
 impl ModelChanges {
     pub(crate) fn new(engine: &Engine, embedders: Arc<Embedders>, config: &Config) -> Self {
         let (raft, reader) = (engine.raft.clone(), engine.reader.clone());
         let (node, rate) = (config.node.id, config.embedder.change_per_second);
-        Self { raft, reader, embedders, node, rate, refused: None, has_yielded: false }
+        Self {
+            raft,
+            reader,
+            embedders,
+            node,
+            rate,
+            refused: None,
+            has_yielded: false,
+            last_found: None,
+        }
     }
 
     /// Runs until a fault of the node.
@@ -85,6 +97,7 @@ impl ModelChanges {
         let Some(next) = next else {
             self.embedders.unload();
             self.refuse(None);
+            self.last_found = None;
             return Ok(());
         };
         if self.embedders.next(next.model.id).is_none() && self.refused != Some(next.model.id) {
@@ -137,7 +150,7 @@ impl ModelChanges {
     }
 
     /// Reports that this node has the model, and as the leader embeds memories by it.
-    async fn advance(&self, next: &NextModel, pool: &Pool) -> Result<(), String> {
+    async fn advance(&mut self, next: &NextModel, pool: &Pool) -> Result<(), String> {
         if !next.ready.contains(&self.node) {
             self.submit(Action::ReportModelReady(self.node)).await;
         }
@@ -147,9 +160,12 @@ impl ModelChanges {
         // Clients wait for the last pass.
         let rate = self.rate.filter(|_| !next.is_switching);
         let found = self.embed_all(pool, rate).await?;
+        let before = std::mem::replace(&mut self.last_found, found);
+        // While clients store as fast as memories are embedded, each pass finds as many.
+        let is_near = |found| found <= NEAR_MAX || before.is_some_and(|before| found > before / 2);
         let is_done = match (found, next.is_switching) {
             (Some(0), true) => self.submit(Action::SwitchModel(next.model.clone())).await,
-            (Some(..=NEAR_MAX), false) => self.submit(Action::BeginModelSwitch).await,
+            (Some(found), false) if is_near(found) => self.submit(Action::BeginModelSwitch).await,
             // Another pass.
             (Some(_), _) => true,
             // Clients do not wait until an error ends.
@@ -163,13 +179,15 @@ impl ModelChanges {
     }
 
     /// One pass. Returns how many memories lacked a vector; `None` if this node no longer leads, or the
-    /// change was cancelled.
+    /// change was cancelled. It embeds as many as there are at its start at most: clients may store
+    /// faster, and would keep it from its end.
     async fn embed_all(
         &self,
         pool: &Pool,
         rate: Option<NonZeroU32>,
     ) -> Result<Option<usize>, String> {
-        let (mut after, mut found) = (None, 0);
+        let counts = self.reader.tenants().into_iter().map(|it| self.reader.counts(it).memories);
+        let (mut after, mut found, most) = (None, 0, counts.sum::<u64>() as usize);
         loop {
             let started = Instant::now();
             let reader = self.reader.clone();
@@ -191,7 +209,7 @@ impl ModelChanges {
                 tokio::time::sleep_until(started + time).await;
             }
             after = page.next;
-            if after.is_none() {
+            if after.is_none() || found > most {
                 return Ok(Some(found));
             }
         }

@@ -129,6 +129,24 @@ async fn embedding_keeps_to_its_rate() {
     assert!(started.elapsed() >= Duration::from_secs(3), "{:?}", started.elapsed());
 }
 
+/// Clients store faster than memories are embedded, so no pass finds few.
+#[tokio::test(flavor = "multi_thread")]
+async fn busy_writers_do_not_prevent_the_switch() {
+    let rate = "HEARTH__EMBEDDER__CHANGE_PER_SECOND";
+    let cluster = Arc::new(options().env(rate, "300").start());
+    let labels: Vec<String> = (0..300).map(|n| format!("apple{n} pear")).collect();
+    let ids = cluster.store_each(labels.iter().map(labelled)).await;
+    let writers = Writers::start(&cluster, 16);
+    let (succeeded, text) = hearth(&cluster, &["set", &model_folder(&cluster, 64)]).await;
+    assert!(succeeded, "{text}");
+    has_switched(&cluster, 64).await;
+    writers.acknowledge(50).await;
+    let mut acknowledged = writers.stop().await;
+    assert!(acknowledged.len() > 1_000, "{} were stored", acknowledged.len());
+    acknowledged.extend(labels.into_iter().zip(ids));
+    assert_stored_once(&cluster, &acknowledged, 16).await;
+}
+
 /// The state on the disk is of the time before the switch, which only the log has.
 #[tokio::test]
 async fn killed_nodes_start_with_the_next_model() {
