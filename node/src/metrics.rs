@@ -276,6 +276,9 @@ const METRICS: &[Metric<u64>] = &[
     ("model_changing", "1 while the embedding model is changed, else 0.", |s| {
         s.node.reader.is_model_changing().into()
     }),
+    ("model_postponed_total", "Switches to a next model that this node postponed.", |s| {
+        s.node.embedder.postponed.load(Relaxed)
+    }),
     ("model_refused", "1 if this node cannot load the next embedding model, else 0.", |s| {
         s.node.embedder.refused.load(Relaxed).into()
     }),

@@ -40,6 +40,8 @@ const PAGE: usize = 64;
 /// Memories of a pass that are few. While new texts are rejected, another pass embeds those that were
 /// stored meanwhile.
 const NEAR_MAX: usize = 256;
+/// Time for which new texts are rejected at most, before they are accepted again for a while.
+const SWITCH_MAX: Duration = Duration::from_secs(60);
 const SUBMIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct ModelChanges {
@@ -155,11 +157,10 @@ impl ModelChanges {
             self.submit(Action::ReportModelReady(self.node)).await;
         }
         if !self.raft.is_leader() {
+            self.last_found = None;
             return Ok(());
         }
-        // Clients wait for the last pass.
-        let rate = self.rate.filter(|_| !next.is_switching);
-        let found = self.embed_all(pool, rate).await?;
+        let found = self.embed_all(pool, next.is_switching).await?;
         let before = std::mem::replace(&mut self.last_found, found);
         // While clients store as fast as memories are embedded, each pass finds as many.
         let is_near = |found| found <= NEAR_MAX || before.is_some_and(|before| found > before / 2);
@@ -168,9 +169,13 @@ impl ModelChanges {
             (Some(found), false) if is_near(found) => self.submit(Action::BeginModelSwitch).await,
             // Another pass.
             (Some(_), _) => true,
-            // Clients do not wait until an error ends.
-            (None, true) => !self.submit(Action::PostponeModelSwitch(None)).await,
-            (None, false) => false,
+            (None, true) if self.raft.is_leader() => {
+                tracing::warn!("the switch to the next model is postponed: new texts are accepted");
+                self.embedders.counters.postponed.fetch_add(1, Ordering::Relaxed);
+                self.submit(Action::PostponeModelSwitch(None)).await;
+                false
+            }
+            (None, _) => false,
         };
         if !is_done {
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -178,14 +183,11 @@ impl ModelChanges {
         Ok(())
     }
 
-    /// One pass. Returns how many memories lacked a vector; `None` if this node no longer leads, or the
-    /// change was cancelled. It embeds as many as there are at its start at most: clients may store
-    /// faster, and would keep it from its end.
-    async fn embed_all(
-        &self,
-        pool: &Pool,
-        rate: Option<NonZeroU32>,
-    ) -> Result<Option<usize>, String> {
+    /// One pass. Returns how many memories lacked a vector; `None` if it was given up. It embeds as many
+    /// as there are at its start at most: clients may store faster, and would keep it from its end.
+    /// While the cluster is switching, clients wait for it: it has no rate, and is given up in time.
+    async fn embed_all(&self, pool: &Pool, is_switching: bool) -> Result<Option<usize>, String> {
+        let (rate, began) = (self.rate.filter(|_| !is_switching), Instant::now());
         let counts = self.reader.tenants().into_iter().map(|it| self.reader.counts(it).memories);
         let (mut after, mut found, most) = (None, 0, counts.sum::<u64>() as usize);
         loop {
@@ -212,6 +214,9 @@ impl ModelChanges {
             if after.is_none() || found > most {
                 return Ok(Some(found));
             }
+            if is_switching && began.elapsed() > switch_max() {
+                return Ok(None);
+            }
         }
     }
 
@@ -221,6 +226,11 @@ impl ModelChanges {
         let outcome = self.raft.submit(command, Instant::now() + SUBMIT_TIMEOUT).await;
         outcome.is_ok_and(|outcome| outcome.reply.is_ok())
     }
+}
+
+fn switch_max() -> Duration {
+    fail::fail_point!("switch-max", |_| Duration::ZERO);
+    SWITCH_MAX
 }
 
 /// Embeds the text of a memory.

@@ -13,7 +13,7 @@ use raft::Timings;
 use tokio::time::Instant;
 
 use crate::background::BackgroundTasks;
-use crate::backup::{Backups, Schedule};
+use crate::backup::{BackupMetrics, Backups, Schedule};
 use crate::bootstrap::bootstrap_cluster;
 use crate::config::Config;
 use crate::credentials::{Credentials, Reloader, expiry_metric};
@@ -149,10 +149,11 @@ fn start_tasks(
     app.set_backups(Arc::new(backups.clone()));
     let (node, config) = (config.node.id, config.backup.clone());
     let Some(url) = config.url.clone() else { return Ok(()) };
-    let mut collectors = backups.metrics.collectors(config.interval_hours).into_iter();
+    let metrics = BackupMetrics::default();
+    let mut collectors = metrics.collectors(config.interval_hours).into_iter();
     collectors.try_for_each(|collector| registry.register(collector)).map_err(text)?;
     let reader = engine.reader.clone();
-    tokio::spawn(Schedule { url, config, backups, raft, reader, node }.run());
+    tokio::spawn(Schedule { url, config, backups, metrics, raft, reader, node }.run());
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::model_change::{has_switched, model_folder};
+use super::model_change::{has_switched, model, model_folder};
 use super::*;
 
 const DISK_BYTES: u64 = 256 << 20;
@@ -76,6 +76,7 @@ async fn full_disks_reject_new_data_and_nothing_else() {
     assert_eq!(cluster.get(&format!("/agent/nodes/{kept}")).await["label"], "kept");
     let found = cluster.post("/agent/search", &json!({"query": "kept"})).await;
     assert_eq!(id(&array(&found)[0]), kept);
+    assert_eq!(model(&cluster).await["next"]["embedded"], 0);
     drop(fillers);
     eventually("space is back", async || full_disks(&cluster).await, |full| *full == 0).await;
     for node in cluster.nodes() {

@@ -18,7 +18,7 @@ pub(super) fn model_folder(cluster: &Cluster, dimension: usize) -> String {
     folder.to_str().unwrap().to_owned()
 }
 
-async fn model(node: &Node) -> Value {
+pub(super) async fn model(node: &Node) -> Value {
     node.ops_request(Method::GET, "/cluster/model").send().await.ok()
 }
 
@@ -127,18 +127,27 @@ async fn embedding_keeps_to_its_rate() {
     assert!(succeeded, "{text}");
     has_switched(&node, 64).await;
     assert!(started.elapsed() >= Duration::from_secs(3), "{:?}", started.elapsed());
+    let outdated = async || node.metric("hearth_model_outdated").await;
+    eventually("the configuration names the former", outdated, |is| *is == 1.0).await;
 }
 
 /// Clients store faster than memories are embedded, so no pass finds few.
 #[tokio::test(flavor = "multi_thread")]
 async fn busy_writers_do_not_prevent_the_switch() {
     let rate = "HEARTH__EMBEDDER__CHANGE_PER_SECOND";
-    let cluster = Arc::new(options().env(rate, "300").start());
+    let options = options().env(rate, "300").env("FAILPOINTS", "switch-max=return");
+    let cluster = Arc::new(options.start());
     let labels: Vec<String> = (0..300).map(|n| format!("apple{n} pear")).collect();
     let ids = cluster.store_each(labels.iter().map(labelled)).await;
     let writers = Writers::start(&cluster, 16);
     let (succeeded, text) = hearth(&cluster, &["set", &model_folder(&cluster, 64)]).await;
     assert!(succeeded, "{text}");
+    // Texts that clients stored meanwhile are too many for the time in which new ones are rejected.
+    let postponed = async || cluster.metric("hearth_model_postponed_total").await;
+    eventually("new texts are accepted again", postponed, |times| *times >= 1.0).await;
+    writers.acknowledge(50).await;
+    cluster.kill();
+    cluster.restart_with(&[("FAILPOINTS", ""), (rate, "100000")]).await;
     has_switched(&cluster, 64).await;
     writers.acknowledge(50).await;
     let mut acknowledged = writers.stop().await;
@@ -198,6 +207,13 @@ async fn forced_switch_stops_nodes_without_the_model() {
     eventually("the third one cannot load it", logged, refuses).await;
     assert_eq!(first.metric("hearth_model_refused").await, 1.0);
     assert_eq!(second.metric("hearth_model_refused").await, 0.0);
+    // As the leader it could not embed: it lets another node lead.
+    let leads = json!({"to": first.id()});
+    cluster.ops_request(Method::POST, "/cluster/transfer").json(&leads).send().await.ok();
+    let yields = |log: &String| log.contains("another node should lead");
+    eventually("the third one yields", logged, yields).await;
+    let leader = async || cluster.at(cluster.leader().await).id();
+    eventually("another node leads", leader, |leader| *leader != first.id()).await;
     assert_eq!(model(second).await["next"]["is_switching"], false);
     let (succeeded, text) = hearth(&cluster, &["switch", "--force"]).await;
     assert!(succeeded, "{text}");

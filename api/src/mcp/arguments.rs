@@ -78,15 +78,6 @@ pub(super) struct OneMemory {
     pub(super) memory_id: MemoryIdText,
 }
 
-/// Two memories and their relation.
-#[derive(Deserialize, ToSchema)]
-pub(super) struct Relate {
-    pub(super) source_id: MemoryIdText,
-    pub(super) target_id: MemoryIdText,
-    /// For example `depends_on`, `part_of`, `contradicts`.
-    pub(super) relation: RelationName,
-}
-
 /// A context to load.
 #[derive(Default, Deserialize, ToSchema)]
 pub(super) struct LoadContext {

@@ -14,6 +14,7 @@ use crate::mcp::call::Call;
 use crate::mcp::context;
 use crate::mcp::results::*;
 use crate::prelude::*;
+use crate::requests::graph::Relation;
 use crate::requests::memories::{MemoryChanges, NewMemory};
 use crate::requests::numbers::Heat;
 use crate::requests::triggers;
@@ -122,13 +123,8 @@ pub(super) async fn forget(call: Call, memory: OneMemory) -> ApiResult<Forgotten
     Ok(Forgotten { memory_id: memory.memory_id, deleted: true })
 }
 
-pub(super) async fn relate(call: Call, relate: Relate) -> ApiResult<Related> {
-    let (source, target) = (relate.source_id.0, relate.target_id.0);
-    if source == target {
-        return Err(ApiError::invalid("target_id", "must differ from source_id"));
-    }
-    let edge = storage::EdgeRef { source, target, relation: relate.relation.0 };
-    let (edge, is_new) = call.session.create_edge(edge).await?.value;
+pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related> {
+    let (edge, is_new) = call.session.create_edge(relation.into_edge()?).await?.value;
     let (source_id, target_id) = (Id(edge.source), Id(edge.target));
     Ok(Related { source_id, target_id, relation: edge.relation, is_new })
 }
@@ -180,6 +176,11 @@ pub(super) async fn triggers(call: Call, _: Nothing) -> ApiResult<Triggers> {
 
 pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<TriggerCreated> {
     let new = triggers::NewTrigger {
+        event: new.event,
+        action: new.action,
+        description: None,
+        namespace: None,
+        enabled: None,
         action_config: new.action_config,
         name: new.name,
         filter_memory_type: new.filter_memory_type,
@@ -189,7 +190,6 @@ pub(super) async fn create_trigger(call: Call, new: NewTrigger) -> ApiResult<Tri
         filter_heat_above: new.filter_heat_above.map(Heat::from),
         max_fires: new.max_fires,
         cooldown_seconds: new.cooldown_seconds,
-        ..triggers::NewTrigger::of(new.event, new.action)
     };
     let (kind, settings) = (new.action.0, new.action_settings()?);
     let build = |action| new.into_trigger(action);

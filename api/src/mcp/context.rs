@@ -39,6 +39,7 @@ pub(super) async fn load(call: &Call, load: LoadContext) -> ApiResult<LoadedCont
         let request = SearchRequest {
             query,
             filter: filter.clone(),
+            home_namespace: call.home(),
             limit: RELEVANT_MAX,
             ..SearchRequest::default()
         };

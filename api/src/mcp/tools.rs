@@ -16,6 +16,7 @@ use crate::mcp::calls;
 use crate::mcp::results::ToolResult;
 use crate::openapi::standalone;
 use crate::requests::JsonBody;
+use crate::responses::json_bytes;
 use crate::service::error::{ApiError, ApiResult};
 
 /// A tool.
@@ -206,15 +207,18 @@ fn parsed<A: DeserializeOwned>(arguments: JsonObject) -> ApiResult<A> {
     JsonBody(Bytes::from(text)).parse()
 }
 
+/// A response has the result as JSON, and again as a text, with each quote escaped.
+const COPIES: usize = 3;
+
 /// The result as JSON and as text. Its bytes count against the responses of this node before it is
 /// built.
 fn result<R: ToolResult>(result: &R) -> ApiResult<CallToolResult> {
+    take_response_bytes(COPIES * json_bytes(result)?).map_err(ApiError::responses_full)?;
     let value = serde_json::to_value(result).map_err(|_| ApiError::internal())?;
     let text = match result.text() {
         Some(text) => text.to_owned(),
         None => value.to_string(),
     };
-    take_response_bytes(2 * text.len()).map_err(ApiError::responses_full)?;
     let mut built = CallToolResult::structured(value);
     built.content = vec![ContentBlock::text(text)];
     Ok(built)

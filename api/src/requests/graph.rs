@@ -17,6 +17,7 @@ pub(crate) struct Relation {
     source_id: MemoryIdText,
     /// Another memory.
     target_id: MemoryIdText,
+    /// For example `depends_on`, `part_of` or `contradicts`.
     #[schema(default = "related_to")]
     relation: Option<RelationName>,
 }

@@ -92,26 +92,6 @@ pub(crate) struct TriggerChanges {
 }
 
 impl NewTrigger {
-    /// One with the defaults.
-    pub(crate) fn of(event: EventWord, action: ActionWord) -> Self {
-        Self {
-            event,
-            action,
-            action_config: None,
-            name: None,
-            description: None,
-            namespace: None,
-            filter_memory_type: None,
-            filter_namespace: None,
-            filter_label_pattern: None,
-            filter_heat_below: None,
-            filter_heat_above: None,
-            max_fires: None,
-            cooldown_seconds: None,
-            enabled: None,
-        }
-    }
-
     /// The settings of its action.
     pub(crate) fn action_settings(&self) -> ApiResult<ActionSettings> {
         self.action_config.as_ref().map_or_else(|| Ok(ActionSettings::default()), settings)

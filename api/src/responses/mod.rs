@@ -65,12 +65,7 @@ impl<T: Serialize> IntoResponse for Success<T> {
 /// A body as JSON. The bytes of a large one are counted before it is built: a page of control
 /// characters takes twelve times as much as its labels.
 fn json<T: Serialize>(body: &T) -> ApiResult<Vec<u8>> {
-    let failed = |error: serde_json::Error| {
-        tracing::error!(%error, "a response cannot be serialized");
-        ApiError::internal()
-    };
-    let mut start = Start::default();
-    serde_json::to_writer(&mut start, body).map_err(failed)?;
+    let start = start(body)?;
     if start.bytes == start.text.len() {
         return Ok(start.text);
     }
@@ -78,6 +73,22 @@ fn json<T: Serialize>(body: &T) -> ApiResult<Vec<u8>> {
     let mut text = Vec::with_capacity(start.bytes);
     serde_json::to_writer(&mut text, body).map_err(failed)?;
     Ok(text)
+}
+
+/// Bytes of a body as JSON.
+pub(crate) fn json_bytes<T: Serialize>(body: &T) -> ApiResult<usize> {
+    Ok(start(body)?.bytes)
+}
+
+fn start<T: Serialize>(body: &T) -> ApiResult<Start> {
+    let mut start = Start::default();
+    serde_json::to_writer(&mut start, body).map_err(failed)?;
+    Ok(start)
+}
+
+fn failed(error: serde_json::Error) -> ApiError {
+    tracing::error!(%error, "a response cannot be serialized");
+    ApiError::internal()
 }
 
 /// Keeps a text of [`SMALL_RESPONSE_BYTES_MAX`] at most. Counts all of its bytes.

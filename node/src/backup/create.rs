@@ -11,7 +11,6 @@ use sha2::{Digest, Sha256};
 use storage::Flusher;
 
 use crate::backup::manifest::{FileOf, Manifest};
-use crate::backup::metrics::BackupMetrics;
 use crate::backup::store::Store;
 use crate::error::text;
 
@@ -24,7 +23,6 @@ pub(crate) struct Backups {
     /// Fingerprint of the cluster key.
     cluster_key: Option<String>,
     status: Arc<Mutex<BackupStatus>>,
-    pub(crate) metrics: BackupMetrics,
 }
 
 impl Backups {
@@ -34,8 +32,7 @@ impl Backups {
         node: u64,
         cluster_key: Option<String>,
     ) -> Self {
-        let (status, metrics) = Default::default();
-        Self { raft, flusher, node, cluster_key, status, metrics }
+        Self { raft, flusher, node, cluster_key, status: Arc::default() }
     }
 
     /// Creates a backup at `url`. An error if another one is under way.

@@ -17,6 +17,7 @@ mod store;
 
 pub(crate) use create::Backups;
 pub(crate) use manifest::{FileOf, Manifest};
+pub(crate) use metrics::BackupMetrics;
 pub(crate) use restore::{Restoration, restore};
 pub(crate) use schedule::Schedule;
 pub(crate) use store::Store;

@@ -9,6 +9,7 @@ use raft::Handle;
 use storage::{Reader, View};
 
 use crate::backup::create::Backups;
+use crate::backup::metrics::BackupMetrics;
 use crate::backup::store::Store;
 use crate::config::Backup;
 
@@ -26,6 +27,7 @@ pub(crate) struct Schedule {
     pub(crate) url: String,
     pub(crate) config: Backup,
     pub(crate) backups: Backups,
+    pub(crate) metrics: BackupMetrics,
     pub(crate) raft: Handle,
     pub(crate) reader: Reader,
     pub(crate) node: u64,
@@ -37,12 +39,9 @@ impl Schedule {
         let mut due_since = None;
         loop {
             tokio::time::sleep(pause()).await;
-            match self.step(&mut due_since).await {
-                Ok(()) => {}
-                Err(error) => {
-                    self.backups.metrics.failures.inc();
-                    tracing::error!(url = self.url, error, "scheduled backup failed");
-                }
+            if let Err(error) = self.step(&mut due_since).await {
+                self.metrics.failures.inc();
+                tracing::error!(url = self.url, error, "scheduled backup failed");
             }
         }
     }
@@ -75,7 +74,7 @@ impl Schedule {
         let own = all.into_iter().filter_map(|(_, manifest)| manifest.ok());
         let times = own.filter(|it| it.cluster == cluster).map(|it| it.created_at);
         let newest = times.filter(|created_at| *created_at <= now).max();
-        self.backups.metrics.newest.set(newest.map_or(0, Timestamp::as_second));
+        self.metrics.newest.set(newest.map_or(0, Timestamp::as_second));
         let interval = Duration::from_secs(3_600 * u64::from(self.config.interval_hours));
         Ok(newest.is_none_or(|newest| now.duration_since(newest).unsigned_abs() >= interval))
     }

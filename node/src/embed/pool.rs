@@ -73,6 +73,8 @@ pub(crate) struct Counters {
     pub(crate) micros: AtomicU64,
     /// Memories embedded by a next model.
     pub(crate) changed: AtomicU64,
+    /// Switches that this node postponed.
+    pub(crate) postponed: AtomicU64,
     /// Whether the next model could not be loaded.
     pub(crate) refused: AtomicBool,
     /// Whether the model in use is not the configured one.
@@ -84,9 +86,10 @@ impl Default for Counters {
         let help = "Seconds to embed a part of a text, with its wait for a thread.";
         let options = HistogramOpts::new("hearth_embedding_seconds", help);
         let seconds = Histogram::with_opts(options.buckets(BUCKETS.to_vec()));
-        let (waiting, texts, cached, micros, changed, refused, outdated) = Default::default();
+        let (waiting, texts, cached, micros, changed) = Default::default();
+        let (postponed, refused, outdated) = Default::default();
         let seconds = seconds.expect("name and buckets are valid");
-        Self { waiting, seconds, texts, cached, micros, changed, refused, outdated }
+        Self { waiting, seconds, texts, cached, micros, changed, postponed, refused, outdated }
     }
 }
 

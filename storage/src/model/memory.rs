@@ -118,7 +118,7 @@ pub struct Memory {
 }
 
 /// Feature level from which the state of a memory is stored apart from its text.
-pub const MEMORY_STATE_LEVEL: u16 = 2;
+pub(crate) const MEMORY_STATE_LEVEL: u16 = 2;
 
 /// What changes of a memory while its text stays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
