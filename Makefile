@@ -10,7 +10,7 @@ export ROCKSDB_LIB_DIR := $(CACHE)/rocksdb-$(ROCKSDB_VERSION)-$(shell uname -m)
 export ROCKSDB_STATIC := 1
 BIN := $(CACHE)/bin/hearth
 
-.PHONY: demo test lint audit clients kept build bin bench bench-large eval soak setup env
+.PHONY: demo test lint audit clients kept build bin install conformance bench bench-large eval soak setup env
 
 demo: build
 	@$(BIN) demo
@@ -50,6 +50,21 @@ build: setup
 bin:
 	@echo "$(BIN)"
 
+# Installs the binary, its completions and its manual pages below PREFIX.
+PREFIX ?= /usr/local
+install: build
+	@install -D "$(BIN)" "$(DESTDIR)$(PREFIX)/bin/hearth"
+	@"$(BIN)" shell manual "$(DESTDIR)$(PREFIX)/share/man/man1"
+	@mkdir -p "$(DESTDIR)$(PREFIX)/share/bash-completion/completions"
+	@"$(BIN)" shell completions bash > "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hearth"
+	@echo 'install: $(DESTDIR)$(PREFIX)/bin/hearth'
+
+# The conformance suite of the Model Context Protocol and its Inspector, against a cluster.
+conformance: setup
+	@deploy/setup/node.sh "$(CACHE)" tests/conformance conformance
+	@cargo build --quiet -p tests --features failpoints --bin hearth-under-test
+	@tests/conformance/run.sh "$(CACHE)" $(CARGO_TARGET_DIR)/debug/hearth-under-test
+
 # Benches of the engine, then the service under load. Let nothing else run.
 BENCH_LOAD = $(CARGO_TARGET_DIR)/release/load --binary $(CARGO_TARGET_DIR)/release/hearth-under-test
 bench: setup
@@ -81,7 +96,7 @@ bench-large: setup
 	@python3 deploy/setup/glosses.py "$(CACHE)"
 	@deploy/setup/chroma.sh "$(CACHE)"
 	@cargo build --quiet --release -p tests --features failpoints
-	@echo; echo "A million memories:"; $(BENCH_LOAD) --memories 1000000 --growth \
+	@echo; echo "A million memories:"; $(BENCH_LOAD) --memories 1000000 --growth --backup \
 	    --texts "$(CACHE)/glosses/glosses.txt"
 	@echo; echo "Beside Chroma:"; $(CARGO_TARGET_DIR)/release/beside_chroma \
 	    --binary $(CARGO_TARGET_DIR)/release/hearth-under-test --chroma "$(CACHE)/chroma-1.5.9"

@@ -8,6 +8,7 @@
 mod app;
 mod auth;
 mod budget;
+mod context;
 mod current;
 mod cursors;
 mod event_follower;
@@ -42,7 +43,7 @@ pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use network::network;
 pub use random::random_bytes;
-pub use routes::{openapi, operator, public};
+pub use routes::{PublicOptions, openapi, operator, public};
 pub use service::node::{
     BackupProgress, BackupStatus, BackupSummary, Backups, EmbedError, EmbedScope, Embedded,
     Embedder, Embedding, Hooks,

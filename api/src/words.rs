@@ -92,7 +92,12 @@ words! {
     FoldReason: Self::NAMED;
     Defect: Self::NAMED;
     RetentionAction: Self::NAMED;
-    Signal: Self::NAMED;
+    Signal: Self::NAMED, [
+        ("boost", Self::Relevant),
+        ("reinforce", Self::Relevant),
+        ("deprecate", Self::Irrelevant),
+        ("retract", Self::Wrong),
+    ];
     TriggerEvent: Self::NAMED, [("on_create", Self::Store)];
     TriggerActionKind: Self::NAMED;
     Role: [("reader", Self::Reader), ("agent", Self::Agent), ("admin", Self::Admin)];

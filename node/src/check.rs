@@ -1,4 +1,4 @@
-//! `hearth serve --check`: examines what a node needs, without starting it, and says what to mend.
+//! What a node needs, examined without starting it: `hearth serve --check` and `hearth doctor`.
 
 use std::fmt::Display;
 use std::net::TcpListener;
@@ -23,11 +23,10 @@ const RENEW_DAYS: i64 = 14;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What was found, or what is wrong and how to mend it.
-type CheckResult = Result<String, String>;
+pub(crate) type CheckResult = Result<String, String>;
 
-/// Prints one line for each check. An error counts those that need to be mended.
-#[expect(clippy::print_stdout, reason = "the output of the command")]
-pub(crate) async fn check(config: &Config) -> Result<(), String> {
+/// The name of each check, and its result.
+pub(crate) async fn check(config: &Config) -> Vec<(&'static str, CheckResult)> {
     let mut results = vec![
         ("certificates", certificates(config)),
         ("peer certificate", peer_certificate(config)),
@@ -47,7 +46,13 @@ pub(crate) async fn check(config: &Config) -> Result<(), String> {
     for address in config.cluster.members.values() {
         results.push(("member", member(address).await));
     }
-    for (name, result) in &results {
+    results
+}
+
+/// Prints one line for each check. An error counts those that need to be mended.
+#[expect(clippy::print_stdout, reason = "the output of the commands")]
+pub(crate) fn report(results: &[(&str, CheckResult)]) -> Result<(), String> {
+    for (name, result) in results {
         match result {
             Ok(found) => println!("[+] {name}: {found}"),
             Err(wrong) => println!("[-] {name}: {wrong}"),

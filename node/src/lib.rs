@@ -8,6 +8,7 @@ mod bootstrap;
 mod certificates;
 mod check;
 pub mod cli;
+mod client;
 mod config;
 mod connections;
 mod credentials;
@@ -15,6 +16,7 @@ mod disk;
 pub mod embed;
 mod engine;
 mod error;
+mod failure;
 mod frames;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;

@@ -1,4 +1,4 @@
-//! The three listeners of a node: public (HTTPS), peer (mutual TLS), operator (plain HTTP).
+//! The three listeners of a node: public (HTTPS, or HTTP for trials), peer (mutual TLS), operator (plain HTTP).
 //! They bound time, size and number of connections; the routers come from `api` and `raft`.
 
 use std::io;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use api::REQUESTS_MAX;
 use axum::Router;
 use axum::middleware::from_fn;
-use axum_server::Handle;
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use axum_server::{Handle, Server};
 use futures::FutureExt;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -77,9 +77,10 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     bind().map_err(|error: io::Error| format!("cannot listen on {address}: {error}"))
 }
 
-pub(crate) fn serve_https(
+/// Serves clients; without `tls` over plain HTTP.
+pub(crate) fn serve_public(
     listener: TcpListener,
-    tls: RustlsConfig,
+    tls: Option<RustlsConfig>,
     router: Router,
     shared: &Shared,
 ) -> io::Result<()> {
@@ -89,26 +90,45 @@ pub(crate) fn serve_https(
         network_connections: connections.div_ceil(4),
         network_requests: REQUESTS_MAX,
     };
-    let acceptor = Bounded::of_clients(acceptor(tls, CLIENT_TIMEOUT), bounds, &shared.connections);
-    let mut server =
-        axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
-    limit(server.http_builder());
     // Failed authentications are limited per source network, and administrative acts name it.
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let fault = shared.fault.clone();
+    match tls {
+        Some(tls) => {
+            let server = server(listener, acceptor(tls, CLIENT_TIMEOUT), bounds, shared)?;
+            tokio::spawn(listener_task(server.serve(service), fault));
+        }
+        None => {
+            let server = server(listener, NoDelayAcceptor::new(), bounds, shared)?;
+            tokio::spawn(listener_task(server.serve(service), fault));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn serve_operator(
+    listener: TcpListener,
+    router: Router,
+    shared: &Shared,
+) -> io::Result<()> {
+    // An operator's request is logged with its source address.
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let server = server(listener, NoDelayAcceptor::new(), OPERATOR_BOUNDS, shared)?;
     tokio::spawn(listener_task(server.serve(service), shared.fault.clone()));
     Ok(())
 }
 
-pub(crate) fn serve_http(listener: TcpListener, router: Router, shared: &Shared) -> io::Result<()> {
-    let acceptor =
-        Bounded::of_clients(NoDelayAcceptor::new(), OPERATOR_BOUNDS, &shared.connections);
+fn server<A>(
+    listener: TcpListener,
+    acceptor: A,
+    bounds: Bounds,
+    shared: &Shared,
+) -> io::Result<Server<SocketAddr, Bounded<A>>> {
+    let acceptor = Bounded::of_clients(acceptor, bounds, &shared.connections);
     let mut server =
         axum_server::from_tcp(listener)?.acceptor(acceptor).handle(shared.handle.clone());
     limit(server.http_builder());
-    // An operator's request is logged with its source address.
-    let service = router.into_make_service_with_connect_info::<SocketAddr>();
-    tokio::spawn(listener_task(server.serve(service), shared.fault.clone()));
-    Ok(())
+    Ok(server)
 }
 
 /// Serves other nodes, with the routes that Raft provides when it starts. `members` are the

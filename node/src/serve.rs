@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{App, Metrics, random_bytes};
+use api::{App, Metrics, PublicOptions, random_bytes};
 use axum_server::Handle as ServerHandle;
 use axum_server::tls_rustls::RustlsConfig;
 use prometheus::Registry;
@@ -22,7 +22,7 @@ use crate::embed::Embedders;
 use crate::engine::{self, Engine};
 use crate::error::{storage_error, text};
 use crate::labelled_metrics::LabelledMetrics;
-use crate::listeners::{Shared, listen, serve_http, serve_https, serve_peers};
+use crate::listeners::{Shared, listen, serve_operator, serve_peers, serve_public};
 use crate::memory::memory_task;
 use crate::metrics::{NodeMetrics, process_metrics};
 use crate::model_change::ModelChanges;
@@ -58,7 +58,7 @@ pub(crate) async fn serve(
     let members = config.cluster.members.values();
     let serve_peers = serve_peers(peer_listener, peer_tls.clone(), members.cloned().collect());
     let (shared, starting) = (Shared::default(), Starting::default());
-    serve_http(operator_listener, starting.routes(), &shared).map_err(text)?;
+    serve_operator(operator_listener, starting.routes(), &shared).map_err(text)?;
     let embedder = Arc::new(Embedders::start(&config.embedder)?);
     let boot = u64::from_be_bytes(random_bytes());
     // Reads all memories. The operator's listener responds meanwhile.
@@ -77,7 +77,9 @@ pub(crate) async fn serve(
     let expiries = expiry_metric(credentials.expiries);
     register(&registry, &engine, &app, [Box::new(metrics), Box::new(expiries.clone())])?;
     let operator_routes = api::operator(&app, registry, config.known_hosts());
-    serve_https(public_listener, public_tls.clone(), api::public(&app), &shared).map_err(text)?;
+    let client_tls = (!config.public.plain_http).then(|| public_tls.clone());
+    let public_routes = api::public(&app, public_options(&config))?;
+    serve_public(public_listener, client_tls, public_routes, &shared).map_err(text)?;
     starting.open(operator_routes);
     let [public, operator, peer] = addresses;
     tracing::info!(%public, %operator, %peer, "listening");
@@ -105,6 +107,18 @@ pub(crate) async fn serve(
         () = stop_requested(while_stdin_open) => Ok(()),
     };
     stop(&config, engine, &app, tasks, shared.handle, ended).await
+}
+
+/// What the public listener offers.
+fn public_options(config: &Config) -> PublicOptions {
+    if config.public.plain_http {
+        tracing::warn!("clients use plain HTTP: their keys and memories are not encrypted");
+    }
+    PublicOptions {
+        origins: config.public.origins.clone(),
+        has_local_pages: config.public.plain_http,
+        tools: config.mcp.tools.clone(),
+    }
 }
 
 /// Registers these metrics, and those that need nothing else.

@@ -337,12 +337,22 @@ impl<'a> Memories<'a, '_> {
         id: MemoryId,
         memory: &'a Memory,
     ) -> Result<IndexChange<'a>> {
-        let (before, terms) = match self.replace(tenant, id, Some(Cow::Borrowed(memory)))? {
-            None => (Terms::default(), Terms::of(memory)),
-            Some(before) if before.texts().eq(memory.texts()) => Default::default(),
-            Some(before) => (Terms::of_text(&before), Terms::of_text(memory)),
+        let mut memory = Cow::Borrowed(memory);
+        let (before, terms) = match self.replace(tenant, id, None)? {
+            None => (Terms::default(), Terms::of(&memory)),
+            Some(before) => {
+                // The text row has no details: they stay, unless a state with others follows.
+                if before.details != memory.details {
+                    memory.to_mut().details.clone_from(&before.details);
+                }
+                match before.texts().eq(memory.texts()) {
+                    true => Default::default(),
+                    false => (Terms::of_text(&before), Terms::of_text(&memory)),
+                }
+            }
         };
-        Ok(IndexChange::Memory { id, memory: Cow::Borrowed(memory), before, terms })
+        self.changed.insert((tenant, id), Some(memory.clone()));
+        Ok(IndexChange::Memory { id, memory, before, terms })
     }
 
     /// Puts the state of a memory, if it exists.
@@ -353,9 +363,13 @@ impl<'a> Memories<'a, '_> {
         state: &MemoryState,
     ) -> Result<Option<IndexChange<'a>>> {
         let Some(before) = self.replace(tenant, id, None)? else { return Ok(None) };
+        let lost = (before.details != state.details).then(|| Terms::of_details(&before));
         let memory = Cow::Owned(before.into_owned().with(state));
-        self.replace(tenant, id, Some(Cow::clone(&memory)))?;
-        let (before, terms) = Default::default();
+        let (before, terms) = match lost {
+            Some(lost) => (lost, Terms::of_details(&memory)),
+            None => Default::default(),
+        };
+        self.changed.insert((tenant, id), Some(memory.clone()));
         Ok(Some(IndexChange::Memory { id, memory, before, terms }))
     }
 

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 
 use crate::change::{Batch, Change, RowWrite};
 use crate::codec::{Record, decode, encode};
-use crate::command::{Action, Command, NewMemory};
+use crate::command::{Action, Command};
 use crate::model;
 use crate::model::cluster::{BatchId, Position};
 use crate::model::delivery::{Attempt, AttemptOutcome, Delivery, DeliveryId, DeliveryStage};
@@ -19,6 +19,7 @@ use crate::model::template::{MESSAGE_BYTES_MAX, TemplateContext};
 use crate::model::temporal::window;
 use crate::model::trigger::{Trigger, TriggerAction, TriggerEvent, TriggerFilter};
 use crate::model::vector::{ModelId, Vector};
+use crate::new_memory::NewMemory;
 
 /// A function of arbitrary bytes that panics if a property does not hold.
 #[derive(Clone, Copy)]
@@ -166,6 +167,7 @@ pub fn commands() -> Vec<Command> {
         on_duplicate: None,
         origin: Origin::default(),
         folds: Vec::new(),
+        details: None,
     };
     let failed = AttemptOutcome::Failed { reason: "timeout".into(), retry_in_micros: Some(1) };
     let attempt = Attempt { id: delivery_id(), number: 1, outcome: failed };

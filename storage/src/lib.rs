@@ -26,6 +26,7 @@ pub mod codec;
 mod command;
 mod counters;
 mod decide;
+mod detailed;
 mod engine;
 mod error;
 pub mod file;
@@ -35,6 +36,7 @@ mod index;
 mod journal;
 mod log;
 pub mod model;
+mod new_memory;
 mod outbox;
 mod parts;
 mod patch;
@@ -57,13 +59,14 @@ pub use apply::{ApplyOutcome, Entry, EntryBody, Flusher, Writer};
 pub use audit::{AuditPage, AuditRequest};
 pub use change::{Batch, Change};
 pub use command::{
-    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, NewMemory,
-    NewTenant, Priority, TRACES_MAX, TraceRows,
+    Action, BULK_MAX, BulkFilter, CREATE_TEXT_BYTES_MAX, Command, EdgeRef, NewTenant, Priority,
+    TRACES_MAX, TraceRows,
 };
 pub use counters::AppliedCounters;
 pub use decide::{
     BATCH_BYTES, COMMAND_BYTES_MAX, DecideError, Draft, TriggerEvaluation, decide, evaluate,
 };
+pub use detailed::Detailed;
 pub use engine::Options;
 pub use error::{Error, Result};
 pub use index::covered::GraphCounts;
@@ -71,6 +74,7 @@ pub use index::data::Counts;
 pub use index::triggers::{CompiledTrigger, OwnerCounts};
 pub use journal::{EventPage, EventsAfter};
 pub use log::{Log, LogField, LogWrite};
+pub use new_memory::{CREATE_MAX, NewMemory};
 pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};

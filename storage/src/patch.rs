@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::details::DetailsPatch;
 use crate::model::limits::OwnLimits;
 use crate::model::memory::{DecayClass, MemoryType};
 use crate::model::tenant::TenantState;
@@ -29,6 +30,9 @@ pub struct MemoryPatch {
     pub min_heat: Option<f32>,
     /// Heat from now on, 0 to 1.
     pub current_heat: Option<f32>,
+    /// Tags and metadata: see [`Action::packed`](crate::Action::packed).
+    #[serde(skip)]
+    pub details: DetailsPatch,
 }
 
 impl MemoryPatch {

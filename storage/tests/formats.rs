@@ -98,11 +98,14 @@ fn memory_bytes_are_fixed() {
             tool: None,
         },
         folded_from: vec![OTHER],
+        details: None,
     };
-    let state = Memory { archived_at: Some(Timestamp(400)), ..memory.clone() }.state();
+    let details =
+        Details { tags: vec!["t".into()], metadata: vec![("a".into(), "1".into())] }.some();
+    let state = Memory { archived_at: Some(Timestamp(400)), details, ..memory.clone() }.state();
     let bytes = "0102616204016e020100010000003f01016b02fb58020000 01o01k01016101016200 01o";
     assert_row(memory, bytes, |row| Change::MemoryPut(TENANT, MEMORY, row), "0301m");
-    let bytes = "01020100010000003ffb580201fb20030001o";
+    let bytes = "01020100010000003ffb580201fb20030001o 01010174 0101610131";
     assert_row(state, bytes, |row| Change::MemoryStatePut(TENANT, MEMORY, row), "2601m");
 }
 
@@ -385,17 +388,11 @@ fn variant_bytes_are_fixed() {
     assert_positions(&[Role::Reader, Role::Agent, Role::Admin, Role::Operator]);
     assert_positions(&Signal::ALL);
     assert_positions(&TriggerActionKind::ALL);
-    assert_positions(&[
-        MemoryField::Label,
-        MemoryField::MemoryType,
-        MemoryField::Namespace,
-        MemoryField::DecayClass,
-        MemoryField::IsPinned,
-        MemoryField::IsLocked,
-        MemoryField::FlaggedForReview,
-        MemoryField::MinHeat,
-        MemoryField::CurrentHeat,
-    ]);
+    use MemoryField::{CurrentHeat, FlaggedForReview, IsLocked, IsPinned, Label, MinHeat};
+    let first = [Label, MemoryField::MemoryType, MemoryField::Namespace, MemoryField::DecayClass];
+    let others = [IsPinned, IsLocked, FlaggedForReview, MinHeat, CurrentHeat];
+    let last = [MemoryField::Tags, MemoryField::Metadata];
+    assert_positions(&[&first[..], &others, &last].concat());
     use TriggerEvent::{Boost, Decay, Recall, Relate, Store, Threshold};
     assert_positions(&[Store, Recall, Decay, Boost, Relate, Threshold]);
     let sealed = || SealedSecret(vec![9]);

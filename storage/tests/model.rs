@@ -40,7 +40,8 @@ fn compare(engine: &Engine, world: &World, random: &mut Random) {
     }
     let namespace = random.chance(50).then(|| random.pick(&NAMESPACES).to_owned());
     let memory_type = random.chance(30).then(|| random.pick(&MemoryType::ALL));
-    let filter = Filter { namespace, memory_type, ..Filter::default() };
+    let details = if random.chance(30) { random.details() } else { Details::default() };
+    let filter = Filter { namespace, memory_type, details, ..Filter::default() };
     let passing = |filter: &Filter| -> Vec<_> {
         world.memories.iter().filter(|(_, naive)| passes(filter, &naive.memory)).collect()
     };

@@ -1,12 +1,13 @@
 //! Each field of each operation in docs/openapi.json is rejected by its name when its type is
-//! wrong or its value is out of range. Rejected requests change nothing.
+//! wrong or its value is out of range; an id in a path that is none is that of nothing. Rejected
+//! requests change nothing.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
 /// Numbers that are moved into range, as published clients expect.
-const CLAMPED: [&str; 5] = ["limit", "page", "page_size", "depth", "budget_chars"];
+const CLAMPED: [&str; 6] = ["limit", "page", "page_size", "depth", "budget_chars", "token_budget"];
 
 /// Invalid values for a property, each with the name of the invalid field.
 fn faults(document: &Document, name: &str, schema: &Value, ids: &[String]) -> Vec<(String, Value)> {
@@ -108,7 +109,7 @@ async fn fill(cluster: &Cluster) -> (Vec<String>, String, String) {
     (ids, id(&key).to_owned(), id(&trigger).to_owned())
 }
 
-/// A request whose rejection names `field`.
+/// A request whose rejection names `field`; without one, its path names nothing.
 #[derive(Debug, Clone)]
 struct Case {
     method: Method,
@@ -129,6 +130,11 @@ impl Case {
         let response = request.json(body).send().await;
         let mut excerpt = format!("{self:?}");
         excerpt.truncate(excerpt.floor_char_boundary(300));
+        if field.is_empty() {
+            // The id of nothing.
+            assert_eq!(response.status, 404, "{excerpt}: {}", response.body);
+            return;
+        }
         assert_eq!(response.status, 400, "{excerpt}: {field}: {}", response.body);
         assert_eq!(response.body["error"], "invalid_field", "{excerpt}: {}", response.body);
         let named = string(&response.body["field"]);
@@ -159,7 +165,9 @@ fn wrong_parameters(
             };
             let mut case = Case { field, ..valid.clone() };
             match string(&parameter["in"]) {
-                "path" => case.path = path.replace("{id}", &text),
+                "path" => {
+                    (case.path, case.field) = (path.replace("{id}", &text), String::new());
+                }
                 "header" => case.header = Some((name.to_owned(), text)),
                 _ => case.path += &format!("?{name}={}", text.replace(' ', "%20")),
             }

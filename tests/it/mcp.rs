@@ -1,6 +1,9 @@
 //! Agents use the service through the Model Context Protocol: on every node, without sessions, by their
 //! API keys, in all revisions of the protocol.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
 use super::*;
 
 /// Revisions with `initialize`.
@@ -254,4 +257,44 @@ async fn another_node_goes_on_without_the_leader() {
     eventually("a tool writes again", stored, |body| body["result"]["isError"] == false).await;
     let found = tool(other, "sulcus_search", json!({"query": "kept by the cluster"})).await;
     assert_eq!(found["memories"][0]["id"], id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn published_client_works_in_every_mode() {
+    let cluster = options().nodes(3).start();
+    let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
+    let mut script = sdk(&cluster);
+    script.arg(urls.join(",")).arg(&cluster.key);
+    let ran = tokio::task::block_in_place(|| script.output().unwrap());
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    let legacy = LEGACY.map(|version| format!("legacy {version}\n")).concat();
+    assert_eq!(out, format!("{legacy}auto {MODERN}\n{MODERN} {MODERN}\n"), "{err}");
+    assert!(ran.status.success(), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn published_client_continues_after_a_leader_crash() {
+    let cluster = options().nodes(3).start();
+    let [leader, survivor, _] = cluster.leader_first().await;
+    let mut script = sdk(&cluster);
+    script.args(["--session", survivor.url(), &cluster.key]);
+    script.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = script.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut line = || tokio::task::block_in_place(|| lines.next().expect("a line").unwrap());
+    assert_eq!(line(), "ready");
+    leader.kill();
+    writeln!(child.stdin.take().unwrap()).unwrap();
+    assert_eq!(line(), "stored");
+    assert!(tokio::task::block_in_place(|| child.wait().unwrap()).success());
+    let list = survivor.get("/agent/nodes?search=after&consistency=linearizable").await;
+    assert_eq!(list["total"], 1);
+}
+
+/// The client of the SDK, with the authority of a cluster.
+fn sdk(cluster: &Cluster) -> Command {
+    let mut command = Command::new(installed("python"));
+    command.arg(format!("{}/clients/mcp_sdk.py", env!("CARGO_MANIFEST_DIR")));
+    command.env("SSL_CERT_FILE", cluster.folder().join("ca.pem"));
+    command
 }

@@ -78,19 +78,6 @@ pub(super) struct OneMemory {
     pub(super) memory_id: MemoryIdText,
 }
 
-/// A context to load.
-#[derive(Default, Deserialize, ToSchema)]
-pub(super) struct LoadContext {
-    /// What the conversation is about. Without it, the context has the hottest memories only.
-    pub(super) query: Option<Query>,
-    /// About four characters are one token.
-    #[serde(default)]
-    pub(super) token_budget: TokenBudget,
-    /// `*` is all.
-    #[schema(schema_with = any_namespace)]
-    pub(super) namespace: Option<Namespace>,
-}
-
 /// The hottest memories.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct Hottest {

@@ -8,15 +8,16 @@ use storage::model::score::rounded;
 use storage::{HotRequest, ListRequest, SearchRequest, TierFilter, Touched};
 
 use crate::app::VERSION;
+use crate::context::{self, LoadedContext};
 use crate::current::set_created;
 use crate::mcp::arguments::*;
 use crate::mcp::call::Call;
-use crate::mcp::context;
 use crate::mcp::results::*;
 use crate::prelude::*;
 use crate::requests::graph::Relation;
 use crate::requests::memories::{MemoryChanges, NewMemory};
 use crate::requests::numbers::Heat;
+use crate::requests::search::ContextRequest;
 use crate::requests::triggers;
 use crate::requests::values::Text;
 use crate::responses::trigger::{TriggerView, notifications};
@@ -51,7 +52,7 @@ fn changed(
 ) -> Changed {
     let memory = match touched {
         Touched::Memory(record) => Some(MemoryView::new(&record, None)),
-        Touched::Deleted | Touched::TooLong => None,
+        Touched::Detailed(..) | Touched::Deleted | Touched::TooLong => None,
     };
     Changed { memory_id: Id(id), memory, is_duplicate: false, notifications: notifications(fired) }
 }
@@ -129,8 +130,8 @@ pub(super) async fn relate(call: Call, relation: Relation) -> ApiResult<Related>
     Ok(Related { source_id, target_id, relation: edge.relation, is_new })
 }
 
-pub(super) async fn load_context(call: Call, load: LoadContext) -> ApiResult<LoadedContext> {
-    context::load(&call, load).await
+pub(super) async fn load_context(call: Call, load: ContextRequest) -> ApiResult<LoadedContext> {
+    context::load(&call.session, &call.home, load).await
 }
 
 pub(super) async fn hottest(call: Call, hottest: Hottest) -> ApiResult<Memories> {

@@ -5,7 +5,6 @@
 mod arguments;
 mod call;
 mod calls;
-mod context;
 mod resources;
 mod results;
 mod server;
@@ -13,17 +12,18 @@ mod tools;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension, Router};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::de::IgnoredAny;
 use serde_json::json;
+use url::Url;
 
 use crate::app::App;
 use crate::auth::ReaderRead;
@@ -34,14 +34,35 @@ use crate::requests::headers::{NamespaceHeader, RequestOrigin};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use call::Call;
 use server::Server;
+use tools::ToolSet;
 
-/// Other methods than POST are 405 before the key is read: clients take a 401 for a wrong key.
-pub(crate) fn routes() -> Router<App> {
-    Router::new().route("/mcp", post(serve)).layer(DefaultBodyLimit::max(MCP_BYTES_MAX))
+/// Origins of pages of this machine.
+const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
+/// What the configuration of the node says of this endpoint.
+#[derive(Clone)]
+struct Options {
+    protocol: StreamableHttpServerConfig,
+    tools: Arc<ToolSet>,
+}
+
+/// The endpoint, for web pages of some origins too, with some or all tools. Other methods than POST
+/// are 405 before the key is read: clients take a 401 for a wrong key.
+pub(crate) fn routes(
+    origins: &[String],
+    has_local_pages: bool,
+    tools: Vec<String>,
+) -> Result<Router<App>, String> {
+    let local = LOCAL_PAGES.iter().filter(|_| has_local_pages).map(|origin| (*origin).to_owned());
+    let origins = origins.iter().map(|origin| with_port(origin)).chain(local).collect();
+    let options = Options { protocol: protocol(origins), tools: Arc::new(ToolSet::new(tools)?) };
+    let route = Router::new().route("/mcp", post(serve)).layer(Extension(options));
+    Ok(route.layer(DefaultBodyLimit::max(MCP_BYTES_MAX)))
 }
 
 async fn serve(
     State(app): State<App>,
+    Extension(options): Extension<Options>,
     ReaderRead(session, _): ReaderRead,
     home: NamespaceHeader,
     origin: RequestOrigin,
@@ -59,11 +80,11 @@ async fn serve(
     request.headers_mut().insert(ACCEPT, accepted);
     request.headers_mut().remove(AUTHORIZATION);
     let call = Call { session, home, origin: Arc::new(origin) };
-    let server = Server::new(call, current::present());
+    let server = Server::new(call, current::present(), options.tools);
     let service = StreamableHttpService::new(
         move || Ok::<_, std::io::Error>(server.clone()),
         Arc::new(NeverSessionManager::default()),
-        config(),
+        options.protocol,
     );
     match tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await {
         Ok(response) => Ok(response.map(Body::new)),
@@ -76,8 +97,8 @@ async fn serve(
 }
 
 /// Browsers send no key by themselves, so a page of another site can use none: hosts are not checked
-/// here. Requests of web pages are rejected.
-fn config() -> StreamableHttpServerConfig {
+/// here. Requests of web pages of other origins are rejected.
+fn protocol(origins: Vec<String>) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
         .with_json_response(true)
@@ -85,7 +106,18 @@ fn config() -> StreamableHttpServerConfig {
         .with_sse_retry(None)
         .with_max_request_body_bytes(MCP_BYTES_MAX)
         .disable_allowed_hosts()
+        .with_allowed_origins(origins)
         .enforce_origin_validation()
+}
+
+/// An origin with its port, also if that is the one of its scheme: without one it would be any port.
+fn with_port(origin: &str) -> String {
+    let url = Url::parse(origin).ok();
+    let with_port = url.and_then(|url| {
+        let port = url.port_or_known_default()?;
+        Some(format!("{}://{}:{port}", url.scheme(), url.host_str()?))
+    });
+    with_port.unwrap_or_else(|| origin.to_owned())
 }
 
 /// The response to what is no single JSON-RPC message. Batches ended with the revision 2025-06-18.

@@ -5,10 +5,10 @@ use std::str::FromStr;
 use rmcp::model::{Prompt, PromptArgument, Resource, ResourceTemplate};
 use storage::model::id::MemoryId;
 
-use crate::mcp::arguments::LoadContext;
+use crate::context;
 use crate::mcp::call::Call;
-use crate::mcp::context;
 use crate::mcp::results::MemoryView;
+use crate::requests::search::ContextRequest;
 use crate::service::error::{ApiError, ApiResult};
 
 const CONTEXT: &str = "hearth://context";
@@ -35,7 +35,9 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// The text of a resource; `None` if there is none at this address.
 pub(super) async fn read(call: &Call, uri: &str) -> ApiResult<Option<String>> {
     if uri == CONTEXT {
-        return Ok(Some(context::load(call, LoadContext::default()).await?.context));
+        return Ok(Some(
+            context::load(&call.session, &call.home, ContextRequest::default()).await?.context,
+        ));
     }
     let id = uri.strip_prefix(MEMORY).and_then(|id| MemoryId::from_str(id).ok());
     let Some(id) = id else { return Ok(None) };

@@ -116,17 +116,6 @@ pub(super) struct Related {
     pub(super) is_new: bool,
 }
 
-/// A context for an agent's turn.
-#[derive(Serialize, ToSchema)]
-pub(super) struct LoadedContext {
-    /// The memories as Markdown.
-    pub(super) context: String,
-    /// Their ids, in the order of the context.
-    pub(super) memory_ids: Vec<MemoryIdText>,
-    /// About four characters are one token.
-    pub(super) estimated_tokens: usize,
-}
-
 /// The effect of feedback.
 #[derive(Serialize, ToSchema)]
 pub(super) struct FeedbackGiven {
@@ -177,7 +166,7 @@ pub(super) struct TriggerDeleted {
     pub(super) deleted: bool,
 }
 
-impl ToolResult for LoadedContext {
+impl ToolResult for crate::context::LoadedContext {
     fn text(&self) -> Option<&str> {
         Some(&self.context)
     }

@@ -19,7 +19,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use crate::app::VERSION;
 use crate::current::{self, Current};
 use crate::mcp::call::Call;
-use crate::mcp::{resources, tools};
+use crate::mcp::resources;
+use crate::mcp::tools::{Tool as AgentTool, ToolSet};
 
 /// The revisions of the protocol that this endpoint speaks.
 const VERSIONS: &[ProtocolVersion] = &[
@@ -38,11 +39,21 @@ const INSTRUCTIONS: &str = "Hearth is the long-term memory of this agent. At the
 pub(super) struct Server {
     call: Call,
     current: Option<Arc<Current>>,
+    offered: Arc<ToolSet>,
 }
 
 impl Server {
-    pub(super) fn new(call: Call, current: Option<Arc<Current>>) -> Self {
-        Self { call, current }
+    pub(super) fn new(call: Call, current: Option<Arc<Current>>, offered: Arc<ToolSet>) -> Self {
+        Self { call, current, offered }
+    }
+
+    /// The tools of the caller.
+    fn tools(&self) -> impl Iterator<Item = &'static AgentTool> {
+        self.offered.of(self.call.session.caller.role)
+    }
+
+    fn tool(&self, name: &str) -> Option<&'static AgentTool> {
+        self.offered.named(name, self.call.session.caller.role)
     }
 
     /// Runs the work of a request. It ends with its client, it belongs to the HTTP request, and a
@@ -111,13 +122,12 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = tools::of(self.call.session.caller.role).map(|tool| tool.description.clone());
+        let tools = self.tools().map(|tool| tool.description.clone());
         list!(context, ListToolsResult::with_all_items(tools.collect()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let tool = tools::named(name, self.call.session.caller.role)?;
-        Some(tool.description.clone())
+        Some(self.tool(name)?.description.clone())
     }
 
     async fn call_tool(
@@ -125,7 +135,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = tools::named(&request.name, self.call.session.caller.role) else {
+        let Some(tool) = self.tool(&request.name) else {
             let message = format!("this key has no tool {:?}", request.name);
             return Err(ErrorData::invalid_params(message, None));
         };

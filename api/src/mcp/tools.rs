@@ -44,14 +44,34 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     [find_tools(), change_tools(), trigger_tools()].into_iter().flatten().collect()
 });
 
-/// The tools that a caller of a role may use, in a fixed order.
-pub(super) fn of(role: Role) -> impl Iterator<Item = &'static Tool> {
-    TOOLS.iter().filter(move |tool| role >= tool.role)
+/// The tools that a node offers.
+pub(super) struct ToolSet {
+    /// Their names; empty is all.
+    names: Vec<String>,
 }
 
-/// The tool of a name, if a caller of a role may use it.
-pub(super) fn named(name: &str, role: Role) -> Option<&'static Tool> {
-    of(role).find(|tool| tool.description.name == name)
+impl ToolSet {
+    /// The tools of these names; all, if there are none.
+    pub(super) fn new(names: Vec<String>) -> Result<Self, String> {
+        let is_known = |name: &&String| TOOLS.iter().any(|tool| tool.description.name == **name);
+        match names.iter().find(|name| !is_known(name)) {
+            Some(unknown) => Err(format!("mcp.tools: there is no tool {unknown:?}")),
+            None => Ok(Self { names }),
+        }
+    }
+
+    /// Those that a caller of a role may use, in a fixed order.
+    pub(super) fn of(&self, role: Role) -> impl Iterator<Item = &'static Tool> {
+        let is_offered = |tool: &Tool| {
+            self.names.is_empty() || self.names.iter().any(|name| tool.description.name == *name)
+        };
+        TOOLS.iter().filter(move |tool| role >= tool.role && is_offered(tool))
+    }
+
+    /// The tool of a name, if a caller of a role may use it.
+    pub(super) fn named(&self, name: &str, role: Role) -> Option<&'static Tool> {
+        self.of(role).find(|tool| tool.description.name == name)
+    }
 }
 
 impl Tool {

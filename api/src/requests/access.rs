@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use storage::model::access::ANY;
-use storage::model::api_key::KEY_NAMESPACES_MAX;
-use storage::model::id::KeyId;
+use storage::model::api_key::{KEY_LIFETIME_SECONDS, KEY_NAMESPACES_MAX};
+use storage::model::id::{KeyId, Timestamp};
 use storage::model::tenant::Role;
 use utoipa::{IntoParams, ToSchema};
 
@@ -31,7 +31,10 @@ pub(crate) struct NewKey {
     #[schema(min_items = 1, max_items = 100)]
     namespaces: Option<Vec<RuleNamespace>>,
     /// How long it is valid. Absent is without an end.
-    pub(crate) expires_in_seconds: Option<KeyLifetime>,
+    expires_in_seconds: Option<KeyLifetime>,
+    /// Alias of `expires_in_seconds`, which comes first: when it ends.
+    #[schema(ignore)]
+    expires_at: Option<TimeText>,
 }
 
 /// Which keys.
@@ -80,6 +83,21 @@ impl NewKey {
             () => return Ok(names),
         };
         Err(ApiError::invalid("namespaces", message))
+    }
+
+    /// The seconds for which it is valid; `None` is without an end.
+    pub(crate) fn lifetime(&self, now: Timestamp) -> ApiResult<Option<u64>> {
+        let end = self.expires_at.as_ref().and_then(|time| time.0.start());
+        let seconds = match (&self.expires_in_seconds, end) {
+            (Some(seconds), _) => return Ok(Some(seconds.0)),
+            (None, None) => return Ok(None),
+            (None, Some(end)) => end.since(now) / 1_000_000,
+        };
+        let (min, max) = KEY_LIFETIME_SECONDS;
+        match u64::try_from(seconds) {
+            Ok(seconds) if (min..=max).contains(&seconds) => Ok(Some(seconds)),
+            _ => Err(ApiError::invalid("expires_at", "must be in the future, within ten years")),
+        }
     }
 
     /// Published clients send an empty name for none.

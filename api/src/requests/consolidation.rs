@@ -1,6 +1,7 @@
 //! Requests that find memories to fold, fold them, and undo it.
 
 use serde::Deserialize;
+use storage::model::details::{Details, TAGS_MAX};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::edge::SUPERSEDED_MAX;
 use storage::model::id::MemoryId;
@@ -36,6 +37,7 @@ const _: () = assert!(SUPERSEDED_MAX == 16);
 pub(crate) struct Fold {
     /// Different memories of one namespace.
     #[schema(value_type = Vec<uuid::Uuid>, min_items = 2, max_items = 16)]
+    #[serde(alias = "node_ids")]
     ids: Items<MemoryIdText, 2, SUPERSEDED_MAX>,
     /// The text that says what they said.
     label: FullLabel,
@@ -82,6 +84,7 @@ impl Fold {
             on_duplicate: Some(OnDuplicate::Allow),
             origin,
             folds,
+            details: details(sources),
         })
     }
 }
@@ -95,6 +98,22 @@ fn key_points(sources: &[MemoryRecord]) -> Vec<String> {
         }
     }
     all
+}
+
+/// The tags of all memories, and the metadata of the first that has some.
+fn details(sources: &[MemoryRecord]) -> Option<Box<Details>> {
+    let mut all = Details::default();
+    for details in sources.iter().filter_map(|source| source.memory.details.as_deref()) {
+        for tag in &details.tags {
+            if all.tags.len() < TAGS_MAX && !all.tags.contains(tag) {
+                all.tags.push(tag.clone());
+            }
+        }
+        if all.metadata.is_empty() {
+            all.metadata.clone_from(&details.metadata);
+        }
+    }
+    all.some()
 }
 
 /// A memory that was folded from others.

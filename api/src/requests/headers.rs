@@ -7,6 +7,7 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::USER_AGENT;
 use axum::http::request::Parts;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::Filter;
@@ -67,6 +68,13 @@ pub(crate) struct ZoneHeader {
     #[serde(rename = "X-Timezone")]
     #[param(default = "UTC")]
     pub(crate) zone: Option<ZoneName>,
+}
+
+impl ZoneHeader {
+    /// The zone; UTC without the header.
+    pub(crate) fn time_zone(self) -> TimeZone {
+        self.zone.map_or(TimeZone::UTC, |zone| zone.0.0)
+    }
 }
 
 /// Where new memories come from, as the request says.

@@ -2,6 +2,7 @@
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use storage::model::details::Details;
 use storage::model::id::MemoryId;
 use storage::model::memory::{DecayClass, MemoryType, NAMESPACE_BYTES_MAX, NAMESPACE_DEFAULT};
 use storage::model::origin::Origin;
@@ -13,6 +14,7 @@ use uuid::Uuid;
 
 use crate::limits::PAGE_DEFAULT;
 use crate::requests::JsonBody;
+use crate::requests::details::{self, Metadata, MetadataList, TagList, Tags, details};
 use crate::requests::fields::*;
 use crate::requests::numbers::{Clamped, Heat};
 use crate::requests::values::{
@@ -50,6 +52,10 @@ pub(crate) struct NewMemory {
     pub(crate) heat: Option<Heat>,
     /// At most 256 bytes each; memories that share one get an edge.
     pub(crate) key_points: Option<KeyPoints>,
+    /// Filters find the memory by them.
+    pub(crate) tags: Option<Tags>,
+    /// Any JSON object of at most 16 KiB and 64 entries. Filters find the memory by its short values.
+    pub(crate) metadata: Option<Metadata>,
     /// The memory that it replaces, of the same namespace.
     #[serde(default, deserialize_with = "id_or_empty")]
     pub(crate) supersedes: Option<MemoryIdText>,
@@ -96,6 +102,7 @@ impl NewMemory {
             on_duplicate: self.on_duplicate.map(|it| it.0),
             origin,
             folds: Vec::new(),
+            details: details(self.tags, self.metadata),
         })
     }
 }
@@ -122,6 +129,10 @@ pub(crate) struct MemoryChanges {
     pub(crate) flagged_for_review: Option<bool>,
     pub(crate) decay_class: Option<DecayClassWord>,
     pub(crate) min_heat: Option<Heat>,
+    /// All tags from now on.
+    pub(crate) tags: Option<Tags>,
+    /// All metadata from now on.
+    pub(crate) metadata: Option<Metadata>,
     /// Sets the heat as of now.
     pub(crate) current_heat: Option<Heat>,
     /// Alias of `current_heat`, which comes first.
@@ -143,6 +154,7 @@ impl MemoryChanges {
             is_flagged: self.flagged_for_review,
             min_heat: self.min_heat.map(|heat| heat.0 as f32),
             current_heat: self.current_heat.or(self.heat).map(|heat| heat.0 as f32),
+            details: details::patch(self.tags, self.metadata),
         })
     }
 }
@@ -209,6 +221,7 @@ impl BulkDeletion {
 /// Feedback on a memory that the path names.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct FeedbackSignal {
+    #[serde(alias = "feedback_type")]
     pub(crate) signal: SignalWord,
 }
 
@@ -216,6 +229,7 @@ pub(crate) struct FeedbackSignal {
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct Feedback {
     pub(crate) node_id: MemoryIdText,
+    #[serde(alias = "feedback_type")]
     pub(crate) signal: SignalWord,
 }
 
@@ -239,6 +253,12 @@ pub(crate) struct ListQuery {
     pub(crate) namespace: Option<Namespace>,
     pub(crate) pinned: Option<bool>,
     pub(crate) flagged: Option<bool>,
+    /// Only memories that are at least so hot.
+    pub(crate) min_heat: Option<Heat>,
+    /// Only memories created at this time or later. A day is one of the time zone in `X-Timezone`.
+    pub(crate) time_from: Option<TimeText>,
+    /// Only memories created at this time or earlier, or on this day.
+    pub(crate) time_to: Option<TimeText>,
     /// Default `all`.
     #[param(default = "all")]
     tier: Option<TierWord>,
@@ -248,6 +268,10 @@ pub(crate) struct ListQuery {
     /// Program that created it, with or without its version.
     client: Option<OriginName>,
     tool: Option<OriginName>,
+    /// Tags that a memory must have, with commas between them.
+    tags: Option<TagList>,
+    /// Entries that the metadata must have: `name=value`, with commas between them.
+    metadata: Option<MetadataList>,
     /// Words that must all occur.
     search: Option<ListWords>,
     /// `heat`, `updated_at`, `created_at` or `memory_type`; anything else is heat.
@@ -284,6 +308,13 @@ impl ListQuery {
 
     pub(crate) fn origin(&self) -> Origin {
         origin(self.key_id, &self.agent, &self.client, &self.tool)
+    }
+
+    /// The tags and the metadata that memories must have.
+    pub(crate) fn details(&self) -> Details {
+        let tags = self.tags.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+        let metadata = self.metadata.as_ref().map(|it| it.0.clone()).unwrap_or_default();
+        Details { tags, metadata }
     }
 
     pub(crate) fn words(&self) -> Option<&str> {

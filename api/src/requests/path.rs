@@ -2,13 +2,14 @@
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
+use storage::Rejection;
 use storage::model::id::{KeyId, MemoryId, TenantId, TriggerId};
 use utoipa::IntoParams;
 
 use crate::app::App;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Defines and extracts an id of a path, or names what it must be.
+/// Defines and extracts an id of a path. A text that is no id is that of nothing: 404.
 macro_rules! paths {
     ($($(#[$doc:meta])* $type:ident($(#[$schema:meta])? $id:ty): $what:literal;)+) => {
         $($(#[$doc])*
@@ -22,7 +23,7 @@ macro_rules! paths {
             async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
                 let text = Path::<String>::from_request_parts(parts, app).await.ok();
                 let id = text.and_then(|Path(text)| text.parse().ok()).map(Self);
-                id.ok_or_else(|| ApiError::invalid("id", concat!("must be ", $what)))
+                id.ok_or_else(|| Rejection::NoSuch($what.to_owned()).into())
             }
         })+
     };
@@ -30,15 +31,15 @@ macro_rules! paths {
 
 paths! {
     /// Id of a memory.
-    MemoryPath(#[param(value_type = uuid::Uuid)] MemoryId): "the id of a memory, a UUID";
+    MemoryPath(#[param(value_type = uuid::Uuid)] MemoryId): "memory";
     /// Id of a trigger.
-    TriggerPath(#[param(value_type = uuid::Uuid)] TriggerId): "the id of a trigger, a UUID";
+    TriggerPath(#[param(value_type = uuid::Uuid)] TriggerId): "trigger";
     /// Id of a key.
-    KeyPath(#[param(value_type = String, pattern = "^[0-9a-f]{16}$")] KeyId): "the id of a key";
+    KeyPath(#[param(value_type = String, pattern = "^[0-9a-f]{16}$")] KeyId): "key";
     /// Number of an access rule.
-    RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] u64): "the id of a rule";
+    RulePath(#[param(value_type = String, pattern = "^[0-9]{1,18}$")] u64): "rule";
     /// Id of a tenant.
-    TenantPath(#[param(value_type = u32)] TenantId): "the id of a tenant";
+    TenantPath(#[param(value_type = u32)] TenantId): "tenant";
     /// Id of a node of the cluster.
-    NodePath(u64): "the id of a node";
+    NodePath(u64): "node";
 }

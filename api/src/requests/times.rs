@@ -31,6 +31,11 @@ impl TimeSpan {
         Some(start..to.map_or(Timestamp(i64::MAX), |to| to.range(zone).end))
     }
 
+    /// When it begins, in UTC; `None` if it is all time.
+    pub(crate) fn start(self) -> Option<Timestamp> {
+        (self != Self::All).then(|| self.range(&TimeZone::UTC).start)
+    }
+
     fn range(self, zone: &TimeZone) -> Range<Timestamp> {
         // The last days of the calendar have no instants.
         let midnight = |day: Result<Date, jiff::Error>| {

@@ -1,6 +1,10 @@
 //! Memories in responses: alone, in lists, and as results of a search.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::value::RawValue;
+use storage::model::details::Details;
 use storage::model::id::MemoryId;
 use storage::model::memory::MemoryRecord;
 use storage::model::origin::Origin;
@@ -43,6 +47,9 @@ pub(crate) struct Memory {
     min_heat: f64,
     modality: &'static str,
     key_points: Vec<String>,
+    tags: Vec<String>,
+    #[schema(value_type = Object)]
+    metadata: BTreeMap<String, Box<RawValue>>,
     recall_count: u32,
     #[schema(required)]
     last_recalled_at: Option<Time>,
@@ -87,6 +94,8 @@ impl From<&MemoryRecord> for Memory {
             min_heat: rounded(f64::from(memory.min_heat)),
             modality: "text",
             key_points: memory.key_points.clone(),
+            tags: memory.details.as_ref().map(|it| it.tags.clone()).unwrap_or_default(),
+            metadata: memory.details.as_deref().map(metadata).unwrap_or_default(),
             recall_count: record.anchor.recall_count,
             last_recalled_at: record.anchor.last_recall.map(Time),
             tier: OneOf(memory.tier()),
@@ -100,6 +109,16 @@ impl From<&MemoryRecord> for Memory {
             updated_at: Time(memory.updated_at),
         }
     }
+}
+
+/// Stored values are valid JSON.
+fn metadata(details: &Details) -> BTreeMap<String, Box<RawValue>> {
+    let entries = details.metadata.iter();
+    entries
+        .filter_map(|(name, value)| {
+            Some((name.clone(), RawValue::from_string(value.clone()).ok()?))
+        })
+        .collect()
 }
 
 /// Where a memory comes from: stamped from the request that created it.
@@ -152,7 +171,9 @@ pub(crate) struct TooLong {
 impl From<(MemoryId, Touched)> for MemoryOrDeleted {
     fn from((id, touched): (MemoryId, Touched)) -> Self {
         match touched {
-            Touched::Memory(record) => Self::Memory(Box::new((&*record).into())),
+            Touched::Memory(record) | Touched::Detailed(record, _) => {
+                Self::Memory(Box::new((&*record).into()))
+            }
             Touched::Deleted => Self::Deleted(Deleted::new(id.0)),
             Touched::TooLong => {
                 Self::TooLong(TooLong { id: Uuid::from_bytes(id.0), too_long: true })

@@ -93,9 +93,9 @@ pub(crate) async fn key_create(
     ValidJson(request): ValidJson<NewKey>,
 ) -> ApiResponse<CreatedKeyView> {
     let (name, namespaces) = (request.name(), request.bound_to()?);
+    let lifetime_seconds = request.lifetime(session.now())?;
     let role = request.role.map_or(Role::Agent, |role| role.0);
     let namespace = named_namespace(request.namespace)?;
-    let lifetime_seconds = request.expires_in_seconds.map(|seconds| seconds.0);
     let new = |text: &_| NewApiKey {
         namespace,
         namespaces,

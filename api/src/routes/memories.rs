@@ -11,6 +11,7 @@ use crate::prelude::*;
 use crate::requests::memories::{
     Feedback, FeedbackSignal, ListQuery, MemoryChanges, NewMemory, Supersession,
 };
+use crate::requests::times::TimeSpan;
 use crate::responses::memory::{Memory, MemoryOrDeleted};
 use crate::service::writes::{TouchedMemories, WriteResult};
 
@@ -102,48 +103,54 @@ pub(crate) async fn memory_delete(
 
 /// List memories, the hottest first by default.
 #[utoipa::path(get, path = "/api/v1/agent/nodes", tag = "memories",
-    params(ListQuery, NamespaceHeader, ReadHeaders),
+    params(ListQuery, NamespaceHeader, ZoneHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn memory_list(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
+    zone: ZoneHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
     let tier = query.tier();
-    list(&session, freshness, &home, query, tier).await
+    list(&session, freshness, (&home, zone), query, tier).await
 }
 
 /// List archived memories: the cold tier.
 #[utoipa::path(get, path = "/api/v1/agent/archive", tag = "memories",
-    params(ListQuery, NamespaceHeader, ReadHeaders),
+    params(ListQuery, NamespaceHeader, ZoneHeader, ReadHeaders),
     responses((status = OK, body = MemoryPage), ReadErrors))]
 pub(crate) async fn archive_list(
     ReaderRead(session, freshness): ReaderRead,
     home: NamespaceHeader,
+    zone: ZoneHeader,
     ValidQuery(query): ValidQuery<ListQuery>,
 ) -> ApiResponse<MemoryPage> {
-    list(&session, freshness, &home, query, TierFilter::Cold).await
+    list(&session, freshness, (&home, zone), query, TierFilter::Cold).await
 }
 
 async fn list(
     session: &Session,
     freshness: Freshness,
-    home: &NamespaceHeader,
+    (home, zone): (&NamespaceHeader, ZoneHeader),
     query: ListQuery,
     tier: TierFilter,
 ) -> ApiResponse<MemoryPage> {
     let (page, page_size, offset) = query.paging();
+    let (from, to) = (query.time_from.map(|it| it.0), query.time_to.map(|it| it.0));
     let filter = Filter {
         memory_type: query.memory_type.map(|it| it.0),
         pinned: query.pinned,
         flagged: query.flagged,
         words: query.words().map(|text| words(std::iter::once(text))),
         tier,
+        created: TimeSpan::between(from, to, &zone.time_zone()),
         origin: query.origin(),
+        details: query.details(),
         ..home.filter(session, query.namespace.clone())?
     };
     let (sort, order) = (query.sort(), query.order());
-    let request = ListRequest { filter, sort, order, offset, limit: page_size };
+    let min_heat = query.min_heat.map(|heat| heat.0);
+    let request = ListRequest { filter, sort, order, offset, limit: page_size, min_heat };
     let found = session.list(request).await?;
     let items = found.memories.iter().map(Memory::from).collect();
     let body = MemoryPage { items, total: found.total, page, page_size };

@@ -8,6 +8,7 @@ use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::memories::{BulkChanges, BulkDeletion, BulkIds, NewMemories};
 use crate::responses::memory::MemoryOrDeleted;
+use crate::service::bulk::BulkResult;
 use crate::service::writes::CreatedMemory;
 
 /// A memory of a batch.
@@ -33,6 +34,12 @@ pub(crate) struct Updated {
     errors: Vec<String>,
     /// Memories that were not reached: repeat the request for them.
     remaining: usize,
+}
+
+impl From<BulkResult> for Updated {
+    fn from(result: BulkResult) -> Self {
+        Self { updated: result.done, errors: result.errors, remaining: result.remaining }
+    }
 }
 
 /// Memories that were deleted.
@@ -99,9 +106,9 @@ pub(crate) async fn memory_update_bulk(
     let BulkChanges { ids, changes } = BulkChanges::parse(&body)?;
     drop(body);
     let result = session.update_memories(ids.ids.0, changes.into_patch()?).await?;
-    let body = Updated { updated: result.done, errors: result.errors, remaining: result.remaining };
-    let body = WithNotifications::new(body, &result.notifications);
-    Ok(Success::ok(result.freshness, body))
+    let (freshness, notifications) = (result.freshness, result.notifications.clone());
+    let body = WithNotifications::new(Updated::from(result), &notifications);
+    Ok(Success::ok(freshness, body))
 }
 
 /// Delete several memories: by ids, by type and namespace, or by both: then the intersection is

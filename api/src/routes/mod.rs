@@ -20,6 +20,7 @@ mod memory_status;
 mod models;
 mod namespaces;
 mod org;
+mod published;
 mod purge;
 mod retention;
 mod search;
@@ -29,18 +30,21 @@ mod trigger_history;
 mod triggers;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use serde_json::Value;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowHeaders, CorsLayer};
+use url::Url;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::{Config, SwaggerUi};
@@ -53,9 +57,27 @@ use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
 
-/// The router of the public HTTPS listener.
-pub fn public(app: &App) -> Router {
+/// What the public listener offers, by the configuration of the node.
+#[derive(Debug, Clone, Default)]
+pub struct PublicOptions {
+    /// Origins whose web pages may use it, as in `https://app.example`.
+    pub origins: Vec<String>,
+    /// Whether agents in pages of this machine may use MCP: for trials without TLS.
+    pub has_local_pages: bool,
+    /// Names of the tools of MCP that keys see, as far as their roles permit; empty is all.
+    pub tools: Vec<String>,
+}
+
+/// The router of the public listener.
+///
+/// # Errors
+/// An origin is none, or a tool does not exist.
+pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     let aliases = Router::new()
+        .route("/api/v1/agent/fold", post(consolidation::fold))
+        .route("/api/v1/agent/consolidation-candidates", get(consolidation::candidates))
+        .route("/api/v1/agent/stats", get(memory_status::memory_status))
+        .route("/api/v1/agent/recall-analytics", get(analytics::analytics_recall_get))
         .route("/api/v1/agent/nodes/bulk-delete", post(memory_bulk::memory_delete_bulk))
         .route("/api/v1/agent/memory", post(memories::memory_create).get(memories::memory_list))
         .route(
@@ -72,10 +94,37 @@ pub fn public(app: &App) -> Router {
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
-    let routes = routes.merge(aliases).merge(page).merge(mcp::routes());
+    let mcp = mcp::routes(&options.origins, options.has_local_pages, options.tools)?;
+    let routes = routes.merge(aliases).merge(page).merge(mcp);
     let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted.
-    finish(routes.layer(from_fn_with_state(app.clone(), counted)).merge(open), app)
+    let routes = routes.layer(from_fn_with_state(app.clone(), counted)).merge(open);
+    // Outside of what checks the key: a browser asks without one what it may send.
+    Ok(finish(routes, app).layer(pages_of(&options.origins)?))
+}
+
+/// Allows web pages of some origins to send requests, and to read the responses (CORS).
+fn pages_of(origins: &[String]) -> Result<CorsLayer, String> {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let origin = |text: &String| {
+        let is_origin =
+            Url::parse(text).is_ok_and(|url| url.origin().ascii_serialization() == *text);
+        let value = is_origin.then(|| HeaderValue::from_str(text).ok()).flatten();
+        value.ok_or_else(|| format!("{text:?} is no origin: write scheme, host and port only"))
+    };
+    let origins: Vec<_> = origins.iter().map(origin).collect::<Result<_, _>>()?;
+    if origins.is_empty() {
+        return Ok(CorsLayer::new());
+    }
+    let shown = ["x-hearth-index", "x-hearth-node", "x-request-id", "x-hearth-cold-matches"];
+    Ok(CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(
+            shown.map(HeaderName::from_static).into_iter().chain([RETRY_AFTER]).collect::<Vec<_>>(),
+        )
+        .max_age(HOUR))
 }
 
 /// The public interface as OpenAPI 3.1, in JSON.
@@ -91,6 +140,10 @@ fn document() -> Value {
             ("/api/v1/agent/nodes", "/api/v1/agent/memory"),
             ("/api/v1/agent/nodes/{id}", "/api/v1/agent/memory/{id}"),
             ("/api/v1/agent/nodes/bulk", "/api/v1/agent/nodes/bulk-delete"),
+            ("/api/v1/agent/consolidation/fold", "/api/v1/agent/fold"),
+            ("/api/v1/agent/consolidation/candidates", "/api/v1/agent/consolidation-candidates"),
+            ("/api/v1/agent/memory/status", "/api/v1/agent/stats"),
+            ("/api/v1/analytics/recall", "/api/v1/agent/recall-analytics"),
         ],
     )
 }
@@ -108,12 +161,18 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(memories::memory_feedback))
         .routes(routes!(memories::memory_supersede))
         .routes(routes!(memories::feedback_create))
+        .routes(routes!(published::boost_batch))
+        .routes(routes!(published::memory_boost))
+        .routes(routes!(published::memory_deprecate))
+        .routes(routes!(published::embed))
+        .routes(routes!(published::embeddings_backfill))
         .routes(routes!(consolidation::candidates))
         .routes(routes!(consolidation::fold))
         .routes(routes!(consolidation::unfold))
         .routes(routes!(search::memory_search))
         .routes(routes!(search::hot_context))
         .routes(routes!(search::hot_nodes))
+        .routes(routes!(search::context_load))
         .routes(routes!(graph::edge_create, graph::edge_delete))
         .routes(routes!(graph::neighbours_get))
         .routes(routes!(graph::graph_status))

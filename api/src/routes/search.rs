@@ -2,13 +2,14 @@
 //! list.
 
 use axum::http::HeaderValue;
-use jiff::tz::TimeZone;
+use storage::model::details::Details;
 use storage::{HotRequest, SearchRequest};
 
+use crate::context::{self, LoadedContext};
 use crate::prelude::*;
 use crate::requests::memories::origin;
 use crate::requests::numbers::Clamped;
-use crate::requests::search::{HotContext, HotQuery, Search};
+use crate::requests::search::{ContextRequest, HotContext, HotQuery, Search};
 use crate::requests::times::TimeSpan;
 use crate::responses::memory::{Scored, SearchResult};
 
@@ -27,7 +28,7 @@ pub(crate) async fn memory_search(
 ) -> ApiResult<([(&'static str, HeaderValue); 1], Success<Vec<SearchResult>>)> {
     let (limit, explain) = (request.limit.get(), request.explain.unwrap_or(false));
     let min_score = request.min_score.map(|it| it.0);
-    let zone = zone.zone.map_or(TimeZone::UTC, |it| it.0.0);
+    let zone = zone.time_zone();
     let filter = Filter {
         memory_type: request.memory_type.map(|it| it.0),
         tier: request.tier.map_or_else(Default::default, |tier| tier.0),
@@ -37,6 +38,10 @@ pub(crate) async fn memory_search(
             &zone,
         ),
         origin: origin(request.key_id, &request.agent, &request.client, &request.tool),
+        details: Details {
+            tags: request.tags.unwrap_or_default().0,
+            metadata: request.metadata.unwrap_or_default().0,
+        },
         ..home.filter(&session, request.namespace)?
     };
     let home_namespace = home.namespace().or(session.caller.namespace.clone());
@@ -88,4 +93,17 @@ pub(crate) async fn hot_nodes(
     let request = HotRequest { filter, limit, ..HotRequest::default() };
     let records = session.hottest(request).await?;
     Ok(Success::ok(freshness, records.iter().map(Scored::by_heat).collect()))
+}
+
+/// Load the context of an agent's turn as a text within a budget: what matches a query, then pinned
+/// and hot memories.
+#[utoipa::path(post, path = "/api/v1/agent/context", tag = "search",
+    params(NamespaceHeader, ReadHeaders), request_body = ContextRequest,
+    responses((status = OK, body = LoadedContext), BodyErrors))]
+pub(crate) async fn context_load(
+    ReaderRead(session, freshness): ReaderRead,
+    home: NamespaceHeader,
+    ValidJson(request): ValidJson<ContextRequest>,
+) -> ApiResponse<LoadedContext> {
+    Ok(Success::ok(freshness, context::load(&session, &home, request).await?))
 }

@@ -70,6 +70,11 @@ impl Session {
         Err(ApiError::new(ErrorKind::Forbidden, "namespace_forbidden", message))
     }
 
+    /// The cluster time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.service.reader.clock()
+    }
+
     /// Number of keys of the tenant.
     pub(crate) async fn key_count(&self) -> ApiResult<u64> {
         self.read(|reader, caller| reader.key_count(caller.tenant)).await

@@ -38,6 +38,20 @@ pub(crate) struct BulkResult {
     pub(crate) notifications: Vec<Notification>,
 }
 
+impl BulkResult {
+    /// Adds the result of another write of the same request.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.freshness = later.freshness;
+        self.done += later.done;
+        self.errors.extend(later.errors);
+        self.errors.truncate(BULK_ERRORS_MAX);
+        self.rejected += later.rejected;
+        self.remaining += later.remaining;
+        self.notifications.extend(later.notifications);
+        self.notifications.truncate(NOTIFICATIONS_MAX);
+    }
+}
+
 impl Session {
     /// Changes memories alike. Sets the vector of a new label.
     pub(crate) async fn update_memories(

@@ -7,7 +7,7 @@ use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
     Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
-    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults, Touched,
+    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults, Touched, View,
 };
 
 use crate::limits::BATCH_EMBED_AHEAD;
@@ -69,6 +69,14 @@ impl Session {
         id: MemoryId,
     ) -> ApiResult<WriteResult<TouchedMemories>> {
         self.submit_once(receipt, Action::DeleteMemory(id)).await
+    }
+
+    /// The vector of a text, of length 1, and the name of the model.
+    pub(crate) async fn embedding(&self, text: &str) -> ApiResult<(Vec<f32>, String)> {
+        let vector = self.service.embed(&self.caller, text).await?;
+        let cluster = self.read(|reader, _| reader.cluster()).await?;
+        let cluster = cluster.ok_or_else(ApiError::internal)?;
+        Ok((components(&vector)?, cluster.model.name.clone()))
     }
 
     /// Reads a memory.

@@ -34,7 +34,10 @@ impl Service {
         let fault = self.raft.fault().cause();
         let cluster = match self.reader.cluster() {
             Ok(Some(_)) => None,
-            Ok(None) => Some("the cluster is not bootstrapped: start one node with --bootstrap"),
+            Ok(None) => Some(
+                "this node belongs to no cluster yet: `hearth cluster add` adds it to one. Only if none \
+                 exists, start one node with --bootstrap",
+            ),
             Err(_) => Some("the cluster's identity cannot be read"),
         };
         let leader = (!self.is_in_contact()).then_some("no contact with a leader");

@@ -153,6 +153,7 @@ impl Session {
         self.service.memory.check_write(&action)?;
         let (tenant, actor) = (Some(self.caller.tenant), Some(self.caller.key));
         let source = current::source();
+        let action = action.packed();
         let command = Command { tenant, actor, source, receipt, action };
         let raft = &self.service.raft;
         let deadline = Instant::now() + DEADLINE;
@@ -176,7 +177,7 @@ impl Session {
         };
         let applied = raft.wait_applied(outcome.index, Instant::now() + APPLY_WAIT);
         let _: Result<(), _> = applied.await;
-        let (reply, notifications) = match outcome.reply? {
+        let (reply, notifications) = match outcome.reply?.unpacked() {
             Reply::WithNotifications(reply, notifications) => (*reply, notifications),
             reply => (reply, Vec::new()),
         };

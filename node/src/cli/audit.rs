@@ -10,8 +10,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use storage::model::audit::{Fields, Hash, hash, hashed_texts};
 
-use crate::cli::api_client::Address;
+use crate::client::access::Access;
 use crate::error::{text, unusable};
+use crate::failure::Failure;
 
 /// Entries of a page.
 const PAGE: usize = 100;
@@ -20,7 +21,7 @@ const PAGE: usize = 100;
 #[derive(Args)]
 pub(crate) struct Audit {
     #[command(flatten)]
-    address: Address,
+    access: Access,
     #[command(subcommand)]
     command: Command,
 }
@@ -115,23 +116,24 @@ impl Chain {
 }
 
 impl Audit {
-    pub(crate) async fn run(self) -> Result<(), String> {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
         if let Command::Verify { file: Some(path), heads } = self.command {
-            return verify_file(&path, heads);
+            return Ok(verify_file(&path, heads)?);
         }
-        let client = self.address.client()?;
-        run(self.command, async |query| client.get(&format!("/admin/audit?{query}")).await).await
+        let connection = self.access.connect()?;
+        let get = async |query| connection.get(&format!("/admin/audit?{query}"), &[]).await;
+        run(self.command, get).await
     }
 }
 
 /// Runs the command on pages that `get` returns for a query.
 pub(super) async fn run(
     command: Command,
-    mut get: impl AsyncFnMut(String) -> Result<Page, String>,
-) -> Result<(), String> {
+    mut get: impl AsyncFnMut(String) -> Result<Page, Failure>,
+) -> Result<(), Failure> {
     match command {
         Command::Export { chain, after } => export(chain, after, &mut get).await,
-        Command::Verify { file: Some(path), heads } => verify_file(&path, heads),
+        Command::Verify { file: Some(path), heads } => Ok(verify_file(&path, heads)?),
         Command::Verify { file: None, heads } => {
             for chain in [Chain::Administration, Chain::Data] {
                 let heads = heads.iter().filter(|head| head.chain == chain).cloned().collect();
@@ -145,8 +147,8 @@ pub(super) async fn run(
 async fn export(
     chain: Chain,
     mut after: Option<u64>,
-    get: &mut impl AsyncFnMut(String) -> Result<Page, String>,
-) -> Result<(), String> {
+    get: &mut impl AsyncFnMut(String) -> Result<Page, Failure>,
+) -> Result<(), Failure> {
     loop {
         let page = get(query(chain, after)).await?;
         page.items.iter().for_each(|item| println!("{item}"));
@@ -158,14 +160,14 @@ async fn export(
 async fn verify(
     chain: Chain,
     heads: Vec<Head>,
-    get: &mut impl AsyncFnMut(String) -> Result<Page, String>,
-) -> Result<(), String> {
+    get: &mut impl AsyncFnMut(String) -> Result<Page, Failure>,
+) -> Result<(), Failure> {
     let mut page = get(query(chain, None)).await?;
     let mut verifier = Verifier::new(page.first, page.anchor.clone(), heads);
     loop {
         if page.first > verifier.next {
             let fault = "retention has removed entries meanwhile: verify again";
-            return Err(format!("{}: {fault}", chain.name()));
+            return Err(format!("{}: {fault}", chain.name()).into());
         }
         let (last, head) = (page.last, page.head);
         for item in page.items {
@@ -174,7 +176,7 @@ async fn verify(
         let Some(next) = page.next_cursor else {
             // Entries may have been added since the page was read.
             if verifier.next != last + 1 || verifier.previous != head {
-                return Err(format!("{}: entries before {last} are missing", chain.name()));
+                return Err(format!("{}: entries before {last} are missing", chain.name()).into());
             }
             break;
         };

@@ -12,6 +12,7 @@ use crate::backup::{FileOf, Manifest, Restoration, Store, restore};
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::config::Config;
 use crate::embed::Embedders;
+use crate::failure::Failure;
 use crate::webhooks::Webhooks;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -88,7 +89,7 @@ impl Backup {
     pub(crate) async fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         match self.command {
             Command::Create { place, access } => create(&access.open(environment)?, &place).await,
             Command::List { place, json } => list(&Store::open(&place)?, json).await,
@@ -108,7 +109,7 @@ impl Backup {
 
 /// Starts a backup on a node, and shows its progress until it ends.
 #[expect(clippy::print_stdout, reason = "the output of the command")]
-async fn create(operator: &Operator, place: &str) -> Result<(), String> {
+async fn create(operator: &Operator, place: &str) -> Result<(), Failure> {
     let path = "/cluster/backups";
     operator.request(Method::POST, path, Some(json!({"url": place}))).await?;
     let bar = bar(0);
@@ -122,7 +123,7 @@ async fn create(operator: &Operator, place: &str) -> Result<(), String> {
         }
         bar.finish_and_clear();
         if let Some(error) = status["error"].as_str() {
-            return Err(format!("the backup failed: {error}"));
+            return Err(format!("the backup failed: {error}").into());
         }
         let last = &status["last"];
         println!(
@@ -146,7 +147,7 @@ fn bar(bytes: u64) -> ProgressBar {
 }
 
 #[expect(clippy::print_stdout, reason = "the output of the command")]
-async fn list(store: &Store, as_json: bool) -> Result<(), String> {
+async fn list(store: &Store, as_json: bool) -> Result<(), Failure> {
     for (id, manifest) in store.manifests().await? {
         match manifest {
             Ok(manifest) if as_json => {
@@ -177,7 +178,7 @@ async fn check(
     manifest: &Manifest,
     data: bool,
     remove_damaged: bool,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let (bar, mut wrong) = (bar(manifest.bytes()), 0);
     for FileOf { name, sha256, bytes } in &manifest.files {
         let is_whole = match data {
@@ -203,7 +204,8 @@ async fn check(
             "backup {}: {wrong} files are absent or damaged, so it cannot be restored. The next backup \
              uploads them again, once they are removed: --data --remove-damaged",
             manifest.id
-        ));
+        )
+        .into());
     }
     println!("Backup {} is complete: {} files.", manifest.id, manifest.files.len());
     Ok(())
@@ -214,7 +216,7 @@ impl Restore {
     pub(crate) async fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let config = Config::load(&self.config, environment)?;
         let store = Store::open(&self.place)?;
         let manifest = store.manifest(self.id.as_deref()).await?;

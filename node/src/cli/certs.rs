@@ -1,15 +1,40 @@
-//! `hearth certs`: the certificate authority of a cluster, and certificates of its nodes.
+//! `hearth certs`: the certificate authority of a cluster, certificates of its nodes, and the
+//! authorities that client programs trust.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::certificates::{Certificates, NODE_DAYS};
-use crate::error::text;
+use crate::error::{text, unusable};
 
 /// Arguments of `hearth certs`.
 #[derive(Args)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Certs {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    new: Option<New>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the authorities of the system and of a cluster into one file, for SSL_CERT_FILE: a
+    /// program then trusts both
+    Bundle {
+        /// PEM file of the cluster's authority
+        #[arg(long)]
+        ca: PathBuf,
+        /// The file to write
+        #[arg(long)]
+        out: PathBuf,
+    },
+}
+
+/// A certificate to create.
+#[derive(Args)]
+struct New {
     /// Folder of the authority (ca.pem, ca.key) and of the certificates. An existing authority
     /// is used again
     #[arg(long)]
@@ -29,8 +54,28 @@ pub(crate) struct Certs {
 }
 
 impl Certs {
-    #[expect(clippy::print_stdout, reason = "the output of the command")]
     pub(crate) fn run(self) -> Result<(), String> {
+        match (self.command, self.new) {
+            (Some(Command::Bundle { ca, out }), _) => bundle(&ca, &out),
+            (None, Some(new)) => new.run(),
+            (None, None) => Err("name --folder, --node and --host, or bundle".into()),
+        }
+    }
+}
+
+/// Writes the system's authorities, and that of a cluster, into one file.
+fn bundle(ca: &Path, out: &Path) -> Result<(), String> {
+    let own = std::fs::read_to_string(ca).map_err(unusable(ca))?;
+    let system = openssl_probe::probe().cert_file;
+    let system = system.ok_or("this system has no file of authorities: install ca-certificates")?;
+    let others = std::fs::read_to_string(&system).map_err(unusable(&system))?;
+    let both = format!("{}\n{}\n", others.trim_end(), own.trim_end());
+    std::fs::write(out, both).map_err(unusable(out))
+}
+
+impl New {
+    #[expect(clippy::print_stdout, reason = "the output of the command")]
+    fn run(self) -> Result<(), String> {
         std::fs::create_dir_all(&self.folder).map_err(text)?;
         let certificates = Certificates::in_folder(&self.folder)?;
         if certificates.has(self.node) && !self.renew {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cli::audit;
 use crate::cli::operator::{Operator, OperatorAccess};
 use crate::error::text;
+use crate::failure::Failure;
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which progress is shown. The node continues afterwards.
@@ -83,7 +84,7 @@ impl Cluster {
     pub(crate) async fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         match self.command {
             Command::Status => println!("{}", status_text(&operator.status().await?)),
@@ -102,7 +103,7 @@ impl Cluster {
                 audit::run(command, async |query| {
                     let path = format!("/cluster/audit?{query}");
                     let page = operator.request(Method::GET, &path, None).await?;
-                    serde_json::from_value(page).map_err(text)
+                    Ok(serde_json::from_value(page).map_err(text)?)
                 })
                 .await?;
             }
@@ -124,17 +125,17 @@ impl Cluster {
 }
 
 impl Operator {
-    async fn status(&self) -> Result<Value, String> {
+    async fn status(&self) -> Result<Value, Failure> {
         self.request(Method::GET, "/cluster", None).await
     }
 
-    async fn add(&self, id: u64, address: &str) -> Result<(), String> {
+    async fn add(&self, id: u64, address: &str) -> Result<(), Failure> {
         let body = json!({ "id": id, "address": address });
         self.request(Method::POST, "/cluster/members", Some(body)).await?;
         self.show_progress(id).await
     }
 
-    async fn remove(&self, id: u64) -> Result<(), String> {
+    async fn remove(&self, id: u64) -> Result<(), Failure> {
         let path = format!("/cluster/members/{id}");
         self.request(Method::DELETE, &path, None).await?;
         println!("Node {id} is removed. Stop it, and delete its data folder.");
@@ -143,7 +144,7 @@ impl Operator {
 
     /// The new node votes before the old one loses its vote: the cluster never has fewer voters
     /// that run.
-    async fn replace(&self, old: u64, new: u64, address: Option<String>) -> Result<(), String> {
+    async fn replace(&self, old: u64, new: u64, address: Option<String>) -> Result<(), Failure> {
         let status = self.status().await?;
         let is_old = |member: &&Value| member["id"] == old;
         let found = status["members"].as_array().and_then(|members| members.iter().find(is_old));
@@ -154,7 +155,7 @@ impl Operator {
     }
 
     /// Shows the progress of a new node until it votes.
-    async fn show_progress(&self, id: u64) -> Result<(), String> {
+    async fn show_progress(&self, id: u64) -> Result<(), Failure> {
         let started = Instant::now();
         let mut ticks = tokio::time::interval(PROGRESS_INTERVAL);
         let mut shown = Value::Null;
@@ -177,11 +178,11 @@ impl Operator {
                 shown = member["lag"].clone();
             }
         }
-        Err(format!("node {id} has not caught up yet; it continues in the background"))
+        Err(format!("node {id} has not caught up yet; it continues in the background").into())
     }
 
     /// Compares the states of all nodes, and shows their hashes.
-    async fn verify(&self) -> Result<(), String> {
+    async fn verify(&self) -> Result<(), Failure> {
         let result = self.request(Method::POST, "/cluster/verify", Some(json!({}))).await?;
         println!("At log index {}:", result["index"]);
         for node in result["nodes"].as_array().into_iter().flatten() {

@@ -4,18 +4,20 @@
 #![expect(clippy::print_stdout, reason = "the output of the command")]
 
 use clap::Args;
+use reqwest::Method;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 use storage::model::duplicate::has_same_words;
 
-use crate::cli::api_client::Address;
+use crate::client::access::Access;
+use crate::failure::Failure;
 
 /// Arguments of `hearth consolidate`.
 #[derive(Args)]
 pub(crate) struct Consolidate {
     #[command(flatten)]
-    address: Address,
+    access: Access,
     /// Fold them; without it, nothing changes
     #[arg(long)]
     apply: bool,
@@ -65,12 +67,12 @@ impl Group {
 }
 
 impl Consolidate {
-    pub(crate) async fn run(self) -> Result<(), String> {
-        let client = self.address.client()?;
-        let (mut same, mut others, mut after) = (Count::default(), Count::default(), String::new());
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let connection = self.access.connect()?;
+        let (mut same, mut others, mut after) = (Count::default(), Count::default(), None);
         loop {
-            let path = format!("/agent/consolidation/candidates?limit=100{after}");
-            let page: Page = client.get(&path).await?;
+            let query = [("limit", Some("100".into())), ("after", after)];
+            let page: Page = connection.get("/agent/consolidation/candidates", &query).await?;
             for group in &page.groups {
                 let Some(label) = group.text() else {
                     others.add(group);
@@ -80,11 +82,15 @@ impl Consolidate {
                 if self.apply {
                     let ids: Vec<_> = group.memories.iter().map(|memory| &memory.id).collect();
                     let body = json!({"ids": ids, "label": label});
-                    let _: IgnoredAny = client.post("/agent/consolidation/fold", &body).await?;
+                    let path = "/agent/consolidation/fold";
+                    let _: IgnoredAny =
+                        connection.write_once(Method::POST, path, Some(&body)).await?;
                 }
             }
-            let Some(next) = page.next else { break };
-            after = format!("&after={next}");
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
         let done = if self.apply { "folded" } else { "would be folded: repeat with --apply" };
         println!(

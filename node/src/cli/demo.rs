@@ -12,6 +12,7 @@ use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use crate::cli::dev::{Cluster, as_text};
+use crate::cli::dev_config::NodeOptions;
 use crate::error::text;
 
 const SAMPLES: &str = include_str!("../../../deploy/samples/samples.jsonl");
@@ -28,7 +29,7 @@ const NODES: u64 = 3;
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run() -> Result<(), String> {
-    let result = Cluster::prepare(NODES, None, 0, "onnx")?
+    let result = Cluster::prepare(NODES, None, 0, &NodeOptions::real())?
         .during(async |cluster: &mut Cluster| {
             println!("Hearth demo\n\n1. Start three equal nodes: TLS, Raft log, embedding model.");
             let started = Instant::now();
@@ -36,7 +37,7 @@ pub(crate) async fn run() -> Result<(), String> {
             let (took, leader) = (millis(started), cluster.leader().await?);
             println!("   ready after {took}, node {leader} leads\n");
             show(cluster).await?;
-            println!("{}", as_text(cluster));
+            println!("{}", as_text(cluster)?);
             std::future::pending().await
         })
         .await;

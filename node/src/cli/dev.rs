@@ -12,14 +12,17 @@ use tempfile::TempDir;
 
 use crate::bootstrap::ADMIN_KEY;
 use crate::certificates::Certificates;
-use crate::cli::dev_config::{CONFIG_FILE, choose_ports, write_config};
+use crate::cli::dev_config::{CONFIG_FILE, NodeOptions, choose_ports, write_config};
 use crate::cli::dev_node::{Node, READY_INTERVAL, READY_TIMEOUT, http_client};
+use crate::client::profiles::{Profile, Profiles};
 use crate::error::{cannot, text};
 use crate::identity::create_private_folder;
 use crate::operator_key::read_operator_key;
 use crate::process::signals;
 
 const NODES_MAX: i64 = 7;
+/// Name of the profile by which client commands find the cluster.
+const PROFILE: &str = "dev";
 
 /// Arguments of `hearth dev`.
 #[derive(Args)]
@@ -39,16 +42,21 @@ pub(crate) struct Dev {
     /// Embedder of the nodes
     #[arg(long, default_value = "onnx", value_parser = ["onnx", "hashing"])]
     embedder: String,
+    /// Let clients use HTTP without TLS, for a first try: other programs of this machine can then
+    /// read keys and memories
+    #[arg(long)]
+    http: bool,
 }
 
 impl Dev {
     pub(crate) async fn run(self) -> Result<(), String> {
-        let Self { nodes, data, base_port, json, embedder } = self;
-        Cluster::prepare(nodes, data, base_port, &embedder)?
+        let Self { nodes, data, base_port, json, embedder, http } = self;
+        let options = NodeOptions { embedder, plain_http: http };
+        Cluster::prepare(nodes, data, base_port, &options)?
             .during(async |cluster: &mut Cluster| {
                 cluster.launch().await?;
                 let leader = cluster.leader().await?;
-                let line = if json { as_json(cluster, leader) } else { as_text(cluster) };
+                let line = if json { as_json(cluster, leader) } else { as_text(cluster)? };
                 let mut out = std::io::stdout();
                 writeln!(out, "{line}").and_then(|()| out.flush()).map_err(text)?;
                 std::future::pending().await
@@ -66,8 +74,21 @@ pub(crate) struct Cluster {
     pub(crate) operator_key: String,
     /// Locked while this process runs the cluster.
     _lock: File,
+    /// The profile that is removed with a temporary cluster.
+    profile: Option<TemporaryProfile>,
     /// Removed when dropped.
-    _temporary: Option<TempDir>,
+    temporary: Option<TempDir>,
+}
+
+/// A profile of a cluster that ends with this process.
+struct TemporaryProfile(Profile);
+
+impl Drop for TemporaryProfile {
+    fn drop(&mut self) {
+        if let Err(error) = Profiles::remove(PROFILE, &self.0) {
+            eprintln!("hearth dev: the profile {PROFILE} stays: {error}");
+        }
+    }
 }
 
 impl Cluster {
@@ -78,7 +99,7 @@ impl Cluster {
         count: u64,
         data: Option<PathBuf>,
         base_port: u16,
-        embedder: &str,
+        options: &NodeOptions,
     ) -> Result<Self, String> {
         let (folder, temporary) = cluster_folder(data)?;
         let lock = lock(&folder)?;
@@ -94,12 +115,13 @@ impl Cluster {
         for (id, ports) in (1..).zip(ports) {
             let data = node_folder(&folder, id);
             create_private(&data)?;
-            write_config(id, &data, ports, &certificates, &members, embedder)?;
-            nodes.push(Node::new(id, data, ports));
+            write_config(id, &data, ports, &certificates, &members, options)?;
+            nodes.push(Node::new(id, data, ports, options.plain_http));
         }
         let (ca, key) = (certificates.authority(), String::new());
         let (_, operator_key) = read_operator_key(&certificates.operator_key())?;
-        Ok(Self { nodes, ca, key, operator_key, _lock: lock, _temporary: temporary })
+        let profile = None;
+        Ok(Self { nodes, ca, key, operator_key, profile, _lock: lock, temporary })
     }
 
     /// Starts all nodes, and waits until they are ready.
@@ -207,19 +229,49 @@ fn as_json(cluster: &Cluster, leader: u64) -> String {
         .to_string()
 }
 
-/// The addresses of the cluster and an example, for people.
-pub(crate) fn as_text(cluster: &Cluster) -> String {
+/// Writes a profile, and describes the cluster for people, with lines to paste.
+pub(crate) fn as_text(cluster: &mut Cluster) -> Result<String, String> {
+    let profile = Profile {
+        urls: cluster.nodes.iter().map(|node| node.url.clone()).collect(),
+        key: cluster.key.clone(),
+        ca: Some(std::fs::read_to_string(&cluster.ca).map_err(text)?),
+        namespace: None,
+    };
+    let (file, is_current) = Profiles::put(PROFILE, profile.clone(), false)?;
+    let is_temporary = cluster.temporary.is_some();
+    cluster.profile = is_temporary.then(|| TemporaryProfile(profile));
     let (ca, key) = (cluster.ca.display(), &cluster.key);
     let mut text = String::from("Hearth is ready.\n");
     for node in &cluster.nodes {
         text += &format!("  node {}    {}   metrics {}/metrics\n", node.id, node.url, node.ops);
     }
     let Node { url, data, .. } = &cluster.nodes[0];
-    let config = data.join(CONFIG_FILE);
-    text + &format!(
-        "  CA file   {ca}\n  API key   {key}\n\nTry:\n  curl --cacert {ca} \
-         -H 'Authorization: Bearer {key}' {url}/api/v1/agent/hot_nodes\n  \
-         hearth cluster --config {} status\n\nCtrl-C stops it.",
+    if url.starts_with("http:") {
+        text += "  WARNING   clients use plain HTTP: keys and memories are not encrypted\n";
+    }
+    let (hearth, config, file) = (program(), data.join(CONFIG_FILE), file.display());
+    let profile = if is_current { String::new() } else { format!("--profile {PROFILE} ") };
+    text += &format!(
+        "  CA file   {ca}\n  API key   {key}\n  profile   {PROFILE}, in {file}\n\nTry in another \
+         terminal:\n  {hearth} add {profile}--type preference 'The user prefers metric units.'\n  \
+         {hearth} search {profile}'which units should I answer in?'\n  curl --cacert {ca} \
+         -H 'Authorization: Bearer {key}' {url}/api/v1/agent/hot_nodes\n  {hearth} cluster --config \
+         {} status\n\n",
         config.display()
-    )
+    );
+    Ok(text
+        + match is_temporary {
+            true => "Ctrl-C stops it, and deletes it with all memories: --data FOLDER keeps them.",
+            false => "Ctrl-C stops it.",
+        })
+}
+
+/// How a shell finds this program.
+fn program() -> String {
+    let Ok(this) = std::env::current_exe() else { return "hearth".into() };
+    let is_this = |folder: PathBuf| folder.join("hearth").canonicalize().is_ok_and(|it| it == this);
+    match std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(is_this)) {
+        true => "hearth".into(),
+        false => this.display().to_string(),
+    }
 }

@@ -23,6 +23,22 @@ const PORTS_PER_NODE: u16 = 3;
 /// Reserve of disk space of a node: several share a disk, which is that of a laptop.
 const RESERVE_BYTES: u64 = 64 << 20;
 
+/// What the nodes of a development cluster have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeOptions {
+    /// `onnx` or `hashing`.
+    pub(crate) embedder: String,
+    /// Whether clients use HTTP in place of HTTPS.
+    pub(crate) plain_http: bool,
+}
+
+impl NodeOptions {
+    /// The options of real use: the embedding model, and HTTPS.
+    pub(crate) fn real() -> Self {
+        Self { embedder: "onnx".into(), plain_http: false }
+    }
+}
+
 /// The ports of a node on loopback.
 #[derive(Clone, Copy)]
 pub(crate) struct Ports {
@@ -81,7 +97,7 @@ pub(crate) fn write_config(
     ports: Ports,
     certificates: &Certificates,
     members: &str,
-    embedder: &str,
+    options: &NodeOptions,
 ) -> Result<(), String> {
     let file = |path: &Path| {
         path.to_str().map(String::from).ok_or("path contains invalid UTF-8 characters")
@@ -93,7 +109,12 @@ pub(crate) fn write_config(
     let (model, library) = (file(&cache.join(CACHED_MODEL))?, file(&cache.join(CACHED_LIBRARY))?);
     let config = json!({
         "node": { "id": id, "data": file(data)? },
-        "public": { "listen": listen(ports.public), "certificate": certificate, "key": key },
+        "public": {
+            "listen": listen(ports.public),
+            "certificate": certificate,
+            "key": key,
+            "plain_http": options.plain_http,
+        },
         "operator": {
             "listen": listen(ports.operator),
             "key_file": file(&certificates.operator_key())?,
@@ -110,7 +131,7 @@ pub(crate) fn write_config(
             "key": file(&certificates.cluster_key())?,
             "allow": "127.0.0.0/8, ::1/128",
         },
-        "embedder": { "kind": embedder, "model": model, "library": library },
+        "embedder": { "kind": options.embedder, "model": model, "library": library },
     });
     let path = data.join(CONFIG_FILE);
     let config = format!(

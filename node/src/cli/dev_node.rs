@@ -39,8 +39,9 @@ struct Process {
 }
 
 impl Node {
-    pub(crate) fn new(id: u64, data: PathBuf, ports: Ports) -> Self {
-        let url = format!("https://127.0.0.1:{}", ports.public);
+    pub(crate) fn new(id: u64, data: PathBuf, ports: Ports, plain_http: bool) -> Self {
+        let scheme = if plain_http { "http" } else { "https" };
+        let url = format!("{scheme}://127.0.0.1:{}", ports.public);
         let ops = format!("http://127.0.0.1:{}", ports.operator);
         Self { id, url, ops, data, pid: 0, process: None }
     }

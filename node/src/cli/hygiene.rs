@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde::Deserialize;
 
-use crate::cli::api_client::Address;
+use crate::client::access::Access;
+use crate::failure::Failure;
 
 /// Examples of a defect that are shown.
 const EXAMPLES_MAX: usize = 5;
@@ -17,7 +18,7 @@ const EXAMPLES_MAX: usize = 5;
 #[derive(Args)]
 pub(crate) struct Hygiene {
     #[command(flatten)]
-    address: Address,
+    access: Access,
 }
 
 /// A part of the report, as the node sends it.
@@ -43,13 +44,13 @@ struct Example {
 }
 
 impl Hygiene {
-    pub(crate) async fn run(self) -> Result<(), String> {
-        let client = self.address.client()?;
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let connection = self.access.connect()?;
         let (mut examined, mut defects) = (0, BTreeMap::new());
         let mut order = Vec::new();
-        let mut after = String::new();
+        let mut after = None;
         loop {
-            let part: Part = client.get(&format!("/admin/hygiene{after}")).await?;
+            let part: Part = connection.get("/admin/hygiene", &[("after", after)]).await?;
             examined += part.examined;
             for defect in part.defects {
                 if !defects.contains_key(&defect.defect) {
@@ -61,8 +62,10 @@ impl Hygiene {
                     sum.examples.truncate(EXAMPLES_MAX);
                 }
             }
-            let Some(next) = part.next else { break };
-            after = format!("?after={next}");
+            after = part.next;
+            if after.is_none() {
+                break;
+            }
         }
         println!("{examined} memories");
         for defect in order.iter().filter_map(|name| defects.get(name)) {

@@ -1,15 +1,16 @@
 //! The command line: `hearth` and its subcommands.
 
-mod api_client;
 mod audit;
 mod backup;
 mod certs;
 mod cluster;
+mod completions;
 mod consolidate;
 mod demo;
 mod dev;
 mod dev_config;
 mod dev_node;
+mod doctor;
 mod hygiene;
 mod model;
 mod operator;
@@ -19,11 +20,13 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::check;
+use crate::client;
 use crate::config::Config;
 use crate::error::cannot;
+use crate::failure::Failure;
 use crate::serve::serve;
 use crate::tls;
 
@@ -37,6 +40,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Client(client::Command),
     /// Run one node
     Serve {
         /// The node's configuration file
@@ -52,6 +57,10 @@ enum Command {
         #[arg(long, hide = true)]
         while_stdin_open: bool,
     },
+    /// Examine a node's configuration and the cluster, and say what to mend
+    Doctor(doctor::Doctor),
+    /// Succeed if a node is ready, for health checks of containers
+    Health(doctor::Health),
     /// Run a development cluster on this machine
     Dev(dev::Dev),
     /// Show a running cluster, and change its members
@@ -76,6 +85,9 @@ enum Command {
     Demo,
     /// Print the OpenAPI 3.1 document of the interface
     Openapi,
+    /// Print completions for a shell, or write manual pages
+    #[command(subcommand)]
+    Shell(completions::Shell),
 }
 
 /// Tasks that a thread runs before it looks at its connections again.
@@ -92,7 +104,7 @@ pub fn run() -> ExitCode {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = match runtime.enable_all().event_interval(EVENT_INTERVAL).build() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error),
+        Err(error) => return failed(&error.to_string().into()),
     };
     let result = runtime.block_on(execute(cli.command));
     // A read of standard input cannot be interrupted, so the runtime does not wait for it.
@@ -103,14 +115,15 @@ pub fn run() -> ExitCode {
     }
 }
 
-async fn execute(command: Command) -> Result<(), String> {
+async fn execute(command: Command) -> Result<(), Failure> {
     match command {
+        Command::Client(command) => command.run().await,
         Command::Serve { config, bootstrap, check, while_stdin_open } => {
             let config = Config::load(&config, environment())?;
             if check {
-                return check::check(&config).await;
+                return Ok(check::report(&check::check(&config).await)?);
             }
-            serve(config, bootstrap, while_stdin_open).await
+            Ok(serve(config, bootstrap, while_stdin_open).await?)
         }
         Command::Cluster(cluster) => cluster.run(environment()).await,
         Command::Tenant(tenant) => tenant.run(environment()).await,
@@ -120,12 +133,15 @@ async fn execute(command: Command) -> Result<(), String> {
         Command::Model(model) => model.run(environment()).await,
         Command::Backup(backup) => backup.run(environment()).await,
         Command::Restore(restore) => restore.run(environment()).await,
-        Command::Certs(certs) => certs.run(),
-        Command::Dev(dev) => dev.run().await,
-        Command::Demo => demo::run().await,
+        Command::Certs(certs) => Ok(certs.run()?),
+        Command::Doctor(doctor) => doctor.run(environment()).await,
+        Command::Health(health) => health.run(environment()).await,
+        Command::Dev(dev) => Ok(dev.run().await?),
+        Command::Demo => Ok(demo::run().await?),
+        Command::Shell(shell) => shell.run(Cli::command()),
         Command::Openapi => {
             let written = std::io::stdout().write_all(api::openapi().as_bytes());
-            written.map_err(cannot("write to standard output"))
+            Ok(written.map_err(cannot("write to standard output"))?)
         }
     }
 }
@@ -137,7 +153,7 @@ fn environment() -> impl Iterator<Item = (String, String)> {
         .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
 }
 
-fn failed(error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("hearth: {error}");
-    ExitCode::FAILURE
+fn failed(failure: &Failure) -> ExitCode {
+    eprintln!("hearth: {failure}");
+    failure.exit.into()
 }

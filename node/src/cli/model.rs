@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::operator::OperatorAccess;
+use crate::failure::Failure;
 
 /// Arguments of `hearth model`.
 #[derive(Args)]
@@ -45,7 +46,7 @@ impl Model {
     pub(crate) async fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         let (method, path, body) = match self.command {
             Command::Status => (Method::GET, "/cluster/model", None),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::error::text;
+use crate::failure::{Exit, Failure};
 use crate::operator_key::read_operator_key;
 
 /// Variable with the text of the operator key.
@@ -44,12 +45,8 @@ impl OperatorAccess {
         let config = config.transpose()?.map(|config| config.operator);
         let listen = config.as_ref().map(|config| format!("http://{}", config.listen));
         let configured = config.and_then(|config| config.key_file);
-        let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
-        Ok(Operator {
-            client: client.map_err(text)?,
-            ops: self.ops.or(listen).unwrap_or_else(|| OPS.into()),
-            key: operator_key(self.key_file, configured)?,
-        })
+        let ops = self.ops.or(listen).unwrap_or_else(|| OPS.into());
+        Operator::new(ops, operator_key(self.key_file, configured)?)
     }
 }
 
@@ -78,27 +75,45 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    /// A client of the listener at the URL `ops`, with the text of the operator key.
+    pub(super) fn new(ops: String, key: String) -> Result<Self, String> {
+        let client = Client::builder().no_proxy().timeout(RESPONSE_TIMEOUT).build();
+        Ok(Self { client: client.map_err(text)?, ops, key })
+    }
+
+    /// Whether the node responds to a GET of a path with success, and the text of the response.
+    pub(super) async fn probe(&self, path: &str) -> Result<(bool, String), Failure> {
+        let response = self.client.get(format!("{}{path}", self.ops)).send().await;
+        let response = response.map_err(|_| self.no_response())?;
+        let is_success = response.status().is_success();
+        Ok((is_success, response.text().await.map_err(text)?))
+    }
+
+    fn no_response(&self) -> Failure {
+        let advice = "is it the operator's listener of a node that runs?";
+        Failure::new(Exit::Unavailable, format!("no response from {}: {advice}", self.ops))
+    }
+
     /// Sends a request. Returns the body of a success, or the text of an error.
     pub(super) async fn request(
         &self,
         method: Method,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, Failure> {
         let url = format!("{}{path}", self.ops);
         let mut request = self.client.request(method, url).bearer_auth(&self.key);
         if let Some(body) = body {
             request = request.json(&body);
         }
-        let response = request.send().await.map_err(|_| {
-            format!("no response from {}: is it the operator's listener of a node?", self.ops)
-        })?;
+        let response = request.send().await.map_err(|_| self.no_response())?;
         let status = response.status();
         let value: Value = response.json().await.map_err(text)?;
         if status.is_success() {
             return Ok(value);
         }
         let message = value["message"].as_str();
-        Err(message.map_or_else(|| format!("the node responded {status}"), str::to_owned))
+        let message = message.map_or_else(|| format!("the node responded {status}"), str::to_owned);
+        Err(Failure::of_response(status, value["error"].as_str().unwrap_or_default(), message))
     }
 }

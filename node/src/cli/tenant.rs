@@ -8,6 +8,7 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::cli::operator::{Operator, OperatorAccess};
+use crate::failure::Failure;
 
 /// Arguments of `hearth tenant`.
 #[derive(Args)]
@@ -123,7 +124,7 @@ impl Tenant {
     pub(crate) async fn run(
         self,
         environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Failure> {
         let operator = self.access.open(environment)?;
         match self.command {
             Command::List => println!("{}", list(&get(&operator, "/cluster/tenants").await?)),
@@ -173,17 +174,17 @@ fn path(id: u32) -> String {
     format!("/cluster/tenants/{id}")
 }
 
-async fn get(operator: &Operator, path: &str) -> Result<Value, String> {
+async fn get(operator: &Operator, path: &str) -> Result<Value, Failure> {
     operator.request(Method::GET, path, None).await
 }
 
-async fn change(operator: &Operator, id: u32, body: Value) -> Result<(), String> {
+async fn change(operator: &Operator, id: u32, body: Value) -> Result<(), Failure> {
     let tenant = operator.request(Method::PATCH, &path(id), Some(body)).await?;
     println!("{}", tenant_text(&tenant));
     Ok(())
 }
 
-async fn delete(operator: &Operator, id: u32, name: &str) -> Result<(), String> {
+async fn delete(operator: &Operator, id: u32, name: &str) -> Result<(), Failure> {
     let path = format!("{}?name={}", path(id), percent_encoded(name));
     let deleted = operator.request(Method::DELETE, &path, None).await?;
     println!(

@@ -14,8 +14,8 @@ use raft::is_address;
 use serde::Deserialize;
 
 pub(crate) use sections::{
-    Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Memory, Node,
-    Operator, Peer, Public, Raft, Search, Webhooks,
+    Backup, Cluster, Disk, Embedder, EmbedderKind, Log, LogCompaction, LogFormat, Mcp, Memory,
+    Node, Operator, Peer, Public, Raft, Search, Webhooks,
 };
 use source::Source;
 
@@ -29,6 +29,7 @@ const HEARTBEATS_PER_ELECTION: u64 = 3;
 pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) public: Public,
+    pub(crate) mcp: Mcp,
     pub(crate) operator: Operator,
     pub(crate) peer: Peer,
     pub(crate) cluster: Cluster,
@@ -85,7 +86,7 @@ impl Config {
     /// Checks the rules that types do not express.
     fn validate(&self) -> Result<(), String> {
         let Self { node, operator, peer, raft, log_compaction, embedder, memory, .. } = self;
-        let Self { webhooks, backup, .. } = self;
+        let Self { public, webhooks, backup, .. } = self;
         let positive = [
             ("node.id", node.id),
             ("raft.heartbeat_ms", raft.heartbeat_ms),
@@ -110,6 +111,11 @@ impl Config {
                 is_reachable,
                 "peer.address is required: peer.listen names no address that other nodes can \
                  connect to",
+            ),
+            (
+                !public.plain_http || public.listen.ip().is_loopback(),
+                "public.plain_http sends keys and memories unencrypted: public.listen must be a \
+                 loopback address",
             ),
             (
                 !operator.hosts.iter().any(|host| host.contains(':')),

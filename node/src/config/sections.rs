@@ -14,6 +14,11 @@ use crate::config::source::{list, members, pauses};
 
 /// The optional sections, with all keys that have a default.
 pub(super) const DEFAULTS: &str = r#"
+[public]
+plain_http = false
+origins = ""
+[mcp]
+tools = ""
 [operator]
 listen = "127.0.0.1:4281"
 hosts = ""
@@ -83,6 +88,20 @@ pub struct Public {
     pub certificate: PathBuf,
     /// PEM file with its private key.
     pub key: PathBuf,
+    /// Serves HTTP without TLS, on loopback only, in place of HTTPS.
+    pub plain_http: bool,
+    /// Origins whose web pages may use the interface, as `https://a.example, https://b.example`.
+    #[serde(deserialize_with = "list")]
+    pub origins: Vec<String>,
+}
+
+/// The endpoint of the Model Context Protocol.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mcp {
+    /// Names of the tools that it offers, with commas between them; empty is all.
+    #[serde(deserialize_with = "list")]
+    pub tools: Vec<String>,
 }
 
 /// The operator's listener: plain HTTP. Health and metrics require no key.

@@ -113,6 +113,8 @@ fn patch_fields(patch: &MemoryPatch) -> Fields {
         ("set.is_flagged", flag(patch.is_flagged)),
         ("set.min_heat", heat(patch.min_heat)),
         ("set.current_heat", heat(patch.current_heat)),
+        ("set.tags", patch.details.tags.as_ref().map(|tags| short(&tags.join(" ")))),
+        ("set.metadata", patch.details.metadata.as_ref().map(|_| "changed".to_owned())),
     ])
 }
 

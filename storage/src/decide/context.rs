@@ -176,13 +176,23 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// Rejects tags and metadata until all nodes can store them.
+    pub(super) fn check_level(&self) -> Decided<()> {
+        let reason = "tags and metadata need all nodes to run version 0.2 or later";
+        let has_level = self.level()? >= MEMORY_STATE_LEVEL;
+        reject_if(!has_level, Rejection::WrongState(reason.into()))
+    }
+
+    fn level(&self) -> Result<u16> {
+        Ok(self.draft.cluster()?.map_or(0, |cluster| cluster.release.level))
+    }
+
     /// Stores a memory that exists. Its text is written only if it differs, or if this batch writes it anyway.
     pub(super) fn put_memory(&mut self, id: MemoryId, memory: Memory) -> Result<()> {
         let (tenant, state) = (self.tenant, memory.state());
         let (text_key, state_key) = (Key::Memory(tenant, id), Key::MemoryState(tenant, id));
         let is_put = self.draft.rows.contains_key(&text_key.bytes());
-        let level = self.draft.cluster()?.map_or(0, |cluster| cluster.release.level);
-        let keeps_text = !is_put && level >= MEMORY_STATE_LEVEL && {
+        let keeps_text = !is_put && self.level()? >= MEMORY_STATE_LEVEL && {
             let stored: Option<Memory> = self.draft.record(&text_key)?;
             stored.is_some_and(|stored| stored.with(&state) == memory)
         };

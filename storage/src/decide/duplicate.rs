@@ -8,7 +8,6 @@
 //! An echo is a duplicate of what a search has just recalled: agents store again what they have read.
 
 use crate::change::Change;
-use crate::command::NewMemory;
 use crate::decide::context::Context;
 use crate::error::Result;
 use crate::model::access::Access;
@@ -17,6 +16,7 @@ use crate::model::edge::Suggestion;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::words::first_document_words;
+use crate::new_memory::NewMemory;
 
 /// Words of a text by which others with the same words are looked for.
 const WORDS_MAX: usize = 64;

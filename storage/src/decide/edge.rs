@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::change::Change;
-use crate::command::{EdgeRef, NewMemory};
+use crate::command::EdgeRef;
 use crate::decide::context::{Context, Decided, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::draft::MemoryEvent;
@@ -18,6 +18,7 @@ use crate::model::journal::EventKind;
 use crate::model::limits::Limit;
 use crate::model::memory::{Memory, Tier};
 use crate::model::trigger::TriggerEvent;
+use crate::new_memory::NewMemory;
 use crate::reply::{Rejection, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;

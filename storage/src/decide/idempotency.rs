@@ -6,7 +6,7 @@
 //! or of the key with the most receipts of those that have old ones.
 
 use crate::change::Change;
-use crate::command::{CREATE_MAX, CREATE_TEXT_BYTES_MAX};
+use crate::command::CREATE_TEXT_BYTES_MAX;
 use crate::decide::context::{Context, DecideError, Decided, reject_if};
 use crate::decide::draft::Draft;
 use crate::decide::trigger;
@@ -16,6 +16,7 @@ use crate::model::receipt::{
     RECEIPT_AGE_MIN_MICROS, RECEIPT_IDS_MAX, RECEIPTS_MAX, Receipt, ReceiptRequest, Retention,
     WriteEffect,
 };
+use crate::new_memory::CREATE_MAX;
 use crate::reply::{Rejection, Reply, Touched};
 use crate::search::text::TextRoom;
 use crate::table::key::Key;

@@ -1,7 +1,7 @@
 //! Rules for creating, updating, deleting and restoring memories.
 
 use crate::change::Change;
-use crate::command::{BulkFilter, NewMemory};
+use crate::command::BulkFilter;
 use crate::decide::context::{Context, Decided, RESTORED_HEAT, reject_if};
 use crate::decide::counted::Counted;
 use crate::decide::models;
@@ -9,6 +9,7 @@ use crate::decide::reinforce::reinforce;
 use crate::decide::{duplicate, edge, fold};
 use crate::error::Result;
 use crate::model::decay::decay_differs;
+use crate::model::details::MetadataEntry;
 use crate::model::duplicate::OnDuplicate;
 use crate::model::heat::Anchor;
 use crate::model::id::MemoryId;
@@ -17,6 +18,7 @@ use crate::model::limits::Limit;
 use crate::model::memory::{Memory, MemoryRecord};
 use crate::model::score::rounded;
 use crate::model::trigger::TriggerEvent;
+use crate::new_memory::NewMemory;
 use crate::patch::MemoryPatch;
 use crate::reply::{Rejection, Reply};
 use crate::table::view::View;
@@ -82,12 +84,16 @@ fn create_one(context: &mut Context<'_>, new: &NewMemory) -> Decided<MemoryRecor
         context.count_echo(new.memory_type)?;
     }
     let memory = Memory { echo_of, ..new.memory(now) };
-    let bytes = memory.text_bytes() + new.vector.size_bytes() as u64;
+    let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
     context.check_limit((Limit::Memories, Counted::Memories), 1)?;
     context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
     context.add_bytes(0, bytes);
     let anchor = Anchor::fresh(new.initial_heat, now);
     context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
+    if memory.details.is_some() {
+        context.check_level()?;
+        context.push(Change::MemoryStatePut(tenant, new.id, memory.state()));
+    }
     context.push(Change::AnchorPut(tenant, new.id, anchor));
     models::put(context.draft, tenant, new.id, &new.vector)?;
     context.append(new.id, &memory, EventKind::Created);
@@ -108,8 +114,11 @@ pub(super) fn update(
     if let Some((_, vector)) = &patch.label {
         models::check_vector(context.draft, vector)?;
     }
+    if !patch.details.is_empty() {
+        context.check_level()?;
+    }
     let memory = patched(&present.memory, patch);
-    let added = memory.text_bytes().saturating_sub(present.memory.text_bytes());
+    let added = memory.stored_bytes().saturating_sub(present.memory.stored_bytes());
     if added > 0 {
         context.check_limit((Limit::Bytes, Counted::Bytes), added)?;
     }
@@ -141,7 +150,7 @@ pub(super) fn commit_update(
     update: MemoryUpdate,
 ) -> Result<()> {
     let (id, memory) = (present.id, Memory { updated_at: context.now(), ..update.memory });
-    context.add_bytes(present.memory.text_bytes(), memory.text_bytes());
+    context.add_bytes(present.memory.stored_bytes(), memory.stored_bytes());
     if memory.archived_at != present.memory.archived_at {
         context.append(id, &memory, EventKind::Restored);
     }
@@ -183,7 +192,7 @@ pub(super) fn remove(
         edge::remove(context, &edge)?;
     }
     let vector_bytes = context.draft.cluster()?.map_or(0, |cluster| 2 * cluster.model.dimension);
-    context.add_bytes(present.memory.text_bytes() + u64::from(vector_bytes), 0);
+    context.add_bytes(present.memory.stored_bytes() + u64::from(vector_bytes), 0);
     context.append(id, &present.memory, EventKind::Deleted(label));
     context.push(Change::MemoryRemoved(context.tenant, id));
     Ok(Reply::Deleted(id))
@@ -217,8 +226,17 @@ fn patched(memory: &Memory, patch: &MemoryPatch) -> Memory {
             (Some(_), _) | (_, Some(true)) => None,
             _ => memory.archived_at,
         },
+        details: patch.details.applied_to(memory.details.as_deref()),
         ..memory.clone()
     }
+}
+
+fn tags(memory: &Memory) -> &[String] {
+    memory.details.as_ref().map_or(&[], |details| &details.tags)
+}
+
+fn metadata(memory: &Memory) -> &[MetadataEntry] {
+    memory.details.as_ref().map_or(&[], |details| &details.metadata)
 }
 
 /// The fields that a patch changes. Setting heat always counts: it anchors the memory.
@@ -233,6 +251,8 @@ fn changed_fields(before: &Memory, after: &Memory, patch: &MemoryPatch) -> Vec<M
         (MemoryField::FlaggedForReview, before.is_flagged != after.is_flagged),
         (MemoryField::MinHeat, before.min_heat != after.min_heat),
         (MemoryField::CurrentHeat, patch.current_heat.is_some()),
+        (MemoryField::Tags, tags(before) != tags(after)),
+        (MemoryField::Metadata, metadata(before) != metadata(after)),
     ]
     .into_iter()
     .filter_map(|(field, is_changed)| is_changed.then_some(field))

@@ -66,29 +66,39 @@ pub(super) fn put_rule(
     policy: Option<Policy>,
 ) -> Decided<Reply> {
     let is_same = |rule: &Rule| rule.agent == agent && rule.namespace == namespace;
-    let Some(policy) = policy else { return delete_rule(context, is_same) };
-    let mut rules = context.draft.access_rules(context.tenant)?;
-    if let Some(at) = rules.rules.iter().position(is_same) {
-        let before = rules.rules[at].clone();
-        let rule = Rule { policy, ..before.clone() };
-        if rule != before {
-            rules.rules[at] = rule.clone();
-            context.push(Change::RulesPut(context.tenant, rules));
-        }
-        return Ok(Reply::Rule(rule));
-    }
-    reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
-    rules.last += 1;
-    let rule = Rule {
-        number: rules.last,
+    let (tenant, created_at) = (context.tenant, context.now());
+    let rule = |number, policy| Rule {
+        number,
         agent: agent.to_owned(),
         namespace: namespace.to_owned(),
         policy,
-        created_at: context.now(),
+        created_at,
     };
-    rules.rules.push(rule.clone());
-    context.push(Change::RulesPut(context.tenant, rules));
-    Ok(Reply::Rule(rule))
+    let mut rules = context.draft.access_rules(tenant)?;
+    let put = match (rules.rules.iter().position(is_same), policy) {
+        (Some(_), None) => return delete_rule(context, is_same),
+        // There is none already.
+        (None, None) => {
+            return Ok(Reply::Rule(rule(0, Policy::Allow)));
+        }
+        (Some(at), Some(policy)) => {
+            let before = rules.rules[at].clone();
+            rules.rules[at].policy = policy;
+            if rules.rules[at] == before {
+                return Ok(Reply::Rule(before));
+            }
+            rules.rules[at].clone()
+        }
+        (None, Some(policy)) => {
+            reject_if(rules.rules.len() >= RULES_MAX, Rejection::too_many("rules", RULES_MAX))?;
+            rules.last += 1;
+            let new = rule(rules.last, policy);
+            rules.rules.push(new.clone());
+            new
+        }
+    };
+    context.push(Change::RulesPut(tenant, rules));
+    Ok(Reply::Rule(put))
 }
 
 pub(super) fn delete_rule(

@@ -62,8 +62,8 @@ pub(crate) struct IndexData {
     pub(crate) words: InvertedIndex,
     /// Normalised key points, each as one term.
     pub(crate) key_points: InvertedIndex,
-    /// Parts of origins, each as one term.
-    pub(crate) origins: InvertedIndex,
+    /// Parts of origins, tags and entries of metadata, each as one term.
+    pub(crate) facets: InvertedIndex,
     pub(crate) coverage: GraphCoverage,
     /// Largest quantisation error of any code so far: bounds the error of graph similarities.
     pub(crate) code_error_max: f32,
@@ -119,15 +119,25 @@ fn vector_bytes(dimension: usize) -> u64 {
 pub(crate) struct Terms {
     words: Vec<WordHash>,
     key_points: Vec<WordHash>,
-    origin: Vec<WordHash>,
+    facets: Vec<WordHash>,
     text_bytes: u64,
 }
 
 impl Terms {
     /// All terms of a memory.
     pub(crate) fn of(memory: &Memory) -> Self {
-        let (key_points, origin) = (memory.shared_key_points(), memory.origin.hashes());
-        Self { key_points, origin, ..Self::of_text(memory) }
+        let text = Self::of_text(memory);
+        let Self { mut facets, text_bytes, .. } = Self::of_details(memory);
+        facets.extend(memory.origin.hashes());
+        let key_points = memory.shared_key_points();
+        Self { key_points, facets, text_bytes: text.text_bytes + text_bytes, ..text }
+    }
+
+    /// Those of its tags and its metadata.
+    pub(crate) fn of_details(memory: &Memory) -> Self {
+        let Some(details) = &memory.details else { return Self::default() };
+        let (facets, text_bytes) = (details.hashes(), details.size_bytes() as u64);
+        Self { facets, text_bytes, ..Self::default() }
     }
 
     /// Those that change with its text.
@@ -240,7 +250,7 @@ impl IndexData {
     pub(crate) fn counts(&self) -> Counts {
         let (memories, receipts) = (self.live() as u64, self.receipts.total());
         let bytes = self.text_bytes + memories * vector_bytes(self.dimension);
-        let index_bytes = self.words.bytes() + self.key_points.bytes() + self.origins.bytes();
+        let index_bytes = self.words.bytes() + self.key_points.bytes() + self.facets.bytes();
         let events = self.journal.events();
         Counts { memories, bytes, receipts, events, edges: self.edges, index_bytes }
     }
@@ -307,7 +317,7 @@ impl IndexData {
         self.text_bytes += terms.text_bytes;
         self.words.insert(slot, &terms.words);
         self.key_points.insert(slot, &terms.key_points);
-        self.origins.insert(slot, &terms.origin);
+        self.facets.insert(slot, &terms.facets);
         let attributes = Attributes::of(memory, namespace);
         self.cold += u64::from(attributes.tier() == Tier::Cold);
         self.cold -= u64::from(attributes_before.is_some_and(|before| before.tier() == Tier::Cold));
@@ -319,7 +329,7 @@ impl IndexData {
         self.text_bytes = self.text_bytes.saturating_sub(before.text_bytes);
         self.words.remove(slot, &before.words);
         self.key_points.remove(slot, &before.key_points);
-        self.origins.remove(slot, &before.origin);
+        self.facets.remove(slot, &before.facets);
     }
 
     fn remove_memory(&mut self, id: MemoryId, before: &Terms) {

@@ -279,6 +279,10 @@ named_enum! {
         MinHeat = "min_heat",
         /// The heat.
         CurrentHeat = "current_heat",
+        /// The tags.
+        Tags = "tags",
+        /// The metadata.
+        Metadata = "metadata",
     }
 }
 

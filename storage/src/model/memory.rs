@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::details::Details;
 use crate::model::heat::Anchor;
 use crate::model::id::{MemoryId, Timestamp};
 use crate::model::origin::Origin;
@@ -115,12 +116,15 @@ pub struct Memory {
     pub origin: Origin,
     /// The memories that it was folded from.
     pub folded_from: Vec<MemoryId>,
+    /// Tags and metadata. The text row has none: they are in [`MemoryState`].
+    #[serde(skip)]
+    pub details: Option<Box<Details>>,
 }
 
 /// Feature level from which the state of a memory is stored apart from its text.
 pub(crate) const MEMORY_STATE_LEVEL: u16 = 2;
 
-/// What changes of a memory while its text stays.
+/// What changes of a memory while its text stays, and what the text row lacks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields of `Memory`")]
 pub struct MemoryState {
@@ -133,6 +137,7 @@ pub struct MemoryState {
     pub archived_at: Option<Timestamp>,
     pub superseded_by: Option<MemoryId>,
     pub echo_of: Option<MemoryId>,
+    pub details: Option<Box<Details>>,
 }
 
 impl Memory {
@@ -148,6 +153,7 @@ impl Memory {
             archived_at: self.archived_at,
             superseded_by: self.superseded_by,
             echo_of: self.echo_of,
+            details: self.details.clone(),
         }
     }
 
@@ -164,6 +170,7 @@ impl Memory {
             archived_at: state.archived_at,
             superseded_by: state.superseded_by,
             echo_of: state.echo_of,
+            details: state.details.clone(),
             ..self
         }
     }
@@ -183,6 +190,11 @@ impl Memory {
     /// Bytes of its label and its key points.
     pub fn text_bytes(&self) -> u64 {
         self.texts().map(|text| text.len() as u64).sum()
+    }
+
+    /// Bytes of its label, its key points, its tags and its metadata.
+    pub fn stored_bytes(&self) -> u64 {
+        self.text_bytes() + self.details.as_ref().map_or(0, |details| details.size_bytes() as u64)
     }
 
     /// Key points in the normalised form of the key-point index.
@@ -210,6 +222,7 @@ impl Memory {
             echo_of: None,
             origin: Origin::default(),
             folded_from: Vec::new(),
+            details: None,
         }
     }
 }

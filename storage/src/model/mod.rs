@@ -36,6 +36,7 @@ mod calendar;
 pub mod cluster;
 pub mod decay;
 pub mod delivery;
+pub mod details;
 pub mod duplicate;
 pub mod edge;
 pub mod heat;

@@ -12,6 +12,7 @@ use crate::index::attributes::AttributeMask;
 use crate::index::data::IndexData;
 use crate::index::words::{InvertedIndex, QUERY_WORDS_MAX};
 use crate::model::access::Access;
+use crate::model::details::Details;
 use crate::model::id::Timestamp;
 use crate::model::memory::{Memory, MemoryType};
 use crate::model::origin::Origin;
@@ -63,6 +64,8 @@ pub struct Filter {
     pub words: Option<Vec<String>>,
     /// The memory comes from there, as far as parts are named.
     pub origin: Origin,
+    /// The memory has all of these tags, and all of these entries in its metadata.
+    pub details: Details,
 }
 
 /// A filter compiled for the index of one tenant.
@@ -87,6 +90,8 @@ impl Filter {
             && self.tier.archived().is_none_or(|required| required == memory.archived_at.is_some())
             && self.created.as_ref().is_none_or(|time| time.contains(&memory.created_at))
             && memory.origin.has(&self.origin)
+            && (self.details == Details::default()
+                || memory.details.as_ref().is_some_and(|details| details.have(&self.details)))
             && self.words().is_none_or(|required| {
                 let words: HashSet<_> = document_words(memory.texts()).into_iter().collect();
                 required.iter().all(|word| words.contains(&WordHash::of(word)))
@@ -110,9 +115,9 @@ impl Filter {
             index.intersection(words.iter().map(|word| WordHash::of(word)))
         };
         let with_words = self.words().map(|words| with_all(&data.words, words));
-        let origin = self.origin.named();
-        let of_origin = (!origin.is_empty()).then(|| with_all(&data.origins, &origin));
-        let sets = [with_words, of_origin];
+        let facets = [self.origin.named(), self.details.terms()].concat();
+        let with_facets = (!facets.is_empty()).then(|| with_all(&data.facets, &facets));
+        let sets = [with_words, with_facets];
         let slots = sets.into_iter().flatten().reduce(|left, right| left & right);
         let denied_namespaces = data.namespaces.denied(&self.access);
         let created = self.created.clone();

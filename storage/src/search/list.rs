@@ -13,6 +13,7 @@ use crate::index::chunk::{Chunk, ChunkMax, RowRef};
 use crate::index::tenant::TenantIndex;
 use crate::model::id::{MemoryId, TenantId, Timestamp};
 use crate::model::memory::{MemoryRecord, MemoryType};
+use crate::model::score::rounded;
 use crate::reader::Reader;
 use crate::search::filter::Filter;
 use crate::search::scan::{ChunkCandidates, visit_matching_chunks};
@@ -61,6 +62,8 @@ pub struct ListRequest {
     pub offset: usize,
     /// Maximum number of memories to return.
     pub limit: usize,
+    /// Only memories with at least this heat now.
+    pub min_heat: Option<f64>,
 }
 
 /// A page of memories.
@@ -89,6 +92,14 @@ pub struct HotRequest {
 struct Slice {
     range: Range<usize>,
     text_bytes_max: usize,
+    min_heat: Option<f64>,
+}
+
+impl Slice {
+    /// Whether a heat is high enough, as it is shown: 0.7 is stored as a little less.
+    fn has(&self, heat: f64) -> bool {
+        self.min_heat.is_none_or(|min| rounded(heat) >= min)
+    }
 }
 
 /// How heat bounds prune a scan: depends on the meaning of the rank's numbers.
@@ -120,7 +131,7 @@ impl Reader {
             _ => Pruning::None,
         };
         let range = request.offset..request.offset.saturating_add(request.limit);
-        let slice = Slice { range, text_bytes_max: usize::MAX };
+        let slice = Slice { range, text_bytes_max: usize::MAX, min_heat: request.min_heat };
         self.ranked(tenant, &request.filter, slice, pruning, rank)
     }
 
@@ -136,7 +147,8 @@ impl Reader {
             [u64::from(is_pinned), ordered_heat(row.heat(now)), ordered_i64(row.updated_at().0)]
         };
         let pruning = if request.pinned_first { Pruning::PinnedThenHeat } else { Pruning::ByHeat };
-        let slice = Slice { range: 0..request.limit, text_bytes_max: TEXT_BYTES_MAX };
+        let (range, text_bytes_max) = (0..request.limit, TEXT_BYTES_MAX);
+        let slice = Slice { range, text_bytes_max, min_heat: None };
         let mut page = self.ranked(tenant, &request.filter, slice, pruning, rank)?;
         if let Some(budget) = request.budget_chars {
             page.memories.truncate(within_budget(&page.memories, budget));
@@ -190,20 +202,23 @@ impl Reader {
         pruning: Pruning,
         rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
     ) -> Result<Page> {
-        let page = slice.range;
+        let page = slice.range.clone();
         let engine = self.engine();
         let Some(index) = engine.registry.tenant(tenant) else { return Ok(Page::default()) };
         let thermo = engine.thermo(tenant);
         let mut scans = 0;
         loop {
             let now = engine.clock();
-            let (best, total) = ranked_ids(&index, filter, &page, pruning, now, &rank);
+            let (best, total) = ranked_ids(&index, filter, &slice, pruning, now, &rank);
             let snapshot = engine.state.snapshot();
             let (mut memories, mut room) = (Vec::new(), TextRoom(slice.text_bytes_max));
             for (id, ()) in best.into_sorted().skip(page.start) {
                 // The memory may have been deleted or changed since the scan.
                 let record = snapshot.memory_record(tenant, id, &thermo, now)?;
-                let record = record.filter(|record| filter.matches(&record.memory));
+                let is_wanted = |record: &MemoryRecord| {
+                    filter.matches(&record.memory) && slice.has(record.heat)
+                };
+                let record = record.filter(is_wanted);
                 if record.as_ref().is_some_and(|record| !room.take(&record.memory)) {
                     return Ok(Page { memories, total });
                 }
@@ -232,20 +247,24 @@ fn within_budget(memories: &[MemoryRecord], budget: usize) -> usize {
     count
 }
 
-/// The best memories by `rank` up to the end of `page`, and the number of matching memories.
+/// The best memories by `rank` up to the end of `slice`, and the number of matching memories.
 fn ranked_ids(
     index: &TenantIndex,
     filter: &Filter,
-    page: &Range<usize>,
+    slice: &Slice,
     pruning: Pruning,
     now: Timestamp,
     rank: impl Fn(&RowRef<'_>, Timestamp) -> Rank,
 ) -> (TopK<()>, usize) {
     // A page beyond the last memory is empty and needs only the total.
-    let capacity = if page.start < index.read().live() { page.end } else { 0 };
+    let Range { start, end } = slice.range;
+    let capacity = if start < index.read().live() { end } else { 0 };
     let (mut best, mut total) = (TopK::new(capacity), 0_usize);
     let mut heat_upper_bounds = [0.0; CHUNK_ROWS];
     visit_matching_chunks(index, filter, |_, chunk, rows| {
+        if slice.min_heat.is_some() {
+            rows.retain(|row| slice.has(chunk.row(usize::from(*row)).heat(now)));
+        }
         total += rows.len();
         if pruning != Pruning::None && !retain_possible_rows(&best, pruning, chunk, now, rows) {
             return true;

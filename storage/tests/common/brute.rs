@@ -34,9 +34,12 @@ pub fn passes(filter: &Filter, memory: &Memory) -> bool {
         TierFilter::All => true,
     };
     let contained = words(memory.texts());
+    let details = memory.details.clone().unwrap_or_default();
     tier && filter.memory_type.is_none_or(|value| value == memory.memory_type)
         && filter.namespace.as_ref().is_none_or(|value| *value == memory.namespace)
         && filter.pinned.is_none_or(|value| value == memory.is_pinned)
+        && filter.details.tags.iter().all(|tag| details.tags.contains(tag))
+        && filter.details.metadata.iter().all(|entry| details.metadata.contains(entry))
         && (filter.access.is_unrestricted() || memory.namespace != "garden")
         && filter.words.iter().flatten().all(|word| contained.contains(word))
 }

@@ -91,6 +91,7 @@ pub fn new_memory(id: MemoryId, label: &str) -> NewMemory {
         on_duplicate: None,
         origin: Origin::default(),
         folds: Vec::new(),
+        details: None,
     }
 }
 
@@ -128,6 +129,11 @@ pub fn trigger(event: TriggerEvent, action: TriggerAction) -> Trigger {
 /// A command of [`TENANT`].
 pub fn command(action: Action) -> Command {
     Command { tenant: Some(TENANT), ..Command::background(action) }
+}
+
+/// A command as nodes send it to the leader.
+fn packed(command: &Command) -> Command {
+    Command { action: command.action.clone().packed(), ..command.clone() }
 }
 
 /// Creates a cluster with vectors of `dimension` components and the admin key `[0; 8]`.
@@ -259,8 +265,9 @@ impl Engine {
     /// Decides commands into one batch at the time `now`.
     pub fn decide(&self, now: i64, commands: &[Command]) -> (Vec<Decision>, Batch) {
         let mut draft = Draft::new(&self.reader, Timestamp(now));
-        let decided = |command| match decide(&mut draft, command) {
-            Ok(reply) => Ok(reply),
+        // Commands and replies as they travel between nodes.
+        let decided = |command: &Command| match decide(&mut draft, &packed(command)) {
+            Ok(reply) => Ok(reply.unpacked()),
             Err(DecideError::Rejected(rejection)) => Err(rejection),
             Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
         };

@@ -273,6 +273,7 @@ impl Line {
             is_flagged: self.get("flagged"),
             min_heat: self.get("min"),
             current_heat: self.get("heat"),
+            details: DetailsPatch::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod world;
 
 pub use engine::*;
 pub use storage::model::delivery::*;
+pub use storage::model::details::{Details, DetailsPatch};
 pub use storage::model::id::*;
 pub use storage::model::journal::*;
 pub use storage::model::memory::*;

@@ -14,6 +14,7 @@ pub const WORDS: [&str; 12] = [
     "red", "blue", "fox", "house", "deploy", "rollback", "coffee", "Paris", "京都", "größe",
     "train", "the",
 ];
+const TAGS: [&str; 3] = ["work", "home", "京都"];
 pub const NAMESPACES: [&str; 3] = ["default", "atlas", "garden"];
 
 /// SplitMix64.
@@ -49,6 +50,17 @@ impl Random {
 
     pub fn heat(&mut self) -> f32 {
         self.below(101) as f32 / 100.0
+    }
+
+    pub fn tags(&mut self) -> Vec<String> {
+        let count = self.below(3);
+        TAGS.iter().skip(self.below(TAGS.len())).take(count).map(|tag| (*tag).into()).collect()
+    }
+
+    pub fn details(&mut self) -> Details {
+        let number = ("number".to_owned(), self.below(3).to_string());
+        let metadata = if self.chance(50) { vec![number] } else { Vec::new() };
+        Details { tags: self.tags(), metadata }
     }
 }
 
@@ -97,6 +109,7 @@ impl World {
                 new.min_heat = if random.chance(20) { random.heat() } else { 0.0 };
                 new.initial_heat = random.heat();
                 new.key_points = if random.chance(30) { vec![random.text()] } else { Vec::new() };
+                new.details = random.chance(30).then(|| random.details().some()).flatten();
                 let receipt = random.chance(30).then(|| ReceiptRequest {
                     key: [random.below(6) as u8; 32],
                     body_hash: [random.below(2) as u8; 32],
@@ -115,6 +128,10 @@ impl World {
                     is_flagged: random.chance(10).then(|| random.chance(50)),
                     min_heat: random.chance(10).then(|| random.heat()),
                     current_heat: random.chance(20).then(|| random.heat()),
+                    details: DetailsPatch {
+                        tags: random.chance(20).then(|| random.tags()),
+                        metadata: None,
+                    },
                 };
                 command(Action::UpdateMemory(id, patch))
             }
@@ -213,6 +230,10 @@ fn update(naive: &mut NaiveMemory, patch: &MemoryPatch, now: Timestamp) {
     memory.min_heat = patch.min_heat.unwrap_or(memory.min_heat);
     if patch.current_heat.is_some() || patch.is_pinned == Some(true) {
         memory.archived_at = None;
+    }
+    if let Some(tags) = &patch.details.tags {
+        let before = memory.details.clone().unwrap_or_default();
+        memory.details = Details { tags: tags.clone(), ..*before }.some();
     }
     if *memory == before && patch.current_heat.is_none() {
         return;

@@ -134,9 +134,24 @@ async fn run(args: &Args, work: &Arc<Work>) {
     if args.steady > 0 {
         return scenarios::steady(work, Duration::from_secs(args.steady)).await;
     }
-    if args.growth {
-        return growth::measure(work).await;
+    match args.growth {
+        true => growth::measure(work).await,
+        false => operations(args, work).await,
     }
+    if args.backup {
+        scenarios::backup(work).await;
+    }
+    if args.model_change {
+        scenarios::model_change(work).await;
+    }
+    if args.restart {
+        scenarios::restart(cluster, args.memories).await;
+    }
+}
+
+/// Stores the memories, and measures the operations.
+async fn operations(args: &Args, work: &Arc<Work>) {
+    let cluster = &work.cluster;
     let ids = Arc::new(work.fill().await);
     if args.graph {
         tests::wait_for_graphs(cluster).await;
@@ -154,13 +169,4 @@ async fn run(args: &Args, work: &Arc<Work>) {
         open += node.metric("hearth_event_streams").await;
     }
     assert_eq!(open, args.streams as f64, "a stream ended during the measurement");
-    if args.backup {
-        scenarios::backup(work).await;
-    }
-    if args.model_change {
-        scenarios::model_change(work).await;
-    }
-    if args.restart {
-        scenarios::restart(cluster, args.memories).await;
-    }
 }

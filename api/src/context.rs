@@ -5,20 +5,27 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use storage::model::memory::MemoryRecord;
-use storage::model::score::rounded;
 use storage::{HotRequest, SearchRequest};
 
-use crate::mcp::arguments::LoadContext;
-use crate::mcp::call::Call;
-use crate::mcp::results::LoadedContext;
-use crate::requests::values::Id;
-use crate::service::error::ApiResult;
+use crate::prelude::*;
+use crate::requests::search::ContextRequest;
 
 const CHARS_PER_TOKEN: usize = 4;
 /// Most memories that match a query.
 const RELEVANT_MAX: usize = 20;
 /// Most hot memories.
 const HOT_MAX: usize = 100;
+
+/// A context for an agent's turn.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LoadedContext {
+    /// The memories as Markdown.
+    pub(crate) context: String,
+    /// Their ids, in the order of the context.
+    pub(crate) memory_ids: Vec<MemoryIdText>,
+    /// About four characters are one token.
+    pub(crate) estimated_tokens: usize,
+}
 
 /// A context that is being written.
 struct Context {
@@ -29,26 +36,31 @@ struct Context {
     seen: BTreeSet<storage::model::id::MemoryId>,
 }
 
-pub(super) async fn load(call: &Call, load: LoadContext) -> ApiResult<LoadedContext> {
+/// Loads the context that a session may read; `home` is the namespace of the request's header.
+pub(crate) async fn load(
+    session: &Session,
+    home: &NamespaceHeader,
+    load: ContextRequest,
+) -> ApiResult<LoadedContext> {
     let room = load.token_budget.get() * CHARS_PER_TOKEN;
     let (text, ids, seen) = Default::default();
     let mut context = Context { text, room, ids, seen };
-    let filter = call.filter(load.namespace)?;
-    let query = load.query.map(|query| query.0).filter(|query| !query.trim().is_empty());
+    let query = load.query().map(str::to_owned);
+    let filter = home.filter(session, load.namespace)?;
     if let Some(query) = query {
         let request = SearchRequest {
             query,
             filter: filter.clone(),
-            home_namespace: call.home(),
+            home_namespace: home.namespace().or(session.caller.namespace.clone()),
             limit: RELEVANT_MAX,
             ..SearchRequest::default()
         };
-        let found = call.session.search(request).await?;
+        let found = session.search(request).await?;
         context.add("## Relevant", found.hits.iter().map(|hit| &hit.record));
     }
     let request =
         HotRequest { filter, limit: HOT_MAX, budget_chars: Some(room), ..HotRequest::default() };
-    let hot = call.session.hot_context(request).await?;
+    let hot = session.hot_context(request).await?;
     context.add("## Present", hot.iter());
     if context.ids.is_empty() {
         context.text.push_str("There are no memories yet.\n");

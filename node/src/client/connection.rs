@@ -1,0 +1,255 @@
+//! Requests to a cluster: to any node of a list, repeated on the next one where that is safe.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::error::text;
+use crate::failure::{Exit, Failure};
+
+/// Pause before a repetition where no response states one.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause before a repetition: another node may respond sooner.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest time until a node has accepted a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of the public listeners of a cluster, with one key.
+pub(crate) struct Connection {
+    client: Client,
+    /// Not empty.
+    urls: Vec<String>,
+    /// Index of the node that responded last.
+    at: Cell<usize>,
+    key: String,
+    /// The namespace of the profile.
+    namespace: Option<String>,
+    deadline: Duration,
+}
+
+/// Whether a request may be sent again although the node may have received it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Yes,
+    No,
+}
+
+/// An attempt without success.
+struct Attempt {
+    failure: Failure,
+    /// Whether the node may have done it.
+    may_be_done: bool,
+    /// Whether another attempt may have another result.
+    is_passing: bool,
+    pause: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody {
+    error: String,
+    message: String,
+    field: Option<String>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        client: Client,
+        urls: Vec<String>,
+        key: String,
+        namespace: Option<String>,
+        deadline: Duration,
+    ) -> Self {
+        let urls = urls.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
+        Self { client, urls, at: Cell::new(0), key, namespace, deadline }
+    }
+
+    /// The namespace that is named, or that of the profile.
+    pub(crate) fn namespace(&self, named: Option<String>) -> Option<String> {
+        named.or_else(|| self.namespace.clone())
+    }
+
+    /// The response to a GET of a path below `/api/v1`. Queries without a value are left out.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, Option<String>)],
+    ) -> Result<T, Failure> {
+        let query: Vec<_> = query.iter().filter(|(_, value)| value.is_some()).collect();
+        let build = |request: RequestBuilder| request.query(&query);
+        self.json(Method::GET, path, Repeat::Yes, build).await
+    }
+
+    /// The response to a POST that only reads.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, Failure> {
+        self.set(Method::POST, path, body).await
+    }
+
+    /// The response to a request whose repetition changes nothing more.
+    pub(crate) async fn set<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, Failure> {
+        self.json(method, path, Repeat::Yes, |request| request.json(body)).await
+    }
+
+    /// The response to a write that takes an idempotency key, so that it is done once.
+    pub(crate) async fn write<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        let once = Uuid::new_v4().to_string();
+        let build = |request: RequestBuilder| {
+            let request = request.header("Idempotency-Key", &once);
+            body.into_iter().fold(request, |request, body| request.json(body))
+        };
+        self.json(method, path, Repeat::Yes, build).await
+    }
+
+    /// The response to a write that takes no idempotency key.
+    pub(crate) async fn write_once<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        let build = |request| {
+            body.into_iter().fold(request, |request: RequestBuilder, it| request.json(it))
+        };
+        self.json(method, path, Repeat::No, build).await
+    }
+
+    /// The endless response to a GET.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        build: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, Failure> {
+        self.send(Method::GET, path, Repeat::Yes, build).await
+    }
+
+    async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        repeat: Repeat,
+        build: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<T, Failure> {
+        let build = |request| build(request).timeout(self.deadline);
+        let response = self.send(method, path, repeat, build).await?;
+        let body = response.bytes().await.map_err(text)?;
+        // A deletion of a trigger has no body.
+        let body = if body.is_empty() { b"null" } else { &body[..] };
+        Ok(serde_json::from_slice(body).map_err(|_| "the response is not of this interface")?)
+    }
+
+    /// Sends a request until a node responds with success, it makes no sense to repeat it, or the
+    /// time is over.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        repeat: Repeat,
+        build: impl Fn(RequestBuilder) -> RequestBuilder,
+    ) -> Result<Response, Failure> {
+        let started = Instant::now();
+        loop {
+            let url = &self.urls[self.at.get() % self.urls.len()];
+            let request = self.client.request(method.clone(), format!("{url}/api/v1{path}"));
+            let attempt = match build(request.bearer_auth(&self.key)).send().await {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) => Attempt::of_response(response).await,
+                Err(error) => Attempt::of_error(url, &error),
+            };
+            let pause = attempt.pause.unwrap_or(PAUSE).min(PAUSE_MAX);
+            let is_over = started.elapsed() + pause >= self.deadline;
+            let is_safe = !attempt.may_be_done || repeat == Repeat::Yes;
+            if is_over || !attempt.is_passing || !is_safe {
+                return Err(attempt.failure);
+            }
+            self.at.set((self.at.get() + 1) % self.urls.len());
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+impl Attempt {
+    async fn of_response(response: Response) -> Self {
+        let status = response.status();
+        let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let pause = after.and_then(|after| after.parse().ok()).map(Duration::from_secs);
+        let failure = match response.json().await {
+            Ok(ErrorBody { error, message, field }) => {
+                let message = field.map_or_else(|| message.clone(), |it| format!("{it} {message}"));
+                Failure::of_response(status, &error, message)
+            }
+            Err(_) => Failure::of_response(status, "", format!("the node responded {status}")),
+        };
+        let may_be_done = failure.exit == Exit::Unknown;
+        let is_passing = status == StatusCode::SERVICE_UNAVAILABLE
+            || (status == StatusCode::TOO_MANY_REQUESTS && pause.is_some())
+            || may_be_done;
+        Self { failure, may_be_done, is_passing, pause }
+    }
+
+    fn of_error(url: &str, error: &reqwest::Error) -> Self {
+        let causes = causes(error);
+        let is_untrusted = causes.contains("certificate");
+        let reason = if is_untrusted {
+            "its certificate is not trusted: name the cluster's authority with --ca or HEARTH_CA"
+        } else if error.is_connect() {
+            "no connection: is this the public listener of a node?"
+        } else if error.is_builder() {
+            "this is no URL: write https://host:port"
+        } else {
+            "no response in time"
+        };
+        Self {
+            failure: Failure::new(Exit::Unavailable, format!("{url}: {reason}")),
+            may_be_done: !error.is_connect() && !error.is_builder(),
+            is_passing: !is_untrusted && !error.is_builder(),
+            pause: None,
+        }
+    }
+}
+
+/// The texts of an error and of all its causes.
+fn causes(error: &reqwest::Error) -> String {
+    let mut all = String::new();
+    let mut next: Option<&dyn Error> = Some(error);
+    while let Some(error) = next {
+        all += &format!("{error}; ");
+        next = error.source();
+    }
+    all
+}
+
+/// A client that gives up connections which no one accepts.
+pub(super) fn builder() -> reqwest::ClientBuilder {
+    Client::builder().connect_timeout(CONNECT_TIMEOUT)
+}
+
+/// A part of a response as a type.
+pub(super) fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    Ok(serde_json::from_value(value).map_err(|_| "the response is not of this interface")?)
+}
+
+/// An object of the fields that are given.
+pub(super) fn fields<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let given = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}

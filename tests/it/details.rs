@@ -1,0 +1,113 @@
+//! Callers attach tags and metadata to memories: every node returns them, lists and searches filter by
+//! them, and they survive what the text survives.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// Percent-encodes the characters that metadata has in a query.
+fn list(query: &str) -> String {
+    format!("/agent/nodes?{}", query.replace('"', "%22").replace('{', "%7B").replace('}', "%7D"))
+}
+
+fn details(memory: &Value) -> (Value, Value) {
+    (memory["tags"].clone(), memory["metadata"].clone())
+}
+
+#[tokio::test]
+async fn tags_and_metadata_are_stored_and_filtered() {
+    let cluster = options().nodes(3).start();
+    let [leader, follower, _] = cluster.leader_first().await;
+    let metadata = json!({"source": "wiki", "page": 3, "nested": {"b": [1, 2.50], "a": null}});
+    let new =
+        json!({"label": "red fox", "tags": ["animal", "red", "animal"], "metadata": metadata});
+    let request = || {
+        let request = follower.request(Method::POST, "/agent/nodes");
+        request.header("Idempotency-Key", "once").json(&new)
+    };
+    let created = request().send().await.ok();
+    let stored = json!({"source": "wiki", "page": 3, "nested": {"a": null, "b": [1, 2.5]}});
+    let expected = (json!(["animal", "red"]), stored);
+    assert_eq!(details(&created), expected);
+    assert_eq!(details(&request().send().await.ok()), expected, "a repetition");
+    let other = json!({"label": "blue fox", "tags": ["animal"], "metadata": {"source": "book"}});
+    follower.create(&other).await;
+    leader.create(&json!({"label": "green tree"})).await;
+    converged(&cluster).await;
+    let path = format!("/agent/nodes/{}", id(&created));
+    for node in cluster.nodes() {
+        assert_eq!(details(&node.get(&path).await), expected);
+        for (query, total) in [
+            ("tags=animal", 2),
+            ("tags=animal,red", 1),
+            ("tags=tree", 0),
+            ("metadata=source=wiki", 1),
+            ("metadata=source=wiki,page=3", 1),
+            ("metadata=source=\"wiki\"", 1),
+            ("metadata=source=wiki,page=4", 0),
+            ("tags=red&metadata=source=book", 0),
+        ] {
+            assert_eq!(node.get(&list(query)).await["total"], total, "{query}");
+        }
+        let search = json!({"query": "fox", "tags": ["animal"], "metadata": {"source": "book"}});
+        let found = node.post("/agent/search", &search).await;
+        assert_eq!((array(&found).len(), &found[0]["label"]), (1, &json!("blue fox")));
+    }
+    let none = leader.get("/agent/nodes?search=tree").await["items"][0].take();
+    assert_eq!(details(&none), (json!([]), json!({})));
+}
+
+#[tokio::test]
+async fn changes_replace_tags_and_metadata() {
+    let cluster = options().start();
+    let new = json!({"label": "red fox", "tags": ["a"], "metadata": {"k": 1}});
+    let path = format!("/agent/nodes/{}", cluster.store(&new).await);
+    let changes = [
+        (json!({"tags": ["b", "c"]}), (json!(["b", "c"]), json!({"k": 1}))),
+        (json!({"label": "blue fox"}), (json!(["b", "c"]), json!({"k": 1}))),
+        (json!({"is_pinned": true}), (json!(["b", "c"]), json!({"k": 1}))),
+        (json!({"metadata": {"z": "x"}, "tags": null}), (json!(["b", "c"]), json!({"z": "x"}))),
+        (json!({"metadata": {}, "tags": []}), (json!([]), json!({}))),
+        (json!({"tags": ["last"]}), (json!(["last"]), json!({}))),
+    ];
+    for (change, expected) in changes {
+        assert_eq!(details(&cluster.patch(&path, &change).await), expected, "{change}");
+    }
+    let bulk = json!({"ids": [path.rsplit('/').next()], "metadata": {"bulk": true}});
+    assert_eq!(cluster.post("/agent/nodes/bulk-patch", &bulk).await["updated"], 1);
+    let total = async |query: &str| cluster.get(&list(query)).await["total"].take();
+    assert_eq!(total("tags=last&metadata=bulk=true").await, 1);
+    for gone in ["tags=a", "tags=b", "metadata=k=1", "metadata=z=x"] {
+        assert_eq!(total(gone).await, 0, "{gone}");
+    }
+    cluster.kill();
+    cluster.start();
+    cluster.ready().await;
+    assert_eq!(total("tags=last&metadata=bulk=true").await, 1);
+    let expected = (json!(["last"]), json!({"bulk": true}));
+    assert_eq!(details(&cluster.get(&path).await), expected);
+}
+
+#[tokio::test]
+async fn tags_and_metadata_are_bounded() {
+    let cluster = options().start();
+    let many: Vec<_> = (0..33).map(|number| number.to_string()).collect();
+    let entries: BTreeMap<_, _> = (0..65).map(|number| (number.to_string(), number)).collect();
+    for (field, value) in [
+        ("tags", json!(many)),
+        ("tags", json!(["x".repeat(65)])),
+        ("tags", json!([" "])),
+        ("tags", json!("red")),
+        ("metadata", json!({"long": "x".repeat(16 << 10)})),
+        ("metadata", json!(entries)),
+        ("metadata", json!([1])),
+    ] {
+        let new = json!({"label": "x", field: value});
+        let response = cluster.send(Method::POST, "/agent/nodes", &new).await;
+        let named = response.body["field"].as_str().unwrap_or_default();
+        assert!(response.status == 400 && named.starts_with(field), "{}", response.body);
+    }
+    let search = json!({"query": "x", "metadata": {"list": [1]}});
+    cluster.assert_rejected("/agent/search", &search, "metadata").await;
+    assert_eq!(cluster.metric("hearth_memories").await, 0.0);
+}
