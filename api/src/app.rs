@@ -13,7 +13,9 @@ use storage::model::operator_key::OperatorKey;
 
 use crate::budget::{BudgetUse, KeyBudget};
 use crate::failed_authentications::FailedAuthentications;
-use crate::limits::{BODIES_BYTES_MAX, DRAINS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX};
+use crate::limits::{
+    BODIES_BYTES_MAX, DRAINS_MAX, EXPORTS_MAX, REQUESTS_MAX, RESPONSES_BYTES_MAX, STREAMS_MAX,
+};
 use crate::memory::MemoryUse;
 use crate::metrics::Metrics;
 use crate::service::Service;
@@ -56,6 +58,8 @@ pub(crate) struct Budgets {
     pub(crate) bodies: Arc<KeyBudget>,
     /// Bytes of responses that are not sent yet.
     pub(crate) responses: Arc<KeyBudget>,
+    /// Exports.
+    pub(crate) exports: Arc<KeyBudget>,
     /// Event streams.
     pub(crate) streams: Arc<KeyBudget>,
     /// Requests whose bodies are discarded.
@@ -84,6 +88,7 @@ impl App {
                 requests: KeyBudget::new(REQUESTS_MAX),
                 bodies: KeyBudget::new(BODIES_BYTES_MAX),
                 responses: KeyBudget::new(RESPONSES_BYTES_MAX),
+                exports: KeyBudget::new(EXPORTS_MAX),
                 streams: KeyBudget::new(STREAMS_MAX),
                 drains: KeyBudget::new(DRAINS_MAX),
             },

@@ -139,7 +139,7 @@ async fn authenticate(parts: &Parts, app: &App, role: Role) -> ApiResult<Session
 }
 
 /// Records the kind of use of the key, for the audit log.
-fn record_use(parts: &Parts, app: &App, role: Role) {
+pub(crate) fn record_use(parts: &Parts, app: &App, role: Role) {
     if let (Some((tenant, key)), Some(source)) = (caller(), source(parts)) {
         let client = client_name(&parts.headers).unwrap_or_default();
         let kind = KeyUse { network: network(source.ip()), client, role };

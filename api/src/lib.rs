@@ -39,6 +39,7 @@ pub use app::App;
 pub use budget::{Budget, BudgetUse, Full, Share};
 pub use host::one_host;
 pub use limits::{BODY_BYTES_MAX, REQUESTS_MAX};
+pub use mcp::McpProfile;
 pub use memory::MemoryUse;
 pub use metrics::Metrics;
 pub use network::network;

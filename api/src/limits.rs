@@ -187,3 +187,11 @@ pub(crate) fn key_reads_max() -> usize {
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
+/// Memories that are read at once, where all that match are returned.
+pub(crate) const ALL_PAGE: usize = 500;
+/// Most memories of such a response.
+pub(crate) const ALL_MAX: usize = 20_000;
+/// Exports that a node reads at once: half of them for a tenant, a quarter for a key.
+pub(crate) const EXPORTS_MAX: usize = 8;
+/// Bytes of an export that are sent at once.
+pub(crate) const EXPORT_CHUNK_BYTES: usize = 64 << 10;

@@ -117,6 +117,7 @@ fn public_options(config: &Config) -> PublicOptions {
     PublicOptions {
         origins: config.public.origins.clone(),
         has_local_pages: config.public.plain_http,
+        profile: config.mcp.profile,
         tools: config.mcp.tools.clone(),
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::bounded;
 use crate::detailed::Detailed;
+use crate::import::Import;
 use crate::model::access::Policy;
 use crate::model::analytics::{Report, TenantReport};
 use crate::model::api_key::NewApiKey;
@@ -228,6 +229,8 @@ pub enum Action {
     PostponeModelSwitch(Option<u64>),
     /// Create or change memories with tags or metadata, which the actions above do not carry.
     WithDetails(Detailed),
+    /// Create what another cluster exported, as it was.
+    Import(Import),
 }
 
 /// A tenant to create.
@@ -343,6 +346,7 @@ impl Action {
                 | Self::RecordActivity(_)
                 | Self::RecordVectors(_)
                 | Self::WithDetails(_)
+                | Self::Import(_)
         )
     }
 
@@ -394,6 +398,7 @@ impl Command {
                     memories.iter().map(NewMemory::size_bytes).sum()
                 }
                 Action::WithDetails(detailed) => detailed.size_bytes(),
+                Action::Import(import) => import.size_bytes(),
                 Action::UpdateMemory(_, patch) => patch.size_bytes(),
                 Action::UpdateMemories(ids, patch) => size_of_val(&ids[..]) + patch.size_bytes(),
                 Action::DeleteMemories(ids, _) | Action::RestoreMemories(ids) => {

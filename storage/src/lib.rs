@@ -29,9 +29,11 @@ mod decide;
 mod detailed;
 mod engine;
 mod error;
+mod export;
 pub mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod import;
 mod index;
 mod journal;
 mod log;
@@ -69,6 +71,8 @@ pub use decide::{
 pub use detailed::Detailed;
 pub use engine::Options;
 pub use error::{Error, Result};
+pub use export::Exported;
+pub use import::{IMPORT_MAX, Import, ImportedMemory};
 pub use index::covered::GraphCounts;
 pub use index::data::Counts;
 pub use index::triggers::{CompiledTrigger, OwnerCounts};
@@ -79,7 +83,7 @@ pub use outbox::Deliveries;
 pub use parts::EqualParts;
 pub use patch::{MemoryPatch, TenantPatch, TriggerPatch};
 pub use reader::Reader;
-pub use reply::{FeedbackReply, Rejection, Reply, Touched};
+pub use reply::{FeedbackReply, Imported, Rejection, Reply, Touched};
 pub use search::{
     ColdForecast, DefectCount, DueRequest, Filter, FoldCandidates, FoldGroup, Forecast, GraphView,
     HEAT_BANDS, Hit, HotRequest, Hygiene, ListRequest, Neighbour, Order, Overview, Page,

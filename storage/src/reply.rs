@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::codec::bounded;
 use crate::command::BULK_MAX;
+use crate::import::IMPORT_MAX;
 use crate::index::data::Counts;
 use crate::model::access::Rule;
 use crate::model::api_key::ApiKey;
@@ -89,6 +90,8 @@ pub enum Reply {
     DetailedMemories(
         #[serde(deserialize_with = "bounded::<CREATE_MAX, _, _>")] Vec<Detailed<MemoryRecord>>,
     ),
+    /// What became of the first items of an import, at least one. Submit the rest again.
+    Imported(#[serde(deserialize_with = "bounded::<IMPORT_MAX, _, _>")] Vec<Imported>),
 }
 
 /// A value of memories with the tags and the metadata of the memory, which the value does not carry
@@ -201,6 +204,17 @@ pub struct FeedbackReply {
     pub stability_before: f32,
     /// Its stability after, 1 to 100.
     pub stability_after: f32,
+}
+
+/// What became of an item of an import.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Imported {
+    /// It was created.
+    Created,
+    /// It exists already, and stays as it is.
+    Present,
+    /// A rule rejects it.
+    Rejected(Rejection),
 }
 
 /// The rule that rejected a command. Nothing changed. The texts are public.

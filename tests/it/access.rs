@@ -332,7 +332,9 @@ async fn counts_and_lists_cover_open_memories_only() {
         *status == 403 && !is_admin
     });
     let closed: Vec<_> = closed.map(|(path, ..)| path.as_str()).collect();
-    assert_eq!(closed, ["/agent/graph/status", "/analytics/recall", "/metrics"]);
+    let expected =
+        ["/agent/graph/status", "/agent/recall-analytics", "/analytics/recall", "/metrics"];
+    assert_eq!(closed, expected);
     let preview = &before.last().unwrap().2["types"][0];
     assert_eq!(preview["total"], 1);
 }

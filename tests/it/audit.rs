@@ -1,6 +1,8 @@
 //! The audit log: who did what from where, on every node, and hash chains in which a changed byte is
 //! found.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 async fn items(node: &Node, chain: &str) -> Vec<Value> {
@@ -76,6 +78,21 @@ async fn new_kinds_of_use_are_listed_once() {
     clients.sort_unstable();
     assert_eq!(clients, ["curl/8", "notes/1.0"]);
     assert_eq!(found[0]["after"]["operations_of"], "reader");
+    // A tool that writes is another kind of use than one that reads.
+    let call = |name: &str, arguments: Value| {
+        let request = cluster.client.post(format!("{}/mcp", cluster.url()));
+        let request = request.bearer_auth(string(&key["key"])).header("User-Agent", "agent/1");
+        let params = json!({"name": name, "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        Request(request).json(&body).send()
+    };
+    call("sulcus_search", json!({"query": "x"})).await.ok();
+    call("sulcus_remember", json!({"content": "x"})).await.ok();
+    let found = eventually("both are listed", uses, |uses| uses.len() >= 4).await;
+    let of_agent = found.iter().filter(|item| item["after"]["client"] == "agent/1");
+    let roles: BTreeSet<_> =
+        of_agent.map(|item| string(&item["after"]["operations_of"]).to_owned()).collect();
+    assert_eq!(roles, ["agent", "reader"].map(String::from).into());
 }
 
 #[tokio::test]

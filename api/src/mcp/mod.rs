@@ -5,6 +5,8 @@
 mod arguments;
 mod call;
 mod calls;
+mod graph;
+mod graph_types;
 mod resources;
 mod results;
 mod server;
@@ -23,10 +25,11 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::de::IgnoredAny;
 use serde_json::json;
+use storage::model::tenant::Role;
 use url::Url;
 
 use crate::app::App;
-use crate::auth::ReaderRead;
+use crate::auth::{ReaderRead, record_use};
 use crate::current::{self, has_written};
 use crate::limits::{MCP_BYTES_MAX, MCP_DEADLINE};
 use crate::requests::JsonBody;
@@ -34,6 +37,7 @@ use crate::requests::headers::{NamespaceHeader, RequestOrigin};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use call::Call;
 use server::Server;
+pub use tools::McpProfile;
 use tools::ToolSet;
 
 /// Origins of pages of this machine.
@@ -51,11 +55,12 @@ struct Options {
 pub(crate) fn routes(
     origins: &[String],
     has_local_pages: bool,
-    tools: Vec<String>,
+    (profile, tools): (McpProfile, Vec<String>),
 ) -> Result<Router<App>, String> {
     let local = LOCAL_PAGES.iter().filter(|_| has_local_pages).map(|origin| (*origin).to_owned());
     let origins = origins.iter().map(|origin| with_port(origin)).chain(local).collect();
-    let options = Options { protocol: protocol(origins), tools: Arc::new(ToolSet::new(tools)?) };
+    let options =
+        Options { protocol: protocol(origins), tools: Arc::new(ToolSet::new(profile, tools)?) };
     let route = Router::new().route("/mcp", post(serve)).layer(Extension(options));
     Ok(route.layer(DefaultBodyLimit::max(MCP_BYTES_MAX)))
 }
@@ -74,7 +79,7 @@ async fn serve(
     if let Some(rejection) = malformed(&bytes) {
         return Ok(rejection);
     }
-    let mut request = Request::from_parts(parts, Body::from(bytes));
+    let mut request = Request::from_parts(parts.clone(), Body::from(bytes));
     // One that only accepts JSON gets JSON, which is all that this endpoint sends.
     let accepted = HeaderValue::from_static("application/json, text/event-stream");
     request.headers_mut().insert(ACCEPT, accepted);
@@ -86,7 +91,12 @@ async fn serve(
         Arc::new(NeverSessionManager::default()),
         options.protocol,
     );
-    match tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await {
+    let handled = tokio::time::timeout(MCP_DEADLINE, service.handle(request)).await;
+    if has_written() {
+        // The tool was known only now: a key that writes is used in another way than one that reads.
+        record_use(&parts, &app, Role::Agent);
+    }
+    match handled {
         Ok(response) => Ok(response.map(Body::new)),
         Err(_) if has_written() => {
             let message = "the write may or may not have happened: check before you repeat it";

@@ -31,9 +31,6 @@ const VERSIONS: &[ProtocolVersion] = &[
 ];
 /// Time for which clients may keep lists. A key may get another role.
 const LISTS_TTL_MILLIS: u64 = 60_000;
-const INSTRUCTIONS: &str = "Hearth is the long-term memory of this agent. At the beginning of a task call \
-    sulcus_context with its topic. Search before you answer from memory. Store what will matter later with \
-    sulcus_remember, one statement at a time. Report outdated or wrong memories with sulcus_feedback.";
 
 #[derive(Clone)]
 pub(super) struct Server {
@@ -104,7 +101,7 @@ impl ServerHandler for Server {
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("hearth", VERSION))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.offered.instructions())
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

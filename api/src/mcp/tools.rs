@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ToolAnnotations};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use storage::model::tenant::Role;
 use utoipa::ToSchema;
@@ -13,6 +14,7 @@ use utoipa::ToSchema;
 use crate::current::take_response_bytes;
 use crate::mcp::call::Call;
 use crate::mcp::calls;
+use crate::mcp::graph;
 use crate::mcp::results::ToolResult;
 use crate::openapi::standalone;
 use crate::requests::JsonBody;
@@ -40,23 +42,59 @@ enum Effect {
     Deletes,
 }
 
+const INSTRUCTIONS: &str = "Hearth is the long-term memory of this agent. At the beginning of a task call \
+    sulcus_context with its topic. Search before you answer from memory. Store what will matter later with \
+    sulcus_remember, one statement at a time. Report outdated or wrong memories with sulcus_feedback.";
+const GRAPH_INSTRUCTIONS: &str = "Hearth holds a knowledge graph: entities, statements about them, and \
+    relations. Search it before you answer from memory. Add what you learn: one statement per observation.";
+
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     [find_tools(), change_tools(), trigger_tools()].into_iter().flatten().collect()
 });
 
+static GRAPH_TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(graph_tools);
+
+/// Which tools agents see.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum McpProfile {
+    /// Tools for memories, by their published names.
+    #[default]
+    Memories,
+    /// The nine tools of the reference memory server.
+    KnowledgeGraph,
+}
+
 /// The tools that a node offers.
 pub(super) struct ToolSet {
+    profile: McpProfile,
     /// Their names; empty is all.
     names: Vec<String>,
 }
 
 impl ToolSet {
-    /// The tools of these names; all, if there are none.
-    pub(super) fn new(names: Vec<String>) -> Result<Self, String> {
-        let is_known = |name: &&String| TOOLS.iter().any(|tool| tool.description.name == **name);
+    /// The tools of these names; all of the profile, if there are none.
+    pub(super) fn new(profile: McpProfile, names: Vec<String>) -> Result<Self, String> {
+        let set = Self { profile, names: Vec::new() };
+        let is_known = |name: &&String| set.all().iter().any(|it| it.description.name == **name);
         match names.iter().find(|name| !is_known(name)) {
             Some(unknown) => Err(format!("mcp.tools: there is no tool {unknown:?}")),
-            None => Ok(Self { names }),
+            None => Ok(Self { profile, names }),
+        }
+    }
+
+    fn all(&self) -> &'static [Tool] {
+        match self.profile {
+            McpProfile::Memories => &TOOLS,
+            McpProfile::KnowledgeGraph => &GRAPH_TOOLS,
+        }
+    }
+
+    /// What agents read of the tools together.
+    pub(super) fn instructions(&self) -> &'static str {
+        match self.profile {
+            McpProfile::Memories => INSTRUCTIONS,
+            McpProfile::KnowledgeGraph => GRAPH_INSTRUCTIONS,
         }
     }
 
@@ -65,7 +103,7 @@ impl ToolSet {
         let is_offered = |tool: &Tool| {
             self.names.is_empty() || self.names.iter().any(|name| tool.description.name == *name)
         };
-        TOOLS.iter().filter(move |tool| role >= tool.role && is_offered(tool))
+        self.all().iter().filter(move |tool| role >= tool.role && is_offered(tool))
     }
 
     /// The tool of a name, if a caller of a role may use it.
@@ -191,6 +229,58 @@ fn trigger_tools() -> Vec<Tool> {
             ("sulcus_trigger_delete", "Delete a trigger", Effect::Deletes),
             "Delete a rule. Call it only if a person requests it.",
             calls::delete_trigger,
+        ),
+    ]
+}
+
+/// The tools of the reference memory server.
+fn graph_tools() -> Vec<Tool> {
+    vec![
+        tool(
+            ("create_entities", "Create entities", Effect::Sets),
+            "Create entities of the knowledge graph, each with statements about it. One that exists stays \
+             as it is.",
+            graph::create_entities,
+        ),
+        tool(
+            ("create_relations", "Create relations", Effect::Sets),
+            "Create relations between entities, in active voice.",
+            graph::create_relations,
+        ),
+        tool(
+            ("add_observations", "Add observations", Effect::Sets),
+            "Add statements about entities that exist.",
+            graph::add_observations,
+        ),
+        tool(
+            ("delete_entities", "Delete entities", Effect::Deletes),
+            "Delete entities with their statements and relations.",
+            graph::delete_entities,
+        ),
+        tool(
+            ("delete_observations", "Delete observations", Effect::Deletes),
+            "Delete statements about entities.",
+            graph::delete_observations,
+        ),
+        tool(
+            ("delete_relations", "Delete relations", Effect::Deletes),
+            "Delete relations between entities.",
+            graph::delete_relations,
+        ),
+        tool(
+            ("read_graph", "Read the graph", Effect::Reads),
+            "Read all entities, their statements, and all relations.",
+            graph::read_graph,
+        ),
+        tool(
+            ("search_nodes", "Search the graph", Effect::Reads),
+            "Find entities by a part of their name, their type or a statement.",
+            graph::search_nodes,
+        ),
+        tool(
+            ("open_nodes", "Open entities", Effect::Reads),
+            "Read entities by their names, with all their relations.",
+            graph::open_nodes,
         ),
     ]
 }

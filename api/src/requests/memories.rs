@@ -360,7 +360,7 @@ pub(crate) fn named_namespace(namespace: Option<Namespace>) -> ApiResult<Option<
 }
 
 /// A namespace that a memory can be in: `*` names all of them.
-fn concrete(namespace: String) -> ApiResult<String> {
+pub(crate) fn concrete(namespace: String) -> ApiResult<String> {
     match namespace.as_str() {
         "*" => Err(ApiError::invalid("namespace", "must name one namespace")),
         name if name.trim().is_empty() => Err(ApiError::invalid("namespace", "must not be empty")),

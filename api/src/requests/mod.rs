@@ -14,6 +14,7 @@ pub(crate) mod details;
 pub(crate) mod fields;
 pub(crate) mod graph;
 pub(crate) mod headers;
+pub(crate) mod import;
 pub(crate) mod memories;
 pub(crate) mod numbers;
 pub(crate) mod path;

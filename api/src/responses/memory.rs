@@ -112,7 +112,7 @@ impl From<&MemoryRecord> for Memory {
 }
 
 /// Stored values are valid JSON.
-fn metadata(details: &Details) -> BTreeMap<String, Box<RawValue>> {
+pub(crate) fn metadata(details: &Details) -> BTreeMap<String, Box<RawValue>> {
     let entries = details.metadata.iter();
     entries
         .filter_map(|(name, value)| {
@@ -124,7 +124,7 @@ fn metadata(details: &Details) -> BTreeMap<String, Box<RawValue>> {
 /// Where a memory comes from: stamped from the request that created it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Origin)]
-struct OriginView {
+pub(crate) struct OriginView {
     #[schema(required)]
     key_id: Option<KeyIdText>,
     /// The name that the key had.

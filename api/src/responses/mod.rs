@@ -2,6 +2,7 @@
 //! status of each kind, and the body that all of them share.
 
 pub(crate) mod event;
+pub(crate) mod export;
 pub(crate) mod memory;
 pub(crate) mod settings;
 pub(crate) mod trigger;

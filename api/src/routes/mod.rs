@@ -26,6 +26,7 @@ mod retention;
 mod search;
 mod settings;
 mod tenants;
+mod transfer;
 mod trigger_history;
 mod triggers;
 
@@ -52,7 +53,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::app::App;
 use crate::host::{known_host, one_host};
 use crate::limits::{BODY_BYTES_MAX, FREE_FORM_BYTES_MAX};
-use crate::mcp;
+use crate::mcp::{self, McpProfile};
 use crate::middleware::{around, counted, panicked};
 use crate::openapi::complete;
 use crate::service::error::{ApiError, ErrorKind};
@@ -64,7 +65,9 @@ pub struct PublicOptions {
     pub origins: Vec<String>,
     /// Whether agents in pages of this machine may use MCP: for trials without TLS.
     pub has_local_pages: bool,
-    /// Names of the tools of MCP that keys see, as far as their roles permit; empty is all.
+    /// Which tools MCP has.
+    pub profile: McpProfile,
+    /// Names of those that keys see, as far as their roles permit; empty is all.
     pub tools: Vec<String>,
 }
 
@@ -94,7 +97,8 @@ pub fn public(app: &App, options: PublicOptions) -> Result<Router, String> {
     // All responses share the bytes.
     let document = Bytes::from(openapi());
     let document = get(async move || ([(CONTENT_TYPE, "application/json")], document));
-    let mcp = mcp::routes(&options.origins, options.has_local_pages, options.tools)?;
+    let tools = (options.profile, options.tools);
+    let mcp = mcp::routes(&options.origins, options.has_local_pages, tools)?;
     let routes = routes.merge(aliases).merge(page).merge(mcp);
     let routes = routes.route("/api/v1/openapi.json", document);
     // Health is exempt: a busy node must not be restarted.
@@ -166,6 +170,8 @@ fn agents() -> OpenApiRouter<App> {
         .routes(routes!(published::memory_deprecate))
         .routes(routes!(published::embed))
         .routes(routes!(published::embeddings_backfill))
+        .routes(routes!(transfer::export_get))
+        .routes(routes!(transfer::import_post))
         .routes(routes!(consolidation::candidates))
         .routes(routes!(consolidation::fold))
         .routes(routes!(consolidation::unfold))

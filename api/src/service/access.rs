@@ -12,6 +12,7 @@ use storage::{Action, Filter, Rejection, View};
 use crate::random::random_bytes;
 use crate::rates::RateStatus;
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
+use crate::service::freshness::Freshness;
 use crate::service::writes::WriteResult;
 use crate::service::{PageOf, Service, Session};
 
@@ -68,6 +69,11 @@ impl Session {
         }
         let message = "this covers all namespaces, and some are closed to this key";
         Err(ApiError::new(ErrorKind::Forbidden, "namespace_forbidden", message))
+    }
+
+    /// How fresh the state of this node is.
+    pub(crate) fn present_freshness(&self) -> Freshness {
+        self.service.present()
     }
 
     /// The cluster time.

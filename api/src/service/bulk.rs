@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use storage::model::delivery::DeliveryId;
 use storage::model::id::MemoryId;
 use storage::model::trigger::Notification;
-use storage::{Action, BULK_MAX, BulkFilter, Filter, MemoryPatch, Reader, Rejection, TierFilter};
+use storage::{
+    Action, BULK_MAX, BulkFilter, CREATE_MAX, CREATE_TEXT_BYTES_MAX, Filter, MemoryPatch, Reader,
+    Rejection, TierFilter,
+};
 use tokio::time::Instant;
 
 use crate::limits::{BULK_DEADLINE, BULK_ERRORS_MAX, NOTIFICATIONS_MAX};
@@ -36,6 +39,17 @@ pub(crate) struct BulkResult {
     pub(crate) remaining: usize,
     /// The first notifications of the triggers that fired.
     pub(crate) notifications: Vec<Notification>,
+}
+
+/// How many of the first memories one command creates, by the bytes of their texts: at least one.
+pub(crate) fn fitting<T>(memories: &[T], text_bytes: impl Fn(&T) -> usize) -> usize {
+    let mut room = CREATE_TEXT_BYTES_MAX;
+    let fits = |memory: &&T| {
+        let rest = room.checked_sub(text_bytes(memory));
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    memories.iter().take(CREATE_MAX).take_while(fits).count().max(1)
 }
 
 impl BulkResult {

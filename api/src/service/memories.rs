@@ -7,10 +7,11 @@ use storage::model::memory::MemoryRecord;
 use storage::model::receipt::ReceiptRequest;
 use storage::{
     Action, CREATE_TEXT_BYTES_MAX, Filter, FoldCandidates, HotRequest, Hygiene, ListRequest,
-    MemoryPatch, NewMemory, Page, Reader, Rejection, SearchRequest, SearchResults, Touched, View,
+    MemoryPatch, NewMemory, Order, Page, Reader, Rejection, SearchRequest, SearchResults, Sort,
+    TEXT_BYTES_MAX, Touched, View,
 };
 
-use crate::limits::BATCH_EMBED_AHEAD;
+use crate::limits::{ALL_MAX, ALL_PAGE, BATCH_EMBED_AHEAD};
 use crate::service::error::{ApiError, ApiResult, ErrorKind};
 use crate::service::writes::{CreatedMemory, TouchedMemories, WriteResult};
 use crate::service::{Session, components};
@@ -92,6 +93,53 @@ impl Session {
         self.service.await_linearizable().await?;
         let reads = ids.into_iter().map(|id| self.memory(id));
         stream::iter(reads).buffered(1).try_collect().await
+    }
+
+    /// Reads memories after all acknowledged writes: those that exist, and are open to the caller.
+    pub(crate) async fn existing_memories(
+        &self,
+        ids: Vec<MemoryId>,
+    ) -> ApiResult<Vec<MemoryRecord>> {
+        self.service.await_linearizable().await?;
+        let read = move |reader: &Reader, caller: &Caller| {
+            let found = ids.iter().filter_map(|id| reader.get(caller.tenant, *id).transpose());
+            let is_open = |record: &storage::Result<MemoryRecord>| {
+                record.as_ref().map_or(true, |it| caller.access.allows(&it.memory.namespace))
+            };
+            found.filter(is_open).collect()
+        };
+        self.read(read).await
+    }
+
+    /// Reads all memories that match after all acknowledged writes, the oldest first. Rejects more
+    /// than one response has room for.
+    pub(crate) async fn all_memories(&self, filter: Filter) -> ApiResult<Vec<MemoryRecord>> {
+        self.service.await_linearizable().await?;
+        let (sort, order) = (Sort::CreatedAt, Order::Ascending);
+        let mut all: Vec<MemoryRecord> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let request = ListRequest {
+                filter: filter.clone(),
+                sort,
+                order,
+                offset: all.len(),
+                limit: ALL_PAGE,
+                min_heat: None,
+            };
+            let page = self.list(request).await?;
+            bytes +=
+                page.memories.iter().map(|it| it.memory.stored_bytes() as usize).sum::<usize>();
+            if page.total > ALL_MAX || bytes > TEXT_BYTES_MAX {
+                let message = "there are too many memories for one response: name or search some";
+                return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
+            }
+            let is_last = page.memories.len() < ALL_PAGE;
+            all.extend(page.memories);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     /// Groups of memories that can be folded.

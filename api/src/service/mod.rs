@@ -20,6 +20,7 @@ mod returned;
 pub(crate) mod status;
 pub(crate) mod tenant;
 pub(crate) mod tenants;
+pub(crate) mod transfer;
 pub(crate) mod triggers;
 pub(crate) mod writes;
 

@@ -35,7 +35,7 @@ pub(crate) struct ActionSettings {
 
 impl Service {
     /// The action of a trigger: checks the address of a webhook and seals its secret.
-    fn action(
+    pub(super) fn action(
         &self,
         id: TriggerId,
         kind: TriggerActionKind,

@@ -107,14 +107,15 @@ pub(crate) fn write_config(
     let (certificate, key) = (file(&files.certificate)?, file(&files.key)?);
     let cache = cache().ok_or("no cache folder: set HEARTH_CACHE")?;
     let (model, library) = (file(&cache.join(CACHED_MODEL))?, file(&cache.join(CACHED_LIBRARY))?);
+    let mut public =
+        json!({ "listen": listen(ports.public), "certificate": certificate, "key": key });
+    if options.plain_http {
+        // Older versions do not know this key.
+        public["plain_http"] = true.into();
+    }
     let config = json!({
         "node": { "id": id, "data": file(data)? },
-        "public": {
-            "listen": listen(ports.public),
-            "certificate": certificate,
-            "key": key,
-            "plain_http": options.plain_http,
-        },
+        "public": public,
         "operator": {
             "listen": listen(ports.operator),
             "key_file": file(&certificates.operator_key())?,

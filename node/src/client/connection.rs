@@ -133,6 +133,17 @@ impl Connection {
         self.json(method, path, Repeat::No, build).await
     }
 
+    /// The response to a POST of lines of JSON, whose repetition changes nothing more.
+    pub(crate) async fn post_lines<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        lines: &bytes::Bytes,
+    ) -> Result<T, Failure> {
+        let build = |request: RequestBuilder| request.query(query).body(lines.clone());
+        self.json(Method::POST, path, Repeat::Yes, build).await
+    }
+
     /// The endless response to a GET.
     pub(crate) async fn stream(
         &self,

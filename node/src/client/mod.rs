@@ -10,6 +10,7 @@ mod memories;
 mod memory;
 mod print;
 pub(crate) mod profiles;
+mod transfer;
 mod triggers;
 mod usage;
 
@@ -45,6 +46,10 @@ pub(crate) enum Command {
     Keys(keys::Keys),
     /// Show the tenant, its limits and what it uses
     Usage(usage::Usage),
+    /// Write all memories, edges and triggers of the tenant, as of one moment, to a file
+    Export(transfer::Export),
+    /// Create what a file of `hearth export` holds. What exists stays as it is
+    Import(transfer::Import),
     /// Verify an API key, and keep it in a profile
     Login(login::Login),
 }
@@ -65,6 +70,8 @@ impl Command {
             Self::Events(events) => events.run().await,
             Self::Keys(keys) => keys.run().await,
             Self::Usage(usage) => usage.run().await,
+            Self::Export(export) => export.run().await,
+            Self::Import(import) => import.run().await,
             Self::Login(login) => login.run().await,
         }
     }

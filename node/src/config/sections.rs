@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::McpProfile;
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -18,6 +19,7 @@ pub(super) const DEFAULTS: &str = r#"
 plain_http = false
 origins = ""
 [mcp]
+profile = "memories"
 tools = ""
 [operator]
 listen = "127.0.0.1:4281"
@@ -99,6 +101,8 @@ pub struct Public {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mcp {
+    /// `memories`, or `knowledge-graph`.
+    pub profile: McpProfile,
     /// Names of the tools that it offers, with commas between them; empty is all.
     #[serde(deserialize_with = "list")]
     pub tools: Vec<String>,

@@ -215,6 +215,7 @@ fn act_of(command: &Command) -> Option<(AuditAction, String)> {
         Action::DeleteMemories(..) => (Act::MemoryDeleteBulk, "memories".into()),
         Action::UpdateMemories(..) => (Act::MemoryChangeBulk, "memories".into()),
         Action::RestoreMemories(_) => (Act::MemoryRestoreBulk, "memories".into()),
+        Action::Import(_) => (Act::MemoryImport, "import".into()),
         Action::PurgeMemories(_) => (Act::MemoryPurge, "memories".into()),
         Action::RemoveTraces(_) => (Act::MemoryPurge, "traces of memories".into()),
         Action::CreateTrigger(id, _) => (Act::TriggerCreate, format!("trigger {id}")),

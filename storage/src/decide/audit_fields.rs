@@ -18,7 +18,7 @@ use crate::model::tenant::Tenant;
 use crate::model::thermo::{SettingValue, Thermo};
 use crate::model::trigger::{Trigger, TriggerAction};
 use crate::patch::MemoryPatch;
-use crate::reply::Reply;
+use crate::reply::{Imported, Reply};
 use crate::table::key::Key;
 use crate::table::view::View;
 
@@ -70,6 +70,10 @@ pub(super) fn keep_differing(before: &mut Fields, after: &mut Fields) {
 
 /// What a command did to several memories, or rows about them.
 pub(super) fn bulk_fields(command: &Command, reply: &Reply) -> Fields {
+    if let Reply::Imported(outcomes) = reply {
+        let created = outcomes.iter().filter(|it| **it == Imported::Created).count();
+        return if created > 0 { numbers(&[("created", created)]) } else { Fields::new() };
+    }
     let ids = match &command.action {
         Action::DeleteMemories(ids, _)
         | Action::UpdateMemories(ids, _)

@@ -163,7 +163,7 @@ pub(super) fn has_room(context: &Context<'_>) -> Result<bool> {
     context.fits((Limit::Edges, Counted::Edges), 1)
 }
 
-fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
+pub(super) fn stored(context: &Context<'_>, edge: &EdgeRef) -> Result<Option<Edge>> {
     let relation = relation_key(&edge.relation);
     context.draft.record(&Key::Edge(context.tenant, edge.source, edge.target, relation))
 }

@@ -16,6 +16,7 @@ mod edge;
 mod fire;
 mod fold;
 mod idempotency;
+mod import;
 mod keys;
 mod last_puts;
 mod memory;
@@ -163,6 +164,7 @@ fn act_for_tenant(context: &mut Context<'_>, action: &Action) -> Decided<Reply> 
             for_each(context, ids, |context, id| memory::delete(context, id, filter))
         }
         Action::RestoreMemories(ids) => for_each(context, ids, memory::restore),
+        Action::Import(all) => import::import(context, all),
         Action::GiveFeedback(id, signal) => recall::give_feedback(context, *id, *signal),
         Action::CreateEdge(edge) => edge::create(context, edge),
         Action::Supersede { old, by } => edge::supersede(context, *old, *by),

@@ -98,6 +98,8 @@ named_enum! {
         WebhooksRelease = "webhooks.release",
         /// The change of the embedding model was begun, cancelled or forced.
         ModelChange = "model.change",
+        /// Memories, edges or triggers were imported.
+        MemoryImport = "memory.import",
     }
 }
 
@@ -107,6 +109,7 @@ impl AuditAction {
         match self {
             Self::KeyNamespace
             | Self::KeyUse
+            | Self::MemoryImport
             | Self::RetentionDelete
             | Self::EdgeDelete
             | Self::MemoryDelete

@@ -55,6 +55,20 @@ impl Vector {
         self.halves.len()
     }
 
+    /// A vector of another cluster with the same model: its components as little-endian f16.
+    ///
+    /// # Errors
+    /// [`VectorFault`] when the numbers have no direction.
+    pub fn of_half_bytes(model: ModelId, halves: Vec<u8>) -> Result<Self, VectorFault> {
+        let vector = Self { model, halves };
+        vector.halves().map(|_| vector)
+    }
+
+    /// The components as little-endian f16.
+    pub fn half_bytes(&self) -> &[u8] {
+        &self.halves
+    }
+
     /// The components as f32, normalised again. Rounding to f16 changes the length by up to
     /// 0.001, and scans use the dot product as the cosine.
     ///

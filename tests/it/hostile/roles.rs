@@ -7,12 +7,20 @@ const UNKNOWN: &str = "0192d3a4-5b6c-7def-8123-456789abcdef";
 
 /// The role that an operation requires. An operation that is new here requires `agent` to write.
 fn required_role(method: &Method, path: &str) -> &'static str {
-    let is_admins = ["/admin/", "/keys", "/namespaces/acl"].iter().any(|of| path.starts_with(of));
+    let admins = ["/admin/", "/keys", "/namespaces/acl", "/import"];
+    let is_admins = admins.iter().any(|of| path.starts_with(of));
     let changes = [Method::PATCH, Method::PUT].contains(method);
     let is_setting = ["/settings/thermo", "/settings/retention", "/org"].contains(&path) && changes
         || path == "/settings/retention/preview";
-    let reads =
-        ["/agent/search", "/agent/hot-context", "/settings/thermo/preview", "/triggers/evaluate"];
+    let reads = [
+        "/agent/search",
+        "/agent/hot-context",
+        "/agent/context",
+        "/agent/embed",
+        "/agent/backfill-embeddings",
+        "/settings/thermo/preview",
+        "/triggers/evaluate",
+    ];
     match is_admins || is_setting {
         true => "admin",
         false if *method == Method::GET || reads.contains(&path) => "reader",

@@ -1,0 +1,376 @@
+//! A knowledge graph over memories: the tools of the reference memory server. An entity, a statement
+//! about one and a relation of two are one memory each. Its id is a hash of what it is, so two writers
+//! of the same create it once, and writers of different ones do not disturb each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+use storage::model::details::{Details, MetadataEntry};
+use storage::model::duplicate::OnDuplicate;
+use storage::model::id::MemoryId;
+use storage::model::memory::{MemoryRecord, NAMESPACE_DEFAULT};
+use storage::{BulkFilter, TierFilter};
+
+use crate::mcp::call::Call;
+use crate::mcp::graph_types::*;
+use crate::prelude::*;
+use crate::requests::memories;
+use crate::requests::values::{NonBlank, Text};
+use crate::service::bulk::{BulkTargets, fitting};
+use crate::service::error::ErrorKind;
+
+/// Attempts to create what other writers create at the same time.
+const ATTEMPTS_MAX: usize = 5;
+/// Tag of all memories of a graph.
+const TAG: &str = "kg";
+const ENTITY: &str = "kg-entity";
+const OBSERVATION: &str = "kg-observation";
+const RELATION: &str = "kg-relation";
+
+/// The graph in the namespace of a caller, for one tool.
+struct Graph {
+    call: Call,
+    namespace: String,
+    tool: &'static str,
+}
+
+impl Graph {
+    fn new(call: Call, tool: &'static str) -> Self {
+        let namespace = call.home().unwrap_or_else(|| NAMESPACE_DEFAULT.to_owned());
+        Self { call, namespace, tool }
+    }
+
+    /// The id of what these texts name. It is no random id (UUID version 8).
+    fn id(&self, kind: &str, parts: &[&str]) -> MemoryId {
+        let mut hash = Sha256::new();
+        for part in [self.namespace.as_str(), kind].iter().chain(parts) {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize()[..16]);
+        id[6] = id[6] & 0x0f | 0x80;
+        id[8] = id[8] & 0x3f | 0x80;
+        MemoryId(id)
+    }
+
+    fn entity_id(&self, name: &str) -> MemoryId {
+        self.id(ENTITY, &[name])
+    }
+
+    /// The tag of what belongs to an entity.
+    fn tag_of(&self, name: &str) -> String {
+        format!("kg-of:{}", self.entity_id(name))
+    }
+
+    /// A memory of the graph. `entities` are the names of those that it belongs to.
+    fn memory(
+        &self,
+        (kind, id): (&str, MemoryId),
+        label: String,
+        entities: &[&str],
+        metadata: &[(&str, &str)],
+    ) -> ApiResult<storage::NewMemory> {
+        let new = memories::NewMemory {
+            label: Some(Text(label)),
+            memory_type: Some(OneOf(MemoryType::Semantic)),
+            ..memories::NewMemory::default()
+        };
+        let origin = self.call.origin.of_tool(&self.call.session.caller, self.tool);
+        let new = new.into_memory(Some(&self.namespace), origin)?;
+        let mut tags = vec![TAG.to_owned(), kind.to_owned()];
+        for name in entities {
+            let tag = self.tag_of(name);
+            tags.extend((!tags.contains(&tag)).then_some(tag));
+        }
+        let entry = |(name, text): &(&str, &str)| {
+            let json = serde_json::to_string(text).map_err(|_| ApiError::internal())?;
+            Ok(((*name).to_owned(), json))
+        };
+        let mut metadata = metadata.iter().map(entry).collect::<ApiResult<Vec<_>>>()?;
+        metadata.sort();
+        let key_points: BTreeSet<_> = entities.iter().map(|name| (*name).to_owned()).collect();
+        Ok(storage::NewMemory {
+            id,
+            key_points: key_points.into_iter().collect(),
+            on_duplicate: Some(OnDuplicate::Allow),
+            details: Details { tags, metadata }.some(),
+            ..new
+        })
+    }
+
+    fn observation(&self, name: &str, text: &str, order: usize) -> ApiResult<storage::NewMemory> {
+        let id = self.id(OBSERVATION, &[name, text]);
+        let order = format!("{order:06}");
+        let metadata = [("entity", name), ("order", order.as_str())];
+        self.memory((OBSERVATION, id), text.to_owned(), &[name], &metadata)
+    }
+
+    /// Creates the memories that do not exist. Returns the ids of those that this call created.
+    async fn create(&self, mut new: Vec<storage::NewMemory>) -> ApiResult<BTreeSet<MemoryId>> {
+        let mut seen = BTreeSet::new();
+        new.retain(|new| seen.insert(new.id));
+        let mut created = BTreeSet::new();
+        for _ in 0..ATTEMPTS_MAX {
+            let present = self.existing(new.iter().map(|new| new.id).collect()).await?;
+            new.retain(|new| !present.contains_key(&new.id));
+            while !new.is_empty() {
+                let part: Vec<_> = new[..fitting(&new, storage::NewMemory::text_bytes)].to_vec();
+                let ids: Vec<_> = part.iter().map(|new| new.id).collect();
+                match self.call.session.create_memories(None, part).await {
+                    Ok(_) => created.extend(ids.iter().copied()),
+                    // Another writer created one of them since.
+                    Err(error) if error.code == "id_taken" => break,
+                    Err(error) => return Err(error),
+                }
+                new.drain(..ids.len());
+            }
+            if new.is_empty() {
+                return Ok(created);
+            }
+        }
+        Err(ApiError::unavailable("busy", "other writers create the same at the same time"))
+    }
+
+    /// The memories of these ids that exist, after all acknowledged writes.
+    async fn existing(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeMap<MemoryId, MemoryRecord>> {
+        let found = self.call.session.existing_memories(ids).await?;
+        Ok(found.into_iter().map(|record| (record.id, record)).collect())
+    }
+
+    /// Rejects names of entities that do not exist.
+    async fn check<'a>(&self, names: impl Iterator<Item = &'a str>) -> ApiResult<()> {
+        let names: BTreeSet<_> = names.collect();
+        let ids = names.iter().map(|name| self.entity_id(name)).collect();
+        let found = self.existing(ids).await?;
+        match names.iter().find(|name| !found.contains_key(&self.entity_id(name))) {
+            None => Ok(()),
+            Some(name) => {
+                let message = format!("Entity with name {name} not found");
+                Err(ApiError::new(ErrorKind::NotFound, "not_found", message))
+            }
+        }
+    }
+
+    /// All memories with a tag, after all acknowledged writes, the oldest first.
+    async fn tagged(&self, tag: String) -> ApiResult<Vec<MemoryRecord>> {
+        let filter = Filter {
+            tier: TierFilter::All,
+            details: Details { tags: vec![tag], metadata: Vec::new() },
+            ..self.call.filter(Some(Text(self.namespace.clone())))?
+        };
+        self.call.session.all_memories(filter).await
+    }
+
+    async fn delete(&self, ids: BTreeSet<MemoryId>) -> ApiResult<usize> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        let targets = BulkTargets { ids: ids.into_iter().collect(), unknown: Vec::new() };
+        let session = &self.call.session;
+        Ok(session.delete_memories(Some(targets), BulkFilter::default(), None).await?.done)
+    }
+}
+
+/// A text of the metadata of a memory of the graph.
+fn text(record: &MemoryRecord, name: &str) -> String {
+    let details = record.memory.details.as_deref();
+    let entry =
+        details.and_then(|it| it.metadata.iter().find(|(of, _): &&MetadataEntry| of == name));
+    entry.and_then(|(_, json)| serde_json::from_str(json).ok()).unwrap_or_default()
+}
+
+fn has_tag(record: &MemoryRecord, tag: &str) -> bool {
+    let details = record.memory.details.as_deref();
+    details.is_some_and(|details| details.tags.iter().any(|of| of == tag))
+}
+
+/// The graph of memories: entities in the order of their creation, each with its statements.
+fn graph(mut records: Vec<MemoryRecord>) -> KnowledgeGraph {
+    records
+        .sort_by_cached_key(|record| (record.memory.created_at, text(record, "order"), record.id));
+    let (mut entities, mut relations) = (Vec::new(), Vec::new());
+    let mut observations: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for record in records {
+        if has_tag(&record, ENTITY) {
+            let (name, entity_type) = (text(&record, "name"), text(&record, "type"));
+            entities.push(Entity { name, entity_type, observations: Vec::new() });
+        } else if has_tag(&record, OBSERVATION) {
+            observations.entry(text(&record, "entity")).or_default().push(record.memory.label);
+        } else {
+            let [from, to, relation_type] = ["from", "to", "type"].map(|name| text(&record, name));
+            relations.push(Relation { from, to, relation_type });
+        }
+    }
+    for entity in &mut entities {
+        entity.observations = observations.remove(&entity.name).unwrap_or_default();
+    }
+    KnowledgeGraph { entities, relations }
+}
+
+impl KnowledgeGraph {
+    /// The entities that pass, and the relations of at least one of them.
+    fn part(self, passes: impl Fn(&Entity) -> bool) -> Self {
+        let entities: Vec<_> = self.entities.into_iter().filter(passes).collect();
+        let names: BTreeSet<_> = entities.iter().map(|entity| entity.name.as_str()).collect();
+        let is_of = |relation: &Relation| {
+            names.contains(relation.from.as_str()) || names.contains(relation.to.as_str())
+        };
+        let relations = self.relations.into_iter().filter(is_of).collect();
+        Self { entities, relations }
+    }
+}
+
+pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResult<CreatedEntities> {
+    let graph = Graph::new(call, "create_entities");
+    let (mut heads, mut rest) = (Vec::new(), Vec::new());
+    for (order, entity) in new.entities.0.iter().enumerate() {
+        let (name, entity_type) = (entity.name.0.as_str(), entity.entity_type.0.as_str());
+        let order = format!("{order:06}");
+        let metadata = [("name", name), ("type", entity_type), ("order", order.as_str())];
+        let label = format!("{name} ({entity_type})");
+        heads.push(graph.memory((ENTITY, graph.entity_id(name)), label, &[name], &metadata)?);
+    }
+    let mut created = graph.create(heads).await?;
+    let mut entities = Vec::new();
+    for NewEntity { name: NonBlank(name), entity_type, observations } in new.entities.0 {
+        // Of two entities of one name in a call, the first one counts.
+        if !created.remove(&graph.entity_id(&name)) {
+            continue;
+        }
+        let observations: Vec<_> = observations.0.into_iter().map(|text| text.0).collect();
+        for (order, text) in observations.iter().enumerate() {
+            rest.push(graph.observation(&name, text, order)?);
+        }
+        entities.push(Entity { name, entity_type: entity_type.0, observations });
+    }
+    graph.create(rest).await?;
+    Ok(CreatedEntities { entities })
+}
+
+pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult<CreatedRelations> {
+    let graph = Graph::new(call, "create_relations");
+    let new = new.relations.0;
+    graph.check(new.iter().flat_map(|it| [it.from.0.as_str(), it.to.0.as_str()])).await?;
+    let mut memories = Vec::new();
+    for (order, relation) in new.iter().enumerate() {
+        let RelationArgument { from, to, relation_type } = relation;
+        let [from, to, kind] = [&from.0, &to.0, &relation_type.0].map(String::as_str);
+        let order = format!("{order:06}");
+        let metadata = [("from", from), ("to", to), ("type", kind), ("order", order.as_str())];
+        let id = graph.id(RELATION, &[from, to, kind]);
+        let label = format!("{from} {kind} {to}");
+        memories.push(graph.memory((RELATION, id), label, &[from, to], &metadata)?);
+    }
+    let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
+    let mut created = graph.create(memories).await?;
+    let of_call = new.into_iter().zip(ids).filter(|(_, id)| created.remove(id));
+    let relation = |(it, _): (RelationArgument, _)| Relation {
+        from: it.from.0,
+        to: it.to.0,
+        relation_type: it.relation_type.0,
+    };
+    Ok(CreatedRelations { relations: of_call.map(relation).collect() })
+}
+
+pub(super) async fn add_observations(
+    call: Call,
+    new: AddObservations,
+) -> ApiResult<ObservationResults> {
+    let graph = Graph::new(call, "add_observations");
+    let new = new.observations.0;
+    graph.check(new.iter().map(|it| it.entity_name.0.as_str())).await?;
+    let mut memories = Vec::new();
+    for NewObservations { entity_name, contents } in &new {
+        for (order, text) in contents.0.iter().enumerate() {
+            memories.push(graph.observation(&entity_name.0, &text.0, order)?);
+        }
+    }
+    let mut created = graph.create(memories).await?;
+    let mut results = Vec::new();
+    for NewObservations { entity_name: NonBlank(entity_name), contents } in new {
+        let texts = contents.0.into_iter().map(|text| text.0);
+        let is_new = |text: &String| created.remove(&graph.id(OBSERVATION, &[&entity_name, text]));
+        let added_observations = texts.filter(is_new).collect();
+        results.push(AddedObservations { entity_name, added_observations });
+    }
+    Ok(ObservationResults { results })
+}
+
+pub(super) async fn delete_entities(call: Call, old: DeleteEntities) -> ApiResult<Deletion> {
+    let graph = Graph::new(call, "delete_entities");
+    let names: BTreeSet<_> = old.entity_names.0.into_iter().map(|name| name.0).collect();
+    let found = graph.existing(names.iter().map(|name| graph.entity_id(name)).collect()).await?;
+    let (present, missing): (Vec<_>, Vec<_>) =
+        names.iter().partition(|name| found.contains_key(&graph.entity_id(name)));
+    let mut ids = BTreeSet::new();
+    for name in &present {
+        let of_entity = graph.tagged(graph.tag_of(name)).await?;
+        ids.extend(of_entity.iter().map(|record| record.id));
+    }
+    graph.delete(ids).await?;
+    let message = match &missing[..] {
+        [] => "Entities deleted successfully".to_owned(),
+        missing => {
+            let missing: Vec<_> = missing.iter().map(|name| name.as_str()).collect();
+            let (deleted, all) = (present.len(), names.len());
+            format!("Deleted {deleted} of {all} entities. Not found: {}", missing.join(", "))
+        }
+    };
+    Ok(Deletion { success: true, message })
+}
+
+pub(super) async fn delete_observations(
+    call: Call,
+    old: DeleteObservations,
+) -> ApiResult<Deletion> {
+    let graph = Graph::new(call, "delete_observations");
+    let mut ids = BTreeSet::new();
+    for OldObservations { entity_name, observations } in &old.deletions.0 {
+        let id = |text: &FullLabel| graph.id(OBSERVATION, &[&entity_name.0, &text.0]);
+        ids.extend(observations.0.iter().map(id));
+    }
+    deleted(&graph, ids, "observations").await
+}
+
+pub(super) async fn delete_relations(call: Call, old: RelationList) -> ApiResult<Deletion> {
+    let graph = Graph::new(call, "delete_relations");
+    let id =
+        |it: &RelationArgument| graph.id(RELATION, &[&it.from.0, &it.to.0, &it.relation_type.0]);
+    let ids = old.relations.0.iter().map(id).collect();
+    deleted(&graph, ids, "relations").await
+}
+
+async fn deleted(graph: &Graph, ids: BTreeSet<MemoryId>, what: &str) -> ApiResult<Deletion> {
+    let all = ids.len();
+    let done = graph.delete(ids).await?;
+    Ok(Deletion { success: true, message: format!("Deleted {done} of {all} {what}") })
+}
+
+pub(super) async fn read_graph(
+    call: Call,
+    _: crate::mcp::arguments::Nothing,
+) -> ApiResult<KnowledgeGraph> {
+    Ok(graph(Graph::new(call, "read_graph").tagged(TAG.to_owned()).await?))
+}
+
+pub(super) async fn search_nodes(call: Call, search: SearchNodes) -> ApiResult<KnowledgeGraph> {
+    let all = graph(Graph::new(call, "search_nodes").tagged(TAG.to_owned()).await?);
+    let part = search.query.0.to_lowercase();
+    let has = |text: &String| text.to_lowercase().contains(&part);
+    Ok(all.part(|entity| {
+        has(&entity.name) || has(&entity.entity_type) || entity.observations.iter().any(has)
+    }))
+}
+
+pub(super) async fn open_nodes(call: Call, open: OpenNodes) -> ApiResult<KnowledgeGraph> {
+    let of_caller = Graph::new(call, "open_nodes");
+    let names: BTreeSet<_> = open.names.0.into_iter().map(|name| name.0).collect();
+    let mut records = BTreeMap::new();
+    for name in &names {
+        let of_entity = of_caller.tagged(of_caller.tag_of(name)).await?;
+        records.extend(of_entity.into_iter().map(|record| (record.id, record)));
+    }
+    let found = graph(records.into_values().collect());
+    Ok(found.part(|entity| names.contains(&entity.name)))
+}

@@ -1,0 +1,129 @@
+//! Exports and imports: what a tenant holds, from one cluster to another.
+
+use futures::{StreamExt, TryStreamExt, stream};
+use storage::model::edge::Edge;
+use storage::model::id::{MemoryId, TriggerId};
+use storage::model::memory::MemoryRecord;
+use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
+use storage::{
+    Action, Exported, IMPORT_MAX, Import, Imported, ImportedMemory, Reader, Reply, View,
+};
+
+use crate::limits::BATCH_EMBED_AHEAD;
+use crate::service::Session;
+use crate::service::bulk::fitting;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::triggers::ActionSettings;
+use crate::service::writes::FromReply;
+
+impl FromReply for Vec<Imported> {
+    fn from_reply(reply: Reply) -> Option<Self> {
+        match reply {
+            Reply::Imported(outcomes) => Some(outcomes),
+            _ => None,
+        }
+    }
+}
+
+impl Session {
+    /// Reads an export on a thread of its own, part by part, until `visit` returns false. Triggers are
+    /// left out for keys that may not see all of them.
+    pub(crate) fn export(
+        &self,
+        namespace: Option<String>,
+        mut visit: impl FnMut(Exported) -> bool + Send + 'static,
+    ) {
+        let (reader, caller) = (self.service.reader.clone(), self.caller.clone());
+        let fault = self.service.raft.fault().clone();
+        tokio::task::spawn_blocking(move || {
+            let sees_triggers = caller.access.is_unrestricted();
+            let visit = |part: Exported| match part {
+                Exported::Trigger(..) if !sees_triggers => true,
+                part => visit(part),
+            };
+            let (tenant, access) = (caller.tenant, &caller.access);
+            if let Err(error) = reader.export(tenant, namespace.as_deref(), access, visit) {
+                fault.report_storage(&error);
+            }
+        });
+    }
+
+    /// The ids of memories that exist.
+    pub(crate) async fn present_ids(&self, ids: Vec<MemoryId>) -> ApiResult<Vec<MemoryId>> {
+        let found = self.existing_memories(ids).await?;
+        Ok(found.into_iter().map(|record: MemoryRecord| record.id).collect())
+    }
+
+    /// The model of the cluster.
+    pub(crate) async fn model(&self) -> ApiResult<storage::model::cluster::Model> {
+        let cluster = self.read(|reader: &Reader, _| reader.cluster()).await?;
+        Ok(cluster.ok_or_else(ApiError::internal)?.model.clone())
+    }
+
+    /// Creates memories as they were. Those without a vector are embedded.
+    pub(crate) async fn import_memories(
+        &self,
+        all: Vec<ImportedMemory>,
+    ) -> ApiResult<Vec<Imported>> {
+        let embedded = all.into_iter().map(async |mut one: ImportedMemory| {
+            if one.vector.dimension() == 0 {
+                one.vector = self.service.embed(&self.caller, &one.memory.label).await?;
+            }
+            Ok::<_, ApiError>(one)
+        });
+        let mut rest: Vec<_> =
+            stream::iter(embedded).buffered(BATCH_EMBED_AHEAD).try_collect().await?;
+        let mut outcomes = Vec::new();
+        while !rest.is_empty() {
+            let part = rest[..fitting(&rest, ImportedMemory::text_bytes)].to_vec();
+            let bytes = part.iter().map(ImportedMemory::text_bytes).sum();
+            let _turn = self.large_write_turn(part.len(), bytes).await?;
+            let done: Vec<Imported> = self.import(Import::Memories(part)).await?;
+            rest.drain(..done.len());
+            outcomes.extend(done);
+        }
+        Ok(outcomes)
+    }
+
+    pub(crate) async fn import_edges(&self, all: Vec<Edge>) -> ApiResult<Vec<Imported>> {
+        self.import_parts(all, Import::Edges).await
+    }
+
+    pub(crate) async fn import_triggers(
+        &self,
+        all: Vec<(TriggerId, Trigger, Firings)>,
+    ) -> ApiResult<Vec<Imported>> {
+        self.import_parts(all, Import::Triggers).await
+    }
+
+    /// The action of a trigger that is imported.
+    pub(crate) fn imported_action(
+        &self,
+        id: TriggerId,
+        kind: TriggerActionKind,
+        settings: ActionSettings,
+    ) -> ApiResult<TriggerAction> {
+        self.service.action(id, kind, settings)
+    }
+
+    async fn import_parts<T: Clone>(
+        &self,
+        mut rest: Vec<T>,
+        part: impl Fn(Vec<T>) -> Import,
+    ) -> ApiResult<Vec<Imported>> {
+        let mut outcomes = Vec::new();
+        while !rest.is_empty() {
+            let first = rest[..rest.len().min(IMPORT_MAX)].to_vec();
+            let done = self.import(part(first)).await?;
+            rest.drain(..done.len());
+            outcomes.extend(done);
+        }
+        Ok(outcomes)
+    }
+
+    /// Submits one command. It covers at least one item.
+    async fn import(&self, part: Import) -> ApiResult<Vec<Imported>> {
+        let done: Vec<Imported> = self.submit(Action::Import(part)).await?.value;
+        if done.is_empty() { Err(ApiError::internal()) } else { Ok(done) }
+    }
+}

@@ -1,0 +1,320 @@
+//! `hearth export` and `hearth import`: what a tenant holds, in a file of lines of JSON, or as Markdown for
+//! reading. A file without its last line, or with a wrong checksum, is not complete.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use futures::{StreamExt, TryStreamExt, stream};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::client::access::Access;
+use crate::client::connection::{Connection, parse};
+use crate::client::print::{harmless, print};
+use crate::error::{cannot, text, unusable};
+use crate::failure::{Exit, Failure};
+
+/// Lines and bytes of a request.
+const PART_LINES: usize = 200;
+const PART_BYTES: usize = 1 << 20;
+/// Requests at a time: while one is stored, the next one is embedded.
+const PARTS_AT_ONCE: usize = 2;
+/// Rejected lines that are printed.
+const REJECTED_MAX: usize = 20;
+
+/// Arguments of `hearth export`.
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The file to write, or the folder with --format markdown
+    out: PathBuf,
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// Write the vectors too: a cluster with the same model then does not embed again
+    #[arg(long)]
+    vectors: bool,
+    #[arg(long, value_enum, default_value_t = Form::Jsonl)]
+    format: Form,
+    #[command(flatten)]
+    access: Access,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Lines of JSON, which `hearth import` reads
+    Jsonl,
+    /// A file of Markdown for each memory, to read
+    Markdown,
+}
+
+/// The last line of an export.
+#[derive(Deserialize)]
+struct End {
+    memories: u64,
+    edges: u64,
+    triggers: u64,
+    sha256: String,
+}
+
+impl Export {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let connection = self.access.connect()?;
+        let mut query = Vec::new();
+        let namespace = connection.namespace(self.namespace.clone());
+        query.extend(namespace.map(|name| ("namespace", name)));
+        query.extend(self.vectors.then(|| ("vectors", "true".to_owned())));
+        let response = connection.stream("/export", |request| request.query(&query)).await?;
+        let mut chunks = response.bytes_stream();
+        let (mut rest, mut check) = (Vec::new(), Check::default());
+        let mut sink = Sink::open(&self.out, self.format)?;
+        let bar = ProgressBar::new_spinner().with_style(style("{pos} lines")?);
+        while let Some(chunk) = chunks.next().await {
+            rest.extend_from_slice(&chunk.map_err(|_| incomplete())?);
+            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = rest.drain(..=end).collect();
+                check.add(&line)?;
+                sink.write(&line)?;
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        let End { memories, edges, triggers, .. } = check.finish()?;
+        sink.finish()?;
+        print(&format!(
+            "{memories} memories, {edges} edges and {triggers} triggers are in {}.",
+            self.out.display()
+        ))
+    }
+}
+
+fn incomplete() -> Failure {
+    Failure::new(Exit::Unavailable, "the node ended before the export was complete: repeat it")
+}
+
+fn style(template: &str) -> Result<ProgressStyle, Failure> {
+    Ok(ProgressStyle::with_template(template).map_err(text)?)
+}
+
+/// Verifies the numbers and the checksum of an export.
+#[derive(Default)]
+struct Check {
+    hash: Sha256,
+    has_header: bool,
+    end: Option<End>,
+}
+
+impl Check {
+    /// Adds a line with its end. Returns its kind.
+    fn add(&mut self, line: &[u8]) -> Result<String, Failure> {
+        let object: Value = serde_json::from_slice(line).map_err(|_| "a line is no JSON")?;
+        let kind = object.as_object().and_then(|object| object.keys().next().cloned());
+        let kind = kind.unwrap_or_default();
+        match kind.as_str() {
+            "hearth_export" => self.has_header = true,
+            "end" => self.end = Some(parse(object["end"].clone())?),
+            _ => self.hash.update(line),
+        }
+        Ok(kind)
+    }
+
+    fn finish(self) -> Result<End, Failure> {
+        let end = self.end.filter(|_| self.has_header).ok_or_else(incomplete)?;
+        match hex::encode(self.hash.finalize()) == end.sha256 {
+            true => Ok(end),
+            false => Err("the checksum of the export is wrong: it was changed, or cut".into()),
+        }
+    }
+}
+
+/// Where an export goes.
+enum Sink {
+    /// A file beside the target, which it replaces at the end.
+    Lines(BufWriter<File>, PathBuf, PathBuf),
+    Markdown(PathBuf),
+}
+
+impl Sink {
+    fn open(out: &Path, form: Form) -> Result<Self, Failure> {
+        if form == Form::Markdown {
+            std::fs::create_dir_all(out).map_err(unusable(out))?;
+            return Ok(Self::Markdown(out.to_owned()));
+        }
+        let part = out.with_extension("part");
+        let file = File::create(&part).map_err(unusable(&part))?;
+        Ok(Self::Lines(BufWriter::new(file), part, out.to_owned()))
+    }
+
+    fn write(&mut self, line: &[u8]) -> Result<(), Failure> {
+        match self {
+            Self::Lines(file, path, _) => Ok(file.write_all(line).map_err(unusable(path))?),
+            Self::Markdown(folder) => write_markdown(folder, line),
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let Self::Lines(file, part, out) = self else { return Ok(()) };
+        let file = file.into_inner().map_err(text)?;
+        file.sync_all().map_err(unusable(&part))?;
+        Ok(std::fs::rename(&part, &out).map_err(cannot("rename the file"))?)
+    }
+}
+
+/// Writes a memory as Markdown, with its other fields before the text. JSON is valid YAML there.
+fn write_markdown(folder: &Path, line: &[u8]) -> Result<(), Failure> {
+    let object: Value = serde_json::from_slice(line).map_err(text)?;
+    let Value::Object(mut memory) = object["memory"].clone() else { return Ok(()) };
+    let label = memory.remove("label").unwrap_or_default();
+    memory.remove("vector");
+    let id = memory["id"].as_str().unwrap_or_default().parse::<uuid::Uuid>().map_err(text)?;
+    let mut content = "---\n".to_owned();
+    for (name, value) in &memory {
+        content += &format!("{name}: {value}\n");
+    }
+    content += &format!("---\n\n{}\n", label.as_str().unwrap_or_default());
+    let path = folder.join(format!("{id}.md"));
+    Ok(std::fs::write(&path, content).map_err(unusable(&path))?)
+}
+
+/// Arguments of `hearth import`.
+#[derive(Args)]
+pub(crate) struct Import {
+    /// A file of `hearth export`
+    file: PathBuf,
+    /// Validate all lines, and count what would be created
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// What became of the lines of a request.
+#[derive(Default, Deserialize)]
+struct Outcome {
+    created: u64,
+    present: u64,
+    rejected: u64,
+    errors: Vec<Rejected>,
+}
+
+#[derive(Deserialize)]
+struct Rejected {
+    line: usize,
+    message: String,
+}
+
+/// Lines of one kind, for one request.
+struct Part {
+    kind: String,
+    /// Number of the first line in the file, from 1.
+    first: usize,
+    lines: Vec<u8>,
+    count: usize,
+}
+
+impl Import {
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let connection = self.access.connect()?;
+        let total = complete_lines(&self.file)?;
+        let bar = ProgressBar::new(total as u64).with_style(style("{wide_bar} {pos}/{len} lines")?);
+        let mut all = Outcome::default();
+        let mut parts = parts(&self.file)?.peekable();
+        // Edges need their memories: each kind waits for the one before.
+        while let Some(first) = parts.next() {
+            let first = first?;
+            let kind = first.kind.clone();
+            let is_same =
+                |part: &Result<Part, Failure>| part.as_ref().is_ok_and(|it| it.kind == kind);
+            let others = std::iter::from_fn(|| parts.next_if(is_same));
+            let same = stream::iter(std::iter::once(Ok(first)).chain(others));
+            let mut sent =
+                same.map(|part| send(&connection, part, self.dry_run)).buffered(PARTS_AT_ONCE);
+            while let Some((count, outcome)) = sent.try_next().await? {
+                bar.inc(count as u64);
+                all.created += outcome.created;
+                all.present += outcome.present;
+                all.rejected += outcome.rejected;
+                all.errors.extend(outcome.errors);
+            }
+        }
+        bar.finish_and_clear();
+        let would = if self.dry_run { "would be created" } else { "created" };
+        print(&format!(
+            "{} {would}, {} exist already, {} rejected.",
+            all.created, all.present, all.rejected
+        ))?;
+        for Rejected { line, message } in all.errors.iter().take(REJECTED_MAX) {
+            print(&harmless(&format!("line {line}: {message}")))?;
+        }
+        match all.rejected {
+            0 => Ok(()),
+            rejected => {
+                Err(Failure::new(Exit::Rejected, format!("{rejected} lines were rejected")))
+            }
+        }
+    }
+}
+
+/// Verifies that a file is a complete export. Returns the number of its lines.
+fn complete_lines(path: &Path) -> Result<usize, Failure> {
+    let mut file = BufReader::new(File::open(path).map_err(unusable(path))?);
+    let (mut check, mut line, mut count) = (Check::default(), Vec::new(), 0);
+    while file.read_until(b'\n', &mut line).map_err(unusable(path))? > 0 {
+        check.add(&line)?;
+        (line, count) = (Vec::new(), count + 1);
+    }
+    check.finish().map(|_| count)
+}
+
+/// The requests of a file, read one by one.
+fn parts(path: &Path) -> Result<impl Iterator<Item = Result<Part, Failure>>, Failure> {
+    let file = BufReader::new(File::open(path).map_err(unusable(path))?);
+    let mut lines = file.split(b'\n').enumerate().peekable();
+    let kind = |line: &[u8]| Check::default().add(line);
+    let next = move || -> Result<Option<Part>, Failure> {
+        let mut part: Option<Part> = None;
+        while let Some((_, Ok(line))) = lines.peek() {
+            let of_line = kind(line)?;
+            let fits = part.as_ref().is_none_or(|part| {
+                let has_room = part.lines.len() + line.len() < PART_BYTES;
+                part.kind == of_line && part.count < PART_LINES && has_room
+            });
+            if !fits {
+                break;
+            }
+            let Some((at, Ok(line))) = lines.next() else { break };
+            let first = at + 1;
+            let part = part.get_or_insert_with(|| Part {
+                kind: of_line,
+                first,
+                lines: Vec::new(),
+                count: 0,
+            });
+            part.lines.extend_from_slice(&line);
+            part.lines.push(b'\n');
+            part.count += 1;
+        }
+        Ok(part)
+    };
+    let mut next = next;
+    Ok(std::iter::from_fn(move || next().transpose()))
+}
+
+/// Sends a part. Returns its number of lines, and what became of them.
+async fn send(
+    connection: &Connection,
+    part: Result<Part, Failure>,
+    dry_run: bool,
+) -> Result<(usize, Outcome), Failure> {
+    let Part { first, lines, count, .. } = part?;
+    let query = [("dry_run", dry_run.to_string())];
+    let lines = Bytes::from(lines);
+    let mut outcome: Outcome = connection.post_lines("/import", &query, &lines).await?;
+    for error in &mut outcome.errors {
+        error.line += first - 1;
+    }
+    Ok((count, outcome))
+}

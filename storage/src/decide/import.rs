@@ -1,0 +1,110 @@
+//! Rules for imports: what exists stays, what does not is created as it was. No trigger fires: it fired
+//! where the memory comes from.
+
+use crate::change::Change;
+use crate::command::EdgeRef;
+use crate::decide::context::{Context, DecideError, Decided, reject_if};
+use crate::decide::counted::Counted;
+use crate::decide::{edge, models, trigger};
+use crate::import::{Import, ImportedMemory};
+use crate::model::decay::{Decay, heat};
+use crate::model::edge::{EDGES_MAX, Edge};
+use crate::model::heat::Anchor;
+use crate::model::id::TriggerId;
+use crate::model::journal::EventKind;
+use crate::model::limits::Limit;
+use crate::model::memory::Memory;
+use crate::model::trigger::{Firings, Trigger};
+use crate::reply::{Imported, Rejection, Reply};
+use crate::table::view::View;
+
+pub(super) fn import(context: &mut Context<'_>, all: &Import) -> Decided<Reply> {
+    context.check_level()?;
+    match all {
+        Import::Memories(all) => each(context, all, import_memory),
+        Import::Edges(all) => each(context, all, import_edge),
+        Import::Triggers(all) => each(context, all, import_trigger),
+    }
+}
+
+/// Imports items one by one, as many as one command may.
+fn each<T>(
+    context: &mut Context<'_>,
+    all: &[T],
+    act: impl Fn(&mut Context<'_>, &T) -> Decided<Imported>,
+) -> Decided<Reply> {
+    let mark = context.draft.mark();
+    let mut outcomes = Vec::new();
+    for one in all {
+        outcomes.push(match act(context, one) {
+            Ok(imported) => imported,
+            Err(DecideError::Rejected(rejection)) => Imported::Rejected(rejection),
+            Err(fault) => return Err(fault),
+        });
+        if context.draft.is_past_soft_limit(mark) {
+            break;
+        }
+    }
+    Ok(Reply::Imported(outcomes))
+}
+
+fn import_memory(context: &mut Context<'_>, new: &ImportedMemory) -> Decided<Imported> {
+    context.check_access(&new.memory.namespace)?;
+    if let Some(present) = context.present(new.id)? {
+        reject_if(!context.has_access(&present.memory.namespace)?, Rejection::IdTaken)?;
+        return Ok(Imported::Present);
+    }
+    models::check_vector(context.draft, &new.vector)?;
+    let (tenant, now) = (context.tenant, context.now());
+    let memory = Memory { details: new.details.clone(), ..new.memory.clone() };
+    let bytes = memory.stored_bytes() + new.vector.size_bytes() as u64;
+    context.check_limit((Limit::Memories, Counted::Memories), 1)?;
+    context.check_limit((Limit::Bytes, Counted::Bytes), bytes)?;
+    context.add_bytes(0, bytes);
+    let anchor = Anchor { at: new.anchor.at.min(now), ..new.anchor };
+    // The next tick finds no crossing of the time before.
+    let tick_heat = heat(&anchor, Decay::of(&memory, &*context.thermo()?), now) as f32;
+    context.push(Change::MemoryPut(tenant, new.id, memory.clone()));
+    if memory.details.is_some() {
+        context.push(Change::MemoryStatePut(tenant, new.id, memory.state()));
+    }
+    context.push(Change::AnchorPut(tenant, new.id, Anchor { tick_heat, ..anchor }));
+    models::put(context.draft, tenant, new.id, &new.vector)?;
+    context.append(new.id, &memory, EventKind::Created);
+    Ok(Imported::Created)
+}
+
+fn import_edge(context: &mut Context<'_>, new: &Edge) -> Decided<Imported> {
+    for end in [new.source, new.target] {
+        context.existing(end)?;
+    }
+    let Edge { source, target, relation, .. } = new.clone();
+    if edge::stored(context, &EdgeRef { source, target, relation })?.is_some() {
+        return Ok(Imported::Present);
+    }
+    for id in [source, target] {
+        reject_if(context.edges(id)?.len() >= EDGES_MAX, Rejection::EdgesFull(id))?;
+    }
+    if let Some(max) = context.draft.limit(context.tenant, Limit::Edges)? {
+        reject_if(!edge::has_room(context)?, Rejection::too_many("edges", max as usize))?;
+    }
+    // The rows of memories say already which one supersedes them.
+    context.push(Change::EdgePut(context.tenant, new.clone()));
+    Ok(Imported::Created)
+}
+
+fn import_trigger(
+    context: &mut Context<'_>,
+    (id, new, firings): &(TriggerId, Trigger, Firings),
+) -> Decided<Imported> {
+    if context.draft.trigger(context.tenant, *id)?.is_some() {
+        return Ok(Imported::Present);
+    }
+    let Reply::Trigger(_, created, _) = trigger::create(context, *id, new)? else {
+        return Ok(Imported::Created);
+    };
+    let trigger = Trigger { created_at: new.created_at, updated_at: new.updated_at, ..*created };
+    context.push(Change::TriggerPut(context.tenant, *id, trigger));
+    context.push(Change::FiringsPut(context.tenant, *id, Firings { pending: 0, ..*firings }));
+    Ok(Imported::Created)
+}

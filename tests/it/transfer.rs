@@ -1,0 +1,235 @@
+//! What a tenant holds goes from one cluster to another as it is: exports are of one moment and complete,
+//! imports add what is not there, once.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+
+/// A command of a client, with the key and the nodes of a cluster.
+fn hearth(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
+    let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
+    let mut command = std::process::Command::new(BINARY);
+    command.args(arguments).env("HEARTH_URL", urls.join(",")).env("HEARTH_API_KEY", &cluster.key);
+    command.env("HEARTH_CA", cluster.folder().join("ca.pem"));
+    command.env("HEARTH_PROFILES", cluster.folder().join("profiles.toml"));
+    let output = tokio::task::block_in_place(|| command.output().unwrap());
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (output.status.success(), text)
+}
+
+fn export(cluster: &Cluster, options: &[&str]) -> PathBuf {
+    let file = cluster.folder().join("export.jsonl");
+    let (succeeded, text) =
+        hearth(cluster, &[&["export", file.to_str().unwrap()], options].concat());
+    assert!(succeeded, "{text}");
+    file
+}
+
+fn import(cluster: &Cluster, file: &Path) -> String {
+    let (succeeded, text) = hearth(cluster, &["import", file.to_str().unwrap()]);
+    assert!(succeeded, "{text}");
+    text.trim().to_owned()
+}
+
+/// The lines of an export without its header.
+fn lines(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+/// Memories in many states, edges and triggers.
+async fn fill(cluster: &Cluster) -> Vec<String> {
+    let ids = cluster
+        .store_each([
+            json!({"label": "The user drinks tea\nand \"coffee\" 京都", "memory_type": "preference",
+                "tags": ["drinks"], "metadata": {"source": "wiki", "n": 1.5}, "key_points": ["tea"]}),
+            json!({"label": "green tea", "namespace": "other", "heat": 0.7, "key_points": ["tea"]}),
+            json!({"label": "an old fact", "memory_type": "fact", "min_heat": 0.3, "heat": 0.123456}),
+            json!({"label": "a moment", "memory_type": "moment", "decay_class": "volatile"}),
+            json!({"label": "wrong", "is_pinned": true}),
+        ])
+        .await;
+    let newer = json!({"label": "a newer fact", "memory_type": "fact", "supersedes": ids[2]});
+    let newer = cluster.store(&newer).await;
+    let path = |id: &str| format!("/agent/nodes/{id}");
+    cluster.patch(&path(&ids[0]), &json!({"is_locked": true, "current_heat": 0.9})).await;
+    cluster.post("/feedback", &json!({"node_id": ids[4], "signal": "wrong"})).await;
+    cluster.post("/feedback", &json!({"node_id": ids[3], "signal": "relevant"})).await;
+    let edge = json!({"source_id": ids[0], "target_id": ids[3], "relation": "near"});
+    cluster.post("/agent/graph/relate", &edge).await;
+    let trigger = json!({"event": "on_store", "action": "notify", "name": "watch",
+        "action_config": {"message": "{label}"}, "filter_heat_above": 0.5, "max_fires": 9});
+    create_trigger(cluster, &trigger).await;
+    cluster.store(&json!({"label": "it fires"})).await;
+    cluster.post("/agent/search", &json!({"query": "green tea"})).await;
+    let recalled = async || cluster.get(&path(&ids[1])).await["recall_count"].take();
+    eventually("the recall is counted", recalled, |count| *count == 1).await;
+    [ids, vec![newer]].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn round_trip_is_identical() {
+    let from = options().nodes(3).start();
+    fill(&from).await;
+    converged(&from).await;
+    for options in [&[][..], &["--vectors"]] {
+        let file = export(&from, options);
+        let to = self::options().start();
+        assert_eq!(import(&to, &file), "10 created, 0 exist already, 0 rejected.");
+        let before = lines(&file);
+        let again = export(&to, options);
+        assert_eq!(lines(&again), before, "but for the header");
+        assert_eq!(import(&to, &file), "0 created, 10 exist already, 0 rejected.");
+        // No trigger fires for what is imported.
+        let history = to.get("/triggers/history").await;
+        assert_eq!(array(&history["items"]).len(), 0);
+        let found = to.post("/agent/search", &json!({"query": "green tea", "limit": 1})).await;
+        assert_eq!(found[0]["label"], "green tea");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exports_of_a_namespace_hold_nothing_else() {
+    let cluster = options().start();
+    fill(&cluster).await;
+    let other = lines(&export(&cluster, &["-n", "other"]));
+    assert_eq!(other.len(), 2, "{other:?}");
+    assert!(other[0].contains("green tea"));
+    let key = json!({"name": "bound", "role": "agent", "namespaces": ["other"]});
+    let key = cluster.post("/keys", &key).await;
+    let response = cluster.client.get(format!("{}/api/v1/export", cluster.url()));
+    let response = response.bearer_auth(string(&key["key"])).send().await.unwrap();
+    let text = response.text().await.unwrap();
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), other, "what the key may read");
+    let response = cluster.client.post(format!("{}/api/v1/import", cluster.url()));
+    let response = response.bearer_auth(string(&key["key"])).body("").send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    let folder = cluster.folder().join("markdown");
+    let arguments = ["export", folder.to_str().unwrap(), "--format", "markdown"];
+    let (succeeded, text) = hearth(&cluster, &arguments);
+    assert!(succeeded, "{text}");
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap()).collect();
+    assert_eq!(files.len(), 7);
+    let texts = files.iter().map(|file| std::fs::read_to_string(file.path()).unwrap());
+    let tea = texts.filter(|text| text.ends_with("---\n\ngreen tea\n")).count();
+    assert_eq!(tea, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_and_cut_files_are_refused() {
+    let cluster = options().start();
+    fill(&cluster).await;
+    let file = export(&cluster, &[]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let end = text.trim_end().rfind('\n').unwrap();
+    let damaged = [
+        (text.replacen("green tea", "green tee", 1), "checksum"),
+        (text[..=end].to_owned(), "complete"),
+        (text.lines().skip(1).map(|line| format!("{line}\n")).collect(), "complete"),
+    ];
+    let to = options().start();
+    for (content, reason) in damaged {
+        std::fs::write(&file, content).unwrap();
+        let (succeeded, text) = hearth(&to, &["import", file.to_str().unwrap()]);
+        assert!(!succeeded && text.contains(reason), "{text}");
+    }
+    assert_eq!(to.metric("hearth_memories").await, 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_lines_are_named_and_limits_hold() {
+    let cluster = options().start();
+    let tenant = create_tenant(&cluster, json!({"name": "small", "limits": {"memories": 2}})).await;
+    let line = |number: u8, extra: &str| {
+        let id = format!("00000000-0000-8000-8000-0000000000{number:02}");
+        format!("{{\"memory\": {{\"id\": \"{id}\", \"label\": \"memory {number}\"{extra}}}}}")
+    };
+    let body = [
+        line(1, ""),
+        line(2, ", \"memory_type\": \"opinion\""),
+        "no JSON".to_owned(),
+        String::new(),
+        line(3, ", \"heat\": 0.5, \"created_at\": \"2020-01-02T03:04:05Z\""),
+        line(4, ""),
+        "{\"edge\": {\"source_id\": \"00000000-0000-8000-8000-000000000001\", \"target_id\": \
+         \"00000000-0000-8000-8000-000000000009\", \"relation\": \"x\"}}"
+            .to_owned(),
+    ]
+    .join("\n");
+    let post = async |query: &str| {
+        let request = cluster.client.post(format!("{}/api/v1/import{query}", cluster.url()));
+        let request = request.bearer_auth(string(&tenant["key"])).body(body.clone());
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        response.json::<Value>().await.unwrap()
+    };
+    let dry = post("?dry_run=true").await;
+    assert_fields(&dry, json!({"created": 4, "present": 0, "rejected": 2}));
+    let done = post("").await;
+    assert_fields(&done, json!({"created": 2, "present": 0, "rejected": 4}));
+    let found = array(&done["errors"]).iter();
+    let found: Vec<_> =
+        found.map(|error| (error["line"].clone(), string(&error["error"]))).collect();
+    let expected = [
+        (json!(2), "invalid_field"),
+        (json!(3), "bad_json"),
+        (json!(6), "storage_limit_reached"),
+        (json!(7), "not_found"),
+    ];
+    assert_eq!(found, expected);
+    let again = post("").await;
+    assert_fields(&again, json!({"created": 0, "present": 2, "rejected": 4}));
+    let list = cluster.client.get(format!("{}/api/v1/agent/nodes?search=3", cluster.url()));
+    let list = list.bearer_auth(string(&tenant["key"])).send().await.unwrap();
+    let list: Value = list.json().await.unwrap();
+    assert_eq!(list["items"][0]["created_at"], "2020-01-02T03:04:05Z");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_continue_after_the_leader_dies() {
+    let from = options().start();
+    let labels = (0..600).map(|number| format!("memory {number} of the import"));
+    let nodes: Vec<_> = labels.map(|label| json!({"label": label})).collect();
+    for part in nodes.chunks(50) {
+        from.post("/agent/nodes/batch", &json!({"nodes": part})).await;
+    }
+    let file = export(&from, &[]);
+    let expected = lines(&file);
+    let to = options().nodes(3).start();
+    let [leader, survivor, _] = to.leader_first().await;
+    let running = tokio::task::block_in_place(|| {
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| import_command(&to, &file));
+            let is_begun = || survivor_count(survivor) > 0;
+            while !is_begun() && !running.is_finished() {
+                std::thread::yield_now();
+            }
+            leader.kill();
+            running.join().unwrap()
+        })
+    });
+    assert!(running.0, "{}", running.1);
+    import(&to, &file);
+    let list = survivor.get("/agent/nodes?page_size=1&consistency=linearizable").await;
+    assert_eq!(list["total"], 600);
+    assert_eq!(lines(&export(&to, &[])).len(), expected.len());
+}
+
+fn import_command(cluster: &Cluster, file: &Path) -> (bool, String) {
+    let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
+    let mut command = std::process::Command::new(BINARY);
+    command.args(["import", file.to_str().unwrap()]).env("HEARTH_URL", urls.join(","));
+    command.env("HEARTH_API_KEY", &cluster.key).env("HEARTH_CA", cluster.folder().join("ca.pem"));
+    let output = command.output().unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (output.status.success(), text)
+}
+
+/// Memories on a node, read from a thread without a runtime.
+fn survivor_count(node: &Node) -> u64 {
+    let metrics = format!("{}/metrics", node.ops());
+    let output = std::process::Command::new("curl").args(["-s", &metrics]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("hearth_memories "));
+    line.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
