@@ -193,5 +193,9 @@ pub(crate) const ALL_PAGE: usize = 500;
 pub(crate) const ALL_MAX: usize = 20_000;
 /// Exports that a node reads at once: half of them for a tenant, a quarter for a key.
 pub(crate) const EXPORTS_MAX: usize = 8;
+/// Longest time of an export. RocksDB keeps the state of its moment meanwhile.
+pub(crate) const EXPORT_TIME_MAX: Duration = Duration::from_secs(3_600);
 /// Bytes of an export that are sent at once.
 pub(crate) const EXPORT_CHUNK_BYTES: usize = 64 << 10;
+/// Most lines of an import: their texts are embedded before the response.
+pub(crate) const IMPORT_LINES_MAX: usize = 1_000;

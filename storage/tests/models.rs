@@ -4,6 +4,7 @@
 use storage::backup::examine;
 use storage::model::cluster::Model;
 use storage::model::models::EmbeddedMemory;
+use storage::{Import, ImportedMemory};
 
 use crate::common::*;
 
@@ -130,6 +131,17 @@ fn switch_leaves_no_memory_without_a_vector() {
     pair.run(&[background(Action::ReportModelReady(1)), background(Action::BeginModelSwitch)]);
     let created = &pair.submit(&[create(memory(MEMORIES + 1, None))])[0];
     assert_eq!(created, &Err(Rejection::ModelMismatch), "no new texts before the switch");
+    // An import is rejected whole, so that it is repeated.
+    let record = pair.leader.reader.get(TENANT, memory_id(50_u16)).unwrap().unwrap();
+    let imported = ImportedMemory {
+        id: memory_id(MEMORIES + 1),
+        memory: record.memory,
+        details: None,
+        anchor: record.anchor,
+        vector: vector(&label(50)),
+    };
+    let imported = command(Action::Import(Import::Memories(vec![imported])));
+    assert_eq!(&pair.submit(&[imported])[0], &Err(Rejection::ModelMismatch));
     assert_eq!(pair.embed(NEXT_DIMENSION), 2);
     assert_eq!(pair.embed(NEXT_DIMENSION), 0);
     pair.run(&[background(Action::SwitchModel(next_model(NEXT_DIMENSION)))]);

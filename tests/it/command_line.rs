@@ -211,6 +211,24 @@ async fn commands_continue_after_the_leader_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_leave_a_node_that_hangs() {
+    let cluster = options().nodes(3).start();
+    let mut shell = Shell::of(&cluster);
+    let [leader, hangs, other] = cluster.leader_first().await;
+    hangs.pause();
+    shell.set("HEARTH_URL", &[hangs, other].map(Node::url).join(","));
+    let id = shell.text(&["add", "stored once", "--timeout", "8"]);
+    let list = leader.get("/agent/nodes?consistency=linearizable").await;
+    assert_eq!((&list["total"], &list["items"][0]["id"]), (&json!(1), &json!(id)));
+    // A key may exist, although no node said so.
+    shell.set("HEARTH_URL", hangs.url());
+    let (code, reason) = shell.failure(&["keys", "create", "ci", "--timeout", "2"]);
+    assert_eq!((code, reason.contains("no response in time")), (8, true), "{reason}");
+    assert_eq!(shell.failure(&["list", "--timeout", "2"]).0, 3);
+    hangs.resume();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn texts_of_memories_cannot_control_terminals() {
     let cluster = options().start();
     let shell = Shell::of(&cluster);

@@ -147,7 +147,19 @@ async fn deletions_take_what_belongs_to_an_entity() {
     let graph = call(&cluster, "read_graph", json!({})).await;
     assert_eq!((names(&graph), &graph["relations"]), (vec!["Bob", "Acme Corp"], &json!([])));
     // Bob and Acme Corp, with one statement each.
-    assert_eq!(cluster.get("/agent/nodes").await["total"], 4);
+    let memories = cluster.get("/agent/nodes").await;
+    assert_eq!(memories["total"], 4);
+    // What cannot be deleted is said, and the entity stays with it.
+    let locked = array(&memories["items"]).iter().find(|it| it["label"] == "works at TechCo");
+    let locked = format!("/agent/nodes/{}", string(&locked.unwrap()["id"]));
+    cluster.patch(&locked, &json!({"is_locked": true})).await;
+    let bob = json!({"entityNames": ["Bob"]});
+    let failed = result(&cluster, "delete_entities", bob.clone()).await;
+    assert_eq!(failed["isError"], true, "{failed}");
+    assert_eq!(names(&call(&cluster, "read_graph", json!({})).await), ["Bob", "Acme Corp"]);
+    cluster.patch(&locked, &json!({"is_locked": false})).await;
+    call(&cluster, "delete_entities", bob).await;
+    assert_eq!(cluster.get("/agent/nodes").await["total"], 2);
 }
 
 #[tokio::test]

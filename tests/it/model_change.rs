@@ -60,9 +60,10 @@ async fn model_changes_under_load() {
         let (succeeded, text) = hearth(&cluster, &["set", &folder]).await;
         assert!(succeeded && text.contains("memories are embedded"), "{text}");
         // Another leader continues the change.
-        let [leader] = cluster.leader_first().await;
-        leader.crash().await;
-        has_switched(&cluster, dimension).await;
+        let [leader, survivor, _] = cluster.leader_first().await;
+        leader.kill();
+        leader.start();
+        has_switched(survivor, dimension).await;
         writers.acknowledge(50).await;
         // Before its next start, a node needs the model in its configuration.
         for node in cluster.nodes() {
@@ -74,6 +75,8 @@ async fn model_changes_under_load() {
                 .insert("model".into(), folder.clone().into());
             std::fs::write(&path, config.to_string()).unwrap();
         }
+        // If the switch preceded its start, it has stopped: its configuration had the old model.
+        leader.crash().await;
         assert_found(&cluster, &labels[..5]).await;
     }
     let mut acknowledged = writers.stop().await;

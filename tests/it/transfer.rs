@@ -80,6 +80,8 @@ async fn round_trip_is_identical() {
         let again = export(&to, options);
         assert_eq!(lines(&again), before, "but for the header");
         assert_eq!(import(&to, &file), "0 created, 10 exist already, 0 rejected.");
+        let (_, dry) = hearth(&to, &["import", file.to_str().unwrap(), "--dry-run"]);
+        assert_eq!(dry.trim(), "0 would be created, 10 exist already, 0 rejected.");
         // No trigger fires for what is imported.
         let history = to.get("/triggers/history").await;
         assert_eq!(array(&history["items"]).len(), 0);
@@ -213,6 +215,119 @@ async fn imports_continue_after_the_leader_dies() {
     let list = survivor.get("/agent/nodes?page_size=1&consistency=linearizable").await;
     assert_eq!(list["total"], 600);
     assert_eq!(lines(&export(&to, &[])).len(), expected.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_export_no_triggers() {
+    let cluster = options().start();
+    fill(&cluster).await;
+    let reader = cluster.post("/keys", &json!({"name": "reader", "role": "reader"})).await;
+    let export = async |key: &str| {
+        let request = cluster.client.get(format!("{}/api/v1/export", cluster.url()));
+        let lines = request.bearer_auth(key).send().await.unwrap().text().await.unwrap();
+        let end: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        (end["end"]["memories"].clone(), end["end"]["triggers"].clone())
+    };
+    assert_eq!(export(&cluster.key).await, (json!(7), json!(1)));
+    // A reader does not see the paths of webhooks.
+    assert_eq!(export(string(&reader["key"])).await, (json!(7), json!(0)));
+}
+
+#[tokio::test]
+async fn exports_end_with_their_key() {
+    let cluster = options().start();
+    // More than all buffers between the node and its client.
+    for number in 0..300 {
+        let label = format!("memory {number} {}", "x".repeat(60_000));
+        cluster.store(&json!({"label": label, "on_duplicate": "allow"})).await;
+    }
+    let key = cluster.post("/keys", &json!({"name": "leaked", "role": "reader"})).await;
+    let request = cluster.client.get(format!("{}/api/v1/export", cluster.url()));
+    let mut response = request.bearer_auth(string(&key["key"])).send().await.unwrap();
+    response.chunk().await.unwrap().unwrap();
+    cluster.delete(&format!("/keys/{}", string(&key["id"]))).await;
+    let mut rest = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        rest.extend_from_slice(&chunk);
+    }
+    let last = rest.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap();
+    assert!(!last.starts_with(b"{\"end\""), "the export went on");
+}
+
+#[tokio::test]
+async fn imports_have_a_limit_of_lines() {
+    let cluster = options().start();
+    let line = |number: usize| {
+        let id = format!("00000000-0000-8000-8000-{number:012}");
+        format!(
+            "{{\"edge\": {{\"source_id\": \"{id}\", \"target_id\": \"{id}\", \"relation\": \"x\"}}}}\n"
+        )
+    };
+    let post = async |count: usize| {
+        let body: String = (0..count).map(line).collect();
+        let request = cluster.client.post(format!("{}/api/v1/import?dry_run=true", cluster.url()));
+        Request(request.bearer_auth(&cluster.key).body(body)).send().await
+    };
+    assert_eq!(post(1_000).await.body["created"], 1_000);
+    let rejected = post(1_001).await;
+    assert_eq!((rejected.status.as_u16(), &rejected.body["error"]), (413, &json!("too_large")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_other_products_are_imported_once() {
+    let cluster = options().env("HEARTH__MCP__PROFILE", "knowledge-graph").start();
+    let write = |name: &str, content: String| {
+        let path = cluster.folder().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    };
+    let graph = [
+        json!({"type": "entity", "name": "Alice", "entityType": "person", "observations": ["has a dog", "sings"]}),
+        json!({"type": "entity", "name": "Bob", "entityType": "person", "observations": []}),
+        json!({"type": "relation", "from": "Alice", "to": "Bob", "relationType": "knows"}),
+        json!({"type": "relation", "from": "Alice", "to": "Alice", "relationType": "trusts"}),
+    ];
+    let graph = write("memory.jsonl", graph.map(|line| format!("{line}\n")).concat());
+    let mem0 = json!({"results": [{"id": "1", "memory": "likes tea", "user_id": "anna",
+        "created_at": "2024-07-01T12:00:00Z"}, {"id": "2", "memory": "likes coffee"}]});
+    let mem0 = write("mem0.json", mem0.to_string());
+    let notes = cluster.folder().join("notes");
+    std::fs::create_dir(&notes).unwrap();
+    std::fs::write(notes.join("one.md"), "---\ntitle: One\n---\n\n# A note\n").unwrap();
+    let notes = notes.display().to_string();
+    for (source, file, memories) in
+        [("knowledge-graph", &graph, 6), ("mem0", &mem0, 2), ("markdown", &notes, 1)]
+    {
+        let run = |options: &[&str]| {
+            hearth(&cluster, &[&["import", file, "--from", source], options].concat())
+        };
+        let (succeeded, text) = run(&["--dry-run"]);
+        assert!(succeeded && text.starts_with(&format!("{memories} would be created")), "{text}");
+        let (succeeded, text) = run(&[]);
+        assert!(succeeded && text.starts_with(&format!("{memories} created, 0 exist")), "{text}");
+        let (succeeded, text) = run(&[]);
+        assert!(succeeded && text.starts_with(&format!("0 created, {memories} exist")), "{text}");
+    }
+    let anna = cluster.get("/agent/nodes?namespace=anna").await;
+    assert_fields(
+        &anna["items"][0],
+        json!({"label": "likes tea", "created_at": "2024-07-01T12:00:00Z"}),
+    );
+    // The tools of the knowledge graph find what was imported, and add to it.
+    let call = async |name: &str, arguments: Value| {
+        let request = cluster.client.post(format!("{}/mcp", cluster.url()));
+        let params = json!({"name": name, "arguments": arguments});
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        let response = Request(request.bearer_auth(&cluster.key)).json(&body).send().await;
+        response.body["result"]["structuredContent"].clone()
+    };
+    let again = json!({"observations": [{"entityName": "Alice", "contents": ["sings", "reads"]}]});
+    let added = call("add_observations", again).await;
+    assert_eq!(added["results"][0]["addedObservations"], json!(["reads"]));
+    let graph = call("read_graph", json!({})).await;
+    let expected = json!(["has a dog", "sings", "reads"]);
+    assert_eq!(graph["entities"][0]["observations"], expected, "{graph}");
+    assert_eq!(array(&graph["relations"]).len(), 2);
 }
 
 fn import_command(cluster: &Cluster, file: &Path) -> (bool, String) {

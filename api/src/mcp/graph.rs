@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sha2::{Digest, Sha256};
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
+use storage::model::knowledge_graph::{ENTITY, OBSERVATION, RELATION, TAG, id_of, tag_of};
 use storage::model::memory::{MemoryRecord, NAMESPACE_DEFAULT};
-use storage::{BulkFilter, TierFilter};
+use storage::{BulkFilter, TEXT_BYTES_MAX, TierFilter};
 
 use crate::mcp::call::Call;
 use crate::mcp::graph_types::*;
@@ -21,11 +21,6 @@ use crate::service::error::ErrorKind;
 
 /// Attempts to create what other writers create at the same time.
 const ATTEMPTS_MAX: usize = 5;
-/// Tag of all memories of a graph.
-const TAG: &str = "kg";
-const ENTITY: &str = "kg-entity";
-const OBSERVATION: &str = "kg-observation";
-const RELATION: &str = "kg-relation";
 
 /// The graph in the namespace of a caller, for one tool.
 struct Graph {
@@ -40,18 +35,8 @@ impl Graph {
         Self { call, namespace, tool }
     }
 
-    /// The id of what these texts name. It is no random id (UUID version 8).
     fn id(&self, kind: &str, parts: &[&str]) -> MemoryId {
-        let mut hash = Sha256::new();
-        for part in [self.namespace.as_str(), kind].iter().chain(parts) {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut id = [0; 16];
-        id.copy_from_slice(&hash.finalize()[..16]);
-        id[6] = id[6] & 0x0f | 0x80;
-        id[8] = id[8] & 0x3f | 0x80;
-        MemoryId(id)
+        id_of(&self.namespace, kind, parts)
     }
 
     fn entity_id(&self, name: &str) -> MemoryId {
@@ -60,7 +45,7 @@ impl Graph {
 
     /// The tag of what belongs to an entity.
     fn tag_of(&self, name: &str) -> String {
-        format!("kg-of:{}", self.entity_id(name))
+        tag_of(&self.namespace, name)
     }
 
     /// A memory of the graph. `entities` are the names of those that it belongs to.
@@ -113,7 +98,7 @@ impl Graph {
         let mut created = BTreeSet::new();
         for _ in 0..ATTEMPTS_MAX {
             let present = self.existing(new.iter().map(|new| new.id).collect()).await?;
-            new.retain(|new| !present.contains_key(&new.id));
+            new.retain(|new| !present.contains(&new.id));
             while !new.is_empty() {
                 let part: Vec<_> = new[..fitting(&new, storage::NewMemory::text_bytes)].to_vec();
                 let ids: Vec<_> = part.iter().map(|new| new.id).collect();
@@ -132,10 +117,10 @@ impl Graph {
         Err(ApiError::unavailable("busy", "other writers create the same at the same time"))
     }
 
-    /// The memories of these ids that exist, after all acknowledged writes.
-    async fn existing(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeMap<MemoryId, MemoryRecord>> {
+    /// The ids of these that exist, after all acknowledged writes.
+    async fn existing(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeSet<MemoryId>> {
         let found = self.call.session.existing_memories(ids).await?;
-        Ok(found.into_iter().map(|record| (record.id, record)).collect())
+        Ok(found.into_iter().map(|record| record.id).collect())
     }
 
     /// Rejects names of entities that do not exist.
@@ -143,7 +128,7 @@ impl Graph {
         let names: BTreeSet<_> = names.collect();
         let ids = names.iter().map(|name| self.entity_id(name)).collect();
         let found = self.existing(ids).await?;
-        match names.iter().find(|name| !found.contains_key(&self.entity_id(name))) {
+        match names.iter().find(|name| !found.contains(&self.entity_id(name))) {
             None => Ok(()),
             Some(name) => {
                 let message = format!("Entity with name {name} not found");
@@ -162,13 +147,26 @@ impl Graph {
         self.call.session.all_memories(filter).await
     }
 
+    /// Deletes the memories that exist. Returns their number.
     async fn delete(&self, ids: BTreeSet<MemoryId>) -> ApiResult<usize> {
+        let ids = self.existing(ids.into_iter().collect()).await?;
         if ids.is_empty() {
             return Ok(0);
         }
         let targets = BulkTargets { ids: ids.into_iter().collect(), unknown: Vec::new() };
         let session = &self.call.session;
-        Ok(session.delete_memories(Some(targets), BulkFilter::default(), None).await?.done)
+        let result = session.delete_memories(Some(targets), BulkFilter::default(), None).await?;
+        if result.remaining > 0 {
+            let message = "not all of it is deleted yet: repeat the call";
+            return Err(ApiError::unavailable("incomplete", message));
+        }
+        match result.errors.first() {
+            Some(error) => {
+                let message = format!("not all of it is deleted: {error}");
+                Err(ApiError::new(ErrorKind::Conflict, "incomplete", message))
+            }
+            None => Ok(result.done),
+        }
     }
 }
 
@@ -231,20 +229,25 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
         let label = format!("{name} ({entity_type})");
         heads.push(graph.memory((ENTITY, graph.entity_id(name)), label, &[name], &metadata)?);
     }
-    let mut created = graph.create(heads).await?;
+    let mut seen = graph.existing(heads.iter().map(|head| head.id).collect()).await?;
     let mut entities = Vec::new();
-    for NewEntity { name: NonBlank(name), entity_type, observations } in new.entities.0 {
+    for (head, entity) in heads.iter().zip(new.entities.0) {
         // Of two entities of one name in a call, the first one counts.
-        if !created.remove(&graph.entity_id(&name)) {
+        if !seen.insert(head.id) {
             continue;
         }
+        let NewEntity { name: NonBlank(name), entity_type, observations } = entity;
         let observations: Vec<_> = observations.0.into_iter().map(|text| text.0).collect();
         for (order, text) in observations.iter().enumerate() {
             rest.push(graph.observation(&name, text, order)?);
         }
         entities.push(Entity { name, entity_type: entity_type.0, observations });
     }
+    // A call that ends between the two is repeated: its entities do not exist yet, and no graph shows
+    // observations without an entity.
     graph.create(rest).await?;
+    let created = graph.create(heads).await?;
+    entities.retain(|entity| created.contains(&graph.entity_id(&entity.name)));
     Ok(CreatedEntities { entities })
 }
 
@@ -302,13 +305,15 @@ pub(super) async fn delete_entities(call: Call, old: DeleteEntities) -> ApiResul
     let names: BTreeSet<_> = old.entity_names.0.into_iter().map(|name| name.0).collect();
     let found = graph.existing(names.iter().map(|name| graph.entity_id(name)).collect()).await?;
     let (present, missing): (Vec<_>, Vec<_>) =
-        names.iter().partition(|name| found.contains_key(&graph.entity_id(name)));
-    let mut ids = BTreeSet::new();
-    for name in &present {
+        names.iter().partition(|name| found.contains(&graph.entity_id(name)));
+    for name in &names {
         let of_entity = graph.tagged(graph.tag_of(name)).await?;
-        ids.extend(of_entity.iter().map(|record| record.id));
+        let mut ids: BTreeSet<_> = of_entity.iter().map(|record| record.id).collect();
+        // The entity is the last: a repeated call finds what one that failed has left.
+        let head = ids.take(&graph.entity_id(name));
+        graph.delete(ids).await?;
+        graph.delete(head.into_iter().collect()).await?;
     }
-    graph.delete(ids).await?;
     let message = match &missing[..] {
         [] => "Entities deleted successfully".to_owned(),
         missing => {
@@ -366,9 +371,14 @@ pub(super) async fn search_nodes(call: Call, search: SearchNodes) -> ApiResult<K
 pub(super) async fn open_nodes(call: Call, open: OpenNodes) -> ApiResult<KnowledgeGraph> {
     let of_caller = Graph::new(call, "open_nodes");
     let names: BTreeSet<_> = open.names.0.into_iter().map(|name| name.0).collect();
-    let mut records = BTreeMap::new();
+    let (mut records, mut bytes) = (BTreeMap::new(), 0);
     for name in &names {
         let of_entity = of_caller.tagged(of_caller.tag_of(name)).await?;
+        bytes += of_entity.iter().map(|it| it.memory.stored_bytes() as usize).sum::<usize>();
+        if bytes > TEXT_BYTES_MAX {
+            let message = "there is too much for one response: open fewer entities at a time";
+            return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
+        }
         records.extend(of_entity.into_iter().map(|record| (record.id, record)));
     }
     let found = graph(records.into_values().collect());

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use storage::ImportedMemory;
 use storage::model::details::Details;
-use storage::model::edge::Edge;
+use storage::model::edge::{Edge, SUPERSEDED_MAX};
 use storage::model::heat::{Anchor, STABILITY_MAX};
 use storage::model::id::Timestamp;
 use storage::model::memory::{DecayClass, Memory, MemoryType, NAMESPACE_DEFAULT};
@@ -21,9 +21,10 @@ use crate::requests::fields::*;
 use crate::requests::memories::concrete;
 use crate::requests::numbers::Heat;
 use crate::requests::times::TimeSpan;
+use crate::requests::values::Items;
 use crate::service::error::{ApiError, ApiResult};
 
-/// Whether to import.
+/// The query of an import.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ImportQuery {
@@ -80,7 +81,8 @@ pub(crate) struct MemoryLine {
     archived_at: Option<TimeText>,
     superseded_by: Option<MemoryIdText>,
     echo_of: Option<MemoryIdText>,
-    folded_from: Option<Vec<MemoryIdText>>,
+    #[schema(value_type = Option<Vec<uuid::Uuid>>, max_items = 16)]
+    folded_from: Option<Items<MemoryIdText, 0, SUPERSEDED_MAX>>,
     origin: Option<OriginLine>,
     vector: Option<VectorLine>,
 }
@@ -203,7 +205,9 @@ impl MemoryLine {
             superseded_by: self.superseded_by.map(|id| id.0),
             echo_of: self.echo_of.map(|id| id.0),
             origin,
-            folded_from: self.folded_from.unwrap_or_default().into_iter().map(|id| id.0).collect(),
+            folded_from: self
+                .folded_from
+                .map_or(Vec::new(), |ids| ids.0.into_iter().map(|id| id.0).collect()),
             details: None,
         };
         let stability = self.stability.unwrap_or(1.0);

@@ -37,7 +37,17 @@ pub(crate) async fn boost_batch(
 ) -> ApiResponse<WithNotifications<Updated>> {
     let mut all = BulkResult::default();
     for (targets, patch) in request.by_heat() {
-        all.add(session.update_memories(targets, patch).await?);
+        let count = targets.ids.len();
+        // What is done is reported; the caller repeats the request for the rest.
+        if all.remaining > 0 {
+            all.remaining += count;
+            continue;
+        }
+        match session.update_memories(targets, patch).await {
+            Ok(result) => all.add(result),
+            Err(error) if all.done == 0 => return Err(error),
+            Err(_) => all.remaining += count,
+        }
     }
     let freshness = std::mem::take(&mut all.freshness);
     let notifications = std::mem::take(&mut all.notifications);

@@ -1,5 +1,7 @@
 //! Export and import: what a tenant holds as lines of JSON, from one cluster to another.
 
+use std::time::Instant;
+
 use axum::body::{Body, Bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +13,7 @@ use storage::{Exported, Imported};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::current;
-use crate::limits::{BULK_ERRORS_MAX, EXPORT_CHUNK_BYTES};
+use crate::limits::{BULK_ERRORS_MAX, EXPORT_CHUNK_BYTES, EXPORT_TIME_MAX, IMPORT_LINES_MAX};
 use crate::prelude::*;
 use crate::requests::JsonBody;
 use crate::requests::import::{
@@ -21,6 +23,7 @@ use crate::requests::triggers::NewTrigger;
 use crate::responses::export::{ExportEnd, ExportHeader, ExportLine};
 use crate::responses::freshness_headers;
 use crate::responses::trigger::TriggerView;
+use crate::service::error::ErrorKind;
 
 /// The form of the lines. A later one may have further fields.
 const FORMAT: u32 = 1;
@@ -43,6 +46,8 @@ pub(crate) async fn export_get(
     let (sender, receiver) = channel(1);
     let mut lines = Lines {
         header: (namespace.clone(), session.model().await?.name.clone()),
+        app,
+        began: Instant::now(),
         caller: session.caller.clone(),
         has_vectors: query.vectors.unwrap_or(false),
         sender,
@@ -65,6 +70,8 @@ pub(crate) async fn export_get(
 struct Lines {
     /// Namespace, and name of the model.
     header: (Option<String>, String),
+    app: App,
+    began: Instant,
     caller: storage::model::access::Caller,
     has_vectors: bool,
     sender: Sender<Bytes>,
@@ -118,8 +125,13 @@ impl Lines {
         self.chunk.len() < EXPORT_CHUNK_BYTES || self.send()
     }
 
-    /// Hands a chunk over, once the one before is read.
+    /// Hands a chunk over, once the one before is read. Returns false if the export has to end: its key
+    /// is deleted, the node shuts down, or the client is so slow that its snapshot holds too much disk.
     fn send(&mut self) -> bool {
+        let is_usable = self.app.service.is_usable(self.caller.key, &self.caller.key_hash);
+        if !is_usable || self.app.is_draining() || self.began.elapsed() > EXPORT_TIME_MAX {
+            return false;
+        }
         let chunk = Bytes::from(std::mem::take(&mut self.chunk));
         self.sender.blocking_send(chunk).is_ok()
     }
@@ -134,7 +146,7 @@ struct RejectedLine {
     message: String,
 }
 
-/// What became of the lines of an import.
+/// The outcomes of the lines of an import.
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct ImportResult {
     /// Memories, edges and triggers that were created, or would be.
@@ -198,11 +210,16 @@ pub(crate) async fn import_post(
 ) -> ApiResponse<ImportResult> {
     let freshness = session.present_freshness();
     let (now, model) = (session.now(), session.model().await?.id);
+    let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
+    if body.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).count() > IMPORT_LINES_MAX {
+        let message = format!("a request has at most {IMPORT_LINES_MAX} lines");
+        return Err(ApiError::new(ErrorKind::TooLarge, "too_large", message));
+    }
     let mut result = ImportResult::default();
     let (mut memories, mut edges, mut triggers) =
         (Numbered::default(), Numbered::default(), Numbered::default());
     for (at, line) in body.split(|byte| *byte == b'\n').enumerate() {
-        if line.trim_ascii().is_empty() {
+        if is_blank(&line) {
             continue;
         }
         let number = at + 1;
@@ -237,7 +254,11 @@ pub(crate) async fn import_post(
         }
     }
     if query.dry_run.unwrap_or(false) {
-        result.created += new.items.len() + edges.items.len() + triggers.items.len();
+        let all = edges.items.len() + triggers.items.len();
+        let ids = triggers.items.iter().map(|(id, ..)| *id).collect();
+        let present = session.present_parts(edges.items, ids).await?;
+        result.created += new.items.len() + all - present;
+        result.present += present;
         return Ok(Success::ok(freshness, result));
     }
     result.count(&new.lines, session.import_memories(new.items).await?);

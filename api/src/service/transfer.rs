@@ -1,9 +1,13 @@
 //! Exports and imports: what a tenant holds, from one cluster to another.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt, TryStreamExt, stream};
+use storage::model::access::Caller;
 use storage::model::edge::Edge;
 use storage::model::id::{MemoryId, TriggerId};
 use storage::model::memory::MemoryRecord;
+use storage::model::tenant::Role;
 use storage::model::trigger::{Firings, Trigger, TriggerAction, TriggerActionKind};
 use storage::{
     Action, Exported, IMPORT_MAX, Import, Imported, ImportedMemory, Reader, Reply, View,
@@ -27,7 +31,7 @@ impl FromReply for Vec<Imported> {
 
 impl Session {
     /// Reads an export on a thread of its own, part by part, until `visit` returns false. Triggers are
-    /// left out for keys that may not see all of them.
+    /// left out for keys that may not see all of them, or not all of their fields.
     pub(crate) fn export(
         &self,
         namespace: Option<String>,
@@ -36,7 +40,8 @@ impl Session {
         let (reader, caller) = (self.service.reader.clone(), self.caller.clone());
         let fault = self.service.raft.fault().clone();
         tokio::task::spawn_blocking(move || {
-            let sees_triggers = caller.access.is_unrestricted();
+            // A reader sees no paths of webhooks, so its triggers would not be whole.
+            let sees_triggers = caller.access.is_unrestricted() && caller.role > Role::Reader;
             let visit = |part: Exported| match part {
                 Exported::Trigger(..) if !sees_triggers => true,
                 part => visit(part),
@@ -49,9 +54,35 @@ impl Session {
     }
 
     /// The ids of memories that exist.
-    pub(crate) async fn present_ids(&self, ids: Vec<MemoryId>) -> ApiResult<Vec<MemoryId>> {
+    pub(crate) async fn present_ids(&self, ids: Vec<MemoryId>) -> ApiResult<BTreeSet<MemoryId>> {
         let found = self.existing_memories(ids).await?;
         Ok(found.into_iter().map(|record: MemoryRecord| record.id).collect())
+    }
+
+    /// How many of these edges and triggers exist.
+    pub(crate) async fn present_parts(
+        &self,
+        edges: Vec<Edge>,
+        triggers: Vec<TriggerId>,
+    ) -> ApiResult<usize> {
+        let read = move |reader: &Reader, caller: &Caller| {
+            let mut count = 0;
+            // Exports have the edges of a memory one after the other.
+            let mut of_source = (None, Vec::new());
+            for Edge { source, target, relation, .. } in edges {
+                if of_source.0 != Some(source) {
+                    of_source = (Some(source), reader.edges(caller.tenant, source)?);
+                }
+                let is_same =
+                    |it: &Edge| (it.source, it.target, &it.relation) == (source, target, &relation);
+                count += usize::from(of_source.1.iter().any(is_same));
+            }
+            for id in triggers {
+                count += usize::from(reader.trigger(caller.tenant, id)?.is_some());
+            }
+            Ok(count)
+        };
+        self.read(read).await
     }
 
     /// The model of the cluster.

@@ -12,7 +12,7 @@ use crate::client::profiles::{Profile, Profiles};
 use crate::error::{text, unusable};
 use crate::failure::{Exit, Failure};
 
-/// The public listener of a node with the default configuration.
+/// The public listener of the first node of `hearth dev`.
 const DEFAULT_URL: &str = "https://127.0.0.1:4200";
 const SECONDS_MAX: u64 = 3_600;
 

@@ -11,7 +11,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::error::text;
 use crate::failure::{Exit, Failure};
 
 /// Pause before a repetition where no response states one.
@@ -20,6 +19,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Longest time until a node has accepted a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time without a byte of a response. A stream of events has one every 15 s.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client of the public listeners of a cluster, with one key.
 pub(crate) struct Connection {
@@ -37,7 +38,10 @@ pub(crate) struct Connection {
 /// Whether a request may be sent again although the node may have received it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
+    /// A repetition changes nothing more.
     Yes,
+    /// It changes nothing more within this command, which has an idempotency key.
+    WithKey,
     No,
 }
 
@@ -117,7 +121,7 @@ impl Connection {
             let request = request.header("Idempotency-Key", &once);
             body.into_iter().fold(request, |request, body| request.json(body))
         };
-        self.json(method, path, Repeat::Yes, build).await
+        self.json(method, path, Repeat::WithKey, build).await
     }
 
     /// The response to a write that takes no idempotency key.
@@ -150,7 +154,7 @@ impl Connection {
         path: &str,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Failure> {
-        self.send(Method::GET, path, Repeat::Yes, build).await
+        self.send((Method::GET, path), Repeat::Yes, build, async |response| Ok(response)).await
     }
 
     async fn json<T: DeserializeOwned>(
@@ -160,9 +164,8 @@ impl Connection {
         repeat: Repeat,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<T, Failure> {
-        let build = |request| build(request).timeout(self.deadline);
-        let response = self.send(method, path, repeat, build).await?;
-        let body = response.bytes().await.map_err(text)?;
+        let read = async |response: Response| response.bytes().await;
+        let body = self.send((method, path), repeat, build, read).await?;
         // A deletion of a trigger has no body.
         let body = if body.is_empty() { b"null" } else { &body[..] };
         Ok(serde_json::from_slice(body).map_err(|_| "the response is not of this interface")?)
@@ -170,27 +173,44 @@ impl Connection {
 
     /// Sends a request until a node responds with success, it makes no sense to repeat it, or the
     /// time is over.
-    async fn send(
+    async fn send<T>(
         &self,
-        method: Method,
-        path: &str,
+        (method, path): (Method, &str),
         repeat: Repeat,
         build: impl Fn(RequestBuilder) -> RequestBuilder,
-    ) -> Result<Response, Failure> {
+        read: impl AsyncFn(Response) -> reqwest::Result<T>,
+    ) -> Result<T, Failure> {
         let started = Instant::now();
         loop {
             let url = &self.urls[self.at.get() % self.urls.len()];
             let request = self.client.request(method.clone(), format!("{url}/api/v1{path}"));
-            let attempt = match build(request.bearer_auth(&self.key)).send().await {
-                Ok(response) if response.status().is_success() => return Ok(response),
-                Ok(response) => Attempt::of_response(response).await,
-                Err(error) => Attempt::of_error(url, &error),
+            let request = build(request.bearer_auth(&self.key));
+            let attempt = async {
+                match request.send().await {
+                    Ok(response) if response.status().is_success() => {
+                        read(response).await.map_err(|error| Attempt::of_error(url, &error))
+                    }
+                    Ok(response) => Err(Attempt::of_response(response).await),
+                    Err(error) => Err(Attempt::of_error(url, &error)),
+                }
+            };
+            // A node that hangs leaves time for the others.
+            let left = self.deadline.saturating_sub(started.elapsed());
+            let limit = if self.urls.len() == 1 { left } else { left / 2 };
+            let attempt = match tokio::time::timeout(limit, attempt).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(attempt)) => attempt,
+                Err(_) => Attempt::without_response(url, "no response in time"),
             };
             let pause = attempt.pause.unwrap_or(PAUSE).min(PAUSE_MAX);
             let is_over = started.elapsed() + pause >= self.deadline;
-            let is_safe = !attempt.may_be_done || repeat == Repeat::Yes;
+            let is_safe = !attempt.may_be_done || repeat != Repeat::No;
             if is_over || !attempt.is_passing || !is_safe {
-                return Err(attempt.failure);
+                let mut failure = attempt.failure;
+                if attempt.may_be_done && repeat != Repeat::Yes {
+                    failure.exit = Exit::Unknown;
+                }
+                return Err(failure);
             }
             self.at.set((self.at.get() + 1) % self.urls.len());
             tokio::time::sleep(pause).await;
@@ -227,14 +247,18 @@ impl Attempt {
         } else if error.is_builder() {
             "this is no URL: write https://host:port"
         } else {
-            "no response in time"
+            "the connection ended before the response"
         };
         Self {
-            failure: Failure::new(Exit::Unavailable, format!("{url}: {reason}")),
             may_be_done: !error.is_connect() && !error.is_builder(),
             is_passing: !is_untrusted && !error.is_builder(),
-            pause: None,
+            ..Self::without_response(url, reason)
         }
+    }
+
+    fn without_response(url: &str, reason: &str) -> Self {
+        let failure = Failure::new(Exit::Unavailable, format!("{url}: {reason}"));
+        Self { failure, may_be_done: true, is_passing: true, pause: None }
     }
 }
 
@@ -249,9 +273,9 @@ fn causes(error: &reqwest::Error) -> String {
     all
 }
 
-/// A client that gives up connections which no one accepts.
+/// A client that gives up connections which no one accepts, and nodes that send nothing.
 pub(super) fn builder() -> reqwest::ClientBuilder {
-    Client::builder().connect_timeout(CONNECT_TIMEOUT)
+    Client::builder().connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT)
 }
 
 /// A part of a response as a type.

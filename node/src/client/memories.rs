@@ -6,6 +6,7 @@ use std::process::Command;
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
+use tempfile::NamedTempFile;
 
 use crate::client::access::Client;
 use crate::client::connection::{fields, parse};
@@ -271,15 +272,22 @@ impl Edit {
             ("is_locked", self.locked.into()),
             ("flagged_for_review", self.flagged.into()),
         ]);
+        let mut file = None;
         if body.as_object().is_some_and(Map::is_empty) {
             let memory: Memory = connection.get(&path, &[]).await?;
-            let edited = in_editor(&memory.label)?;
+            let (edited, at) = in_editor(&memory.label)?;
+            file = Some(at);
             if edited == memory.label {
                 return print("Nothing changed.");
             }
             body = json!({ "label": edited });
         }
-        let changed: Value = connection.write(Method::PATCH, &path, Some(&body)).await?;
+        let changed: Result<Value, _> = connection.write(Method::PATCH, &path, Some(&body)).await;
+        if let (Err(_), Some(file)) = (&changed, file) {
+            let (_, path) = file.keep().map_err(text)?;
+            eprintln!("The text that was not saved is in {}.", path.display());
+        }
+        let changed = changed?;
         match self.client.is_json() {
             true => print_json(&changed),
             false => {
@@ -290,8 +298,8 @@ impl Edit {
     }
 }
 
-/// The text after the user's editor has ended.
-fn in_editor(label: &str) -> Result<String, Failure> {
+/// The text after the user's editor has ended, and its file.
+fn in_editor(label: &str) -> Result<(String, NamedTempFile), Failure> {
     let file = tempfile::Builder::new().prefix("hearth-").suffix(".md").tempfile();
     let file = file.map_err(cannot("create a temporary file"))?;
     std::fs::write(file.path(), label).map_err(cannot("write a temporary file"))?;
@@ -305,7 +313,7 @@ fn in_editor(label: &str) -> Result<String, Failure> {
         return Err(format!("{editor} ended with {status}: nothing changed").into());
     }
     let edited = std::fs::read_to_string(file.path()).map_err(text)?;
-    Ok(edited.trim_end().to_owned())
+    Ok((edited.trim_end().to_owned(), file))
 }
 
 /// Delete memories for good

@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub(crate) mod connection;
 mod events;
+mod foreign;
 mod keys;
 mod login;
 mod memories;
@@ -48,7 +49,7 @@ pub(crate) enum Command {
     Usage(usage::Usage),
     /// Write all memories, edges and triggers of the tenant, as of one moment, to a file
     Export(transfer::Export),
-    /// Create what a file of `hearth export` holds. What exists stays as it is
+    /// Create what a file of `hearth export`, or of another product, holds. What exists stays as it is
     Import(transfer::Import),
     /// Verify an API key, and keep it in a profile
     Login(login::Login),

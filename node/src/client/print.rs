@@ -1,6 +1,6 @@
 //! What client commands print: tables and colours for people on a terminal, JSON for programs.
 //!
-//! Memories are texts of strangers. They cannot control the terminal: control characters and marks
+//! Texts of memories may come from anyone. They cannot control the terminal: control characters and marks
 //! that reverse the direction of text are replaced.
 
 use std::io::{ErrorKind, IsTerminal, Write};

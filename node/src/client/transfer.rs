@@ -12,18 +12,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use storage::model::memory::NAMESPACE_DEFAULT;
 
 use crate::client::access::Access;
 use crate::client::connection::{Connection, parse};
+use crate::client::foreign::{Source, convert};
 use crate::client::print::{harmless, print};
 use crate::error::{cannot, text, unusable};
 use crate::failure::{Exit, Failure};
 
-/// Lines and bytes of a request.
-const PART_LINES: usize = 200;
-const PART_BYTES: usize = 1 << 20;
+/// Lines and bytes of a request. A node embeds their texts before it responds, within the time that the
+/// connection gives it.
+const PART_LINES: usize = 100;
+const PART_BYTES: usize = 512 << 10;
 /// Requests at a time: while one is stored, the next one is embedded.
 const PARTS_AT_ONCE: usize = 2;
+/// Characters that name a memory.
+const BEGINNING_CHARS: usize = 60;
 /// Rejected lines that are printed.
 const REJECTED_MAX: usize = 20;
 
@@ -143,7 +148,9 @@ impl Sink {
             std::fs::create_dir_all(out).map_err(unusable(out))?;
             return Ok(Self::Markdown(out.to_owned()));
         }
-        let part = out.with_extension("part");
+        let mut part = out.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
         let file = File::create(&part).map_err(unusable(&part))?;
         Ok(Self::Lines(BufWriter::new(file), part, out.to_owned()))
     }
@@ -182,8 +189,14 @@ fn write_markdown(folder: &Path, line: &[u8]) -> Result<(), Failure> {
 /// Arguments of `hearth import`.
 #[derive(Args)]
 pub(crate) struct Import {
-    /// A file of `hearth export`
+    /// A file of `hearth export`, or what --from says
     file: PathBuf,
+    /// What the file holds
+    #[arg(long, value_enum, default_value_t = Source::Hearth)]
+    from: Source,
+    /// Namespace of memories of other products that name none
+    #[arg(long, short)]
+    namespace: Option<String>,
     /// Validate all lines, and count what would be created
     #[arg(long)]
     dry_run: bool,
@@ -218,10 +231,21 @@ struct Part {
 impl Import {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.access.connect()?;
-        let total = complete_lines(&self.file)?;
+        let converted = tempfile::NamedTempFile::new().map_err(cannot("create a file"))?;
+        let (file, total) = match self.from {
+            Source::Hearth => (self.file.as_path(), complete_lines(&self.file)?),
+            source => {
+                let namespace = connection.namespace(self.namespace);
+                let namespace = namespace.as_deref().unwrap_or(NAMESPACE_DEFAULT);
+                let mut out = BufWriter::new(converted.as_file());
+                let total = convert(source, &self.file, namespace, &mut out)?;
+                out.flush().map_err(cannot("write a file"))?;
+                (converted.path(), total)
+            }
+        };
         let bar = ProgressBar::new(total as u64).with_style(style("{wide_bar} {pos}/{len} lines")?);
         let mut all = Outcome::default();
-        let mut parts = parts(&self.file)?.peekable();
+        let mut parts = parts(file)?.peekable();
         // Edges need their memories: each kind waits for the one before.
         while let Some(first) = parts.next() {
             let first = first?;
@@ -247,7 +271,12 @@ impl Import {
             all.created, all.present, all.rejected
         ))?;
         for Rejected { line, message } in all.errors.iter().take(REJECTED_MAX) {
-            print(&harmless(&format!("line {line}: {message}")))?;
+            let line = match self.from {
+                Source::Hearth => format!("line {line}"),
+                // Its lines are not those of the file that was read.
+                _ => beginning(file, *line)?,
+            };
+            print(&harmless(&format!("{line}: {message}")))?;
         }
         match all.rejected {
             0 => Ok(()),
@@ -258,13 +287,23 @@ impl Import {
     }
 }
 
+/// The first characters of the memory of a line, from 1.
+fn beginning(path: &Path, line: usize) -> Result<String, Failure> {
+    let file = BufReader::new(File::open(path).map_err(unusable(path))?);
+    let line = file.lines().nth(line - 1).transpose().map_err(unusable(path))?.unwrap_or_default();
+    let object: Value = serde_json::from_str(&line).map_err(text)?;
+    let label = object["memory"]["label"].as_str().unwrap_or_default();
+    Ok(label.chars().take(BEGINNING_CHARS).collect())
+}
+
 /// Verifies that a file is a complete export. Returns the number of its lines.
 fn complete_lines(path: &Path) -> Result<usize, Failure> {
     let mut file = BufReader::new(File::open(path).map_err(unusable(path))?);
     let (mut check, mut line, mut count) = (Check::default(), Vec::new(), 0);
     while file.read_until(b'\n', &mut line).map_err(unusable(path))? > 0 {
-        check.add(&line)?;
-        (line, count) = (Vec::new(), count + 1);
+        count += 1;
+        check.add(&line).map_err(|wrong| format!("line {count}: {wrong}"))?;
+        line.clear();
     }
     check.finish().map(|_| count)
 }
@@ -297,7 +336,11 @@ fn parts(path: &Path) -> Result<impl Iterator<Item = Result<Part, Failure>>, Fai
             part.lines.push(b'\n');
             part.count += 1;
         }
-        Ok(part)
+        match lines.peek() {
+            // The lines before are sent first.
+            Some((_, Err(error))) if part.is_none() => Err(unusable(path)(error).into()),
+            _ => Ok(part),
+        }
     };
     let mut next = next;
     Ok(std::iter::from_fn(move || next().transpose()))

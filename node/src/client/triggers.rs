@@ -95,6 +95,12 @@ struct Trigger {
 }
 
 #[derive(Deserialize)]
+struct Page {
+    items: Vec<Value>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Firing {
     fired_at: String,
     trigger_name: Option<String>,
@@ -104,14 +110,30 @@ struct Firing {
     result: String,
 }
 
+/// All triggers, page by page.
+async fn list(connection: &Connection) -> Result<Vec<Value>, Failure> {
+    let (mut all, mut cursor) = (Vec::new(), None);
+    loop {
+        let page: Page = connection.get("/triggers", &[("cursor", cursor)]).await?;
+        all.extend(page.items);
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
 impl Triggers {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         let is_json = self.client.is_json();
         match self.command.unwrap_or(Command::List) {
             Command::List => {
-                let all: Value = connection.get("/triggers", &[]).await?;
-                if is_json { print_json(&all) } else { print_triggers(all["items"].clone()) }
+                let all = list(&connection).await?;
+                match is_json {
+                    true => print_json(&json!({ "items": all })),
+                    false => print_triggers(Value::Array(all)),
+                }
             }
             Command::Create(new) => {
                 let body = new.body();

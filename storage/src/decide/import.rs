@@ -38,6 +38,9 @@ fn each<T>(
     for one in all {
         outcomes.push(match act(context, one) {
             Ok(imported) => imported,
+            // It passes: the caller repeats the rest once texts are embedded with the right model.
+            Err(DecideError::Rejected(Rejection::ModelMismatch)) if !outcomes.is_empty() => break,
+            Err(fault @ DecideError::Rejected(Rejection::ModelMismatch)) => return Err(fault),
             Err(DecideError::Rejected(rejection)) => Imported::Rejected(rejection),
             Err(fault) => return Err(fault),
         });

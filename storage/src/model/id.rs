@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hex::FromHexError;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Number of a tenant, in order of creation. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +42,24 @@ impl FromStr for KeyId {
     fn from_str(text: &str) -> Result<Self, FromHexError> {
         let mut id = [0; 8];
         hex::decode_to_slice(text, &mut id).map(|()| Self(id))
+    }
+}
+
+impl MemoryId {
+    /// The id of what these texts name. Other ids are random. This one is a hash (UUID version 8), so
+    /// two writers of the same text use the same id.
+    pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            // The lengths keep "ab" and "c" apart from "a" and "bc".
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize()[..16]);
+        id[6] = id[6] & 0x0f | 0x80;
+        id[8] = id[8] & 0x3f | 0x80;
+        Self(id)
     }
 }
 

@@ -43,6 +43,7 @@ pub mod heat;
 pub mod id;
 mod identifiers;
 pub mod journal;
+pub mod knowledge_graph;
 mod letters;
 pub mod limits;
 pub mod memory;
