@@ -227,7 +227,8 @@ pub enum Action {
     SwitchModel(Model),
     /// Accept new texts again: not all memories can be embedded now, or a node cannot load the model.
     PostponeModelSwitch(Option<u64>),
-    /// Create or change memories with tags or metadata, which the actions above do not carry.
+    /// Create or change memories with tags or metadata, which the actions above do not carry between
+    /// nodes. It is unpacked before it is decided.
     WithDetails(Detailed),
     /// Create what another cluster exported, as it was.
     Import(Import),
@@ -312,7 +313,7 @@ impl Action {
     }
 
     /// The action that [`packed`](Self::packed) was called for.
-    pub(crate) fn unpacked(self) -> Self {
+    fn unpacked(self) -> Self {
         let Self::WithDetails(detailed) = self else { return self };
         match detailed {
             Detailed::Create(new) => {
@@ -365,6 +366,12 @@ impl Action {
 }
 
 impl Command {
+    /// The command with its action unpacked: the leader does this once, before it queues it.
+    #[must_use]
+    pub fn unpacked(self) -> Self {
+        Self { action: self.action.unpacked(), ..self }
+    }
+
     /// A command of the service itself.
     pub fn background(action: Action) -> Self {
         Self { tenant: None, actor: None, source: None, receipt: None, action }

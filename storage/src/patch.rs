@@ -38,7 +38,8 @@ pub struct MemoryPatch {
 impl MemoryPatch {
     /// Approximate size in memory, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.label.as_ref().map_or(0, |(label, vector)| label.len() + vector.size_bytes())
+        let label = |(label, vector): &(String, Vector)| label.len() + vector.size_bytes();
+        self.label.as_ref().map_or(0, label) + self.details.size_bytes()
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage::model::details::{Details, MetadataEntry};
 use storage::model::duplicate::OnDuplicate;
 use storage::model::id::MemoryId;
-use storage::model::knowledge_graph::{ENTITY, OBSERVATION, RELATION, TAG, id_of, tag_of};
+use storage::model::knowledge_graph::{ENTITY, OBSERVATION, Part, RELATION, TAG, id_of, tag_of};
 use storage::model::memory::{MemoryRecord, NAMESPACE_DEFAULT};
 use storage::{BulkFilter, TEXT_BYTES_MAX, TierFilter};
 
@@ -48,47 +48,30 @@ impl Graph {
         tag_of(&self.namespace, name)
     }
 
-    /// A memory of the graph. `entities` are the names of those that it belongs to.
-    fn memory(
-        &self,
-        (kind, id): (&str, MemoryId),
-        label: String,
-        entities: &[&str],
-        metadata: &[(&str, &str)],
-    ) -> ApiResult<storage::NewMemory> {
+    /// A part as a new memory.
+    fn memory(&self, part: Part) -> ApiResult<storage::NewMemory> {
         let new = memories::NewMemory {
-            label: Some(Text(label)),
+            label: Some(Text(part.label)),
             memory_type: Some(OneOf(MemoryType::Semantic)),
             ..memories::NewMemory::default()
         };
         let origin = self.call.origin.of_tool(&self.call.session.caller, self.tool);
         let new = new.into_memory(Some(&self.namespace), origin)?;
-        let mut tags = vec![TAG.to_owned(), kind.to_owned()];
-        for name in entities {
-            let tag = self.tag_of(name);
-            tags.extend((!tags.contains(&tag)).then_some(tag));
-        }
-        let entry = |(name, text): &(&str, &str)| {
-            let json = serde_json::to_string(text).map_err(|_| ApiError::internal())?;
-            Ok(((*name).to_owned(), json))
+        let entry = |(name, text): (&str, String)| {
+            (name.to_owned(), serde_json::Value::from(text).to_string())
         };
-        let mut metadata = metadata.iter().map(entry).collect::<ApiResult<Vec<_>>>()?;
-        metadata.sort();
-        let key_points: BTreeSet<_> = entities.iter().map(|name| (*name).to_owned()).collect();
+        let metadata = part.metadata.into_iter().map(entry).collect();
         Ok(storage::NewMemory {
-            id,
-            key_points: key_points.into_iter().collect(),
+            id: part.id,
+            key_points: part.key_points,
             on_duplicate: Some(OnDuplicate::Allow),
-            details: Details { tags, metadata }.some(),
+            details: Details { tags: part.tags, metadata }.some(),
             ..new
         })
     }
 
     fn observation(&self, name: &str, text: &str, order: usize) -> ApiResult<storage::NewMemory> {
-        let id = self.id(OBSERVATION, &[name, text]);
-        let order = format!("{order:06}");
-        let metadata = [("entity", name), ("order", order.as_str())];
-        self.memory((OBSERVATION, id), text.to_owned(), &[name], &metadata)
+        self.memory(Part::observation(&self.namespace, name, text, order))
     }
 
     /// Creates the memories that do not exist. Returns the ids of those that this call created.
@@ -223,11 +206,9 @@ pub(super) async fn create_entities(call: Call, new: CreateEntities) -> ApiResul
     let graph = Graph::new(call, "create_entities");
     let (mut heads, mut rest) = (Vec::new(), Vec::new());
     for (order, entity) in new.entities.0.iter().enumerate() {
-        let (name, entity_type) = (entity.name.0.as_str(), entity.entity_type.0.as_str());
-        let order = format!("{order:06}");
-        let metadata = [("name", name), ("type", entity_type), ("order", order.as_str())];
-        let label = format!("{name} ({entity_type})");
-        heads.push(graph.memory((ENTITY, graph.entity_id(name)), label, &[name], &metadata)?);
+        let NewEntity { name, entity_type, .. } = entity;
+        let part = Part::entity(&graph.namespace, &name.0, &entity_type.0, order);
+        heads.push(graph.memory(part)?);
     }
     let mut seen = graph.existing(heads.iter().map(|head| head.id).collect()).await?;
     let mut entities = Vec::new();
@@ -258,12 +239,8 @@ pub(super) async fn create_relations(call: Call, new: RelationList) -> ApiResult
     let mut memories = Vec::new();
     for (order, relation) in new.iter().enumerate() {
         let RelationArgument { from, to, relation_type } = relation;
-        let [from, to, kind] = [&from.0, &to.0, &relation_type.0].map(String::as_str);
-        let order = format!("{order:06}");
-        let metadata = [("from", from), ("to", to), ("type", kind), ("order", order.as_str())];
-        let id = graph.id(RELATION, &[from, to, kind]);
-        let label = format!("{from} {kind} {to}");
-        memories.push(graph.memory((RELATION, id), label, &[from, to], &metadata)?);
+        let part = Part::relation(&graph.namespace, &from.0, &to.0, &relation_type.0, order);
+        memories.push(graph.memory(part)?);
     }
     let ids: Vec<_> = memories.iter().map(|memory| memory.id).collect();
     let mut created = graph.create(memories).await?;

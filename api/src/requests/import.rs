@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use storage::ImportedMemory;
-use storage::model::details::Details;
 use storage::model::edge::{Edge, SUPERSEDED_MAX};
 use storage::model::heat::{Anchor, STABILITY_MAX};
 use storage::model::id::Timestamp;
@@ -16,7 +15,7 @@ use storage::model::trigger::Firings;
 use storage::model::vector::{ModelId, Vector};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::requests::details::{Metadata, Tags};
+use crate::requests::details::{Metadata, Tags, details};
 use crate::requests::fields::*;
 use crate::requests::memories::concrete;
 use crate::requests::numbers::Heat;
@@ -223,10 +222,8 @@ impl MemoryLine {
             recall_count: self.recall_count.unwrap_or(0),
             ..Anchor::fresh(heat, instant(self.heat_at).unwrap_or(created_at).min(now))
         };
-        let (tags, metadata) =
-            (self.tags.unwrap_or_default().0, self.metadata.unwrap_or_default().0);
         let vector = self.vector.and_then(|vector| vector.of(model)).unwrap_or_default();
-        let details = Details { tags, metadata }.some();
+        let details = details(self.tags, self.metadata);
         Ok(ImportedMemory { id: self.id.0, memory, details, anchor, vector })
     }
 }

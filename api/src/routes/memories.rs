@@ -158,7 +158,7 @@ async fn list(
 }
 
 /// The response to a write of one memory.
-fn respond_one(
+pub(crate) fn respond_one(
     done: WriteResult<TouchedMemories>,
     status: StatusCode,
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {

@@ -7,6 +7,7 @@ use storage::model::memory::MemoryRecord;
 use crate::prelude::*;
 use crate::requests::published::{Boost, BoostBatch, Deprecation, EmbedText};
 use crate::responses::memory::MemoryOrDeleted;
+use crate::routes::memories::respond_one;
 use crate::routes::memory_bulk::Updated;
 use crate::service::bulk::BulkResult;
 
@@ -87,10 +88,7 @@ async fn change(
 ) -> ApiResponse<WithNotifications<MemoryOrDeleted>> {
     let present = session.present_memories(vec![id]).await?;
     let present = present.first().ok_or_else(ApiError::internal)?;
-    let done = session.update_memory(None, id, patch(present)).await?;
-    let touched = done.value.memories.into_iter().next().ok_or_else(ApiError::internal)?;
-    let body = WithNotifications::new(touched.into(), &done.notifications);
-    Ok(Success::ok(done.freshness, body))
+    respond_one(session.update_memory(None, id, patch(present)).await?, StatusCode::OK)
 }
 
 /// Embed a text, as memories are embedded.

@@ -90,6 +90,19 @@ impl Connection {
         self.json(Method::GET, path, Repeat::Yes, build).await
     }
 
+    /// All items of a list, page by page. `field` names them.
+    pub(crate) async fn all(&self, path: &str, field: &str) -> Result<Vec<Value>, Failure> {
+        let (mut all, mut cursor) = (Vec::new(), None);
+        loop {
+            let mut page: Value = self.get(path, &[("cursor", cursor)]).await?;
+            all.extend(parse::<Vec<Value>>(page[field].take())?);
+            cursor = page["next_cursor"].as_str().map(str::to_owned);
+            if cursor.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
     /// The response to a POST that only reads.
     pub(crate) async fn ask<T: DeserializeOwned>(
         &self,

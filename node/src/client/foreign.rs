@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use storage::model::id::MemoryId;
-use storage::model::knowledge_graph::{ENTITY, OBSERVATION, RELATION, TAG, tag_of};
+use storage::model::knowledge_graph::Part;
 use storage::model::memory::LABEL_BYTES_MAX;
 
 use crate::error::{text, unusable};
@@ -42,7 +42,6 @@ struct Found {
     namespace: Option<String>,
     tags: Vec<String>,
     metadata: Map<String, Value>,
-    key_points: Vec<String>,
     created_at: Option<String>,
 }
 
@@ -88,7 +87,6 @@ impl Found {
             let mut memory = json!({
                 "id": id.to_string(), "label": label, "memory_type": self.memory_type,
                 "namespace": namespace, "tags": self.tags, "metadata": self.metadata,
-                "key_points": self.key_points,
             });
             if let Some(time) = &self.created_at {
                 memory["created_at"] = time.as_str().into();
@@ -130,7 +128,6 @@ fn mem0(all: Value) -> Result<Vec<Found>, Failure> {
             tags: categories.collect(),
             metadata: one["metadata"].as_object().cloned().unwrap_or_default(),
             created_at: time(&one["created_at"]),
-            ..Found::default()
         })
     };
     let whole = |(at, one)| {
@@ -257,14 +254,12 @@ enum GraphLine {
 fn knowledge_graph(path: &Path, namespace: &str, out: &mut impl Write) -> Result<usize, Failure> {
     let file = BufReader::new(std::fs::File::open(path).map_err(unusable(path))?);
     let mut count = 0;
-    let mut write = |kind: &str, parts: &[&str], label: &str, of: &[&str], metadata: Value| {
-        let id = MemoryId::of_parts([namespace, kind].into_iter().chain(parts.iter().copied()));
-        let mut tags = vec![TAG.to_owned(), kind.to_owned()];
-        tags.extend(of.iter().map(|name| tag_of(namespace, name)));
-        tags.dedup();
+    let mut write = |part: Part| {
+        let metadata = part.metadata.into_iter().map(|(name, text)| (name.to_owned(), text.into()));
         let memory = json!({
-            "id": id.to_string(), "label": label, "memory_type": "semantic",
-            "namespace": namespace, "tags": tags, "metadata": metadata, "key_points": of,
+            "id": part.id.to_string(), "label": part.label, "memory_type": "semantic",
+            "namespace": namespace, "tags": part.tags, "key_points": part.key_points,
+            "metadata": metadata.collect::<Map<_, _>>(),
         });
         count += 1;
         writeln!(out, "{}", json!({ "memory": memory })).map_err(text)
@@ -274,25 +269,16 @@ fn knowledge_graph(path: &Path, namespace: &str, out: &mut impl Write) -> Result
         if line.trim().is_empty() {
             continue;
         }
-        let order = format!("{number:06}");
         let wrong = |error| format!("line {} is no part of a graph: {error}", number + 1);
         match serde_json::from_str(&line).map_err(wrong)? {
             GraphLine::Entity { name, entity_type, observations } => {
-                let metadata = json!({"name": name, "type": entity_type, "order": order});
-                let label = format!("{name} ({entity_type})");
-                write(ENTITY, &[&name], &label, &[&name], metadata)?;
-                for (at, text) in observations.iter().enumerate() {
-                    let metadata = json!({"entity": name, "order": format!("{at:06}")});
-                    write(OBSERVATION, &[&name, text], text, &[&name], metadata)?;
+                write(Part::entity(namespace, &name, &entity_type, number))?;
+                for (at, statement) in observations.iter().enumerate() {
+                    write(Part::observation(namespace, &name, statement, at))?;
                 }
             }
             GraphLine::Relation { from, to, relation_type } => {
-                let metadata =
-                    json!({"from": from, "to": to, "type": relation_type, "order": order});
-                let parts = [from.as_str(), &to, &relation_type];
-                let label = format!("{from} {relation_type} {to}");
-                let of: &[&str] = if from == to { &[&from] } else { &[&from, &to] };
-                write(RELATION, &parts, &label, of, metadata)?;
+                write(Part::relation(namespace, &from, &to, &relation_type, number))?;
             }
         }
     }

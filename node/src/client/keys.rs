@@ -66,12 +66,6 @@ struct Key {
     expires_at: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Page {
-    keys: Vec<Value>,
-    next_cursor: Option<String>,
-}
-
 impl Keys {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
@@ -113,16 +107,7 @@ impl Keys {
 }
 
 async fn list(connection: &Connection, is_json: bool) -> Result<(), Failure> {
-    let mut all = Vec::new();
-    let mut cursor = None;
-    loop {
-        let page: Page = connection.get("/keys", &[("cursor", cursor)]).await?;
-        all.extend(page.keys);
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            break;
-        }
-    }
+    let all = connection.all("/keys", "keys").await?;
     if is_json {
         return print_json(&json!({ "keys": all }));
     }

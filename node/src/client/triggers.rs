@@ -95,12 +95,6 @@ struct Trigger {
 }
 
 #[derive(Deserialize)]
-struct Page {
-    items: Vec<Value>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct Firing {
     fired_at: String,
     trigger_name: Option<String>,
@@ -110,26 +104,13 @@ struct Firing {
     result: String,
 }
 
-/// All triggers, page by page.
-async fn list(connection: &Connection) -> Result<Vec<Value>, Failure> {
-    let (mut all, mut cursor) = (Vec::new(), None);
-    loop {
-        let page: Page = connection.get("/triggers", &[("cursor", cursor)]).await?;
-        all.extend(page.items);
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(all);
-        }
-    }
-}
-
 impl Triggers {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let connection = self.client.connect()?;
         let is_json = self.client.is_json();
         match self.command.unwrap_or(Command::List) {
             Command::List => {
-                let all = list(&connection).await?;
+                let all = connection.all("/triggers", "items").await?;
                 match is_json {
                     true => print_json(&json!({ "items": all })),
                     false => print_triggers(Value::Array(all)),

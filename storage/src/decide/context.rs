@@ -176,9 +176,9 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Rejects tags and metadata until all nodes can store them.
+    /// Rejects tags, metadata and imports until all nodes know them.
     pub(super) fn check_level(&self) -> Decided<()> {
-        let reason = "tags and metadata need all nodes to run version 0.2 or later";
+        let reason = "tags, metadata and imports need all nodes to run version 0.2 or later";
         let has_level = self.level()? >= MEMORY_STATE_LEVEL;
         reject_if(!has_level, Rejection::WrongState(reason.into()))
     }

@@ -47,14 +47,6 @@ use context::{Context, Decided, reject_if};
 /// # Errors
 /// See [`DecideError`]; the draft is as it was.
 pub fn decide(draft: &mut Draft, command: &Command) -> Result<Reply, DecideError> {
-    let unpacked;
-    let command = match &command.action {
-        Action::WithDetails(_) => {
-            unpacked = Command { action: command.action.clone().unpacked(), ..command.clone() };
-            &unpacked
-        }
-        _ => command,
-    };
     let mark = draft.begin();
     let reply = decide_within_limits(draft, command).inspect_err(|_| draft.rewind(mark))?;
     let reply = reply.packed();

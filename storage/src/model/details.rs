@@ -41,8 +41,7 @@ impl Details {
 
     /// Bytes of all texts.
     pub fn size_bytes(&self) -> usize {
-        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len());
-        self.tags.iter().map(String::len).sum::<usize>() + metadata.sum::<usize>()
+        bytes(&self.tags, &self.metadata)
     }
 
     /// Whether all parts of `required` are parts of these.
@@ -95,8 +94,14 @@ impl DetailsPatch {
 
     /// Bytes of all texts.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.applied_to(None).map_or(0, |details| details.size_bytes())
+        let (tags, metadata) = (self.tags.as_deref(), self.metadata.as_deref());
+        bytes(tags.unwrap_or_default(), metadata.unwrap_or_default())
     }
+}
+
+fn bytes(tags: &[String], metadata: &[MetadataEntry]) -> usize {
+    let metadata = metadata.iter().map(|(name, value)| name.len() + value.len());
+    tags.iter().map(String::len).sum::<usize>() + metadata.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -131,9 +131,9 @@ pub fn command(action: Action) -> Command {
     Command { tenant: Some(TENANT), ..Command::background(action) }
 }
 
-/// A command as nodes send it to the leader.
-fn packed(command: &Command) -> Command {
-    Command { action: command.action.clone().packed(), ..command.clone() }
+/// A command as the leader gets it from a node and queues it.
+fn sent(command: &Command) -> Command {
+    Command { action: command.action.clone().packed(), ..command.clone() }.unpacked()
 }
 
 /// Creates a cluster with vectors of `dimension` components and the admin key `[0; 8]`.
@@ -266,7 +266,7 @@ impl Engine {
     pub fn decide(&self, now: i64, commands: &[Command]) -> (Vec<Decision>, Batch) {
         let mut draft = Draft::new(&self.reader, Timestamp(now));
         // Commands and replies as they travel between nodes.
-        let decided = |command: &Command| match decide(&mut draft, &packed(command)) {
+        let decided = |command: &Command| match decide(&mut draft, &sent(command)) {
             Ok(reply) => Ok(reply.unpacked()),
             Err(DecideError::Rejected(rejection)) => Err(rejection),
             Err(DecideError::Fault(fault)) => panic!("the state cannot be read: {fault}"),
