@@ -176,12 +176,16 @@ async fn stalled_readers_lose_their_streams() {
         let created = cluster.post("/agent/nodes/batch", &json!({"nodes": nodes})).await;
         ids.extend(array(&created["results"]).iter().map(|memory| memory["id"].clone()));
     }
-    let (over_http2, _) = Stream::ready(&cluster, "", None).await;
+    // On a connection of its own, because all requests on it end with it.
+    let admin = json!({"key": &cluster.key});
+    let reader = cluster.new_agent();
     let before = connections(&cluster);
+    let mut over_http2 = Stream::of(reader.get_as(&cluster, &admin, "/events")).await.unwrap();
+    assert_eq!(over_http2.expect().await.kind, "ready");
     let mut curl = stalled_curl(&cluster);
     let streams = async || cluster.metric("hearth_event_streams").await;
     eventually("curl opens a stream", streams, |streams| *streams >= 2.0).await;
-    assert_eq!(connections(&cluster), before + 1);
+    assert_eq!(connections(&cluster), before + 2);
     // More than the buffers of a connection hold: 2 MB per stream over HTTP/2.
     let started = Instant::now();
     for round in 0..20 {

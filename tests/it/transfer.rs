@@ -2,17 +2,23 @@
 //! imports add what is not there, once.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use super::*;
 
 /// A command of a client, with the key and the nodes of a cluster.
-fn hearth(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
+fn command(cluster: &Cluster, arguments: &[&str]) -> std::process::Command {
     let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
     let mut command = std::process::Command::new(BINARY);
     command.args(arguments).env("HEARTH_URL", urls.join(",")).env("HEARTH_API_KEY", &cluster.key);
     command.env("HEARTH_CA", cluster.folder().join("ca.pem"));
     command.env("HEARTH_PROFILES", cluster.folder().join("profiles.toml"));
-    let output = tokio::task::block_in_place(|| command.output().unwrap());
+    command
+}
+
+/// Runs it. Returns whether it succeeded, and its output.
+fn hearth(cluster: &Cluster, arguments: &[&str]) -> (bool, String) {
+    let output = tokio::task::block_in_place(|| command(cluster, arguments).output().unwrap());
     let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     (output.status.success(), text)
 }
@@ -82,6 +88,9 @@ async fn round_trip_is_identical() {
         assert_eq!(import(&to, &file), "0 created, 10 exist already, 0 rejected.");
         let (_, dry) = hearth(&to, &["import", file.to_str().unwrap(), "--dry-run"]);
         assert_eq!(dry.trim(), "0 would be created, 10 exist already, 0 rejected.");
+        let (_, dry) = hearth(&to, &["import", file.to_str().unwrap(), "--dry-run", "--json"]);
+        let expected = json!({"created": 0, "present": 10, "rejected": 0, "errors": []});
+        assert_eq!(serde_json::from_str::<Value>(&dry).unwrap(), expected);
         // No trigger fires for what is imported.
         let history = to.get("/triggers/history").await;
         assert_eq!(array(&history["items"]).len(), 0);
@@ -187,34 +196,59 @@ async fn rejected_lines_are_named_and_limits_hold() {
     assert_eq!(list["items"][0]["created_at"], "2020-01-02T03:04:05Z");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn imports_continue_after_the_leader_dies() {
-    let from = options().start();
+/// A file with an export of 600 memories.
+async fn exported_memories(from: &Cluster) -> PathBuf {
     let labels = (0..600).map(|number| format!("memory {number} of the import"));
     let nodes: Vec<_> = labels.map(|label| json!({"label": label})).collect();
     for part in nodes.chunks(50) {
         from.post("/agent/nodes/batch", &json!({"nodes": part})).await;
     }
-    let file = export(&from, &[]);
-    let expected = lines(&file);
+    export(from, &[])
+}
+
+/// Imports a file, and returns the process once `node` has a part of it.
+async fn begun_import(to: &Cluster, node: &Node, file: &Path) -> std::process::Child {
+    let mut import = command(to, &["import", file.to_str().unwrap()]);
+    let child = import.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let stored = async || node.metric("hearth_memories").await;
+    eventually("the import has begun", stored, |stored| *stored > 0.0).await;
+    child
+}
+
+async fn assert_imported(to: &Cluster, node: &Node, file: &Path) {
+    import(to, file);
+    let list = node.get("/agent/nodes?page_size=1&consistency=linearizable").await;
+    assert_eq!(list["total"], 600);
+    assert_eq!(lines(&export(to, &[])).len(), lines(file).len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_continue_after_the_leader_dies() {
+    let from = options().start();
+    let file = exported_memories(&from).await;
     let to = options().nodes(3).start();
     let [leader, survivor, _] = to.leader_first().await;
-    let running = tokio::task::block_in_place(|| {
-        std::thread::scope(|scope| {
-            let running = scope.spawn(|| import_command(&to, &file));
-            let is_begun = || survivor_count(survivor) > 0;
-            while !is_begun() && !running.is_finished() {
-                std::thread::yield_now();
-            }
-            leader.kill();
-            running.join().unwrap()
-        })
-    });
-    assert!(running.0, "{}", running.1);
-    import(&to, &file);
-    let list = survivor.get("/agent/nodes?page_size=1&consistency=linearizable").await;
-    assert_eq!(list["total"], 600);
-    assert_eq!(lines(&export(&to, &[])).len(), expected.len());
+    let mut import = begun_import(&to, survivor, &file).await;
+    leader.kill();
+    let ended = tokio::task::block_in_place(|| import.wait().unwrap());
+    assert!(ended.success(), "{ended}");
+    assert_imported(&to, survivor, &file).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_imports_are_completed_by_another() {
+    let from = options().start();
+    let file = exported_memories(&from).await;
+    let to = options().start();
+    let mut import = begun_import(&to, to.at(0), &file).await;
+    import.kill().unwrap();
+    import.wait().unwrap();
+    let stored = to.get("/agent/nodes?page_size=1").await;
+    assert!(
+        (1..600).contains(&stored["total"].as_u64().unwrap()),
+        "killed in the middle: {stored}"
+    );
+    assert_imported(&to, to.at(0), &file).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,23 +362,4 @@ async fn files_of_other_products_are_imported_once() {
     let expected = json!(["has a dog", "sings", "reads"]);
     assert_eq!(graph["entities"][0]["observations"], expected, "{graph}");
     assert_eq!(array(&graph["relations"]).len(), 2);
-}
-
-fn import_command(cluster: &Cluster, file: &Path) -> (bool, String) {
-    let urls: Vec<_> = cluster.nodes().map(Node::url).collect();
-    let mut command = std::process::Command::new(BINARY);
-    command.args(["import", file.to_str().unwrap()]).env("HEARTH_URL", urls.join(","));
-    command.env("HEARTH_API_KEY", &cluster.key).env("HEARTH_CA", cluster.folder().join("ca.pem"));
-    let output = command.output().unwrap();
-    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    (output.status.success(), text)
-}
-
-/// Memories on a node, read from a thread without a runtime.
-fn survivor_count(node: &Node) -> u64 {
-    let metrics = format!("{}/metrics", node.ops());
-    let output = std::process::Command::new("curl").args(["-s", &metrics]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix("hearth_memories "));
-    line.and_then(|number| number.parse().ok()).unwrap_or(0)
 }

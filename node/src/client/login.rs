@@ -4,9 +4,11 @@ use std::io::{IsTerminal, Read};
 
 use clap::Args;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::client::access::Access;
-use crate::client::print::print;
+use crate::client::connection::parse;
+use crate::client::print::{Format, print, print_json};
 use crate::client::profiles::Profiles;
 use crate::error::cannot;
 use crate::failure::Failure;
@@ -23,6 +25,8 @@ pub(crate) struct Login {
     namespace: Option<String>,
     #[command(flatten)]
     access: Access,
+    #[command(flatten)]
+    format: Format,
 }
 
 #[derive(Deserialize)]
@@ -39,10 +43,13 @@ impl Login {
             None => ask()?,
         };
         let (connection, mut profile) = self.access.connect_as(key)?;
-        let identity: Identity = connection.get("/auth/verify", &[]).await?;
+        let identity: Value = connection.get("/auth/verify", &[]).await?;
         profile.namespace = self.namespace;
         let (path, _) = Profiles::put(&self.name, profile, true)?;
-        let Identity { tenant_id, agent_label, role } = identity;
+        if self.format.json {
+            return print_json(&json!({"identity": identity, "profile": self.name, "path": path}));
+        }
+        let Identity { tenant_id, agent_label, role } = parse(identity)?;
         print(&format!(
             "Tenant {tenant_id}, key {agent_label}, {role}. Commands use it: it is the profile {} in {}.",
             self.name,

@@ -9,15 +9,15 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use futures::{StreamExt, TryStreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use storage::model::memory::NAMESPACE_DEFAULT;
 
-use crate::client::access::Access;
+use crate::client::access::Client;
 use crate::client::connection::{Connection, parse};
 use crate::client::foreign::{Source, convert};
-use crate::client::print::{harmless, print};
+use crate::client::print::{harmless, print, print_json};
 use crate::error::{cannot, text, unusable};
 use crate::failure::{Exit, Failure};
 
@@ -45,7 +45,7 @@ pub(crate) struct Export {
     #[arg(long, value_enum, default_value_t = Form::Jsonl)]
     format: Form,
     #[command(flatten)]
-    access: Access,
+    client: Client,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -67,7 +67,7 @@ struct End {
 
 impl Export {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let connection = self.access.connect()?;
+        let connection = self.client.connect()?;
         let mut query = Vec::new();
         let namespace = connection.namespace(self.namespace.clone());
         query.extend(namespace.map(|name| ("namespace", name)));
@@ -87,8 +87,12 @@ impl Export {
             }
         }
         bar.finish_and_clear();
-        let End { memories, edges, triggers, .. } = check.finish()?;
+        let End { memories, edges, triggers, sha256 } = check.finish()?;
         sink.finish()?;
+        if self.client.is_json() {
+            return print_json(&json!({"memories": memories, "edges": edges, "triggers": triggers,
+                "sha256": sha256, "path": self.out}));
+        }
         print(&format!(
             "{memories} memories, {edges} edges and {triggers} triggers are in {}.",
             self.out.display()
@@ -201,11 +205,11 @@ pub(crate) struct Import {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    access: Access,
+    client: Client,
 }
 
 /// What became of the lines of a request.
-#[derive(Default, Deserialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct Outcome {
     created: u64,
     present: u64,
@@ -213,9 +217,10 @@ struct Outcome {
     errors: Vec<Rejected>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Rejected {
     line: usize,
+    error: String,
     message: String,
 }
 
@@ -230,7 +235,7 @@ struct Part {
 
 impl Import {
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let connection = self.access.connect()?;
+        let connection = self.client.connect()?;
         let converted = tempfile::NamedTempFile::new().map_err(cannot("create a file"))?;
         let (file, total) = match self.from {
             Source::Hearth => (self.file.as_path(), complete_lines(&self.file)?),
@@ -265,18 +270,15 @@ impl Import {
             }
         }
         bar.finish_and_clear();
-        let would = if self.dry_run { "would be created" } else { "created" };
-        print(&format!(
-            "{} {would}, {} exist already, {} rejected.",
-            all.created, all.present, all.rejected
-        ))?;
-        for Rejected { line, message } in all.errors.iter().take(REJECTED_MAX) {
-            let line = match self.from {
-                Source::Hearth => format!("line {line}"),
+        if self.client.is_json() {
+            print_json(&json!(all))?;
+        } else {
+            let beginning_of = |line| match self.from {
+                Source::Hearth => Ok(format!("line {line}")),
                 // Its lines are not those of the file that was read.
-                _ => beginning(file, *line)?,
+                _ => beginning(file, line),
             };
-            print(&harmless(&format!("{line}: {message}")))?;
+            all.print(self.dry_run, beginning_of)?;
         }
         match all.rejected {
             0 => Ok(()),
@@ -284,6 +286,23 @@ impl Import {
                 Err(Failure::new(Exit::Rejected, format!("{rejected} lines were rejected")))
             }
         }
+    }
+}
+
+impl Outcome {
+    /// Prints the numbers, and the first rejected lines by their names.
+    fn print(
+        &self,
+        dry_run: bool,
+        name: impl Fn(usize) -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        let Self { created, present, rejected, errors } = self;
+        let would = if dry_run { "would be created" } else { "created" };
+        print(&format!("{created} {would}, {present} exist already, {rejected} rejected."))?;
+        for Rejected { line, message, .. } in errors.iter().take(REJECTED_MAX) {
+            print(&harmless(&format!("{}: {message}", name(*line)?)))?;
+        }
+        Ok(())
     }
 }
 
